@@ -1,0 +1,169 @@
+"""Reading a TOML file, with the line of each key: `tomllib` tells values and not where they stand.
+
+The lines serve messages only. `key_lines` therefore takes text that `tomllib` has accepted, and a
+key that it does not find is reported with the line of the table around it.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common.config.model import Problem, config_error
+from common.errors import ConfigError
+
+__all__ = ["Document", "key_lines", "read_secret", "read_toml", "readable_by_others"]
+
+_LARGEST_FILE = 1 << 20
+_LARGEST_SECRET = 1 << 16
+
+_BARE_OR_QUOTED = r'[A-Za-z0-9_-]+|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\''
+_KEY_PART = re.compile(_BARE_OR_QUOTED)
+_DOTTED = rf"(?:{_BARE_OR_QUOTED})(?:[ \t]*\.[ \t]*(?:{_BARE_OR_QUOTED}))*"
+_STATEMENT = re.compile(
+    rf"[ \t]*(?:(?P<tables>\[\[[ \t]*(?P<array>{_DOTTED})[ \t]*\]\])"
+    rf"|\[[ \t]*(?P<table>{_DOTTED})[ \t]*\]|(?P<key>{_DOTTED})[ \t]*=)"
+)
+_TOKEN = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\''
+    r"|#[^\n]*|[\[\]{}]|\n|[^\"'#\[\]{}\n]+",
+    re.DOTALL,
+)
+_SYNTAX_PLACE = re.compile(r" \((?:at line (\d+), column \d+|at end of document)\)$")
+
+
+@dataclass(frozen=True)
+class Document:
+    """A TOML file.
+
+    Attributes:
+        path: where it was read.
+        tree: its tables.
+        lines: dotted key (``receiver[0].url``) -> line, counted from 1.
+    """
+
+    path: Path
+    tree: Mapping[str, Any]
+    lines: Mapping[str, int]
+
+    def where(self, key: str) -> str:
+        """``path:line`` of a key, or of the nearest table around it that is known."""
+        while key:
+            if key in self.lines:
+                return f"{self.path}:{self.lines[key]}"
+            key = key[: max(key.rfind("."), key.rfind("["), 0)]
+        return str(self.path)
+
+
+def read_toml(path: Path) -> Document:
+    """Read a configuration file.
+
+    Raises:
+        ConfigError: unreadable, a directory, too large, not UTF-8, or not TOML.
+    """
+    blob = _read(path, "", _LARGEST_FILE, "a TOML file")
+    try:
+        text = blob.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = blob.count(b"\n", 0, error.start) + 1
+        raise _unusable(f"{path}:{line}", f"not UTF-8: expected TOML ({error.reason})") from None
+    try:
+        tree = tomllib.loads(text)
+    except RecursionError:
+        raise _unusable(str(path), "nested too deeply: expected TOML") from None
+    except ValueError as error:  # TOMLDecodeError, and an integer of too many digits
+        place = _SYNTAX_PLACE.search(str(error))
+        line_of = f":{place[1]}" if place and place[1] else ""
+        raise _unusable(f"{path}{line_of}", f"not valid TOML: {error}") from None
+    return Document(path, tree, key_lines(text))
+
+
+def read_secret(path: Path, key: str, where: str) -> str:
+    """The token that a file holds, without white space around it.
+
+    Raises:
+        ConfigError: unreadable, empty, or not text.
+    """
+    blob = _read(path, key, _LARGEST_SECRET, "a file that holds a token", where)
+    return blob.decode("ascii", "replace").strip()
+
+
+def readable_by_others(path: Path) -> bool:
+    """Whether the permissions let others than the owner read a file (False where it is gone)."""
+    try:
+        return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+    except OSError:
+        return False
+
+
+def _read(path: Path, key: str, limit: int, what: str, where: str = "") -> bytes:
+    try:
+        with path.open("rb") as stream:
+            blob = stream.read(limit + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        shown = str(path) if key else None
+        place = where if key else str(path)
+        raise config_error([Problem(place, key, shown, f"expected {what}: {reason}")]) from None
+    if len(blob) > limit:
+        raise _unusable(str(path), f"expected {what} of at most {limit} bytes")
+    return blob
+
+
+def _unusable(where: str, expected: str) -> ConfigError:
+    return config_error([Problem(where, "", None, expected)])
+
+
+def key_lines(text: str) -> dict[str, int]:
+    """Dotted key -> line of tables, arrays of tables and keys, in TOML that is valid."""
+    lines: dict[str, int] = {}
+    elements: dict[str, int] = {}
+    table = ""
+    at = 0
+    while at < len(text):
+        found = _STATEMENT.match(text, at)
+        if not found:  # an empty line, or a comment
+            at = _after_statement(text, at)
+            continue
+        line = text.count("\n", 0, found.start()) + 1
+        name = found["array"] or found["table"] or found["key"]
+        key = _placed(name, table if found["key"] else "", elements, last=not found["array"])
+        if found["array"]:
+            elements[key] = elements.get(key, -1) + 1
+            lines.setdefault(key, line)
+            key = f"{key}[{elements[key]}]"
+        if not found["key"]:
+            table = key
+        lines.setdefault(key, line)
+        at = _after_statement(text, found.end())
+    return lines
+
+
+def _placed(name: str, table: str, elements: Mapping[str, int], *, last: bool) -> str:
+    """The dotted key under a table, each array of tables on the way at its newest element."""
+    parts = [part[1:-1] if part[0] in "\"'" else part for part in _KEY_PART.findall(name)]
+    key = table
+    for number, part in enumerate(parts, start=1):
+        key = f"{key}.{part}" if key else part
+        if key in elements and (last or number < len(parts)):
+            key = f"{key}[{elements[key]}]"
+    return key
+
+
+def _after_statement(text: str, at: int) -> int:
+    """Where the next line begins that is not inside a value of several lines."""
+    depth = 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if not token:
+            return len(text)
+        at = token.end()
+        depth += (token[0] in ("[", "{")) - (token[0] in ("]", "}"))
+        if token[0] == "\n" and depth <= 0:
+            break
+    return at

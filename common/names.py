@@ -1,0 +1,281 @@
+"""Names: which paths exist in tsferry's world, and how foreign words become file names.
+
+A path is relative to its data directory, POSIX, prefix included:
+
+    sequence/root.turbine/0/0/1581324718762-101-1.tsfile
+    kind     storage group/virtual group/time partition/file name
+
+Both ends parse every path at the door; what `FilePath.parse` lets through can be a line of a log,
+a path beneath a directory and a cell of a terminal table, and needs no second look anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from common.errors import NameRefusedError
+
+__all__ = [
+    "FilePath",
+    "Kind",
+    "Stem",
+    "check_component",
+    "endpoint_dir",
+    "escape",
+    "is_sender_uuid",
+    "is_task_id",
+    "unescape",
+]
+
+MAX_NAME = 200
+"""Bytes of a file name, UTF-8: leaves room for `.<tag>.resource` and temporary suffixes in 255."""
+MAX_PATH = 1024
+"""Bytes of a whole path, UTF-8."""
+RESOURCE = ".resource"
+SUFFIX = ".tsfile"
+
+RESERVED = frozenset(
+    {
+        "current_local_files.txt",
+        "last_local_files.txt",
+        "load.log",
+        "local_files.state",
+        "sync.end",
+        "sync.lock",
+        "sync.log",
+        "uuid.txt",
+    }
+)
+_PARTITION = re.compile(r"-?(0|[1-9][0-9]{0,18})\Z")
+_HEX32 = re.compile(r"[0-9a-f]{32}\Z")
+_STEM = re.compile(
+    r"(?P<created>[0-9]{1,19})-(?P<version>[0-9]{1,19})-(?P<inner>[0-9]{1,9})"
+    r"(?:-(?P<cross>[0-9]{1,9}))?(?P<tag>\.[0-9a-f]{16})?\Z"
+)
+_TAG = re.compile(r"\.[0-9a-f]{16}\Z")
+# Cc controls, Cf invisible formats (right-to-left override among them), Cs lone surrogates,
+# Zl/Zp line breaks that some programs honour.
+_BAD_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Cn"})
+
+
+class Kind(StrEnum):
+    """The two spaces of a database: in time order, and late."""
+
+    SEQUENCE = "sequence"
+    UNSEQUENCE = "unsequence"
+
+
+@dataclass(frozen=True, slots=True)
+class Stem:
+    """The numbers in `<creation ms>-<version>-<inner>[-<cross>]`, where a name has that form."""
+
+    created: int
+    version: int
+    inner: int
+    cross: int
+
+    @property
+    def compactions(self) -> tuple[int, int]:
+        """(cross, inner): greater means compacted more often."""
+        return (self.cross, self.inner)
+
+
+def check_component(text: str, what: str, *, limit: int = 255) -> str:
+    """Return `text` if it is safe as one component of a path, of at most `limit` bytes.
+
+    Raises:
+        NameRefusedError: it is not; the message shows it escaped and says why.
+    """
+    if not text:
+        raise NameRefusedError(f"{what}: empty")
+    shown = ascii(text if len(text) <= 80 else text[:77] + "...")
+    if text in (".", ".."):
+        raise NameRefusedError(f"{what} {shown}: leaves its directory")
+    if "/" in text or "\\" in text:
+        raise NameRefusedError(f"{what} {shown}: has a slash or back slash")
+    for character in "" if text.isprintable() else text:
+        if unicodedata.category(character) in _BAD_CATEGORIES:
+            raise NameRefusedError(f"{what} {shown}: has the character U+{ord(character):04X}")
+    size = len(text.encode())
+    if size > limit:
+        raise NameRefusedError(f"{what} {shown}: {size} bytes, at most {limit} are allowed")
+    if len(text) >= 2 and text[1] == ":" and text[0].isascii() and text[0].isalpha():
+        raise NameRefusedError(f"{what} {shown}: begins with a drive letter")
+    if text != text.strip():
+        raise NameRefusedError(f"{what} {shown}: begins or ends with white space")
+    if text in RESERVED:
+        raise NameRefusedError(f"{what} {shown}: is a reserved word")
+    return text
+
+
+@dataclass(frozen=True, order=True)
+class FilePath:
+    """The path of a TsFile (or its resource) relative to its data directory, checked.
+
+    Attributes:
+        kind: `sequence` or `unsequence`.
+        sg: storage group, such as `root.turbine`; one directory, whatever dots or `_` it has.
+        vsg: virtual storage group (data region).
+        partition: number of the time partition.
+        name: file name, ending in `.tsfile` or `.tsfile.resource`.
+    """
+
+    kind: Kind
+    sg: str
+    vsg: str
+    partition: int
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> FilePath:
+        """Check and cut a path.
+
+        Raises:
+            NameRefusedError: anything about it is not as this module's docstring has it.
+        """
+        if len(text) > MAX_PATH or len(text.encode("utf-8", "surrogatepass")) > MAX_PATH:
+            raise NameRefusedError(f"path {text[:60]!a}...: longer than {MAX_PATH} bytes")
+        pieces = text.split("/")
+        if len(pieces) != 5:
+            raise NameRefusedError(
+                f"path {text!a}: {len(pieces)} components, expected 5: "
+                "sequence|unsequence/<storage group>/<virtual group>/<partition>/<name>.tsfile"
+            )
+        kind, sg, vsg, partition, name = pieces
+        if kind not in (Kind.SEQUENCE, Kind.UNSEQUENCE):
+            raise NameRefusedError(
+                f"path {text!a}: begins with {kind!a}, expected sequence or unsequence"
+            )
+        check_component(sg, "storage group", limit=MAX_NAME)
+        check_component(vsg, "virtual storage group", limit=MAX_NAME)
+        if not _PARTITION.match(partition) or partition == "-0":
+            raise NameRefusedError(f"path {text!a}: time partition {partition!a} is no integer")
+        check_file_name(name)
+        return cls(Kind(kind), sg, vsg, int(partition), name)
+
+    @cached_property
+    def text(self) -> str:
+        """The path as it stands in logs and on the wire."""
+        return f"{self.directory}/{self.name}"
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def directory(self) -> str:
+        """The directory part, without a trailing slash."""
+        return f"{self.kind}/{self.sg}/{self.vsg}/{self.partition}"
+
+    @property
+    def is_resource(self) -> bool:
+        """Whether this is the `.resource` beside a TsFile."""
+        return self.name.endswith(RESOURCE)
+
+    @property
+    def resource(self) -> FilePath:
+        """The path of the resource that belongs to this TsFile."""
+        return self if self.is_resource else self._named(self.name + RESOURCE)
+
+    @property
+    def tsfile(self) -> FilePath:
+        """The path of the TsFile that this resource belongs to."""
+        return self._named(self.name.removesuffix(RESOURCE)) if self.is_resource else self
+
+    @property
+    def group(self) -> tuple[str, str, int]:
+        """(storage group, virtual group, partition): what compactions never cross."""
+        return (self.sg, self.vsg, self.partition)
+
+    @property
+    def stem(self) -> Stem | None:
+        """The numbers of the name; None for a file that no database named."""
+        found = _STEM.match(self.tsfile.name.removesuffix(SUFFIX))
+        if found is None:
+            return None
+        return Stem(*(int(found[key] or 0) for key in ("created", "version", "inner", "cross")))
+
+    def physical(self, tag: str) -> FilePath:
+        """The name under which the receiver keeps this file: the stem, then `.<tag>`.
+
+        A tag of an earlier receiver on the way is replaced, so names do not grow with each hop.
+
+        Args:
+            tag: 16 hex digits, unique to one load.
+        """
+        assert _TAG.match(f".{tag}"), tag
+        base = _TAG.sub("", self.tsfile.name.removesuffix(SUFFIX))
+        named = self._named(f"{base}.{tag}{SUFFIX}")
+        return named.resource if self.is_resource else named
+
+    def _named(self, name: str) -> FilePath:
+        return FilePath(self.kind, self.sg, self.vsg, self.partition, name)
+
+
+def check_file_name(name: str) -> str:
+    """Return `name` if it may name a TsFile or a resource, else raise `NameRefusedError`."""
+    check_component(name, "file name", limit=MAX_NAME + len(RESOURCE))
+    base = name.removesuffix(RESOURCE)
+    if not base.endswith(SUFFIX) or base == SUFFIX:
+        raise NameRefusedError(f"file name {name!a}: does not end in .tsfile or .tsfile.resource")
+    if len(base.encode()) > MAX_NAME:
+        raise NameRefusedError(f"file name {name!a}: longer than {MAX_NAME} bytes")
+    if name.startswith("."):
+        raise NameRefusedError(f"file name {name!a}: hidden files are not shipped")
+    return name
+
+
+def is_sender_uuid(text: str) -> bool:
+    """Whether `text` is a sender's uuid: 32 lower-case hex digits."""
+    return _HEX32.match(text) is not None
+
+
+def is_task_id(text: str) -> bool:
+    """Whether `text` is a task id: 32 lower-case hex digits."""
+    return _HEX32.match(text) is not None
+
+
+def escape(text: str) -> str:
+    """A file name for any text, reversibly: all but ASCII letters, digits, `.` and `-` as `%XX`.
+
+    `_` is escaped too, so that `<escaped host>_<port>` has exactly one `_`. A leading dot is
+    escaped, so nothing becomes hidden or `..`.
+    """
+    out: list[str] = []
+    for byte in text.encode("utf-8", "surrogatepass"):
+        character = chr(byte)
+        plain = character.isascii() and (character.isalnum() or character in ".-")
+        out.append(character if plain and (out or character != ".") else f"%{byte:02X}")
+    return "".join(out)
+
+
+def unescape(name: str) -> str:
+    """The text behind an escaped file name.
+
+    Raises:
+        NameRefusedError: `escape` never made this name.
+    """
+    out = bytearray()
+    at = 0
+    try:
+        while at < len(name):
+            if name[at] == "%":
+                out.append(int(name[at + 1 : at + 3], 16))
+                at += 3
+            else:
+                out += name[at].encode("ascii")
+                at += 1
+        text = out.decode("utf-8", "surrogatepass")
+    except ValueError as error:
+        raise NameRefusedError(f"{name!a} is no escaped name") from error
+    if escape(text) != name:
+        raise NameRefusedError(f"{name!a} is no escaped name")
+    return text
+
+
+def endpoint_dir(host: str, port: int) -> str:
+    """The directory name `<host>_<port>` of a receiver; IPv6 hosts and odd names are escaped."""
+    return f"{escape(host)}_{port}"

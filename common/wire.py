@@ -1,0 +1,497 @@
+"""The wire types of protocol version 1: what sender and receiver say to each other.
+
+Base path `/sync/v1`; JSON bodies are these structs; errors are problem+json (`Problem`). The page
+docs/protocol.md tells the story of a round; the OpenAPI document that the receiver serves lists
+the calls. Sizes are bytes, times inside files are raw integers of the file's own precision, times
+of the system are seconds since the epoch unless a name says otherwise.
+
+Unknown members are ignored on both sides, so a newer peer may say more.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from common.errors import DigestError, ProtocolError, TsferryError, by_slug
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+PROTOCOL = 1
+BASE = "/sync/v1"
+TUS_VERSION = "1.0.0"
+SENDER_HEADER = "Tsferry-Sender"
+EPOCH_HEADER = "Tsferry-Epoch"
+PROBLEM_TYPE = "application/problem+json"
+BATCH_TYPE = "application/vnd.tsferry.batch"
+OFFSET_TYPE = "application/offset+octet-stream"
+CHECKSUM_MISMATCH = 460
+"""HTTP status of the tus checksum extension."""
+
+TAIL_DIGEST_BYTES = 1 << 16
+"""The tail digest of a plan entry is xxh3-128 (hex) over the last min(size, 64 KiB) bytes."""
+
+
+class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of all wire types."""
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """An error as RFC 9457 has it; `type` is `urn:tsferry:<slug>` of the error tree."""
+
+    type: str = "about:blank"
+    title: str = ""
+    status: int = 500
+    detail: str = ""
+    retry_after: float | None = None
+    offset: int | None = None
+    device: str | None = None
+    path: str | None = None
+
+
+# -- check -------------------------------------------------------------------------------------
+
+
+class TaskMark(Struct, frozen=True, kw_only=True):
+    """A task that the sender knows to be committed: its id and the commit that holds it."""
+
+    task: str
+    commit: int
+
+
+class CheckRequest(Struct, frozen=True, kw_only=True):
+    """`POST /check`, the first call of a round."""
+
+    protocol: int
+    version: str
+    sender: str
+    label: str = ""
+    partition_interval_ms: int
+    engine: str | None = None
+    """uuid of the engine that `epoch`, `last_task` and `newest_commit` belong to."""
+    epoch: str | None = None
+    last_task: TaskMark | None = None
+    newest_commit: int = 0
+
+
+class History(StrEnum):
+    """How the receiver's past relates to what the sender remembers of it."""
+
+    CONTINUES = "continues"
+    NEW = "new"
+    """Another engine, or the first contact."""
+    REWOUND = "rewound"
+    """The same engine, but it lacks a commit that it once reported: an old copy was restored."""
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """A file that was reported loaded and must come again."""
+
+    path: str
+    size: int
+    md5: str
+    reason: str
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What the receiver accepts in one go."""
+
+    max_file_bytes: int
+    max_chunk_bytes: int
+    max_batch_bytes: int
+    max_page_items: int
+    max_page_bytes: int
+
+
+class CheckAnswer(Struct, frozen=True, kw_only=True):
+    """What the receiver is, and where it stands with this sender."""
+
+    protocol: int
+    version: str
+    engine: str
+    newest_commit: int
+    epoch: str | None
+    history: History
+    limits: Limits
+    scope: list[str] = []
+    """Device patterns that the token may write; empty: all."""
+    wanted: list[Wanted] = []
+    busy: str | None = None
+    """Id of a task of this sender that is being loaded now."""
+    unfinished: str | None = None
+    """Id of a task that was started and has no end."""
+    schema: bool = False
+    """Whether the receiver takes the step `schema`."""
+
+
+# -- tasks -------------------------------------------------------------------------------------
+
+
+class Propagate(StrEnum):
+    """What a file that is gone at the edge means at the centre."""
+
+    REPLACED = "replaced"
+    ALL = "all"
+    NEVER = "never"
+
+
+class StartRequest(Struct, frozen=True, kw_only=True):
+    """`PUT /tasks/<id>`: start a task, or resume it."""
+
+    engine: str
+    epoch: str | None = None
+    propagate: Propagate = Propagate.REPLACED
+
+
+class TaskState(StrEnum):
+    """The life of a task at the receiver."""
+
+    OPEN = "open"
+    LOADING = "loading"
+    DONE = "done"
+
+
+class Result(StrEnum):
+    """What became of one path of a task."""
+
+    LOADED = "loaded"
+    ALREADY = "already"
+    DELETED = "deleted"
+    RETIRED = "retired"
+    """Gone at the edge, kept at the centre, off the sender's list."""
+    HELD = "held"
+    """A deletion that waits for the additions of its partition."""
+    CONFLICT = "conflict"
+    REFUSED = "refused"
+    QUARANTINED = "quarantined"
+    EXPIRED = "expired"
+    MISSING = "missing"
+    """Named in the manifest, not received whole: to be sent in the next round."""
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """The committed fate of one path of a task."""
+
+    path: str
+    result: Result
+    device: str | None = None
+    reason: str | None = None
+    owner: str | None = None
+    """Only where the receiver reveals owners."""
+    hold: bool = False
+    """For a quarantine: do not try again by itself."""
+
+
+class TaskAnswer(Struct, frozen=True, kw_only=True):
+    """State of a task; `outcomes` and `commit` once it is done."""
+
+    task: str
+    state: TaskState
+    epoch: str | None = None
+    """The epoch of all further calls of this task, and of the next round's check."""
+    commit: int = 0
+    outcomes: list[Outcome] = []
+
+
+class ResourceEntry(Struct, frozen=True, kw_only=True):
+    """The `.resource` beside a TsFile; it is shipped, and never part of the file's identity."""
+
+    size: int
+    md5: str
+
+
+class PlanEntry(Struct, frozen=True, kw_only=True):
+    """One file that the sender would send."""
+
+    path: str
+    size: int
+    tail: str
+    md5: str | None = None
+    replaces: bool = False
+    """Other content under a path that was loaded before."""
+    retry: bool = False
+    """The operator asked for another try of a quarantined file."""
+    first_time: int | None = None
+    last_time: int | None = None
+    devices: list[str] = []
+    """As the sender reads them; a hint that saves bytes. The receiver judges by its own reading."""
+    resource: ResourceEntry | None = None
+
+
+class PlanPage(Struct, frozen=True, kw_only=True):
+    """`POST /tasks/<id>/plan`."""
+
+    entries: list[PlanEntry]
+
+
+class Action(StrEnum):
+    """What the sender is to do with a file."""
+
+    SEND = "send"
+    RESUME = "resume"
+    HAVE = "have"
+    """Received and verified, not loaded yet: nothing to send, name it in the manifest."""
+    ALREADY = "already"
+    """Loaded with the same content: nothing to send, goes to the list of loaded files."""
+    EXPIRED = "expired"
+    CONFLICT = "conflict"
+    REFUSED = "refused"
+
+
+class PlanDecision(Struct, frozen=True, kw_only=True):
+    """The answer for one entry, in the order of the page."""
+
+    path: str
+    action: Action
+    offset: int = 0
+    upload: str | None = None
+    """Id of the partial upload to resume, for `/files/<id>`."""
+    device: str | None = None
+    reason: str | None = None
+    hold: bool = False
+    resource: bool = False
+    """Whether the `.resource` is still wanted."""
+    md5: str | None = None
+    """For `already` and `have`: MD5 of what the receiver holds, to be compared by the sender."""
+
+
+class PlanAnswer(Struct, frozen=True, kw_only=True):
+    """Decisions, in the order of the page."""
+
+    decisions: list[PlanDecision]
+
+
+class DeletedPage(Struct, frozen=True, kw_only=True):
+    """`POST /tasks/<id>/deleted`: loaded paths that are gone, or replaced, at the edge."""
+
+    paths: list[str]
+
+
+class ManifestEntry(Struct, frozen=True, kw_only=True):
+    """One file of the task as the sender knows it."""
+
+    path: str
+    size: int
+    md5: str
+    series: int
+    points: int
+
+
+class EndRequest(Struct, frozen=True, kw_only=True):
+    """`POST /tasks/<id>/end`: everything is sent; load it."""
+
+    manifest: list[ManifestEntry]
+    deleted: list[str] = []
+
+
+class BatchResult(Struct, frozen=True, kw_only=True):
+    """What became of one file of a batch; `problem` is None if it is on disk and verified."""
+
+    path: str
+    problem: Problem | None = None
+    quarantined: bool = False
+
+
+class BatchAnswer(Struct, frozen=True, kw_only=True):
+    """Results in the order of the batch."""
+
+    results: list[BatchResult]
+
+
+class BatchEntry(Struct, frozen=True, kw_only=True):
+    """Header of one file inside a batch body."""
+
+    path: str
+    size: int
+    md5: str
+    xxh3: str
+    """xxh3-64 of the bytes that follow, 16 hex digits."""
+
+
+# -- inventory, heartbeat ------------------------------------------------------------------------
+
+
+class InventoryEntry(Struct, frozen=True, kw_only=True):
+    """A file of this sender that the receiver has."""
+
+    path: str
+    size: int
+    md5: str
+    state: str
+    """`loaded`, or `quarantined` (loaded once, found bad since)."""
+    commit: int = 0
+
+
+class InventoryAnswer(Struct, frozen=True, kw_only=True):
+    """`GET /inventory?after=<cursor>&limit=<n>`: a page, in path order, as of `commit`."""
+
+    engine: str
+    commit: int
+    entries: list[InventoryEntry]
+    next: str | None = None
+
+
+class CatalogueEntry(Struct, frozen=True, kw_only=True):
+    """A committed file as `GET /catalogue` lists it, whoever sent it."""
+
+    path: str
+    """The physical path at the receiver, unique, beneath one of its data directories."""
+    original: str
+    sender: str
+    size: int
+    md5: str
+    data_dir: str
+    commit: int
+    first_time: int | None = None
+    last_time: int | None = None
+    resource: bool = False
+
+
+class CatalogueAnswer(Struct, frozen=True, kw_only=True):
+    """`GET /catalogue?after=<cursor>&limit=<n>`: committed files in path order, for readers."""
+
+    engine: str
+    commit: int
+    entries: list[CatalogueEntry]
+    next: str | None = None
+
+
+class Heartbeat(Struct, frozen=True, kw_only=True):
+    """`POST /heartbeat`: a sender says that it lives and what it has left to do."""
+
+    version: str
+    label: str = ""
+    pending_files: int = 0
+    pending_bytes: int = 0
+    complete_until: int | None = None
+    state: str = ""
+
+
+class HeartbeatAnswer(Struct, frozen=True, kw_only=True):
+    """What may make the sender start a round early."""
+
+    engine: str
+    wanted: bool = False
+
+
+# -- encoding ----------------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+def encode(value: Struct) -> bytes:
+    """A struct as JSON."""
+    return msgspec.json.encode(value)
+
+
+def decode(data: bytes, kind: type[T], what: str) -> T:
+    """A struct from JSON.
+
+    Raises:
+        ProtocolError: it is not one; `what` names it in the message.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"{what}: {error}") from error
+
+
+def to_problem(error: TsferryError, *, path: str | None = None) -> Problem:
+    """An error of ours as the other side will read it."""
+    extra = {
+        key: value for key, value in error.extra.items() if key in ("offset", "device", "path")
+    }
+    if path is not None:
+        extra["path"] = path
+    return msgspec.convert(
+        {
+            "type": f"urn:tsferry:{error.slug}",
+            "title": error.slug.replace("-", " "),
+            "status": error.http_status,
+            "detail": error.message,
+            "retry_after": error.retry_after,
+            **extra,
+        },
+        Problem,
+    )
+
+
+def from_problem(problem: Problem) -> TsferryError:
+    """The error that a problem document stands for."""
+    kind = by_slug(problem.type.removeprefix("urn:tsferry:"))
+    extra: dict[str, object] = {
+        key: value
+        for key in ("offset", "device", "path")
+        if (value := getattr(problem, key)) is not None
+    }
+    detail = problem.detail or problem.title or f"HTTP status {problem.status}"
+    return kind(detail, retry_after=problem.retry_after, extra=extra)
+
+
+# -- batches -----------------------------------------------------------------------------------
+
+_BATCH_MAGIC = b"TSFB\x01"
+_LENGTH = struct.Struct(">I")
+MAX_BATCH_HEADER = 4096
+
+
+def encode_batch(files: Iterable[tuple[BatchEntry, bytes]]) -> bytes:
+    """The body of `POST /tasks/<id>/batch`.
+
+    Layout: `TSFB`, version byte 1, then for each file uint32 big-endian header length, the header
+    (`BatchEntry` as JSON), and `size` bytes.
+    """
+    out = [_BATCH_MAGIC]
+    for entry, content in files:
+        assert len(content) == entry.size
+        header = encode(entry)
+        out += (_LENGTH.pack(len(header)), header, content)
+    return b"".join(out)
+
+
+def decode_batch(body: bytes) -> Iterator[tuple[BatchEntry, memoryview]]:
+    """Cut a batch body into its files; each length is checked against what is left.
+
+    Raises:
+        ProtocolError: the body is not a batch.
+        DigestError: the bytes of a file do not match their checksum (raised by the caller's use of
+            the entry, not here: an entry with a bad checksum is still yielded).
+    """
+    view = memoryview(body)
+    if bytes(view[:4]) != _BATCH_MAGIC[:4]:
+        raise ProtocolError("batch: does not begin with TSFB")
+    if bytes(view[4:5]) != _BATCH_MAGIC[4:]:
+        raise ProtocolError(f"batch: version {bytes(view[4:5])!r} is not known here")
+    at = len(_BATCH_MAGIC)
+    while at < len(view):
+        if len(view) - at < _LENGTH.size:
+            raise ProtocolError(f"batch: {len(view) - at} stray bytes at offset {at}")
+        (length,) = _LENGTH.unpack_from(view, at)
+        at += _LENGTH.size
+        if length > min(MAX_BATCH_HEADER, len(view) - at):
+            raise ProtocolError(f"batch: header of {length} bytes at offset {at} is too long")
+        entry = decode(bytes(view[at : at + length]), BatchEntry, "batch header")
+        at += length
+        if not 0 <= entry.size <= len(view) - at:
+            raise ProtocolError(
+                f"batch: {entry.path!a} claims {entry.size} bytes, {len(view) - at} left"
+            )
+        yield entry, view[at : at + entry.size]
+        at += entry.size
+
+
+def check_block(content: memoryview | bytes, expected: str, path: str) -> None:
+    """Compare a block with its xxh3-64.
+
+    Raises:
+        DigestError: they differ.
+    """
+    from common.digests import xxh3_64
+
+    found = xxh3_64(content)
+    if found != expected:
+        raise DigestError(f"{path}: block checksum is {found}, the sender said {expected}")

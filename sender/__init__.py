@@ -1,0 +1,1 @@
+"""The sender: finds closed TsFiles at the edge and ships them."""
