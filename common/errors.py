@@ -35,6 +35,7 @@ __all__ = [
     "Permanent",
     "ProtocolError",
     "ReadOnlyError",
+    "StoppedError",
     "TooLargeError",
     "Transient",
     "TsferryError",
@@ -51,6 +52,8 @@ EXIT_NOT_LOADED = 3
 EXIT_UNREACHABLE = 4
 EXIT_LOCKED = 5
 EXIT_HELD = 6
+EXIT_STOPPED = 130
+"""As a shell reports a command that Ctrl-C ended: 128 + SIGINT."""
 
 
 class TsferryError(Exception):
@@ -229,6 +232,13 @@ class LockedError(Transient):
 
     slug = "locked"
     exit_code = EXIT_LOCKED
+
+
+class StoppedError(Transient):
+    """Somebody told this process to stop; what it was doing goes on when it is started again."""
+
+    slug = "stopped"
+    exit_code = EXIT_STOPPED
 
 
 class DigestError(Integrity):

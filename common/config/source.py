@@ -66,7 +66,10 @@ def read_toml(path: Path) -> Document:
     Raises:
         ConfigError: unreadable, a directory, too large, not UTF-8, or not TOML.
     """
-    blob = _read(path, "", _LARGEST_FILE, "a TOML file")
+    try:
+        blob = _read(path, _LARGEST_FILE)
+    except ValueError as error:  # also a path that holds a NUL
+        raise _unusable(str(path), f"cannot be read: expected a TOML file ({error})") from None
     try:
         text = blob.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -83,14 +86,13 @@ def read_toml(path: Path) -> Document:
     return Document(path, tree, key_lines(text))
 
 
-def read_secret(path: Path, key: str, where: str) -> str:
+def read_secret(path: Path) -> str:
     """The token that a file holds, without white space around it.
 
     Raises:
-        ConfigError: unreadable, empty, or not text.
+        ValueError: the file cannot be read, or is too large for a token.
     """
-    blob = _read(path, key, _LARGEST_SECRET, "a file that holds a token", where)
-    return blob.decode("ascii", "replace").strip()
+    return _read(path, _LARGEST_SECRET).decode("ascii", "replace").strip()
 
 
 def readable_by_others(path: Path) -> bool:
@@ -101,17 +103,14 @@ def readable_by_others(path: Path) -> bool:
         return False
 
 
-def _read(path: Path, key: str, limit: int, what: str, where: str = "") -> bytes:
+def _read(path: Path, limit: int) -> bytes:
     try:
         with path.open("rb") as stream:
             blob = stream.read(limit + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        shown = str(path) if key else None
-        place = where if key else str(path)
-        raise config_error([Problem(place, key, shown, f"expected {what}: {reason}")]) from None
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from None
     if len(blob) > limit:
-        raise _unusable(str(path), f"expected {what} of at most {limit} bytes")
+        raise ValueError(f"larger than {limit} bytes")
     return blob
 
 
@@ -124,13 +123,14 @@ def key_lines(text: str) -> dict[str, int]:
     lines: dict[str, int] = {}
     elements: dict[str, int] = {}
     table = ""
-    at = 0
+    at = counted = 0
+    line = 1
     while at < len(text):
+        line, counted = line + text.count("\n", counted, at), at
         found = _STATEMENT.match(text, at)
         if not found:  # an empty line, or a comment
             at = _after_statement(text, at)
             continue
-        line = text.count("\n", 0, found.start()) + 1
         name = found["array"] or found["table"] or found["key"]
         key = _placed(name, table if found["key"] else "", elements, last=not found["array"])
         if found["array"]:

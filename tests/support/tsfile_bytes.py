@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import re
 import struct
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 Value = bool | int | float | str | bytes
@@ -301,9 +302,9 @@ class _File:
 
 
 def _segments(key: DeviceKey) -> tuple[str | None, ...]:
-    """A path as v4 cuts it: up to three nodes together, then one each."""
+    """A path as v4 cuts it: up to three nodes together, then one each; no nulls at the end."""
     if isinstance(key, tuple):
-        return key
+        return key if key[-1] is not None else _segments(key[:-1])
     nodes = re.findall(r"`(?:[^`]|``)*`|[^.]+", key)
     head = max(1, min(3, len(nodes) - 1))
     return (".".join(nodes[:head]), *nodes[head:])
@@ -424,7 +425,7 @@ def times(stamps: Sequence[int]) -> bytes:
 
 
 def _block(stamps: Sequence[int]) -> bytes:
-    deltas = [later - earlier for earlier, later in _pairs(stamps)]
+    deltas = [later - earlier for earlier, later in itertools.pairwise(stamps)]
     least = min(deltas, default=2**63 - 1)
     width = max((delta - least for delta in deltas), default=0).bit_length()
     packed = 0
@@ -434,7 +435,3 @@ def _block(stamps: Sequence[int]) -> bytes:
     packed <<= size * 8 - len(deltas) * width
     header = struct.pack(">iiqq", len(deltas), width, least, stamps[0])
     return header + packed.to_bytes(size, "big")
-
-
-def _pairs(stamps: Sequence[int]) -> Iterator[tuple[int, int]]:
-    return zip(stamps, stamps[1:], strict=False)

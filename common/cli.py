@@ -1,0 +1,220 @@
+"""What the command lines of both programs share: options, errors, exit codes, output.
+
+A program describes itself once and hangs its commands below a group::
+
+    PROGRAM = Program("tsferry-sender", SenderConfig, "TSFERRY_SENDER_", Path("/etc/tsferry/..."))
+
+    @click.group()
+    @PROGRAM.options
+    def cli() -> None: ...
+
+    cli.add_command(config_group(PROGRAM))
+
+    def main() -> int:
+        return run(cli, PROGRAM.name)
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import click
+import msgspec
+
+from common.config import Flag, Loaded, as_json, load, render
+from common.errors import EXIT_INTERNAL, EXIT_USAGE, TsferryError, UsageError
+from common.logs import LogConfig, set_up
+from common.terminal import printable
+
+__all__ = ["Invocation", "Program", "config_group", "emit_json", "run"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+F = TypeVar("F", bound=Callable[..., Any])
+
+EXIT_INTERRUPTED = 130
+"""What a shell reports for a command that Ctrl-C ended: 128 + SIGINT."""
+TRACE = "TSFERRY_TRACE"
+
+
+@dataclass(frozen=True)
+class Program(Generic[T]):
+    """A program and its configuration.
+
+    Attributes:
+        name: the command.
+        schema: its top table.
+        env_prefix: of its variables, with the last underscore.
+        default_file: read where neither ``--config`` nor ``<env_prefix>CONFIG`` names one, if it
+            is there. The working directory is not looked at: a daemon must not change with the
+            place that it was started from.
+    """
+
+    name: str
+    schema: type[T]
+    env_prefix: str
+    default_file: Path
+
+    def options(self, command: F) -> F:
+        """Decorate a group with ``--config``, ``--set``, ``--verbose``; it gets an `Invocation`.
+
+        Commands below reach it with ``@click.pass_obj``.
+        """
+
+        @click.option(
+            "--config",
+            "-c",
+            "file",
+            type=click.Path(path_type=Path),
+            envvar=f"{self.env_prefix}CONFIG",
+            show_envvar=True,
+            help=f"Configuration file.  [default: {self.default_file}, if it is there]",
+        )
+        @click.option(
+            "--set",
+            "settings",
+            metavar="KEY=VALUE",
+            multiple=True,
+            help="Set a configuration key, as in --set transfer.parallel=8. May be repeated.",
+        )
+        @click.option("--verbose", "-v", is_flag=True, help="Log at debug level.")
+        @click.pass_context
+        @functools.wraps(command)
+        def wrapped(
+            context: click.Context,
+            /,
+            *args: Any,
+            file: Path | None,
+            settings: tuple[str, ...],
+            verbose: bool,
+            **kwargs: Any,
+        ) -> Any:
+            context.obj = Invocation(self, self._file(file), settings, verbose)
+            return context.invoke(command, *args, **kwargs)
+
+        return wrapped  # type: ignore[return-value]
+
+    def _file(self, named: Path | None) -> Path | None:
+        if named is not None:
+            return named
+        return self.default_file if os.path.lexists(self.default_file) else None
+
+
+@dataclass(frozen=True)
+class Invocation(Generic[T]):
+    """How the program was called: what `load` needs, before any command of it runs.
+
+    Attributes:
+        program: what was called.
+        file: the configuration file; None where there is none.
+        settings: ``KEY=VALUE``, as given with ``--set``.
+        verbose: whether debug records are wanted.
+        environ: the environment.
+    """
+
+    program: Program[T]
+    file: Path | None = None
+    settings: tuple[str, ...] = ()
+    verbose: bool = False
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    def load(self, flags: Mapping[str, object] | None = None) -> Loaded[T]:
+        """Load the configuration, with the flags that a command has of its own (dotted keys).
+
+        Raises:
+            ConfigError: something in it is wrong.
+            UsageError: a ``--set`` without ``=``.
+        """
+        return load(
+            self.program.schema,
+            file=self.file,
+            env_prefix=self.program.env_prefix,
+            environ=self.environ,
+            flags=dict(map(_setting, self.settings)) | dict(flags or {}),
+        )
+
+    def start(self, log: LogConfig) -> None:
+        """Set up logging for a command that does its work."""
+        set_up(log, verbose=self.verbose)
+
+
+def _setting(text: str) -> tuple[str, Flag]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--set {text}: expected KEY=VALUE, as in --set transfer.parallel=8")
+    return key.strip(), Flag(value, f"--set {key.strip()}")
+
+
+def run(command: click.Command, name: str, arguments: Sequence[str] | None = None) -> int:
+    """Run a command line to its exit code; errors become one line each on stderr.
+
+    Codes: 0 done, 2 wrong usage or configuration, 130 interrupted, 1 an error nobody foresaw,
+    otherwise what the class of the error says (`common.errors`). With ``TSFERRY_TRACE=1`` each
+    error comes with its traceback.
+    """
+    try:
+        result = command.main(arguments, prog_name=name, standalone_mode=False)
+    except click.exceptions.Exit as request:
+        return request.exit_code
+    except click.UsageError as error:
+        command_path = error.ctx.command_path if error.ctx else name
+        return _report(name, f"{error.format_message()} (see {command_path} --help)", EXIT_USAGE)
+    except click.ClickException as error:
+        return _report(name, error.format_message(), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return _report(name, "interrupted", EXIT_INTERRUPTED)
+    except TsferryError as error:
+        return _report(name, error.message, error.exit_code)
+    except Exception as error:
+        hint = "" if os.environ.get(TRACE) else f" ({TRACE}=1 shows where)"
+        return _report(name, f"{type(error).__name__}: {error}{hint}", EXIT_INTERNAL)
+    return result if type(result) is int else 0
+
+
+def _report(name: str, message: str, code: int) -> int:
+    for line in message.splitlines() or [""]:
+        click.echo(f"{name}: error: {printable(line)}", err=True)
+    if os.environ.get(TRACE) and code != EXIT_INTERRUPTED:
+        lines = traceback.format_exc().splitlines()
+        click.echo("\n".join(map(printable, lines)), err=True)
+    return code
+
+
+def emit_json(value: object) -> None:
+    """Write a value to stdout as JSON, pure ASCII: no name in it can reach a terminal raw."""
+    json.dump(msgspec.to_builtins(value), sys.stdout, indent=2, ensure_ascii=True)
+    sys.stdout.write("\n")
+
+
+def config_group(program: Program[Any]) -> click.Group:
+    """The commands below ``config``."""
+
+    @click.group("config", help="Show the configuration.")
+    def group() -> None:
+        pass
+
+    @group.command(
+        epilog=f"Example: {program.name} config show --origin",
+        help="Check the configuration and show every value in force; tokens are not shown. "
+        "Exit code 2: something in it is wrong.",
+    )
+    @click.option("--origin", is_flag=True, help="Say for each value where it comes from.")
+    @click.option("--json", "as_machine", is_flag=True, help="Write JSON.")
+    @click.pass_obj
+    def show(invocation: Invocation[Any], origin: bool, as_machine: bool) -> None:
+        loaded = invocation.load()
+        if as_machine:
+            emit_json(as_json(loaded, origin=origin))
+        else:
+            click.echo(render(loaded, origin=origin))
+        for warning in loaded.warnings:
+            click.echo(f"{program.name}: warning: {printable(warning)}", err=True)
+
+    return group

@@ -1,0 +1,107 @@
+"""Showing a configuration: as TOML that loads again, and as JSON. Tokens are never shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from common.config import schema as schemas
+from common.config.model import Loaded
+from common.config.schema import ArrayNode, LeafNode, TableNode
+from common.terminal import display_width, printable
+
+__all__ = ["as_json", "render"]
+
+_ORIGIN_COLUMN = 40
+"""Where origins begin, so that they can be read down the page; longer settings push theirs on."""
+
+
+def render(loaded: Loaded[Any], *, origin: bool) -> str:
+    """TOML with every key; with `origin`, a comment behind each says where its value is from.
+
+    An optional value that is not set is shown as ``"none"``; a token as ``"***"``.
+    """
+    lines: list[str] = []
+    for table, header, settings in _tables(loaded.value, ""):
+        if header:
+            lines += ["", header] if lines else [header]
+        for name, value in settings:
+            line = f"{name} = {_toml('none' if value is None else value)}"
+            if origin:
+                where = printable(str(loaded.origins[schemas.join_key(table, name)]))
+                gap = " " * max(_ORIGIN_COLUMN - display_width(line), 2)
+                line = f"{line}{gap}# {where}"
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def as_json(loaded: Loaded[Any], *, origin: bool) -> dict[str, Any]:
+    """The same for machines.
+
+    Returns:
+        Tables in tables as in the file; with `origin`, flat: dotted key -> ``value`` and
+        ``origin`` (``kind``, ``where``).
+    """
+    if not origin:
+        return _nested(loaded.value)
+    flat = {}
+    for table, _, settings in _tables(loaded.value, ""):
+        for name, value in settings:
+            key = schemas.join_key(table, name)
+            found = loaded.origins[key]
+            flat[key] = {"value": value, "origin": {"kind": found.kind, "where": found.where}}
+    return flat
+
+
+def _tables(value: msgspec.Struct, key: str) -> Iterator[tuple[str, str, list[tuple[str, Any]]]]:
+    """(dotted key, header line, own settings) of each table, in an order that TOML allows."""
+    yield key, f"[{key}]" if key else "", list(_settings(value))
+    for field, node in schemas.fields(type(value)):
+        below = getattr(value, field.name)
+        full = schemas.join_key(key, field.encode_name)
+        if isinstance(node, TableNode):
+            yield from _tables(below, full)
+        elif isinstance(node, ArrayNode):
+            for index, item in enumerate(below):
+                first, *rest = _tables(item, f"{full}[{index}]")
+                yield first[0], f"[[{full}]]", first[2]
+                yield from rest
+
+
+def _settings(value: msgspec.Struct) -> Iterator[tuple[str, Any]]:
+    for field, node in schemas.fields(type(value)):
+        if isinstance(node, LeafNode):
+            leaf = getattr(value, field.name)
+            plain = None if leaf is None else node.kind.to_plain(leaf)
+            yield field.encode_name, plain
+
+
+def _nested(value: msgspec.Struct) -> dict[str, Any]:
+    nested = dict(_settings(value))
+    for field, node in schemas.fields(type(value)):
+        below = getattr(value, field.name)
+        if isinstance(node, TableNode):
+            nested[field.encode_name] = _nested(below)
+        elif isinstance(node, ArrayNode):
+            nested[field.encode_name] = [_nested(item) for item in below]
+    return nested
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, str):
+        return "".join(map(_toml_character, json.dumps(value, ensure_ascii=False)))
+    return json.dumps(value)
+
+
+def _toml_character(character: str) -> str:
+    """What TOML forbids, or a terminal obeys, as an escape that TOML reads back."""
+    if printable(character) == character:
+        return character
+    return f"\\u{ord(character):04x}" if ord(character) < 0x10000 else f"\\U{ord(character):08x}"

@@ -1,0 +1,26 @@
+"""Rules that both configurations have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from common.config.model import Finding
+
+__all__ = ["overlapping", "whole_milliseconds"]
+
+
+def overlapping(key: str, directories: Sequence[Path]) -> Iterator[Finding]:
+    """Directories that are the same or one inside the other, links resolved."""
+    real = [Path(os.path.realpath(directory)) for directory in directories]
+    for number, one in enumerate(real):
+        for other in real[:number]:
+            if one.is_relative_to(other) or other.is_relative_to(one):
+                yield Finding(key, f"expected apart from each other: {one} and {other}")
+
+
+def whole_milliseconds(key: str, seconds: float) -> Iterator[Finding]:
+    """Both ends number partitions by milliseconds: a part of one would be rounded unseen."""
+    if abs(seconds * 1000 - round(seconds * 1000)) > 1e-6:
+        yield Finding(key, "expected whole milliseconds")

@@ -1,0 +1,48 @@
+"""The tail of a TsFile, versions 3 and 4, read with the standard library alone.
+
+    verdict = read_status(fd)              # is it a TsFile, is it closed? microseconds
+    tail = read_tail(fd)                   # devices, series, statistics
+    for device in tail.devices:
+        device.name, device.start, device.end, device.point_count
+        for series in device.series():
+            series.measurement, series.data_type, series.count, series.statistics
+
+``tail_digest`` and the parser of ``.resource`` files stand beside it (``identity``, ``resource``).
+"""
+
+from common.tsfile.device import Device, Totals
+from common.tsfile.layout import ColumnCategory, Compression, DataType, Encoding
+from common.tsfile.metadata import TableColumn, TableSchema
+from common.tsfile.names import parse_name, quote_node, split_path
+from common.tsfile.primitives import Corrupt
+from common.tsfile.series import Chunk, Series
+from common.tsfile.source import TsFileSource
+from common.tsfile.statistics import Statistics, Value
+from common.tsfile.status import Status, Verdict, read_status
+from common.tsfile.tail import MAX_INDEX_BYTES, Tail, read_tail
+
+__all__ = [
+    "MAX_INDEX_BYTES",
+    "Chunk",
+    "ColumnCategory",
+    "Compression",
+    "Corrupt",
+    "DataType",
+    "Device",
+    "Encoding",
+    "Series",
+    "Statistics",
+    "Status",
+    "TableColumn",
+    "TableSchema",
+    "Tail",
+    "Totals",
+    "TsFileSource",
+    "Value",
+    "Verdict",
+    "parse_name",
+    "quote_node",
+    "read_status",
+    "read_tail",
+    "split_path",
+]

@@ -1,0 +1,62 @@
+"""Chunk headers: what only the data section knows of a series, and a look at whether it is there.
+
+Layout: byte marker (1 or 5 in its low six bits), vstr measurement, uvarint size of the pages,
+bytes data type, compression, encoding; the pages follow. Source: apache/tsfile, ``ChunkHeader``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from common.tsfile.index import Run
+from common.tsfile.primitives import Malformed, located, read_uvarint, read_vstr
+from common.tsfile.series import chunk_offsets, entries
+from common.tsfile.source import Source
+
+__all__ = ["read_codecs"]
+
+_MARKERS: Final = (1, 5)  # several pages, one page
+_LONGEST_FRAME: Final = 1 + 5 + 5 + 3  # all of a header but its name
+
+
+def read_codecs(file: Source, buf: bytes, runs: Sequence[Run], limit: int) -> bytes:
+    """Read and check the header of each chunk of some runs, one short read each.
+
+    Args:
+        file: what holds the chunks.
+        buf: the index, which ``runs`` are positions in; its entries have been checked.
+        runs: of one device.
+        limit: where the data section ends.
+
+    Returns:
+        Two bytes a chunk, in the index's order: encoding, compression.
+
+    Raises:
+        Corrupt: a header is not where the index says, or is of another series.
+    """
+    codecs = bytearray()
+    for begin, end in runs:
+        for entry in entries(buf, begin, end):
+            name, code = entry[1], entry[2]
+            longest = _LONGEST_FRAME + len(name.encode())
+            for offset in chunk_offsets(buf, entry):
+                header = file.read(offset, min(longest, limit - offset))
+                with located(offset, "the chunk header"):
+                    codecs += _check_header(header, name, code, limit - offset)
+    return bytes(codecs)
+
+
+def _check_header(header: bytes, name: str, code: int, room: int) -> bytes:
+    if header[0] & 0x3F not in _MARKERS:
+        raise Malformed(f"a chunk of series {name!r} begins with {header[0]:#04x}", 0)
+    found, pos = read_vstr(header, 1)
+    size, pos = read_uvarint(header, pos)
+    data_type, compression, encoding = header[pos : pos + 3]
+    if (found, data_type) != (name, code):
+        raise Malformed(
+            f"a chunk of series {name!r}, type {code}, is of series {found!r}, type {data_type}", 0
+        )
+    if pos + 3 + size > room:
+        raise Malformed(f"a chunk of series {name!r} has {size} bytes, more than there are", 0)
+    return bytes((encoding, compression))

@@ -1,0 +1,111 @@
+"""The primitives every structure of a TsFile is made of, read from a bytes object.
+
+Positions are relative to the buffer. A length is believed only as far as the buffer goes: nothing
+is allocated for it before. What runs off the end raises ``Malformed`` here, or ``IndexError`` or
+``struct.error`` in the hot loops; ``located`` turns each into ``Corrupt``, which knows the place
+in the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+__all__ = [
+    "INT32",
+    "INT64",
+    "TIMES",
+    "Corrupt",
+    "Malformed",
+    "located",
+    "read_bin",
+    "read_int64",
+    "read_str",
+    "read_uvarint",
+    "read_vstr",
+]
+
+INT32: Final = struct.Struct(">i").unpack_from
+INT64: Final = struct.Struct(">q").unpack_from
+TIMES: Final = struct.Struct(">qq").unpack_from
+
+_MAX_VARINT_BYTES: Final = 5  # 32 bits
+
+
+class Corrupt(ValueError):
+    """The file's content contradicts the format. The message says what and where."""
+
+
+class Malformed(Exception):
+    """A structure cannot be read at a position of the buffer it stands in."""
+
+    def __init__(self, what: str, at: int) -> None:
+        super().__init__(what)
+        self.what = what
+        self.at = at
+
+
+@contextlib.contextmanager
+def located(base: int, section: str) -> Iterator[None]:
+    """Raise ``Corrupt`` for what goes wrong in a buffer that stands at ``base`` in the file."""
+    try:
+        yield
+    except Malformed as bad:
+        raise Corrupt(f"{bad.what} at offset {base + bad.at}") from bad
+    except (IndexError, struct.error) as bad:
+        raise Corrupt(f"{section} at offset {base} ends in the middle of an entry") from bad
+
+
+def read_uvarint(buf: bytes, pos: int) -> tuple[int, int]:
+    """Read a LEB128 of up to five bytes; return (number, position behind it)."""
+    number = 0
+    for index in range(_MAX_VARINT_BYTES):
+        byte = buf[pos + index]
+        number |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return number, pos + index + 1
+    raise Malformed("a length prefix of more than five bytes", pos)
+
+
+def read_vstr(buf: bytes, pos: int) -> tuple[str | None, int]:
+    """Read a string behind its zig-zag length; length -1 is None."""
+    zigzag, at = read_uvarint(buf, pos)
+    if zigzag == 1:
+        return None, at
+    if zigzag & 1:
+        raise Malformed("a string of negative length", pos)
+    return _text(buf, at, zigzag >> 1, pos)
+
+
+def read_str(buf: bytes, pos: int) -> tuple[str | None, int]:
+    """Read a string behind its int32 length; length -1 is None."""
+    (length,) = INT32(buf, pos)
+    if length == -1:
+        return None, pos + 4
+    return _text(buf, pos + 4, length, pos)
+
+
+def _text(buf: bytes, at: int, length: int, pos: int) -> tuple[str, int]:
+    end = at + length
+    if length < 0 or end > len(buf):
+        raise Malformed(f"a string of {length} bytes, more than is left", pos)
+    try:
+        return str(buf[at:end], "utf-8"), end
+    except UnicodeDecodeError:
+        raise Malformed("a string that is not UTF-8", pos) from None
+
+
+def read_bin(buf: bytes, pos: int) -> tuple[bytes, int]:
+    """Read bytes behind their int32 length."""
+    (length,) = INT32(buf, pos)
+    end = pos + 4 + length
+    if length < 0 or end > len(buf):
+        raise Malformed(f"a binary of {length} bytes, more than is left", pos)
+    return buf[pos + 4 : end], end
+
+
+def read_int64(buf: bytes, pos: int) -> tuple[int, int]:
+    """Read a big-endian int64."""
+    return int(INT64(buf, pos)[0]), pos + 8

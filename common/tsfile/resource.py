@@ -1,0 +1,122 @@
+"""``.tsfile.resource``: what a database writes beside a TsFile when it has closed it.
+
+A resource is shipped with its TsFile and decides nothing, so this parser is as tolerant as can
+be: per-device times, or "opaque" and why. Layout, big-endian: byte version, byte kind of time
+index, int32 n, n x (int64 start, int64 end), n x (device id, int32 index into them), then plan
+indices and progress, which are left alone. A device id is an int32-prefixed path (1.x), a
+vstr path, or uvarint-prefixed segments (2.x); the file does not say which, so the one is taken
+that makes the indices a permutation. Source: apache/iotdb, ``TsFileResource``,
+``ArrayDeviceTimeIndex``, ``PlainDeviceTimeIndex``; read from source, not seen on a real file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import struct
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from common.tsfile.names import device_name
+from common.tsfile.primitives import INT32, TIMES, Malformed, read_str, read_uvarint, read_vstr
+
+__all__ = ["RESOURCE_SUFFIX", "DeviceTimes", "Resource", "is_resource_name", "parse_resource"]
+
+RESOURCE_SUFFIX: Final = ".tsfile.resource"
+_HEAD: Final = 6  # version, kind, number of devices
+_LEAST_DEVICE: Final = 16 + 1 + 4  # times, an empty id, its index
+_OPEN: Final = -(2**63)
+
+_ReadId: TypeAlias = Callable[[bytes, int], tuple[tuple[str | None, ...], int]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceTimes:
+    """A device and its range of times; ``end`` is None while the database had it open."""
+
+    name: str
+    start: int
+    end: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Resource:
+    """What a resource says.
+
+    Attributes:
+        version: of its layout, None if there is no byte of it.
+        devices: per-device times; empty when ``opaque``.
+        opaque: why they could not be read; empty when they could.
+    """
+
+    version: int | None
+    devices: tuple[DeviceTimes, ...] = ()
+    opaque: str = ""
+
+
+def is_resource_name(name: str | os.PathLike[str]) -> bool:
+    """Whether a file name (or path) is that of a finished resource."""
+    base = os.fspath(name).rpartition("/")[2]
+    return base.endswith(RESOURCE_SUFFIX) and base != RESOURCE_SUFFIX
+
+
+def parse_resource(content: bytes) -> Resource:
+    """Parse a resource. Never raises on bad content."""
+    if len(content) < _HEAD:
+        version = content[0] if content else None
+        return Resource(version, opaque=f"{len(content)} bytes are too few for a resource")
+    version, (number,) = content[0], INT32(content, 2)
+    if not 0 <= number <= (len(content) - _HEAD) // _LEAST_DEVICE:
+        return Resource(
+            version, opaque=f"{number} devices at offset 2, more than there is room for"
+        )
+    for read_id in (_read_segments, _read_path, _read_short_path):
+        try:
+            return Resource(version, _read_devices(content, number, read_id))
+        except (Malformed, IndexError, struct.error):
+            continue
+    return Resource(version, opaque=f"none of the known forms of ids fits at {_ids_at(number)}")
+
+
+def _ids_at(number: int) -> int:
+    return _HEAD + 16 * number
+
+
+def _read_devices(content: bytes, number: int, read_id: _ReadId) -> tuple[DeviceTimes, ...]:
+    pos = _ids_at(number)
+    devices: dict[int, DeviceTimes] = {}
+    for _ in range(number):
+        segments, pos = read_id(content, pos)
+        (at,) = INT32(content, pos)
+        if at in devices or not 0 <= at < number:
+            raise Malformed("an index that is no permutation's", pos)
+        start, end = TIMES(content, _HEAD + 16 * at)
+        name = device_name(segments, table=None in segments)
+        devices[at] = DeviceTimes(name, start, None if end == _OPEN else end)
+        pos += 4
+    return tuple(devices[at] for at in range(number))
+
+
+def _read_segments(buf: bytes, pos: int) -> tuple[tuple[str | None, ...], int]:
+    number, at = read_uvarint(buf, pos)
+    if not 0 < number <= len(buf) - at:
+        raise Malformed("a device id without segments", pos)
+    segments: list[str | None] = []
+    for _ in range(number):
+        segment, at = read_vstr(buf, at)
+        segments.append(segment)
+    return tuple(segments), at
+
+
+def _read_path(buf: bytes, pos: int) -> tuple[tuple[str | None, ...], int]:
+    return _named(*read_str(buf, pos), pos)
+
+
+def _read_short_path(buf: bytes, pos: int) -> tuple[tuple[str | None, ...], int]:
+    return _named(*read_vstr(buf, pos), pos)
+
+
+def _named(name: str | None, behind: int, pos: int) -> tuple[tuple[str | None, ...], int]:
+    if not name:
+        raise Malformed("a device id without a name", pos)
+    return (name,), behind

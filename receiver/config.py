@@ -1,0 +1,177 @@
+"""The configuration of the receiver; ``conf/receiver.toml`` shows every key with its default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from common.config import AllowList, Duration, Finding, Size, is_loopback
+from common.config.rules import overlapping, whole_milliseconds
+from common.logs import LogConfig
+
+__all__ = [
+    "ENV_PREFIX",
+    "FILE",
+    "AuthConfig",
+    "LimitsConfig",
+    "ListenConfig",
+    "LoadConfig",
+    "ReceiverConfig",
+]
+
+ENV_PREFIX = "TSFERRY_RECEIVER_"
+FILE = Path("/etc/tsferry/receiver.toml")
+
+_LOOPBACK = AllowList.parse(["127.0.0.0/8", "::1/128"])
+
+
+class ListenConfig(Struct, frozen=True, kw_only=True):
+    """``[listen]``: who can reach the server.
+
+    Attributes:
+        host: address to listen on; 0.0.0.0 or :: for all.
+        port: TCP port; 0 for any that is free.
+        tls_cert: PEM certificate, with those between it and the root; with `tls_key`.
+        tls_key: PEM private key.
+        insecure: allow plain HTTP on an address that other machines can reach.
+        allow: networks and hosts that may connect; the address of the connection counts, never a
+            header.
+        hosts: Host headers that are answered; empty for any.
+        threads: requests worked on at a time.
+        connection_limit: open connections; further ones wait.
+        channel_timeout: without a byte, until a connection is closed.
+        max_request_bytes: body of one request.
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8765
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    insecure: bool = False
+    allow: AllowList = _LOOPBACK
+    hosts: tuple[str, ...] = ()
+    threads: Annotated[int, Meta(ge=1, le=1024)] = 16
+    connection_limit: Annotated[int, Meta(ge=1)] = 500
+    channel_timeout: Annotated[Duration, Meta(ge=1)] = 60.0
+    max_request_bytes: Annotated[Size, Meta(ge=4096)] = 64 * 2**20
+
+    @property
+    def tls(self) -> bool:
+        """Whether the server speaks HTTPS."""
+        return self.tls_cert is not None and self.tls_key is not None
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return is_loopback(self.host)
+
+    def check(self) -> Iterator[Finding]:
+        """What no single key can tell."""
+        if self.tls_cert is None and self.tls_key is not None:
+            yield Finding("tls_cert", "missing: expected with tls_key")
+        if self.tls_key is None and self.tls_cert is not None:
+            yield Finding("tls_key", "missing: expected with tls_cert")
+        if self.on_loopback:
+            return
+        if not self.tls and not self.insecure:
+            text = "expected a loopback address, or tls_cert and tls_key, or insecure = true"
+            yield Finding("host", text)
+        elif not self.tls:
+            yield Finding("insecure", "data and tokens can be read on the way", fatal=False)
+        if self.allow.only_loopback:
+            text = "only this machine may connect, though others can reach the address"
+            yield Finding("allow", text, fatal=False)
+
+
+class AuthConfig(Struct, frozen=True, kw_only=True):
+    """``[auth]``: who is asked for a token.
+
+    Attributes:
+        require: ``always``, or ``auto``: as soon as there is one sender token, or when other
+            machines can reach the server. Operator commands need a token in any case.
+        reveal_owner: tell a sender whose device it has a conflict about.
+    """
+
+    require: Literal["auto", "always"] = "auto"
+    reveal_owner: bool = False
+
+
+class LimitsConfig(Struct, frozen=True, kw_only=True):
+    """``[limits]``: what one sender can make this server hold.
+
+    Attributes:
+        max_file_bytes: of one TsFile.
+        max_open_uploads: of one sender, begun and not finished.
+        max_unloaded_bytes: of one sender, received and not loaded.
+        min_free_bytes: of the file system; below it nothing is taken in.
+        upload_expiry: without a byte, until an upload is dropped.
+        max_chunk_bytes: of a file in one request.
+        max_batch_bytes: of many small files in one request.
+        max_page_items: of a page of a plan or an inventory.
+    """
+
+    max_file_bytes: Annotated[Size, Meta(ge=1)] = 64 * 2**30
+    max_open_uploads: Annotated[int, Meta(ge=1)] = 1000
+    max_unloaded_bytes: Annotated[Size, Meta(ge=1)] = 256 * 2**30
+    min_free_bytes: Size = 2**30
+    upload_expiry: Annotated[Duration, Meta(ge=60)] = 604800.0
+    max_chunk_bytes: Annotated[Size, Meta(ge=4096)] = 16 * 2**20
+    max_batch_bytes: Annotated[Size, Meta(ge=4096)] = 32 * 2**20
+    max_page_items: Annotated[int, Meta(ge=1, le=100_000)] = 1000
+
+    def check(self) -> Iterator[Finding]:
+        """Limits that contradict each other."""
+        if self.max_unloaded_bytes < self.max_file_bytes:
+            yield Finding("max_unloaded_bytes", "expected at least max_file_bytes")
+
+
+class LoadConfig(Struct, frozen=True, kw_only=True):
+    """``[load]``: what becomes of files.
+
+    Attributes:
+        keep_deleted: until the bytes of a deleted file leave the disk.
+    """
+
+    keep_deleted: Duration = 3600.0
+
+
+class ReceiverConfig(Struct, frozen=True, kw_only=True):
+    """The whole of ``receiver.toml``.
+
+    Attributes:
+        schema_dir: holds the metadata engine.
+        data_dirs: hold the loaded files; new ones go to the first.
+        partition_interval: width of a time partition; senders with another are refused.
+        time_unit: of the timestamps in the data; senders with another are refused.
+        listen: who can reach the server.
+        auth: who is asked for a token.
+        limits: what one sender can make it hold.
+        load: what becomes of files.
+        log: where records go.
+    """
+
+    schema_dir: Path
+    data_dirs: Annotated[tuple[Path, ...], Meta(min_length=1)]
+    partition_interval: Annotated[Duration, Meta(ge=0.001)] = 604800.0
+    time_unit: Literal["ms", "us", "ns"] = "ms"
+    listen: ListenConfig = ListenConfig()
+    auth: AuthConfig = AuthConfig()
+    limits: LimitsConfig = LimitsConfig()
+    load: LoadConfig = LoadConfig()
+    log: LogConfig = LogConfig()
+
+    @property
+    def partition_interval_ms(self) -> int:
+        """The width of a time partition in milliseconds."""
+        return round(self.partition_interval * 1000)
+
+    def check(self) -> Iterator[Finding]:
+        """What no single table can tell."""
+        yield from overlapping("data_dirs", self.data_dirs)
+        yield from whole_milliseconds("partition_interval", self.partition_interval)
+        for key in ("max_chunk_bytes", "max_batch_bytes"):
+            if getattr(self.limits, key) > self.listen.max_request_bytes:
+                yield Finding(f"limits.{key}", "expected at most listen.max_request_bytes")

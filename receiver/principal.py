@@ -1,0 +1,56 @@
+"""Who asks: what the access layer has found out about a request, and what that allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from common.errors import ForbiddenError
+
+__all__ = ["OPERATOR", "READER", "SENDER", "Principal", "Role"]
+
+Role = Literal["sender", "reader", "operator"]
+SENDER: Final = "sender"
+READER: Final = "reader"
+OPERATOR: Final = "operator"
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Whoever is behind a request.
+
+    Attributes:
+        role: `sender`, `reader` or `operator`.
+        sender: the one uuid that a sender token is bound to; None where the receiver wants no
+            tokens (loopback) and any uuid may be spoken for.
+        scope: device patterns that may be written (`root.siteA.**`); empty: all.
+        token_id: id of the token; None without tokens.
+        peer: the real address of the other end, without its port.
+    """
+
+    role: str
+    sender: str | None
+    scope: tuple[str, ...]
+    token_id: str | None
+    peer: str
+
+    def must_send_for(self, sender: str) -> None:
+        """Raise `ForbiddenError` unless this may speak for the sender `sender`."""
+        if self.role != SENDER:
+            raise ForbiddenError(f"a {self.role} token cannot send files; use a sender token")
+        if self.sender is not None and self.sender != sender:
+            raise ForbiddenError(f"this token is not for sender {sender}")
+
+    def must_read(self) -> None:
+        """Raise `ForbiddenError` unless this may read the catalogue."""
+        if self.role not in (READER, OPERATOR):
+            raise ForbiddenError(f"a {self.role} token cannot read the catalogue")
+
+    def must_operate(self) -> None:
+        """Raise `ForbiddenError` unless this is an operator."""
+        if self.role != OPERATOR:
+            raise ForbiddenError("this needs an operator token")
+
+    def upload_owner(self, sender: str) -> str:
+        """To whom an upload belongs: the token that made it; without tokens the sender."""
+        return f"token:{self.token_id}" if self.token_id is not None else f"sender:{sender}"

@@ -1,0 +1,59 @@
+"""Starting Spark quietly, on this machine or against a master that somebody else runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from receiver.spark.java import find_java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["start"]
+
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+_LOCAL = {
+    # A job on one machine needs no page and no address that others can reach.
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+_ALWAYS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.log.level": "ERROR",
+}
+
+
+def start(master: str | None, *, name: str = "tsferry-verify") -> SparkSession:
+    """A session on `master`, on what `spark-submit` set, or on `local[*]`.
+
+    Args:
+        master: a Spark master URL, or None to let the environment decide.
+        name: how the job shows on the master's page.
+    """
+    under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if not under_submit:
+        os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    if master is None and not under_submit:
+        master = "local[*]"
+    if master is not None:
+        builder = builder.master(master)
+    settings = dict(_ALWAYS)
+    if master is not None and master.startswith("local"):
+        settings |= _LOCAL
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

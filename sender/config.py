@@ -1,0 +1,278 @@
+"""The configuration of the sender; ``conf/sender.toml`` shows every key with its default."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta, Struct
+
+from common.config import Duration, Finding, Secret, Size, Timetable, Url, is_loopback
+from common.config.rules import overlapping, whole_milliseconds
+from common.logs import LogConfig
+from common.names import endpoint_dir
+
+__all__ = [
+    "ENV_PREFIX",
+    "FILE",
+    "DaemonConfig",
+    "ReceiverEntry",
+    "SenderConfig",
+    "StorageGroups",
+    "TransferConfig",
+]
+
+ENV_PREFIX = "TSFERRY_SENDER_"
+FILE = Path("/etc/tsferry/sender.toml")
+
+_PORTS = {"http": 80, "https": 443}
+
+
+class ReceiverEntry(Struct, frozen=True, kw_only=True):
+    """A ``[[receiver]]``: a data centre that the files go to.
+
+    Attributes:
+        name: what logs and ``status`` call it; yours to choose.
+        url: its address, https://host:port; without a port that of the scheme (443, 80).
+        token: what it knows this sender by.
+        token_file: a file that holds the token, instead.
+        ca_file: PEM bundle that its certificate is checked against, instead of the system's.
+        insecure: allow plain HTTP to a host that is not this machine: everyone on the way can
+            read the data and the token, and change them.
+        use_env_proxies: go through HTTPS_PROXY and the like.
+        source: where the list of files comes from: the data directories, or the catalogue of the
+            receiver on this node, which is then a forwarding centre.
+        source_url: that receiver.
+        source_token: a reader token of that receiver.
+        source_token_file: a file that holds it, instead.
+    """
+
+    name: str
+    url: Url
+    token: Secret | None = None
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    insecure: bool = False
+    use_env_proxies: bool = False
+    source: Literal["directories", "receiver"] = "directories"
+    source_url: Url | None = None
+    source_token: Secret | None = None
+    source_token_file: Path | None = None
+
+    @property
+    def host(self) -> str:
+        """Host of the address: lower case, an IPv6 address without brackets."""
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def port(self) -> int:
+        """Port of the address, or that of its scheme."""
+        parts = urlsplit(self.url)
+        return parts.port or _PORTS[parts.scheme]
+
+    @property
+    def directory(self) -> str:
+        """The name ``<host>_<port>`` of its directories on this node."""
+        return endpoint_dir(self.host, self.port)
+
+    def check(self) -> Iterator[Finding]:
+        """What no single key can tell."""
+        yield from _plain_http("url", self.url, self.insecure)
+        if self.insecure and not _sent_in_clear(self.url):
+            yield Finding("insecure", "not needed for this url, better left out", fatal=False)
+        if self.ca_file is not None and self.url.startswith("http:"):
+            yield Finding("ca_file", "expected only with an https:// url")
+        if self.source == "receiver":
+            if self.source_url is None:
+                yield Finding("source_url", 'missing: expected with source = "receiver"')
+            else:
+                yield from _plain_http("source_url", self.source_url, self.insecure)
+            return
+        for key in ("source_url", "source_token", "source_token_file"):
+            if getattr(self, key) is not None:
+                yield Finding(key, 'expected only with source = "receiver"')
+
+
+class StorageGroups(Struct, frozen=True, kw_only=True):
+    """``[storage_groups]``: which of them are sent.
+
+    Patterns are paths; ``*`` stands for one level or part of it, ``**`` for any number of levels.
+
+    Attributes:
+        include: those that match one of these,
+        exclude: and none of these. A narrower filter deletes nothing at the receiver.
+    """
+
+    include: Annotated[tuple[str, ...], Meta(min_length=1)] = ("root.**",)
+    exclude: tuple[str, ...] = ()
+
+    def check(self) -> Iterator[Finding]:
+        """Patterns that can match nothing."""
+        for key, patterns in (("include", self.include), ("exclude", self.exclude)):
+            if any(not _is_path(pattern) for pattern in patterns):
+                yield Finding(key, "expected patterns such as root.site1.** or root.*.wind")
+
+
+class TransferConfig(Struct, frozen=True, kw_only=True):
+    """``[transfer]``: how files travel.
+
+    Attributes:
+        chunk_bytes: of a file that travel in one request, each with its own checksum.
+        parallel: files on their way at a time, for each receiver.
+        batch_bytes: files up to this size travel many in one request; 0 for never.
+        max_retries: tries after the first for one file, before it is left for the next round.
+        retry_first: pause before the first of them; each further one about doubles, with jitter.
+        retry_max: longest pause.
+        connect_timeout: until the receiver has taken a connection.
+        read_timeout: without a byte of an answer.
+        load_poll: how long one question for the outcome of a task waits at the receiver.
+        load_timeout: until a round gives up asking, and the next one goes on.
+        bandwidth_limit: bytes a second of all transfers to one receiver together, or by the hour
+            in local time.
+    """
+
+    chunk_bytes: Annotated[Size, Meta(ge=4096, le=2**30)] = 4 * 2**20
+    parallel: Annotated[int, Meta(ge=1, le=64)] = 4
+    batch_bytes: Size = 2**20
+    max_retries: Annotated[int, Meta(ge=0, le=1000)] = 5
+    retry_first: Duration = 0.5
+    retry_max: Duration = 30.0
+    connect_timeout: Annotated[Duration, Meta(ge=0.1)] = 10.0
+    read_timeout: Annotated[Duration, Meta(ge=0.1)] = 60.0
+    load_poll: Duration = 20.0
+    load_timeout: Duration = 3600.0
+    bandwidth_limit: Timetable = Timetable()
+
+    def check(self) -> Iterator[Finding]:
+        """Times that contradict each other."""
+        if self.retry_max < self.retry_first:
+            yield Finding("retry_max", "expected at least retry_first")
+        if self.load_poll >= self.read_timeout:
+            yield Finding("load_poll", "expected less than read_timeout, which would cut it off")
+
+
+class DaemonConfig(Struct, frozen=True, kw_only=True):
+    """``[daemon]``: when rounds begin.
+
+    Attributes:
+        period: from the begin of one round to that of the next.
+        watch: whether a new file starts a round early.
+        watch_settle: rest after the last change before it does.
+        watch_poll: between two looks where the file system tells of no changes.
+        heartbeat: between two signs of life to the receiver, also while nothing is sent.
+        pid_file: holds the process id while the daemon runs; none for no file.
+    """
+
+    period: Annotated[Duration, Meta(ge=1)] = 60.0
+    watch: bool = True
+    watch_settle: Duration = 2.0
+    watch_poll: Annotated[Duration, Meta(ge=1)] = 10.0
+    heartbeat: Annotated[Duration, Meta(ge=1)] = 60.0
+    pid_file: Path | None = None
+
+
+class SenderConfig(Struct, frozen=True, kw_only=True):
+    """The whole of ``sender.toml``.
+
+    Attributes:
+        schema_dir: holds the schema log, where there is one, and ``sync/`` with this sender's uuid.
+        data_dirs: those that hold ``sequence/`` and ``unsequence/`` (or, flat, the TsFiles).
+        receivers: the ``[[receiver]]`` tables.
+        storage_groups: which of them are sent.
+        closed_by: what tells that a file is closed: its ``.resource``, or a complete tail and
+            `quiet_seconds` of rest.
+        quiet_seconds: rest of a file with a complete tail; a number is in seconds.
+        layout: ``iotdb`` for <kind>/<storage group>/<virtual>/<partition>/<file>, ``flat`` for
+            TsFiles side by side.
+        storage_group: that a flat directory belongs to.
+        partition_interval: width of a time partition; the same as at the receiver.
+        time_unit: of the timestamps in the data.
+        propagate_deletes: what a file that is gone here means there: deleted where compacted
+            files replace it, deleted always, or never.
+        max_delete_fraction: of the list; more deletions that nothing explains are held back.
+        guard_from_files: shortest list that `max_delete_fraction` guards.
+        task_max_files: files of one task; a round has as many tasks as it needs.
+        task_max_bytes: bytes of one task, unless a single partition has more.
+        transfer: how files travel.
+        daemon: when rounds begin.
+        log: where records go.
+    """
+
+    schema_dir: Path
+    data_dirs: Annotated[tuple[Path, ...], Meta(min_length=1)]
+    receivers: tuple[ReceiverEntry, ...] = msgspec.field(name="receiver", default=())
+    storage_groups: StorageGroups = StorageGroups()
+    closed_by: Literal["resource", "tail"] = "resource"
+    quiet_seconds: Duration = 10.0
+    layout: Literal["iotdb", "flat"] = "iotdb"
+    storage_group: str | None = None
+    partition_interval: Annotated[Duration, Meta(ge=0.001)] = 604800.0
+    time_unit: Literal["ms", "us", "ns"] = "ms"
+    propagate_deletes: Literal["replaced", "all", "never"] = "replaced"
+    max_delete_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    guard_from_files: Annotated[int, Meta(ge=0)] = 10
+    task_max_files: Annotated[int, Meta(ge=1)] = 1000
+    task_max_bytes: Annotated[Size, Meta(ge=1)] = 4 * 2**30
+    transfer: TransferConfig = TransferConfig()
+    daemon: DaemonConfig = DaemonConfig()
+    log: LogConfig = LogConfig()
+
+    @property
+    def partition_interval_ms(self) -> int:
+        """The width of a time partition in milliseconds."""
+        return round(self.partition_interval * 1000)
+
+    def check(self) -> Iterator[Finding]:
+        """What no single table can tell."""
+        yield from self._check_layout()
+        yield from overlapping("data_dirs", self.data_dirs)
+        yield from whole_milliseconds("partition_interval", self.partition_interval)
+        if not self.receivers:
+            yield Finding("receiver", "missing: expected at least one [[receiver]]")
+        yield from _repeated("name", [entry.name for entry in self.receivers])
+        # Both would share a directory, and each would take the other's progress for its own.
+        yield from _repeated("url", [entry.directory for entry in self.receivers])
+
+    def _check_layout(self) -> Iterator[Finding]:
+        if self.layout == "iotdb" and self.storage_group is not None:
+            yield Finding("storage_group", 'expected only with layout = "flat"')
+        if self.layout == "flat":
+            if self.storage_group is None:
+                yield Finding("storage_group", 'missing: expected with layout = "flat"')
+            elif "*" in self.storage_group or not _is_path(self.storage_group):
+                yield Finding("storage_group", "expected a path such as root.turbine")
+            if self.closed_by == "resource":
+                text = 'flat directories seldom have resources: "tail" may be meant'
+                yield Finding("closed_by", text, fatal=False)
+
+
+def _sent_in_clear(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+
+
+def _plain_http(key: str, url: str, insecure: bool) -> Iterator[Finding]:
+    if not _sent_in_clear(url):
+        return
+    if insecure:
+        yield Finding(key, "plain HTTP: data and token can be read on the way", fatal=False)
+    else:
+        yield Finding(key, "expected https:// (or insecure = true, to send all in clear)")
+
+
+def _is_path(text: str) -> bool:
+    nodes = text.split(".")
+    return len(nodes) > 1 and nodes[0] == "root" and all(nodes) and "/" not in text
+
+
+def _repeated(key: str, values: Sequence[str]) -> Iterable[Finding]:
+    first = {value: number for number, value in reversed(list(enumerate(values)))}
+    for value, times in Counter(values).items():
+        for number in range(first[value] + 1, len(values)) if times > 1 else ():
+            if values[number] == value:
+                other = f"receiver[{first[value]}]"
+                yield Finding(f"receiver[{number}].{key}", f"expected another than that of {other}")

@@ -1,0 +1,187 @@
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from msgspec import Struct
+
+from common.cli import Program, config_group, emit_json, run
+from common.errors import DamagedError, LockedError, UnreachableError
+
+
+class Schema(Struct, frozen=True, kw_only=True):
+    count: int = 3
+    must: str
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capfd):
+    """Run a command line; returns exit code, stdout, stderr."""
+    for name in ("TSFERRY_TRACE", "X_CONFIG", "X_COUNT", "X_MUST"):
+        monkeypatch.delenv(name, raising=False)
+    program = Program("x-tool", Schema, "X_", tmp_path / "etc.toml")
+
+    @click.group()
+    @program.options
+    def cli():
+        pass
+
+    cli.add_command(config_group(program))
+
+    def call(*arguments, action=None):
+        @cli.command()
+        @click.pass_obj
+        def act(invocation):
+            return action(invocation)
+
+        code = run(cli, "x-tool", arguments)
+        return code, *capfd.readouterr()
+
+    return call
+
+
+def fail(error):
+    def action(_):
+        raise error
+
+    return action
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(UnreachableError("no answer"), 4), (LockedError("held"), 5), (DamagedError("at 17"), 1)],
+)
+def test_an_error_of_ours_is_one_line_and_its_own_exit_code(call, error, code):
+    assert call("act", action=fail(error)) == (code, "", f"x-tool: error: {error}\n")
+
+
+def test_an_error_that_nobody_foresaw_is_one_line_with_a_hint(call, monkeypatch):
+    code, _, err = call("act", action=fail(ZeroDivisionError("by zero")))
+    assert code == 1
+    assert err == "x-tool: error: ZeroDivisionError: by zero (TSFERRY_TRACE=1 shows where)\n"
+    monkeypatch.setenv("TSFERRY_TRACE", "1")
+    code, _, err = call("act", action=fail(ZeroDivisionError("by zero")))
+    assert code == 1
+    assert "Traceback" in err
+    assert "shows where" not in err
+
+
+def test_ctrl_c_is_130_and_no_traceback(call):
+    code, _, err = call("act", action=fail(KeyboardInterrupt()))
+    assert code == 130
+    assert err.strip() == "x-tool: error: interrupted"
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["--nonsense"], ["--config"]])
+def test_wrong_usage_is_2(call, arguments):
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("x-tool: error: ")
+    assert err.endswith("(see x-tool --help)\n")
+
+
+def test_help_is_0(call):
+    code, out, _ = call("config", "show", "--help")
+    assert code == 0
+    assert "Example: x-tool config show --origin" in out
+
+
+def test_a_command_may_choose_its_exit_code(call):
+    assert call("act", action=lambda _: 6)[0] == 6
+    assert call("act", action=lambda _: None)[0] == 0
+    assert call("act", action=lambda _: click.get_current_context().exit(3))[0] == 3
+
+
+def test_no_name_in_an_error_reaches_the_terminal_raw(call):
+    _, _, err = call("act", action=fail(LockedError("a\x1b[2Jb\rc\nd\u202e")))
+    assert err == "x-tool: error: a\\x1b[2Jb\nx-tool: error: c\nx-tool: error: d\\u202e\n"
+    _, _, err = call("act", action=fail(ValueError("a\x1b[2J")))
+    assert "\x1b" not in err
+
+
+def test_the_file_is_the_named_one_then_that_of_the_variable_then_the_default(
+    call, tmp_path, monkeypatch
+):
+    for name in ("flag", "variable", "etc"):
+        (tmp_path / f"{name}.toml").write_text(f"must = '{name}'")
+
+    def shown(*arguments):
+        return json.loads(call(*arguments, "config", "show", "--json")[1])["must"]
+
+    assert shown() == "etc"
+    monkeypatch.setenv("X_CONFIG", str(tmp_path / "variable.toml"))
+    assert shown() == "variable"
+    assert shown("--config", str(tmp_path / "flag.toml")) == "flag"
+
+
+def test_a_named_file_must_be_there_and_the_default_need_not(call, tmp_path):
+    assert call("--set", "must=x", "config", "show")[0] == 0
+    code, _, err = call("-c", str(tmp_path / "gone"), "--set", "must=x", "config", "show")
+    assert code == 2
+    assert "No such file" in err
+
+
+def test_the_file_in_the_working_directory_is_not_taken(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("x-tool.toml").write_text("must = 'x'")
+    assert call("config", "show")[0] == 2
+
+
+def test_set_comes_before_everything(call, monkeypatch):
+    monkeypatch.setenv("X_COUNT", "4")
+    code, out, _ = call("--set", "count=5", "--set", "must=a=b", "config", "show", "--origin")
+    assert code == 0
+    assert "# flag --set count" in out
+    assert 'must = "a=b"' in out
+
+
+@pytest.mark.parametrize("setting", ["count", "=5", ""])
+def test_a_set_without_key_and_value_is_wrong_usage(call, setting):
+    code, _, err = call("--set", setting, "config", "show")
+    assert code == 2
+    assert "KEY=VALUE" in err
+
+
+def test_a_wrong_configuration_is_2_and_a_line_for_each_problem(call):
+    code, out, err = call("--set", "count=x", "config", "show")
+    assert (code, out) == (2, "")
+    lines = err.splitlines()
+    assert len(lines) == 2
+    assert 'x-tool: error: --set count: count = "x": expected a whole number' in lines
+    assert all(line.startswith("x-tool: error: ") for line in lines)
+
+
+def test_origins_can_be_had_as_json(call):
+    _, out, _ = call("--set", "must=x", "config", "show", "--origin", "--json")
+    assert json.loads(out)["must"] == {
+        "value": "x",
+        "origin": {"kind": "flag", "where": "--set must"},
+    }
+
+
+def test_a_reader_that_goes_away_is_no_error_of_ours():
+    program = (
+        "import click, sys; from common.cli import run\n"
+        "@click.command()\n"
+        "def cli():\n"
+        "    for _ in range(100_000): click.echo('x' * 80)\n"
+        "sys.exit(run(cli, 'x-tool', []))"
+    )
+    done = subprocess.run(
+        f"{shlex.join([sys.executable, '-c', program])} | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""
+
+
+def test_json_output_is_ascii_and_takes_structs(capsys):
+    emit_json({"a": Schema(must="\x1b[2J数\udc80")})
+    out = capsys.readouterr().out
+    assert out.isascii()
+    assert "\x1b" not in out
+    assert json.loads(out) == {"a": {"count": 3, "must": "\x1b[2J数\udc80"}}
