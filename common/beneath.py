@@ -15,21 +15,37 @@ import errno
 import os
 import stat
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from common.errors import NameRefusedError, UnsafePathError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["exclusive_rename", "have_openat2", "open_beneath", "open_regular", "parts"]
+__all__ = [
+    "exclusive_rename",
+    "have_openat2",
+    "open_beneath",
+    "open_regular",
+    "parts",
+    "require_regular",
+]
 
 _SYS_OPENAT2 = 437
-_SYS_RENAMEAT2 = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "armv7l": 382, "armv6l": 382}
 _RESOLVE = 0x08 | 0x04 | 0x02  # BENEATH | NO_SYMLINKS | NO_MAGICLINKS
 _RENAME_NOREPLACE = 1
 _UNSAFE = frozenset({errno.ELOOP, errno.EXDEV, errno.ENXIO})
 _NO_SYSCALL = frozenset({errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.E2BIG})
+_RACES = 64
+"""Tries against EAGAIN. It means that a rename raced the resolution, which passes; but with
+O_NONBLOCK also that somebody holds a lease on the file, which may not."""
+
+# A raw openat2 does not add O_LARGEFILE as the C library's open does: without it files of 2 GiB
+# could not be opened on 32-bit machines. On 64-bit ones it is 0.
+_LARGE = getattr(os, "O_LARGEFILE", 0)
+
+_MAX_COMPONENT = 255
+_MAX_PATH = 4095
 
 
 class _OpenHow(ctypes.Structure):
@@ -42,13 +58,24 @@ class _OpenHow(ctypes.Structure):
 
 @cache
 def _syscall() -> Callable[..., int] | None:
+    return _libc("syscall", ctypes.c_long)
+
+
+@cache
+def _renameat2() -> Callable[..., int] | None:
+    # By the name the C library has for it, not by number: the number differs by architecture, and
+    # a 64-bit kernel under a 32-bit system (common on small boards) reports the wrong one.
+    return _libc("renameat2", ctypes.c_int)
+
+
+def _libc(name: str, result: type[ctypes.c_int] | type[ctypes.c_long]) -> Callable[..., int] | None:
     try:
-        function = ctypes.CDLL(None, use_errno=True).syscall
+        function: Any = getattr(ctypes.CDLL(None, use_errno=True), name)
     except (OSError, AttributeError):
         return None
-    function.restype = ctypes.c_long
-    result: Callable[..., int] = function
-    return result
+    function.restype = result
+    found: Callable[..., int] = function
+    return found
 
 
 @cache
@@ -56,13 +83,16 @@ def have_openat2() -> bool:
     """Whether this kernel resolves a path beneath a directory in one call."""
     if _syscall() is None:
         return False
-    here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    root = os.open("/", flags)
     try:
-        os.close(_openat2(here, ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0))
-    except OSError:
-        return False
+        os.close(_openat2(root, ".", flags, 0))
+    except OSError as error:
+        if error.errno in _NO_SYSCALL:
+            return False
+        raise  # too many open files, say: no answer, so none that is kept
     finally:
-        os.close(here)
+        os.close(root)
     return True
 
 
@@ -70,14 +100,25 @@ def parts(rel: str) -> list[str]:
     """The components of a relative POSIX path; `[]` for the directory itself.
 
     Raises:
-        NameRefusedError: the path is absolute, has an empty, `.` or `..` component, or a NUL.
+        NameRefusedError: the path is absolute, has an empty, `.` or `..` component or a NUL, is
+            longer than the kernel takes, or cannot be a file name at all.
     """
     if rel in ("", "."):
         return []
     pieces = rel.split("/")
     if "\0" in rel or any(piece in ("", ".", "..") for piece in pieces):
-        raise NameRefusedError(f"{rel!r} is no path beneath a directory")
+        raise NameRefusedError(f"{_shown(rel)} is no path beneath a directory")
+    try:
+        sizes = [len(os.fsencode(piece)) for piece in pieces]
+    except UnicodeEncodeError as error:
+        raise NameRefusedError(f"{_shown(rel)} is no name that a file can have") from error
+    if max(sizes) > _MAX_COMPONENT or sum(sizes) + len(sizes) - 1 > _MAX_PATH:
+        raise NameRefusedError(f"{_shown(rel)} is too long for a path")
     return pieces
+
+
+def _shown(rel: str) -> str:
+    return ascii(rel if len(rel) <= 80 else rel[:77] + "...")
 
 
 def open_beneath(root: int, rel: str, flags: int, mode: int = 0o644) -> int:
@@ -96,53 +137,98 @@ def open_beneath(root: int, rel: str, flags: int, mode: int = 0o644) -> int:
         return _walk(root, pieces, flags, mode)
     except OSError as error:
         if error.errno in _UNSAFE or (error.errno == errno.ENOTDIR and _is_link(root, rel)):
-            raise UnsafePathError(f"{rel!r} leads through a symlink or a special file") from error
+            raise UnsafePathError(
+                f"{_shown(rel)} leads through a symlink or a special file"
+            ) from error
         raise
 
 
-def open_regular(root: int, rel: str) -> int:
-    """Open a regular file beneath `root` for reading; a FIFO or device never blocks or answers.
+def open_regular(root: int, rel: str, flags: int = os.O_RDONLY) -> int:
+    """Open an existing regular file beneath `root`; a FIFO or device never blocks or answers.
 
     Raises:
         UnsafePathError: what is there is no regular file.
     """
-    fd = open_beneath(root, rel, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    fd = open_beneath(root, rel, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        require_regular(fd, rel)
+    except BaseException:
         os.close(fd)
-        raise UnsafePathError(f"{rel!r} is no regular file")
+        raise
     return fd
 
 
+def require_regular(fd: int, what: str) -> os.stat_result:
+    """The stat of an open regular file.
+
+    Raises:
+        UnsafePathError: it is a directory, a FIFO, a socket or a device.
+    """
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
+        raise UnsafePathError(f"{_shown(what)} is no regular file")
+    return found
+
+
 def exclusive_rename(source_dir: int, source: str, target_dir: int, target: str) -> None:
-    """Rename between open directories; `FileExistsError` if the target is there already."""
-    number = _SYS_RENAMEAT2.get(os.uname().machine)
-    call = _syscall()
-    if number is not None and call is not None:
-        result = call(
-            number,
-            ctypes.c_int(source_dir),
-            os.fsencode(source),
-            ctypes.c_int(target_dir),
-            os.fsencode(target),
-            ctypes.c_uint(_RENAME_NOREPLACE),
-        )
-        if result == 0:
-            return
-        code = ctypes.get_errno()
-        if code not in _NO_SYSCALL:
-            raise OSError(code, os.strerror(code), source, None, target)
-    os.link(source, target, src_dir_fd=source_dir, dst_dir_fd=target_dir, follow_symlinks=False)
-    os.unlink(source, dir_fd=source_dir)
+    """Rename between open directories; `FileExistsError` if another file has the target's name.
+
+    One atomic call where the kernel and the file system have RENAME_NOREPLACE. Elsewhere it is a
+    link and an unlink: the target appears at once and whole or not at all, but a power cut between
+    the two leaves the file under both names. To call it again completes it then: a target that is
+    the very file to be renamed is no clash, and the source's name goes.
+    """
+    try:
+        if not _rename_noreplace(source_dir, source, target_dir, target):
+            os.link(
+                source, target, src_dir_fd=source_dir, dst_dir_fd=target_dir, follow_symlinks=False
+            )
+            os.unlink(source, dir_fd=source_dir)
+    except FileExistsError:
+        if not _two_names_of_one(source_dir, source, target_dir, target):
+            raise
+        os.unlink(source, dir_fd=source_dir)
+
+
+def _rename_noreplace(source_dir: int, source: str, target_dir: int, target: str) -> bool:
+    """Whether it is done; False if the C library, the kernel or the file system cannot."""
+    call = _renameat2()
+    if call is None:
+        return False
+    result = call(
+        ctypes.c_int(source_dir),
+        os.fsencode(source),
+        ctypes.c_int(target_dir),
+        os.fsencode(target),
+        ctypes.c_uint(_RENAME_NOREPLACE),
+    )
+    if result == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _NO_SYSCALL:
+        return False
+    raise OSError(code, os.strerror(code), source, None, target)
+
+
+def _two_names_of_one(source_dir: int, source: str, target_dir: int, target: str) -> bool:
+    try:
+        here = os.stat(source, dir_fd=source_dir, follow_symlinks=False)
+        there = os.stat(target, dir_fd=target_dir, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    one_name = source == target and os.path.samestat(os.fstat(source_dir), os.fstat(target_dir))
+    return here.st_nlink > 1 and os.path.samestat(here, there) and not one_name
 
 
 def _openat2(root: int, rel: str, flags: int, mode: int) -> int:
     call = _syscall()
     assert call is not None
-    how = _OpenHow(flags=flags, mode=mode, resolve=_RESOLVE)
+    how = _OpenHow(flags=flags | _LARGE, mode=mode, resolve=_RESOLVE)
+    races = 0
     while True:
         fd = call(
-            _SYS_OPENAT2,
-            ctypes.c_int(root),
+            ctypes.c_long(_SYS_OPENAT2),
+            ctypes.c_long(root),
             os.fsencode(rel),
             ctypes.byref(how),
             ctypes.c_size_t(ctypes.sizeof(how)),
@@ -150,7 +236,8 @@ def _openat2(root: int, rel: str, flags: int, mode: int) -> int:
         if fd >= 0:
             return int(fd)
         code = ctypes.get_errno()
-        if code not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: a rename raced the resolution
+        races += code == errno.EAGAIN
+        if code not in (errno.EAGAIN, errno.EINTR) or races > _RACES:
             raise OSError(code, os.strerror(code), rel)
 
 
@@ -163,9 +250,9 @@ def _walk(root: int, pieces: list[str], flags: int, mode: int) -> int:
             below = os.open(
                 piece, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here
             )
-            if here != root:
-                os.close(here)
-            here = below
+            above, here = here, below
+            if above != root:
+                os.close(above)
         return os.open(pieces[-1], flags, mode, dir_fd=here)
     finally:
         if here != root:

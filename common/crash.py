@@ -1,15 +1,15 @@
 """Named places at which tests end the process, to see what a power cut there leaves behind.
 
-`TSFERRY_CRASH_AT=<name>` (or `<name>:<n>` for the n-th passage) kills this process with SIGKILL at
-that point: no `finally`, no `atexit`, no flush. Tests inside one process may hand in a function
-instead (`arm`). Unarmed, a point costs one comparison.
+`TSFERRY_CRASH_AT=<name>` (or `<name>:<n>` for the n-th passage; `*:<n>` for the n-th of any point)
+kills this process with SIGKILL at that point: no `finally`, no `atexit`, no flush. Tests inside one
+process may hand in a function instead (`arm`). Unarmed, a point costs one comparison.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
-from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -21,7 +21,10 @@ __all__ = ["SimulatedCrash", "arm", "point"]
 
 
 class SimulatedCrash(BaseException):
-    """Raised at a crash point by tests that stay in one process."""
+    """Raised at a crash point by tests that stay in one process.
+
+    Nobody cleans up after it: what is on disk then is what a death at that point leaves there.
+    """
 
 
 _hook: Callable[[str], None] | None = None
@@ -46,12 +49,11 @@ def arm(hook: Callable[[str], None]) -> Iterator[None]:
 
 def _die_at(wanted: str) -> Callable[[str], None]:
     name, _, nth = wanted.partition(":")
-    passages: Counter[str] = Counter()
+    passages = itertools.count(1)  # one step under the interpreter's lock: exact between threads
     target = int(nth) if nth else 1
 
     def hook(here: str) -> None:
-        passages[here] += 1
-        if here == name and passages[here] == target:
+        if name in (here, "*") and next(passages) == target:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return hook

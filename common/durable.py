@@ -4,14 +4,25 @@ The order behind each promise is write, fsync the file, rename, fsync the direct
 needed. Without the first sync a power cut leaves the final name with no bytes behind it; without
 the second it leaves no name. Appending to a log is write, fdatasync. Only then may a caller tell
 anybody. What is *not* promised: that a file which was being written when the power went is gone;
-leftovers have names of their own (`.*.tmp`) and the start-up of each program sweeps them.
+leftovers have names of their own (`is_temporary`) and the start-up of each program sweeps them
+(`Tree.sweep_temporaries`).
+
+What a process finds at its start may be in the kernel's memory only, left there by one that was
+killed between a write and its sync. `Tree.append_file` therefore flushes a log before it is relied
+on; whoever goes on from other files owes them a `sync_file` and a `sync_dir`.
 
 A failed sync is never retried: the kernel may have dropped the dirty pages and would report success
-the second time. `Tree` and `AppendFile` then raise `FailedSyncError`, and every later write of this
-process is refused with `ReadOnlyError` (`failed_sync()` says why) until it is started again.
+the second time. `FailedSyncError` is raised, and every later change by this process is refused
+with `ReadOnlyError` (`failed_sync()` says why) until it is started again. A disk that is full
+(ENOSPC, EDQUOT) is no such failure, even if only the sync finds out: `NoSpaceError`, and what was
+not acknowledged has to be written again, in a log over the place to which it was cut back.
+
+Errors that say something about a name (`FileNotFoundError`, `FileExistsError`, EXDEV and so on) are
+the `OSError` they are; those that say something about the disk are of our tree.
 
 All paths are relative to a `Tree`, a directory held open by descriptor; none can leave it
-(`common.beneath`).
+(`common.beneath`). A `Tree` and an `AppendFile` may be used by several threads at once, a
+`WriteFile` by one at a time; nothing may be used while another thread closes it.
 """
 
 from __future__ import annotations
@@ -19,16 +30,26 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import secrets
 import stat
+import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from common import crash
-from common.beneath import exclusive_rename, open_beneath, open_regular, parts
+from common.beneath import exclusive_rename, open_beneath, open_regular, parts, require_regular
 from common.digests import read_blocks
-from common.errors import FailedSyncError, LockedError, NoSpaceError, ReadOnlyError
+from common.errors import (
+    DiskError,
+    FailedSyncError,
+    LockedError,
+    NoSpaceError,
+    ReadOnlyError,
+    TooLargeError,
+    UnsafePathError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,9 +57,20 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-__all__ = ["AppendFile", "Lock", "Tree", "WriteFile", "failed_sync", "free_bytes", "is_temporary"]
+__all__ = [
+    "AppendFile",
+    "Lock",
+    "Tree",
+    "WriteFile",
+    "failed_sync",
+    "free_bytes",
+    "is_temporary",
+    "temporary_name",
+]
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_DISK = frozenset({errno.EIO, errno.EUCLEAN, errno.ENODEV})
+_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp\Z")
 _failure: str | None = None
 
 
@@ -47,9 +79,14 @@ def failed_sync() -> str | None:
     return _failure
 
 
+def temporary_name() -> str:
+    """A fresh name for a file that gets its real one when it is whole."""
+    return f".{secrets.token_hex(8)}.tmp"
+
+
 def is_temporary(name: str) -> bool:
     """Whether a file name is one of ours for a write that has not been finished."""
-    return name.startswith(".") and name.endswith(".tmp")
+    return _TEMPORARY.match(name) is not None
 
 
 def free_bytes(path: Path) -> int:
@@ -64,7 +101,13 @@ def _may_write() -> None:
 
 
 def _sync(fd: int, what: str, *, data_only: bool = False) -> None:
-    global _failure
+    """Flush a file.
+
+    Raises:
+        NoSpaceError: it does not fit; the caller writes it again or gives it up.
+        FailedSyncError: what is on the disk is unknown; this process writes no more.
+    """
+    _may_write()
     try:
         if data_only:
             os.fdatasync(fd)
@@ -73,30 +116,56 @@ def _sync(fd: int, what: str, *, data_only: bool = False) -> None:
     except OSError as error:
         if error.errno in _FULL:
             raise NoSpaceError(f"no space to flush {what}") from error
+        raise _poison(error, what) from error
+
+
+def _sync_names(fd: int, what: str) -> None:
+    """Flush a directory. There is nothing to write again here, so any failure is final."""
+    _may_write()
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise _poison(error, what) from error
+
+
+def _poison(error: OSError, what: str) -> FailedSyncError:
+    global _failure
+    if _failure is None:
         _failure = f"{what}: {error.strerror}"
-        raise FailedSyncError(f"flushing {what} to disk failed: {error.strerror}") from error
+    return FailedSyncError(f"flushing {what} to disk failed: {error.strerror}")
+
+
+@contextmanager
+def _meaning(what: str) -> Iterator[None]:
+    """Turn what an `OSError` says about the disk into an error of ours that names the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise NoSpaceError(f"no space to write {what}") from error
+        if error.errno == errno.EROFS:
+            raise ReadOnlyError(f"the file system of {what} is read-only") from error
+        if error.errno == errno.EFBIG:
+            raise TooLargeError(
+                f"{what}: larger than its file system or this process (RLIMIT_FSIZE) may write"
+            ) from error
+        if error.errno in _DISK:
+            raise DiskError(
+                f"{what}: {error.strerror}; the kernel's log (dmesg) says more"
+            ) from error
+        raise
 
 
 def _write_all(fd: int, data: ReadableBuffer, what: str, *, at: int | None = None) -> int:
     view = memoryview(data).cast("B")
     done = 0
-    while done < len(view):
-        try:
+    with _meaning(what):
+        while done < len(view):  # a write may be short: a limit, a full disk, 2 GiB
             if at is None:
                 done += os.write(fd, view[done:])
             else:
                 done += os.pwrite(fd, view[done:], at + done)
-        except OSError as error:
-            raise _explained(error, what) from error
     return done
-
-
-def _explained(error: OSError, what: str) -> Exception:
-    if error.errno in _FULL:
-        return NoSpaceError(f"no space to write {what}")
-    if error.errno == errno.EROFS:
-        return ReadOnlyError(f"the file system of {what} is read-only")
-    return error
 
 
 class WriteFile:
@@ -105,22 +174,46 @@ class WriteFile:
     def __init__(self, fd: int, what: str) -> None:
         self._fd = fd
         self._what = what
+        self._lost = False
 
     def write(self, data: ReadableBuffer, *, at: int | None = None) -> int:
-        """Write all of `data` at the end, or at offset `at` bytes; returns the bytes written."""
-        _may_write()
+        """Write all of `data` at the end, or at offset `at` bytes; returns the bytes written.
+
+        Raises:
+            NoSpaceError: the disk is full; part of `data` may be in the file.
+        """
+        self._may_change()
+        if at is None:
+            at = os.fstat(self._fd).st_size
         return _write_all(self._fd, data, self._what, at=at)
 
     def truncate(self, size: int) -> None:
         """Cut (or extend) the file to `size` bytes."""
-        _may_write()
-        os.ftruncate(self._fd, size)
+        self._may_change()
+        with _meaning(self._what):
+            os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        """Flush content and size to the disk."""
+        """Flush content and size to the disk.
+
+        Raises:
+            NoSpaceError: nothing written since the last sync counts, and this object takes no
+                more: open the file afresh, cut it to what counts, and write the rest again.
+            FailedSyncError: as in the module's docstring.
+        """
+        self._may_change()
         crash.point("durable.sync_file.before")
-        _sync(self._fd, self._what)
+        try:
+            _sync(self._fd, self._what)
+        except NoSpaceError:
+            self._lost = True
+            raise
         crash.point("durable.sync_file.after")
+
+    def _may_change(self) -> None:
+        _may_write()
+        if self._lost:
+            raise NoSpaceError(f"{self._what} was not flushed before and is to be opened afresh")
 
     def fileno(self) -> int:
         """The descriptor, open for reading as well."""
@@ -128,9 +221,9 @@ class WriteFile:
 
     def close(self) -> None:
         """Close; closing twice is harmless."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def __enter__(self) -> Self:
         return self
@@ -148,14 +241,17 @@ class AppendFile:
     """A log: what `append` returned from is on the disk, whole; a failed append leaves no trace.
 
     After a failed write the log is cut back to its last good length, so a later append never
-    follows half a record. After a failed sync it takes nothing more.
+    follows half a record; where even that fails it is tried again before the next append, which
+    fails as long as it does. After a failed sync it takes nothing more.
     """
 
     def __init__(self, fd: int, what: str) -> None:
         self._fd = fd
         self._what = what
+        self._lock = threading.Lock()
         self._good = os.fstat(fd).st_size
-        self._broken = False
+        self._torn = False
+        self._dead = False
 
     @property
     def size(self) -> int:
@@ -169,37 +265,50 @@ class AppendFile:
             NoSpaceError: the disk is full; the log is as it was.
             FailedSyncError: the flush failed; the log, and this process, take no more writes.
         """
-        _may_write()
-        if self._broken:
-            raise ReadOnlyError(f"{self._what} takes no more entries after a failed write")
-        begin = self._good
-        crash.point("durable.append.before")
-        try:
-            written = _write_all(self._fd, data, self._what)
-            crash.point("durable.append.written")
-            _sync(self._fd, self._what, data_only=True)
-        except BaseException as error:
-            self._cut_back(error)
-            raise
-        crash.point("durable.append.after")
-        self._good = begin + written
-        return begin
+        with self._lock:
+            self._may_append()
+            begin = self._good
+            crash.point("durable.append.before")
+            try:
+                written = _write_all(self._fd, data, self._what)
+                crash.point("durable.append.written")
+                _sync(self._fd, self._what, data_only=True)
+                self._good = begin + written
+            except (FailedSyncError, crash.SimulatedCrash):
+                self._dead = True
+                raise
+            except BaseException:
+                self._torn = True
+                with suppress(Exception):
+                    self._cut_back()
+                raise
+            crash.point("durable.append.after")
+            return begin
 
-    def _cut_back(self, error: BaseException) -> None:
-        if isinstance(error, FailedSyncError):
-            self._broken = True
-            return
-        try:
+    def _may_append(self) -> None:
+        _may_write()
+        if self._dead:
+            raise ReadOnlyError(f"{self._what} takes no more entries after a failed sync")
+        if self._torn:
+            self._cut_back()
+
+    def _cut_back(self) -> None:
+        with _meaning(self._what):
             os.ftruncate(self._fd, self._good)
-        except OSError:
-            self._broken = True
+        # Synced, or a power cut could bring back a record whose append was reported as failed.
+        _sync(self._fd, self._what)
+        self._torn = False
 
     def truncate(self, size: int) -> None:
         """Cut a torn tail: keep the first `size` bytes, and flush that."""
-        _may_write()
-        os.ftruncate(self._fd, size)
-        _sync(self._fd, self._what)
-        self._good = size
+        with self._lock:
+            _may_write()
+            if size > self._good:
+                raise ValueError(f"{self._what} has {self._good} bytes, cannot keep {size}")
+            with _meaning(self._what):
+                os.ftruncate(self._fd, size)
+            _sync(self._fd, self._what)
+            self._good = size
 
     def fileno(self) -> int:
         """The descriptor."""
@@ -207,22 +316,47 @@ class AppendFile:
 
     def close(self) -> None:
         """Close; closing twice is harmless."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 class Lock:
-    """An flock held for as long as this object (or its process) lives."""
+    """An flock held for as long as this object (or its process) lives.
+
+    A process forked from the holder holds it as well, until both have closed it.
+    """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     def release(self) -> None:
         """Give the lock back; releasing twice is harmless."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.release()
 
 
 class Tree:
@@ -230,6 +364,9 @@ class Tree:
 
     `rel` is always a POSIX path relative to the directory. Methods that change names sync the
     directories concerned unless told `sync=False`; then the caller owes a `sync_dir`.
+
+    The path of the directory itself may lead through symlinks (an operator's mount points); it is
+    resolved once, here, and what is planted there later is not followed any more.
     """
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
@@ -237,12 +374,13 @@ class Tree:
         if create:
             _make_root(path)
         self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._lasting: set[str] = set()
 
     def close(self) -> None:
         """Close the descriptor; closing twice is harmless."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def __enter__(self) -> Self:
         return self
@@ -262,17 +400,24 @@ class Tree:
         return open_regular(self._fd, rel)
 
     def read(self, rel: str, *, limit: int = 1 << 30) -> bytes:
-        """The whole content of a regular file of at most `limit` bytes."""
+        """The whole content of a regular file of at most `limit` bytes.
+
+        Raises:
+            TooLargeError: it has more.
+        """
         fd = self.open_read(rel)
         try:
-            if os.fstat(fd).st_size > limit:
-                raise OSError(errno.EFBIG, f"larger than {limit} bytes", rel)
-            return b"".join(read_blocks(fd))
+            content = b"".join(read_blocks(fd, end=limit + 1))
         finally:
             os.close(fd)
+        if len(content) > limit:
+            raise TooLargeError(f"{self._what(rel)} is larger than {limit} bytes")
+        return content
 
     def stat(self, rel: str) -> os.stat_result | None:
         """What is at `rel` itself (a symlink is not followed), or None."""
+        if not parts(rel):
+            return os.fstat(self._fd)
         try:
             with self._parent(rel) as (parent, name):
                 return os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -315,19 +460,23 @@ class Tree:
     # -- writing ---------------------------------------------------------------------------
 
     def make_dirs(self, rel: str) -> None:
-        """Make a directory and those above it, each synced into its parent."""
+        """Make a directory and those above it, each synced into its parent.
+
+        One that is there already is synced as well, once: who made it may have died before it was.
+        """
         _may_write()
         pieces = parts(rel)
         for depth in range(len(pieces)):
             here = "/".join(pieces[: depth + 1])
-            with self._parent(here) as (parent, name):
+            with self._parent(here) as (parent, name), _meaning(self._what(here)):
                 try:
                     os.mkdir(name, 0o755, dir_fd=parent)
                 except FileExistsError:
-                    continue
-                except OSError as error:
-                    raise _explained(error, self._what(here)) from error
-                _sync(parent, self._what(here))
+                    if here in self._lasting:
+                        continue
+                crash.point("durable.make_dirs.made")
+                _sync_names(parent, self._what(here))
+                self._lasting.add(here)
         if pieces:
             os.close(open_beneath(self._fd, rel, os.O_RDONLY | os.O_DIRECTORY))
 
@@ -336,120 +485,154 @@ class Tree:
 
         Order: temporary file, fsync, rename, fsync of the directory.
         """
+        _may_write()
+        what = self._what(rel)
         with self._parent(rel) as (parent, name):
-            temporary = f".{name[:200]}.{secrets.token_hex(4)}.tmp"
-            where = f"{rel[: len(rel) - len(name)]}{temporary}"
-            try:
-                with self.create(where, mode=mode) as file:
-                    file.write(data)
-                    file.sync()
+            with _temporary(parent, what, mode) as (temporary, file):
+                file.write(data)
+                file.sync()
                 crash.point("durable.write_atomic.written")
-                os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
-            except Exception:
-                with suppress(OSError):
-                    os.unlink(temporary, dir_fd=parent)
-                raise
+                with _meaning(what):
+                    os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
             crash.point("durable.write_atomic.renamed")
-            _sync(parent, self._what(rel))
+            _sync_names(parent, what)
             crash.point("durable.write_atomic.after")
 
     def create(self, rel: str, *, mode: int = 0o644) -> WriteFile:
         """A new file, `FileExistsError` if the name is taken. Its name lasts after `sync_dir`."""
-        return self._open_write(rel, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+        _may_write()
+        what = self._what(rel)
+        with _meaning(what):
+            fd = open_beneath(self._fd, rel, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+        return WriteFile(fd, what)
 
     def open_write(self, rel: str) -> WriteFile:
-        """An existing regular file, to go on writing."""
-        os.close(self.open_read(rel))  # no FIFO, no device
-        return self._open_write(rel, os.O_RDWR, 0)
+        """An existing regular file, to go on writing.
 
-    def _open_write(self, rel: str, flags: int, mode: int) -> WriteFile:
+        Raises:
+            UnsafePathError: it is no regular file, or has a second name: what is written here
+                would change under that one too.
+        """
         _may_write()
-        try:
-            return WriteFile(open_beneath(self._fd, rel, flags, mode), self._what(rel))
-        except OSError as error:
-            raise _explained(error, self._what(rel)) from error
+        what = self._what(rel)
+        with _meaning(what):
+            fd = open_regular(self._fd, rel, os.O_RDWR)
+        if os.fstat(fd).st_nlink > 1:
+            os.close(fd)
+            raise UnsafePathError(f"{what} has another name (hard link) and is not written to")
+        return WriteFile(fd, what)
 
     def append_file(self, rel: str, *, mode: int = 0o644) -> AppendFile:
-        """A log to append to; made, and its name synced, if it is not there."""
+        """A log to append to; made if it is not there. Its name, and what it holds, are synced."""
         _may_write()
+        what = self._what(rel)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY
+        with _meaning(what):
+            fd = open_beneath(self._fd, rel, flags, mode)
         try:
-            fd = open_beneath(self._fd, rel, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK)
-        except FileNotFoundError:
-            try:
-                flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
-                fd = open_beneath(self._fd, rel, flags, mode)
-            except OSError as error:
-                raise _explained(error, self._what(rel)) from error
+            require_regular(fd, what)
+            _sync(fd, what)
             with self._parent(rel) as (parent, _):
-                _sync(parent, self._what(rel))
-        return AppendFile(fd, self._what(rel))
+                _sync_names(parent, what)
+            return AppendFile(fd, what)
+        except BaseException:
+            os.close(fd)
+            raise
 
     def rename(self, source: str, target: str, *, replace: bool = True, sync: bool = True) -> None:
         """Move a file within the tree; the caller has synced its content.
 
         Raises:
-            FileExistsError: `replace` is False and the target is there.
+            FileExistsError: `replace` is False and another file is there. The same file under
+                both names is a move that was cut off in the middle, and is completed.
         """
         _may_write()
         with self._parent(source) as (source_dir, old), self._parent(target) as (target_dir, new):
             crash.point("durable.rename.before")
-            try:
+            with _meaning(self._what(target)):
                 if replace:
                     os.rename(old, new, src_dir_fd=source_dir, dst_dir_fd=target_dir)
                 else:
                     exclusive_rename(source_dir, old, target_dir, new)
-            except OSError as error:
-                raise _explained(error, self._what(target)) from error
             crash.point("durable.rename.renamed")
             if sync:
-                _sync(target_dir, self._what(target))
+                # The new name before the end of the old one: no moment has neither on the disk.
+                _sync_names(target_dir, self._what(target))
                 if not os.path.samestat(os.fstat(source_dir), os.fstat(target_dir)):
-                    _sync(source_dir, self._what(source))
+                    _sync_names(source_dir, self._what(source))
                 crash.point("durable.rename.after")
 
     def link(self, source: str, target: str, *, sync: bool = True) -> None:
-        """A second name for a file; `FileExistsError` if the name is taken."""
+        """A second name for a file; `FileExistsError` if the name is taken.
+
+        Raises:
+            UnsafePathError: the source is no regular file.
+        """
         _may_write()
         with self._parent(source) as (source_dir, old), self._parent(target) as (target_dir, new):
-            try:
+            with _meaning(self._what(target)):
                 os.link(
                     old, new, src_dir_fd=source_dir, dst_dir_fd=target_dir, follow_symlinks=False
                 )
-            except OSError as error:
-                raise _explained(error, self._what(target)) from error
+                made = os.stat(new, dir_fd=target_dir, follow_symlinks=False)
+                if not stat.S_ISREG(made.st_mode):
+                    os.unlink(new, dir_fd=target_dir)
+                    raise UnsafePathError(f"{self._what(source)} is no regular file")
             crash.point("durable.link.linked")
             if sync:
-                _sync(target_dir, self._what(target))
+                _sync_names(target_dir, self._what(target))
+                crash.point("durable.link.after")
 
-    def copy(self, source: str, target: str) -> None:
-        """A synced copy under a name that must be free (where links are impossible)."""
+    def copy(self, source: str, target: str, *, mode: int = 0o644) -> None:
+        """A synced copy under a name that must be free (where links are impossible).
+
+        Raises:
+            FileExistsError: the name is taken.
+        """
+        _may_write()
+        what = self._what(target)
         fd = self.open_read(source)
         try:
-            with self.create(target) as out:
-                for block in read_blocks(fd):
-                    out.write(block)
-                out.sync()
-        except BaseException:
-            self.unlink(target, sync=False)
-            raise
+            with self._parent(target) as (parent, name):
+                with _temporary(parent, what, mode) as (temporary, out):
+                    for block in read_blocks(fd):
+                        out.write(block)
+                    out.sync()
+                    crash.point("durable.copy.written")
+                    with _meaning(what):
+                        exclusive_rename(parent, temporary, parent, name)
+                crash.point("durable.copy.renamed")
+                _sync_names(parent, what)
         finally:
             os.close(fd)
-        self.sync_dir(target.rpartition("/")[0])
 
     def unlink(self, rel: str, *, sync: bool = True) -> bool:
         """Remove a file; False if there was none."""
+        _may_write()
         try:
             with self._parent(rel) as (parent, name):
-                os.unlink(name, dir_fd=parent)
+                with _meaning(self._what(rel)):
+                    os.unlink(name, dir_fd=parent)
                 crash.point("durable.unlink.unlinked")
                 if sync:
-                    _sync(parent, self._what(rel))
+                    _sync_names(parent, self._what(rel))
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
 
+    def sweep_temporaries(self, rel: str = "") -> list[str]:
+        """Remove what unfinished writes left beneath `rel`; returns the paths.
+
+        Only for who holds the lock under which all writers here work: a write that is still going
+        on would lose its file.
+        """
+        swept = [at for at, _ in list(self.files(rel)) if is_temporary(at.rpartition("/")[2])]
+        return [at for at in swept if self.unlink(at, sync=False)]
+
     def remove_tree(self, rel: str) -> None:
         """Remove a directory with all that is in it; missing is fine, symlinks are not followed."""
+        if not parts(rel):
+            raise IsADirectoryError(errno.EISDIR, "the directory itself", str(self.path))
         for name, found in self.listing(rel):
             if stat.S_ISDIR(found.st_mode):
                 self.remove_tree(f"{rel}/{name}")
@@ -459,10 +642,13 @@ class Tree:
 
     def remove_empty(self, rel: str) -> bool:
         """Remove a directory if nothing is in it; whether it is gone."""
+        _may_write()
+        self._lasting.discard(rel)
         try:
             with self._parent(rel) as (parent, name):
-                os.rmdir(name, dir_fd=parent)
-                _sync(parent, self._what(rel))
+                with _meaning(self._what(rel)):
+                    os.rmdir(name, dir_fd=parent)
+                _sync_names(parent, self._what(rel))
         except FileNotFoundError:
             return True
         except OSError as error:
@@ -475,13 +661,13 @@ class Tree:
         """Make the names in a directory last."""
         fd = open_beneath(self._fd, rel, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            _sync(fd, self._what(rel))
+            _sync_names(fd, self._what(rel))
         finally:
             os.close(fd)
         crash.point("durable.sync_dir.after")
 
     def sync_file(self, rel: str) -> None:
-        """Flush a file that somebody else wrote."""
+        """Flush a file that somebody else wrote, or an earlier process of ours."""
         fd = self.open_read(rel)
         try:
             _sync(fd, self._what(rel))
@@ -494,20 +680,42 @@ class Tree:
         Raises:
             LockedError: another process holds it; `extra["pid"]` says which, where known.
         """
-        fd = open_beneath(self._fd, rel, os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
-            os.close(fd)
-            raise LockedError(
-                f"{self._what(rel)} is held by process {pid or 'unknown'}", extra={"pid": pid}
-            ) from error
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        while True:
+            fd = self._flock(rel)
+            try:
+                there = self.stat(rel)
+                if there is not None and os.path.samestat(there, os.fstat(fd)):
+                    break
+            except BaseException:
+                os.close(fd)
+                raise
+            os.close(fd)  # removed between open and flock: a lock that nobody else would meet
+        with suppress(OSError):  # the pid is for people; a full disk must not keep us from starting
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         return Lock(fd)
 
     # -- inside ----------------------------------------------------------------------------
+
+    def _flock(self, rel: str) -> int:
+        what = self._what(rel)
+        with _meaning(what):
+            fd = open_beneath(self._fd, rel, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            require_regular(fd, what)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            try:
+                pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+            finally:
+                os.close(fd)
+            raise LockedError(
+                f"{what} is held by process {pid or 'unknown'}", extra={"pid": pid}
+            ) from error
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
 
     def _what(self, rel: str) -> str:
         return str(self.path / rel)
@@ -527,14 +735,32 @@ class Tree:
             os.close(fd)
 
 
+@contextmanager
+def _temporary(parent: int, what: str, mode: int) -> Iterator[tuple[str, WriteFile]]:
+    """A new file to be renamed within the block; removed if the block fails."""
+    name = temporary_name()
+    with _meaning(what):
+        fd = open_beneath(parent, name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with WriteFile(fd, what) as file:
+            yield name, file
+    except crash.SimulatedCrash:
+        raise
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=parent)
+        raise
+
+
 def _make_root(path: Path) -> None:
     if path.is_dir():
         return
+    _may_write()
     _make_root(path.parent)
-    with suppress(FileExistsError):
+    with suppress(FileExistsError), _meaning(str(path)):
         path.mkdir()
     fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _sync(fd, str(path))
+        _sync_names(fd, str(path))
     finally:
         os.close(fd)

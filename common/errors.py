@@ -16,12 +16,19 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "EXIT_HELD",
+    "EXIT_INTERNAL",
+    "EXIT_LOCKED",
+    "EXIT_NOT_LOADED",
+    "EXIT_UNREACHABLE",
+    "EXIT_USAGE",
     "BusyError",
     "CloneError",
     "ConfigError",
     "ConflictError",
     "DamagedError",
     "DigestError",
+    "DiskError",
     "FailedSyncError",
     "ForbiddenError",
     "GoneError",
@@ -221,6 +228,13 @@ class NoSpaceError(Transient):
     http_status = 507
 
 
+class DiskError(Transient):
+    """The disk or its file system failed a write; the kernel's log says more."""
+
+    slug = "disk"
+    exit_code = EXIT_INTERNAL
+
+
 class ReadOnlyError(Transient):
     """The process takes no writes any more after a write or sync failed; restart it."""
 
@@ -269,7 +283,8 @@ class FailedSyncError(Integrity):
 
 
 def _classes(root: type[TsferryError]) -> dict[str, type[TsferryError]]:
-    found = {root.slug: root}
+    # A class without a slug of its own goes by its parent's name and must not take it over.
+    found = {root.slug: root} if "slug" in vars(root) else {}
     for child in root.__subclasses__():
         found.update(_classes(child))
     return found

@@ -23,12 +23,13 @@ Formats (version 1, they carry no header because the lines are the ones users kn
 
 from __future__ import annotations
 
-import unicodedata
+import re
+import threading
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from common.errors import NameRefusedError
+from common.errors import NameRefusedError, ProtocolError
 from common.names import FilePath, is_task_id
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ __all__ = [
     "Lines",
     "LoadLog",
     "LoadState",
+    "Phase",
     "SyncLog",
     "SyncState",
     "format_paths",
@@ -48,6 +50,9 @@ __all__ = [
     "parse_paths",
     "parse_sync",
 ]
+
+
+_CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ def parse_lines(data: bytes) -> Lines:
             line = data[at:end].decode()
         except UnicodeDecodeError:
             return Lines(lines, at, f"line {len(lines) + 1} at byte {at} is no UTF-8")
-        if not line.isprintable() and any(unicodedata.category(each) == "Cc" for each in line):
+        if _CONTROL.search(line):
             return Lines(lines, at, f"line {len(lines) + 1} at byte {at} has control characters")
         lines.append(line)
         at = end + 1
@@ -200,61 +205,103 @@ def parse_sync(data: bytes) -> SyncState:
 
 
 class SyncLog:
-    """The progress of one running task, on disk before anybody acts on it."""
+    """The progress of one running task, on disk before anybody acts on it.
+
+    What would not read back (paths in a section that is closed, a second task) is refused before
+    it is written. Calls of several threads are taken one after the other.
+    """
 
     def __init__(self, file: AppendFile, state: SyncState) -> None:
         self._file = file
+        self._lock = threading.RLock()
+        self._deleted = set(state.deleted)
+        self._files = set(state.files)
         self.state = state
 
     @classmethod
     def open(cls, tree: Tree, rel: str) -> SyncLog:
         """Open or make the log; a torn tail is cut off first."""
-        data = tree.read(rel) if tree.exists(rel) else b""
-        state = parse_sync(data)
         file = tree.append_file(rel)
-        if state.good_bytes != file.size:
-            file.truncate(state.good_bytes)
+        try:
+            state = parse_sync(tree.read(rel))
+            _cut(file, state.good_bytes)
+        except BaseException:
+            file.close()
+            raise
         return cls(file, state)
 
     def start(self, task: str) -> None:
-        """Record `sync start`; a log that has it for the same task already is left alone."""
-        if self.state.phase is Phase.NONE:
-            self._append([f"{_START}{task}"])
+        """Record `sync start`; a log that has it for the same task already is left alone.
+
+        Raises:
+            ProtocolError: this is another task's log, or no task id.
+        """
+        with self._lock:
+            if not is_task_id(task):
+                raise ProtocolError(f"{task!a} is no task id")
+            if self.state.phase is Phase.NONE:
+                self._append([f"{_START}{task}"])
+            elif self.state.task != task:
+                raise ProtocolError(f"the log is of task {self.state.task}, not of {task}")
 
     def reach(self, phase: Phase) -> None:
-        """Record every mark up to `phase` that is not there yet, in one write."""
-        marks = [
-            _MARK_OF[each]
-            for each in Phase
-            if self.state.phase.value < each.value
-            and each.value <= phase.value
-            and each in _MARK_OF
-        ]
-        if marks:
+        """Record every mark up to `phase` that is not there yet, in one write.
+
+        Raises:
+            ProtocolError: no task was started.
+        """
+        with self._lock:
+            here = self.state.phase
+            marks = [_MARK_OF[each] for each in _MARK_OF if here.value < each.value <= phase.value]
+            if marks and here is Phase.NONE:
+                raise ProtocolError(f"no task was started, so none can be {phase.name.lower()}")
             self._append(marks)
 
     def deleted(self, paths: Iterable[FilePath]) -> None:
-        """Record deletions, in one write; those that are there are not repeated."""
-        self.reach(Phase.DELETING)
-        known = set(self.state.deleted)
-        self._append([path.text for path in paths if path not in known])
+        """Record deletions, in one write; those that are there are not repeated.
+
+        Raises:
+            ProtocolError: there are new ones although the deletions are over.
+        """
+        with self._lock:
+            self._record(Phase.DELETING, self._deleted, paths)
 
     def files(self, paths: Iterable[FilePath]) -> None:
-        """Record files, in one write; those that are there are not repeated."""
-        self.reach(Phase.SENDING)
-        known = set(self.state.files)
-        self._append([path.text for path in paths if path not in known])
+        """Record files, in one write; those that are there are not repeated.
+
+        Raises:
+            ProtocolError: there are new ones although the files are over.
+        """
+        with self._lock:
+            self._record(Phase.SENDING, self._files, paths)
+
+    def _record(self, section: Phase, known: set[FilePath], paths: Iterable[FilePath]) -> None:
+        self.reach(section)
+        new = [path for path in dict.fromkeys(paths) if path not in known]
+        if new and self.state.phase is not section:
+            raise ProtocolError(
+                f"{new[0]}: comes too late, the task is at {self.state.phase.name.lower()}"
+            )
+        self._append([path.text for path in new])
+        known.update(new)
 
     def _append(self, lines: list[str]) -> None:
         if not lines:
             return
-        self._file.append(b"".join(map(_line, lines)))
+        content = b"".join(map(_line, lines))
+        self._file.append(content)
         for line in lines:
             self.state.take(line)
+        self.state.good_bytes += len(content)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _cut(file: AppendFile, good_bytes: int) -> None:
+    if good_bytes != file.size:
+        file.truncate(good_bytes)
 
 
 # -- load.log ----------------------------------------------------------------------------------
@@ -297,21 +344,27 @@ class LoadLog:
     @classmethod
     def open(cls, tree: Tree, rel: str) -> LoadLog:
         """Open or make the log; a torn tail is cut off first."""
-        state = parse_load(tree.read(rel) if tree.exists(rel) else b"")
         file = tree.append_file(rel)
-        if state.good_bytes != file.size:
-            file.truncate(state.good_bytes)
+        try:
+            state = parse_load(tree.read(rel))
+            _cut(file, state.good_bytes)
+        except BaseException:
+            file.close()
+            raise
         return cls(file, state)
 
     def record(self, *, deleted: Iterable[FilePath] = (), loaded: Iterable[FilePath] = ()) -> None:
         """Append what is done, in one write; what is there already is not repeated."""
-        gone = [path for path in deleted if path not in self.state.deleted]
-        here = [path for path in loaded if path not in self.state.loaded]
+        gone = [path for path in dict.fromkeys(deleted) if path not in self.state.deleted]
+        here = [path for path in dict.fromkeys(loaded) if path not in self.state.loaded]
         lines = [f"delete {path}" for path in gone] + [f"load {path}" for path in here]
-        if lines:
-            self._file.append(b"".join(map(_line, lines)))
+        if not lines:
+            return
+        content = b"".join(map(_line, lines))
+        self._file.append(content)
         self.state.deleted.update(gone)
         self.state.loaded.update(here)
+        self.state.good_bytes += len(content)
 
     def close(self) -> None:
         """Close the file."""

@@ -12,7 +12,6 @@ a path beneath a directory and a cell of a terminal table, and needs no second l
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -57,9 +56,22 @@ _STEM = re.compile(
     r"(?:-(?P<cross>[0-9]{1,9}))?(?P<tag>\.[0-9a-f]{16})?\Z"
 )
 _TAG = re.compile(r"\.[0-9a-f]{16}\Z")
-# Cc controls, Cf invisible formats (right-to-left override among them), Cs lone surrogates,
-# Zl/Zp line breaks that some programs honour.
-_BAD_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Cn"})
+_TAG_LENGTH = 17
+_INT64 = 1 << 63
+
+# Control characters, invisible formats (right-to-left override, zero width), the two line breaks
+# that are no controls, lone surrogates (names that are no UTF-8) and noncharacters. Written out
+# and not asked of `unicodedata`, whose answers change with the version of Python: a name that one
+# end takes the other has to take, and a log has to read back after an upgrade.
+_BAD = re.compile(
+    "[\\x00-\\x1f\\x7f-\\x9f\\xad\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890\\u0891\\u08e2\\u180e"
+    "\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff0-\\ufffb\\ufffe\\uffff"
+    "\\ud800-\\udfff\\ufdd0-\\ufdef\\U000110bd\\U000110cd\\U00013430-\\U0001343f"
+    "\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a\\U000e0000-\\U000e00ff"
+    "\\U000e01f0-\\U000e0fff"
+    + "".join(f"\\U{plane:04x}fffe\\U{plane:04x}ffff" for plane in range(1, 17))
+    + "]"
+)
 
 
 class Kind(StrEnum):
@@ -97,9 +109,8 @@ def check_component(text: str, what: str, *, limit: int = 255) -> str:
         raise NameRefusedError(f"{what} {shown}: leaves its directory")
     if "/" in text or "\\" in text:
         raise NameRefusedError(f"{what} {shown}: has a slash or back slash")
-    for character in "" if text.isprintable() else text:
-        if unicodedata.category(character) in _BAD_CATEGORIES:
-            raise NameRefusedError(f"{what} {shown}: has the character U+{ord(character):04X}")
+    if found := _BAD.search(text):
+        raise NameRefusedError(f"{what} {shown}: has the character U+{ord(found[0]):04X}")
     size = len(text.encode())
     if size > limit:
         raise NameRefusedError(f"{what} {shown}: {size} bytes, at most {limit} are allowed")
@@ -152,7 +163,7 @@ class FilePath:
             )
         check_component(sg, "storage group", limit=MAX_NAME)
         check_component(vsg, "virtual storage group", limit=MAX_NAME)
-        if not _PARTITION.match(partition) or partition == "-0":
+        if not _is_partition(partition):
             raise NameRefusedError(f"path {text!a}: time partition {partition!a} is no integer")
         check_file_name(name)
         return cls(Kind(kind), sg, vsg, int(partition), name)
@@ -215,13 +226,22 @@ class FilePath:
         return FilePath(self.kind, self.sg, self.vsg, self.partition, name)
 
 
+def _is_partition(text: str) -> bool:
+    return _PARTITION.match(text) is not None and text != "-0" and -_INT64 <= int(text) < _INT64
+
+
 def check_file_name(name: str) -> str:
-    """Return `name` if it may name a TsFile or a resource, else raise `NameRefusedError`."""
-    check_component(name, "file name", limit=MAX_NAME + len(RESOURCE))
+    """Return `name` if it may name a TsFile or a resource, else raise `NameRefusedError`.
+
+    The tag of a physical name does not count towards `MAX_NAME`, so the name that a receiver gives
+    to any file that it takes is one that it, and the next receiver, takes as well.
+    """
+    check_component(name, "file name", limit=MAX_NAME + _TAG_LENGTH + len(RESOURCE))
     base = name.removesuffix(RESOURCE)
     if not base.endswith(SUFFIX) or base == SUFFIX:
         raise NameRefusedError(f"file name {name!a}: does not end in .tsfile or .tsfile.resource")
-    if len(base.encode()) > MAX_NAME:
+    untagged = _TAG.sub("", base.removesuffix(SUFFIX)) + SUFFIX
+    if len(untagged.encode()) > MAX_NAME:
         raise NameRefusedError(f"file name {name!a}: longer than {MAX_NAME} bytes")
     if name.startswith("."):
         raise NameRefusedError(f"file name {name!a}: hidden files are not shipped")
@@ -242,8 +262,10 @@ def escape(text: str) -> str:
     """A file name for any text, reversibly: all but ASCII letters, digits, `.` and `-` as `%XX`.
 
     `_` is escaped too, so that `<escaped host>_<port>` has exactly one `_`. A leading dot is
-    escaped, so nothing becomes hidden or `..`.
+    escaped, so nothing becomes hidden or `..`. The empty text is `%`.
     """
+    if not text:
+        return "%"
     out: list[str] = []
     for byte in text.encode("utf-8", "surrogatepass"):
         character = chr(byte)
@@ -258,6 +280,8 @@ def unescape(name: str) -> str:
     Raises:
         NameRefusedError: `escape` never made this name.
     """
+    if name == "%":
+        return ""
     out = bytearray()
     at = 0
     try:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import struct
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
-from common.errors import DigestError, ProtocolError, TsferryError, by_slug
+from common.digests import xxh3_64
+from common.errors import DigestError, Permanent, ProtocolError, Transient, TsferryError, by_slug
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,8 +37,19 @@ TAIL_DIGEST_BYTES = 1 << 16
 """The tail digest of a plan entry is xxh3-128 (hex) over the last min(size, 64 KiB) bytes."""
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""A size, offset, number or commit ts. JSON has numbers of any length; what is counted here has to
+fit into a file system, a log record and a column of 64 bits, and is refused at the door if not."""
+Time = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""A raw time of a TsFile, in its own precision."""
+
+
 class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of all wire types."""
+    """Base of all wire types.
+
+    A member that has its default is left out, so a default is part of the protocol: to change one
+    would change what older peers mean by their silence.
+    """
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -48,7 +60,7 @@ class Problem(Struct, frozen=True, kw_only=True):
     status: int = 500
     detail: str = ""
     retry_after: float | None = None
-    offset: int | None = None
+    offset: Count | None = None
     device: str | None = None
     path: str | None = None
 
@@ -60,7 +72,7 @@ class TaskMark(Struct, frozen=True, kw_only=True):
     """A task that the sender knows to be committed: its id and the commit that holds it."""
 
     task: str
-    commit: int
+    commit: Count
 
 
 class CheckRequest(Struct, frozen=True, kw_only=True):
@@ -70,12 +82,12 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     version: str
     sender: str
     label: str = ""
-    partition_interval_ms: int
+    partition_interval_ms: Count
     engine: str | None = None
     """uuid of the engine that `epoch`, `last_task` and `newest_commit` belong to."""
     epoch: str | None = None
     last_task: TaskMark | None = None
-    newest_commit: int = 0
+    newest_commit: Count = 0
 
 
 class History(StrEnum):
@@ -92,7 +104,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """A file that was reported loaded and must come again."""
 
     path: str
-    size: int
+    size: Count
     md5: str
     reason: str
 
@@ -100,11 +112,11 @@ class Wanted(Struct, frozen=True, kw_only=True):
 class Limits(Struct, frozen=True, kw_only=True):
     """What the receiver accepts in one go."""
 
-    max_file_bytes: int
-    max_chunk_bytes: int
-    max_batch_bytes: int
-    max_page_items: int
-    max_page_bytes: int
+    max_file_bytes: Count
+    max_chunk_bytes: Count
+    max_batch_bytes: Count
+    max_page_items: Count
+    max_page_bytes: Count
 
 
 class CheckAnswer(Struct, frozen=True, kw_only=True):
@@ -113,7 +125,7 @@ class CheckAnswer(Struct, frozen=True, kw_only=True):
     protocol: int
     version: str
     engine: str
-    newest_commit: int
+    newest_commit: Count
     epoch: str | None
     history: History
     limits: Limits
@@ -193,14 +205,14 @@ class TaskAnswer(Struct, frozen=True, kw_only=True):
     state: TaskState
     epoch: str | None = None
     """The epoch of all further calls of this task, and of the next round's check."""
-    commit: int = 0
+    commit: Count = 0
     outcomes: list[Outcome] = []
 
 
 class ResourceEntry(Struct, frozen=True, kw_only=True):
     """The `.resource` beside a TsFile; it is shipped, and never part of the file's identity."""
 
-    size: int
+    size: Count
     md5: str
 
 
@@ -208,15 +220,15 @@ class PlanEntry(Struct, frozen=True, kw_only=True):
     """One file that the sender would send."""
 
     path: str
-    size: int
+    size: Count
     tail: str
     md5: str | None = None
     replaces: bool = False
     """Other content under a path that was loaded before."""
     retry: bool = False
     """The operator asked for another try of a quarantined file."""
-    first_time: int | None = None
-    last_time: int | None = None
+    first_time: Time | None = None
+    last_time: Time | None = None
     devices: list[str] = []
     """As the sender reads them; a hint that saves bytes. The receiver judges by its own reading."""
     resource: ResourceEntry | None = None
@@ -247,7 +259,7 @@ class PlanDecision(Struct, frozen=True, kw_only=True):
 
     path: str
     action: Action
-    offset: int = 0
+    offset: Count = 0
     upload: str | None = None
     """Id of the partial upload to resume, for `/files/<id>`."""
     device: str | None = None
@@ -275,10 +287,10 @@ class ManifestEntry(Struct, frozen=True, kw_only=True):
     """One file of the task as the sender knows it."""
 
     path: str
-    size: int
+    size: Count
     md5: str
-    series: int
-    points: int
+    series: Count
+    points: Count
 
 
 class EndRequest(Struct, frozen=True, kw_only=True):
@@ -306,7 +318,7 @@ class BatchEntry(Struct, frozen=True, kw_only=True):
     """Header of one file inside a batch body."""
 
     path: str
-    size: int
+    size: Count
     md5: str
     xxh3: str
     """xxh3-64 of the bytes that follow, 16 hex digits."""
@@ -319,18 +331,18 @@ class InventoryEntry(Struct, frozen=True, kw_only=True):
     """A file of this sender that the receiver has."""
 
     path: str
-    size: int
+    size: Count
     md5: str
     state: str
     """`loaded`, or `quarantined` (loaded once, found bad since)."""
-    commit: int = 0
+    commit: Count = 0
 
 
 class InventoryAnswer(Struct, frozen=True, kw_only=True):
     """`GET /inventory?after=<cursor>&limit=<n>`: a page, in path order, as of `commit`."""
 
     engine: str
-    commit: int
+    commit: Count
     entries: list[InventoryEntry]
     next: str | None = None
 
@@ -342,12 +354,12 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True):
     """The physical path at the receiver, unique, beneath one of its data directories."""
     original: str
     sender: str
-    size: int
+    size: Count
     md5: str
     data_dir: str
-    commit: int
-    first_time: int | None = None
-    last_time: int | None = None
+    commit: Count
+    first_time: Time | None = None
+    last_time: Time | None = None
     resource: bool = False
 
 
@@ -355,7 +367,7 @@ class CatalogueAnswer(Struct, frozen=True, kw_only=True):
     """`GET /catalogue?after=<cursor>&limit=<n>`: committed files in path order, for readers."""
 
     engine: str
-    commit: int
+    commit: Count
     entries: list[CatalogueEntry]
     next: str | None = None
 
@@ -365,9 +377,9 @@ class Heartbeat(Struct, frozen=True, kw_only=True):
 
     version: str
     label: str = ""
-    pending_files: int = 0
-    pending_bytes: int = 0
-    complete_until: int | None = None
+    pending_files: Count = 0
+    pending_bytes: Count = 0
+    complete_until: Time | None = None
     state: str = ""
 
 
@@ -400,36 +412,49 @@ def decode(data: bytes, kind: type[T], what: str) -> T:
         raise ProtocolError(f"{what}: {error}") from error
 
 
+_MAX_RETRY_AFTER = 86_400.0
+
+
 def to_problem(error: TsferryError, *, path: str | None = None) -> Problem:
-    """An error of ours as the other side will read it."""
-    extra = {
-        key: value for key, value in error.extra.items() if key in ("offset", "device", "path")
-    }
-    if path is not None:
-        extra["path"] = path
-    return msgspec.convert(
-        {
-            "type": f"urn:tsferry:{error.slug}",
-            "title": error.slug.replace("-", " "),
-            "status": error.http_status,
-            "detail": error.message,
-            "retry_after": error.retry_after,
-            **extra,
-        },
-        Problem,
+    """An error of ours as the other side will read it. Whatever is in the error, this works."""
+    offset, device = error.extra.get("offset"), error.extra.get("device")
+    where = error.extra.get("path") if path is None else path
+    return Problem(
+        type=f"urn:tsferry:{error.slug}",
+        title=error.slug.replace("-", " "),
+        status=error.http_status,
+        detail=_utf8(error.message),
+        retry_after=error.retry_after,
+        offset=offset if isinstance(offset, int) else None,
+        device=None if device is None else _utf8(str(device)),
+        path=None if where is None else _utf8(str(where)),
     )
 
 
+def _utf8(text: str) -> str:
+    """Text that JSON can carry: names from a disk may hold bytes that are no UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def from_problem(problem: Problem) -> TsferryError:
-    """The error that a problem document stands for."""
-    kind = by_slug(problem.type.removeprefix("urn:tsferry:"))
+    """The error that a problem document stands for.
+
+    One of a kind that is not known here (a newer peer's, a proxy's) is judged by its status.
+    """
+    slug = problem.type.removeprefix("urn:tsferry:")
+    kind = by_slug(slug)
+    if kind is TsferryError and slug != TsferryError.slug:
+        kind = Permanent if 400 <= problem.status < 500 else Transient
     extra: dict[str, object] = {
         key: value
         for key in ("offset", "device", "path")
         if (value := getattr(problem, key)) is not None
     }
     detail = problem.detail or problem.title or f"HTTP status {problem.status}"
-    return kind(detail, retry_after=problem.retry_after, extra=extra)
+    pause = problem.retry_after
+    if pause is not None:
+        pause = min(max(pause, 0.0), _MAX_RETRY_AFTER)  # the other side's word puts nobody to sleep
+    return kind(detail, retry_after=pause, extra=extra)
 
 
 # -- batches -----------------------------------------------------------------------------------
@@ -490,8 +515,6 @@ def check_block(content: memoryview | bytes, expected: str, path: str) -> None:
     Raises:
         DigestError: they differ.
     """
-    from common.digests import xxh3_64
-
     found = xxh3_64(content)
     if found != expected:
         raise DigestError(f"{path}: block checksum is {found}, the sender said {expected}")

@@ -22,6 +22,7 @@ __all__ = ["Client", "Endpoint", "UploadState", "base64_md5"]
 T = TypeVar("T", bound=wire.Struct)
 
 _UPLOAD_ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
+_UPLOAD_PATH = re.compile(r"/files/([A-Za-z0-9_-]{1,128})\Z")
 _NUMBER = re.compile(r"[0-9]{1,19}\Z")
 _TUS = {"Tus-Resumable": wire.TUS_VERSION}
 
@@ -145,10 +146,11 @@ class Client:
             epoch=epoch,
             headers=_TUS | {"Upload-Length": str(size), "Upload-Metadata": _metadata(metadata)},
         )
-        place = urlsplit(reply.headers.get("Location", "")).path.rstrip("/").rpartition("/")[2]
-        if reply.status != 201 or not _UPLOAD_ID.match(place):
+        # Only the id counts: the token must not go where another host of a Location points.
+        place = _UPLOAD_PATH.search(urlsplit(reply.headers.get("Location", "")).path)
+        if reply.status != 201 or place is None:
             raise ProtocolError(f"{reply.where}: answered {reply.status} without a usable Location")
-        return UploadState(place, self._number(reply, "Upload-Offset", absent=0))
+        return UploadState(place[1], self._number(reply, "Upload-Offset", absent=0))
 
     def head_upload(self, upload: str, size: int) -> UploadState:
         """How much of an upload is on the receiver's disk.

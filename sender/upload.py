@@ -9,6 +9,7 @@ file of any size gets through a bad line, and a receiver that lies gets to an en
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -129,6 +130,7 @@ class Upload:
         begin: a partial upload to go on with, as the plan has it.
         stop: True when the process is to end.
         sent: called with the bytes of each block that was acknowledged.
+        ask: what the receiver would have done with the file now: True when it has it whole.
     """
 
     client: Client
@@ -140,6 +142,7 @@ class Upload:
     begin: UploadState | None = None
     stop: Callable[[], bool] = lambda: False
     sent: Callable[[int], None] = lambda size: None
+    ask: Callable[[], bool] = lambda: False
     _upload: str | None = field(default=None, init=False)
     _offset: int | None = field(default=None, init=False)
     _in_doubt: int = field(default=0, init=False)
@@ -147,6 +150,7 @@ class Upload:
     _failures: int = field(default=0, init=False)
     _travelled: int = field(default=0, init=False)
     _resumed: int | None = field(default=None, init=False)
+    _ask_first: bool = field(default=False, init=False)
 
     def run(self) -> Received:
         """Send what is missing; returns once the receiver has verified the whole file.
@@ -177,6 +181,10 @@ class Upload:
 
     def _step(self) -> bool:
         """One request; whether the file is there whole."""
+        if self._ask_first:
+            self._ask_first = False
+            if self.ask():
+                return True
         if self._upload is None:
             made = self.client.create_upload(
                 self.task, self.epoch, self.content.path, self.content.size
@@ -196,6 +204,7 @@ class Upload:
                 f"{self.content.path}: the receiver claims {state.offset} bytes, "
                 f"{self._in_doubt} were sent"
             )
+        self._note_progress(state.offset)
         return state.offset
 
     def _send_block(self, upload: str, offset: int) -> bool:
@@ -218,10 +227,13 @@ class Upload:
             )
         self._offset = end
         self.sent(len(block))
-        if end > self._furthest:
-            self._furthest, self._failures = end, 0
-            self._block_bytes = min(self.block_bytes, self._block_bytes * 2)
+        self._block_bytes = min(self.block_bytes, self._block_bytes * 2)
+        self._note_progress(end)
         return end == size
+
+    def _note_progress(self, offset: int) -> None:
+        if offset > self._furthest:
+            self._furthest, self._failures = offset, 0
 
     # -- after a failure -------------------------------------------------------------------
 
@@ -246,15 +258,23 @@ class Upload:
             self._offset = None  # one block was damaged on the way
             return True
         if isinstance(error, DigestError | ProtocolError):
-            self._afresh()  # the whole is not what was sent, or the answers are not about it
+            self._give_up_upload()  # the whole is not what was sent, or answers are not about it
             return not creating or isinstance(error, DigestError)
         if isinstance(error, NotFoundError | GoneError):
+            # After the last block it may have been taken in, and only that answer was lost.
+            self._ask_first = self._in_doubt == self.content.size
             self._afresh()
             return not creating  # an upload may expire; a task that is gone is no matter of a file
         if isinstance(error, OffsetError) or retry_helps(error):
             self._offset = None
             return True
         return False
+
+    def _give_up_upload(self) -> None:
+        if self._upload is not None:
+            with suppress(TsferryError):
+                self.client.drop_upload(self._upload)
+        self._afresh()
 
     def _afresh(self) -> None:
         self._upload, self._offset, self._in_doubt = None, None, 0

@@ -263,7 +263,7 @@ class _Loading:
             if given == rank and values[field.name] is not None:
                 both = f"expected one of {full} and {full}{_FILE_SUFFIX}, not both"
                 self._problem(origin, full + _FILE_SUFFIX, None, both)
-            elif given < rank:
+            elif given <= rank:
                 values[field.name] = self._secret(node.kind, full, path, origin)
 
     def _secret(self, kind: Kind, key: str, path: Path, origin: Origin) -> Secret | None:

@@ -71,7 +71,7 @@ def read_toml(path: Path) -> Document:
     except ValueError as error:  # also a path that holds a NUL
         raise _unusable(str(path), f"cannot be read: expected a TOML file ({error})") from None
     try:
-        text = blob.decode("utf-8-sig").replace("\r\n", "\n")
+        text = blob.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = blob.count(b"\n", 0, error.start) + 1
         raise _unusable(f"{path}:{line}", f"not UTF-8: expected TOML ({error.reason})") from None

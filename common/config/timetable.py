@@ -117,8 +117,7 @@ def _window(item: object) -> Window:
     start, end = _clock(item.get("from", "00:00")), _clock(item.get("to", "24:00"))
     if start in (end, _DAY_S):
         raise ValueError("from and to leave no time between them")
-    # A window that ends at midnight ends with its own day.
-    return Window(_limit(item["limit"]), start, end or _DAY_S, _days(item.get("days", _DAYS)))
+    return Window(_limit(item["limit"]), start, end, _days(item.get("days", _DAYS)))
 
 
 def _clock(value: object) -> int:

@@ -11,7 +11,15 @@ import dataclasses
 from typing import Final
 
 from common.tsfile.index import Node, read_node
-from common.tsfile.primitives import INT32, Malformed, read_int64, read_str, read_uvarint, read_vstr
+from common.tsfile.primitives import (
+    INT32,
+    Malformed,
+    read_int64,
+    read_str,
+    read_uvarint,
+    read_vbin,
+    read_vstr,
+)
 
 __all__ = ["Footer", "TableColumn", "TableSchema", "read_footer"]
 
@@ -54,7 +62,7 @@ class Footer:
     roots: tuple[tuple[str, Node], ...]
     tables: tuple[TableSchema, ...]
     meta_offset: int
-    properties: dict[str, str | None]
+    properties: dict[str, bytes | None]
 
 
 def read_footer(buf: bytes, version: int) -> Footer:
@@ -129,7 +137,7 @@ def _skip_bloom_filter(buf: bytes, pos: int) -> int:
     return at
 
 
-def _read_properties(buf: bytes, pos: int) -> dict[str, str | None]:
+def _read_properties(buf: bytes, pos: int) -> dict[str, bytes | None]:
     """Read properties up to the end of ``buf``.
 
     Java and C++ write their number zig-zag, Java reads it as unsigned, and other writers may
@@ -139,11 +147,11 @@ def _read_properties(buf: bytes, pos: int) -> dict[str, str | None]:
         return {}
     begin = pos
     number, pos = read_uvarint(buf, pos)
-    properties: dict[str, str | None] = {}
+    properties: dict[str, bytes | None] = {}
     entries = 0
     while pos < len(buf):
         key, pos = _read_name(buf, pos)
-        properties[key], pos = read_vstr(buf, pos)
+        properties[key], pos = read_vbin(buf, pos)
         entries += 1
     if entries not in (number, number >> 1):
         raise Malformed(f"{entries} properties where {number} are announced,", begin)

@@ -24,6 +24,7 @@ __all__ = [
     "read_int64",
     "read_str",
     "read_uvarint",
+    "read_vbin",
     "read_vstr",
 ]
 
@@ -69,30 +70,34 @@ def read_uvarint(buf: bytes, pos: int) -> tuple[int, int]:
     raise Malformed("a length prefix of more than five bytes", pos)
 
 
-def read_vstr(buf: bytes, pos: int) -> tuple[str | None, int]:
-    """Read a string behind its zig-zag length; length -1 is None."""
+def read_vbin(buf: bytes, pos: int) -> tuple[bytes | None, int]:
+    """Read bytes behind their zig-zag length; length -1 is None."""
     zigzag, at = read_uvarint(buf, pos)
     if zigzag == 1:
         return None, at
-    if zigzag & 1:
-        raise Malformed("a string of negative length", pos)
-    return _text(buf, at, zigzag >> 1, pos)
+    end = at + (zigzag >> 1)
+    if zigzag & 1 or end > len(buf):
+        raise Malformed("a value of negative length or of more bytes than are left", pos)
+    return buf[at:end], end
+
+
+def read_vstr(buf: bytes, pos: int) -> tuple[str | None, int]:
+    """Read a string behind its zig-zag length; length -1 is None."""
+    raw, end = read_vbin(buf, pos)
+    return None if raw is None else _text(raw, pos), end
 
 
 def read_str(buf: bytes, pos: int) -> tuple[str | None, int]:
     """Read a string behind its int32 length; length -1 is None."""
-    (length,) = INT32(buf, pos)
-    if length == -1:
+    if INT32(buf, pos)[0] == -1:
         return None, pos + 4
-    return _text(buf, pos + 4, length, pos)
+    raw, end = read_bin(buf, pos)
+    return _text(raw, pos), end
 
 
-def _text(buf: bytes, at: int, length: int, pos: int) -> tuple[str, int]:
-    end = at + length
-    if length < 0 or end > len(buf):
-        raise Malformed(f"a string of {length} bytes, more than is left", pos)
+def _text(raw: bytes, pos: int) -> str:
     try:
-        return str(buf[at:end], "utf-8"), end
+        return str(raw, "utf-8")
     except UnicodeDecodeError:
         raise Malformed("a string that is not UTF-8", pos) from None
 
@@ -102,7 +107,7 @@ def read_bin(buf: bytes, pos: int) -> tuple[bytes, int]:
     (length,) = INT32(buf, pos)
     end = pos + 4 + length
     if length < 0 or end > len(buf):
-        raise Malformed(f"a binary of {length} bytes, more than is left", pos)
+        raise Malformed(f"a value of {length} bytes, more than is left", pos)
     return buf[pos + 4 : end], end
 
 

@@ -34,7 +34,7 @@ class Tail(Verdict):
     Attributes:
         devices: in the file's order.
         tables: schemas, of a table-model file (v4).
-        properties: of the footer (v4).
+        properties: of the footer (v4), raw.
         meta_offset: where the data section ends and the index begins, 0 if unknown.
         first_time: of all points; None without points. In the writer's unit.
         last_time: the same.
@@ -44,7 +44,7 @@ class Tail(Verdict):
 
     devices: tuple[Device, ...] = ()
     tables: tuple[TableSchema, ...] = ()
-    properties: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    properties: dict[str, bytes | None] = dataclasses.field(default_factory=dict)
     meta_offset: int = 0
     first_time: int | None = None
     last_time: int | None = None
@@ -59,7 +59,7 @@ class Tail(Verdict):
     @property
     def encrypt_level(self) -> str:
         """``"0"``: in the clear; ``"1"``, ``"2"``: pages are encrypted (this metadata never is)."""
-        return self.properties.get("encryptLevel") or "0"
+        return (self.properties.get("encryptLevel") or b"0").decode("ascii", "replace")
 
     def series(self) -> Iterator[tuple[Device, Series]]:
         """Decode all measurements, device by device."""

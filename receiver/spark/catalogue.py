@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 from common.errors import NotFoundError
 from receiver.metadata.engine import Engine
+from receiver.metadata.rows import FileState
 from receiver.spark.checks import Expected, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from receiver.metadata.state import FileRow, State
+    from receiver.metadata.rows import FileRow
+    from receiver.metadata.state import State
 
 __all__ = ["Catalogue", "CommittedFile", "read_catalogue"]
 
@@ -76,14 +78,12 @@ def read_catalogue(schema_dir: Path, data_dirs: list[Path], task: str | None) ->
 
 
 def _rows(state: State) -> Iterator[FileRow]:
-    for row in state.files.values():
-        if row.state in ("live", "retired"):
-            yield row
+    return (row for row in state.files.values() if row.visible)
 
 
 def _committed(state: State, row: FileRow, data_dirs: list[Path]) -> CommittedFile:
     manifest = row.manifest
-    devices = [each.name for each in row.devices]
+    devices = row.devices.names()
     expected = Expected(
         physical=row.physical,
         locations=[str(root / row.physical) for root in data_dirs],
@@ -92,8 +92,8 @@ def _committed(state: State, row: FileRow, data_dirs: list[Path]) -> CommittedFi
         devices=devices,
         series=row.series,
         points=row.points,
-        manifest_series=manifest[0] if manifest else None,
-        manifest_points=manifest[1] if manifest else None,
+        manifest_series=manifest.series if manifest else None,
+        manifest_points=manifest.points if manifest else None,
     )
     return CommittedFile(
         expected=expected,
@@ -101,7 +101,7 @@ def _committed(state: State, row: FileRow, data_dirs: list[Path]) -> CommittedFi
         path=row.path,
         task=row.task,
         kind=row.physical.partition("/")[0],
-        current=row.state == "live",
+        current=not row.retired and row.state is not FileState.RETIRED,
         findings=tuple(_ownership(state, row, devices)),
     )
 

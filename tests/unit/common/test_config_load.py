@@ -65,9 +65,7 @@ def read(tmp_path):
         file = tmp_path / "c.toml"
         file.write_text(toml, encoding="utf-8", errors="surrogateescape")
         file.chmod(0o600)
-        return load(
-            schema, file=file, env_prefix="X_", environ=environ or {}, flags=flags or {}
-        )
+        return load(schema, file=file, env_prefix="X_", environ=environ or {}, flags=flags or {})
 
     return read
 
@@ -132,7 +130,9 @@ def test_variables_of_others_are_left_alone(read):
         "X_PORT": "tcp://10.0.0.1:8765",
         "X_PORT_8765_TCP_ADDR": "10.0.0.1",
     }
-    read(environ={"X_CONFIG": "/c.toml", "COUNT": "x", "XX_COUNT": "x", "x_count": "x"} | kubernetes)
+    read(
+        environ={"X_CONFIG": "/c.toml", "COUNT": "x", "XX_COUNT": "x", "x_count": "x"} | kubernetes
+    )
 
 
 def test_flags_keep_the_name_that_the_user_knows(read, refused):
@@ -215,6 +215,7 @@ def test_a_relative_configuration_file_gives_absolute_paths(tmp_path, monkeypatc
         ("[entry]\nname = 'x'", 1, "entry: expected an array of tables: [[entry]]"),
         ("\ncuont = 5", 2, 'cuont: unknown key, did you mean "count"?'),
         ("[inner]\nSize = 5", 2, 'inner.Size: unknown key, did you mean "inner.size"?'),
+        ("[inner]\nSIZE = 5", 2, 'inner.SIZE: unknown key, did you mean "inner.size"?'),
         ("size = 5", 1, 'size: unknown key, did you mean "inner.size"?'),
         ("[inner]\nzzz = 5", 2, "known here: limit, on, ratio, size, wait"),
         ("[[entry]]\nnmae = 'x'", 2, 'entry[0].nmae: unknown key, did you mean "entry[0].name"?'),
@@ -304,13 +305,23 @@ def test_a_token_of_a_higher_layer_wins_over_a_token_file(read, tmp_path):
     )
 
 
+def test_a_token_that_is_said_to_be_none_leaves_the_word_to_the_file(read, tmp_path):
+    (tmp_path / "t").write_text(TOKEN)
+    loaded = read(entry("token = 'none'\ntoken_file = 't'"))
+    assert loaded.value.entries[0].token.reveal() == TOKEN
+
+
 def test_token_and_token_file_side_by_side_are_an_error(refused, tmp_path):
     (tmp_path / "t").write_text(TOKEN)
     assert "not both" in refused(entry(f"token = '{TOKEN}'\ntoken_file = 't'"))
 
 
-@pytest.mark.parametrize("content", [b"", b" \n", b"two words", b"a\r\nX-Evil: 1", b"\xff\xfe", b"x" * 70_000])
-def test_a_token_file_without_one_token_is_an_error_that_does_not_show_it(refused, tmp_path, content):
+@pytest.mark.parametrize(
+    "content", [b"", b" \n", b"two words", b"a\r\nX-Evil: 1", b"\xff\xfe", b"x" * 70_000]
+)
+def test_a_token_file_without_one_token_is_an_error_that_does_not_show_it(
+    refused, tmp_path, content
+):
     (tmp_path / "t").write_bytes(content)
     error = refused(entry("token_file = 't'"))
     assert f"{tmp_path}/c.toml:3: entry[0].token_file = {tmp_path}/t: expected a file" in error
@@ -386,7 +397,10 @@ def test_json_has_the_same_values_with_or_without_origins(read):
     plain = as_json(loaded, origin=False)
     assert (plain["count"], plain["inner"]["size"], plain["entry"][0]["name"]) == (5, "2KiB", "x")
     flat = as_json(loaded, origin=True)
-    assert flat["inner.size"] == {"value": "2KiB", "origin": {"kind": "default", "where": "default"}}
+    assert flat["inner.size"] == {
+        "value": "2KiB",
+        "origin": {"kind": "default", "where": "default"},
+    }
     assert set(flat) == set(loaded.origins)
     json.dumps([plain, flat], allow_nan=False)
 

@@ -24,7 +24,9 @@ def test_an_ipv4_peer_on_an_ipv6_socket_is_judged_as_the_ipv4_peer():
     assert "10.0.0.1" not in AllowList.parse(["::/0"])
 
 
-@pytest.mark.parametrize("peer", ["", "localhost", "10.0.0.1, 127.0.0.1", "10.0.0.256", None, "unix:"])
+@pytest.mark.parametrize(
+    "peer", ["", "localhost", "10.0.0.1, 127.0.0.1", "10.0.0.256", None, "unix:"]
+)
 def test_what_is_no_address_may_not_connect(peer):
     assert peer not in AllowList.parse(["0.0.0.0/0", "::/0"])
 

@@ -16,6 +16,8 @@ list = [
     "[x]",  # ]
     { a = 1, b = [2,
       3] },
+    [1],
+    [[1]],
 ]
 
 [transfer]
@@ -42,19 +44,19 @@ def test_each_key_is_found_on_its_line():
         "text": 3,
         "raw": 7,
         "list": 9,
-        "transfer": 15,
-        "transfer.parallel": 16,
-        "transfer.quoted": 17,
-        "transfer.retry.first": 18,
-        "receiver": 20,
-        "receiver[0]": 20,
-        "receiver[0].name": 21,
-        "receiver[0].extra": 22,
-        "receiver[0].extra.deep": 23,
-        "receiver[1]": 25,
-        "receiver[1].name": 26,
-        "other": 28,
-        "other.last": 29,
+        "transfer": 17,
+        "transfer.parallel": 18,
+        "transfer.quoted": 19,
+        "transfer.retry.first": 20,
+        "receiver": 22,
+        "receiver[0]": 22,
+        "receiver[0].name": 23,
+        "receiver[0].extra": 24,
+        "receiver[0].extra.deep": 25,
+        "receiver[1]": 27,
+        "receiver[1].name": 28,
+        "other": 30,
+        "other.last": 31,
     }
 
 
@@ -62,7 +64,7 @@ def test_each_key_is_found_on_its_line():
 def test_lines_are_right_whatever_ends_them(tmp_path, newline):
     file = tmp_path / "c.toml"
     file.write_bytes(TOML.replace("\n", newline).encode())
-    assert read_toml(file).where("other.last") == f"{file}:29"
+    assert read_toml(file).where("other.last") == f"{file}:31"
 
 
 def test_a_key_of_an_inline_table_is_found_at_the_table(tmp_path):

@@ -101,5 +101,7 @@ def test_a_log_file_that_logrotate_moved_is_begun_anew(tmp_path):
 
 
 def test_a_log_file_that_cannot_be_opened_is_a_configuration_error(tmp_path):
-    with pytest.raises(ConfigError, match=r"log.file = .*gone/x.log: expected a file.*No such file"):
+    with pytest.raises(
+        ConfigError, match=r"log.file = .*gone/x.log: expected a file.*No such file"
+    ):
         set_up(LogConfig(file=tmp_path / "gone" / "x.log"))

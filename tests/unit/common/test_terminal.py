@@ -29,9 +29,7 @@ def test_wide_and_combining_characters_are_counted_as_a_terminal_draws_them():
 def test_columns_stand_below_each_other():
     rows = [["数据", 5, None], ["root.d1", 1000, "x\ny"]]
     assert table(["name", "files", "state"], rows) == (
-        "name     files  state\n"
-        "数据         5  -\n"
-        "root.d1   1000  x\\ny"
+        "name     files  state\n数据         5  -\nroot.d1   1000  x\\ny"
     )
 
 

@@ -1,0 +1,1 @@
+"""From verified files to committed ones: loading, recovery, reaping, checking."""

@@ -1,0 +1,164 @@
+"""A sender's folder beneath `sync-receiver`, and how it is found: by uuid, the ip is a label.
+
+    sync-receiver/<escaped ip>_<sender uuid>/
+        sync.log  load.log  sync.end     the running task, as users know it
+        task.json                        what it is to do: written at its start and at its end
+        plan.log                         its planned files, a JSON line each
+        verified.log                     which files in data/ are verified (`load.staged`)
+        data/<path>                      verified files
+        data/.uploads/<id>.part .upload  partial uploads (`transfer.partial`)
+        quarantine/<name>                bytes of refused files, for an operator
+"""
+
+from __future__ import annotations
+
+import logging
+import stat
+import threading
+from typing import TYPE_CHECKING
+
+from common.durable import is_temporary
+from common.errors import NameRefusedError
+from common.names import escape, is_sender_uuid, unescape
+from receiver.load.staged import Staged
+
+if TYPE_CHECKING:
+    from common.durable import Tree
+    from common.names import FilePath
+    from receiver.load.task import CurrentTask
+
+__all__ = ["ROOT", "Folders", "SenderFolder", "folder_name", "uuid_of"]
+
+log = logging.getLogger(__name__)
+
+ROOT = "sync-receiver"
+_KEPT = "sync.log", "load.log", "sync.end", "task.json", "plan.log"
+
+
+def folder_name(peer: str, uuid: str) -> str:
+    """`<escaped ip>_<uuid>`; an unknown address is called `unknown`."""
+    return f"{escape(peer) or 'unknown'}_{uuid}"
+
+
+def uuid_of(name: str) -> str | None:
+    """The uuid in the name of a sender's folder, None if it is no such name."""
+    label, _, uuid = name.rpartition("_")
+    if not label or not is_sender_uuid(uuid):
+        return None
+    try:
+        unescape(label)
+    except NameRefusedError:
+        return None
+    return uuid
+
+
+class SenderFolder:
+    """One sender's folder, and what is going on in it.
+
+    Attributes:
+        tree: the data directory that it is in.
+        uuid: of the sender.
+        directory: its name beneath `sync-receiver`.
+        lock: held by whoever changes the task or the staged files; a load holds it all along.
+        staged: the verified files.
+        task: the task that is open or loading, None between tasks.
+    """
+
+    def __init__(self, tree: Tree, uuid: str, directory: str) -> None:
+        self.tree = tree
+        self.uuid = uuid
+        self.directory = directory
+        self.lock = threading.RLock()
+        self.root = f"{ROOT}/{directory}"
+        self.staged = Staged(tree, self.at("verified.log"), self.at("data"))
+        self.task: CurrentTask | None = None
+
+    def at(self, name: str) -> str:
+        """The path of something in this folder, relative to the data directory."""
+        return f"{self.root}/{name}"
+
+    def staged_at(self, path: FilePath) -> str:
+        """Where the verified file `path` lies, relative to the data directory."""
+        return self.at(f"data/{path.text}")
+
+    @property
+    def uploads(self) -> str:
+        """Where the partial uploads are."""
+        return self.at("data/.uploads")
+
+    @property
+    def quarantine(self) -> str:
+        """Where the bytes of refused files are."""
+        return self.at("quarantine")
+
+    def make(self) -> None:
+        """Make the folder and those in it; what is there stays."""
+        for name in ("data", "data/.uploads", "quarantine"):
+            self.tree.make_dirs(self.at(name))
+
+    def sweep(self) -> None:
+        """Remove what writes that were cut off have left: temporaries and half an upload."""
+        uploads = {name for name, _ in self.tree.listing(self.uploads)}
+        for name in sorted(uploads):
+            stem, _, kind = name.rpartition(".")
+            other = {"part": f"{stem}.upload", "upload": f"{stem}.part"}.get(kind)
+            if other not in uploads:
+                self.tree.unlink(f"{self.uploads}/{name}", sync=False)
+        for below in ("", "/data", "/quarantine"):
+            for name, found in self.tree.listing(f"{self.root}{below}"):
+                if stat.S_ISREG(found.st_mode) and is_temporary(name):
+                    self.tree.unlink(f"{self.root}{below}/{name}", sync=False)
+
+    def forget_task(self) -> None:
+        """Remove the files of a task that is over, sync.log first.
+
+        Without sync.log the others are stale, so a crash in between leaves nothing that counts.
+        """
+        for name in _KEPT:
+            self.tree.unlink(self.at(name))
+        self.task = None
+
+
+class Folders:
+    """All folders of all senders, by uuid."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._known: dict[str, SenderFolder] = {}
+        self._lock = threading.Lock()
+
+    def scan(self, named: dict[str, str]) -> list[SenderFolder]:
+        """Find the folders on the disk.
+
+        Args:
+            named: uuid -> name of the folder, as the engine has it; where two folders have one
+                uuid this one is taken, else the first.
+        """
+        self._tree.make_dirs(ROOT)
+        for name, found in self._tree.listing(ROOT):
+            uuid = uuid_of(name)
+            if uuid is None or not stat.S_ISDIR(found.st_mode):
+                log.warning("not a sender's folder, left alone", extra={"name_found": name})
+            elif named.get(uuid) == name or uuid not in self._known:
+                self._known[uuid] = SenderFolder(self._tree, uuid, name)
+        return list(self._known.values())
+
+    def find(self, uuid: str) -> SenderFolder | None:
+        """The folder of a sender, if it has one."""
+        return self._known.get(uuid)
+
+    def all(self) -> list[SenderFolder]:
+        """Every folder."""
+        with self._lock:
+            return list(self._known.values())
+
+    def make(self, uuid: str, peer: str) -> SenderFolder:
+        """The folder of a sender, made at its first contact."""
+        with self._lock:
+            folder = self._known.get(uuid)
+            if folder is None:
+                folder = SenderFolder(self._tree, uuid, folder_name(peer, uuid))
+                folder.make()
+                folder.staged.open()
+                self._known[uuid] = folder
+            return folder

@@ -1,0 +1,66 @@
+"""Which devices a token may write: patterns such as `root.siteA.**`, `root.*.d1`, `sensors:**`.
+
+`*` stands for one node, `**` for one or more, as in Apache IoTDB. A table-model device is
+`<table>:<tags>`; its table, colon included, is its first node.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from common.errors import UsageError
+from common.tsfile import parse_name, split_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Scope"]
+
+_BETWEEN = "\0"
+
+
+class Scope:
+    """The devices that some patterns cover; without patterns: all."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        """Compile the patterns.
+
+        Raises:
+            UsageError: one of them has an empty node.
+        """
+        self.patterns = tuple(patterns)
+        self._regex = [re.compile(_regex(each), re.DOTALL) for each in self.patterns]
+
+    def covers(self, device: str) -> bool:
+        """Whether a device may be written."""
+        if not self._regex:
+            return True
+        if _BETWEEN in device:  # would be taken for a border between nodes
+            return False
+        text = _BETWEEN.join(_nodes(device))
+        return any(regex.fullmatch(text) for regex in self._regex)
+
+    def first_outside(self, devices: Iterable[str]) -> str | None:
+        """The first device that is not covered."""
+        if not self._regex:
+            return None
+        return next((each for each in devices if not self.covers(each)), None)
+
+
+def _nodes(device: str) -> list[str]:
+    try:
+        table, nodes = parse_name(device)
+    except ValueError:
+        return split_path(device)
+    texts = ["null" if node is None else node for node in nodes]
+    return [f"{texts[0]}:", *texts[1:]] if table else texts
+
+
+def _regex(pattern: str) -> str:
+    table, colon, rest = pattern.partition(":")
+    nodes = [f"{table}:", *split_path(rest)] if colon and "." not in table else split_path(pattern)
+    if not all(nodes):
+        raise UsageError(f"scope {pattern!a}: empty node; expected such as root.siteA.**")
+    wild = {"*": f"[^{_BETWEEN}]+", "**": ".+"}
+    return _BETWEEN.join(wild.get(node) or re.escape(node) for node in nodes)

@@ -1,0 +1,50 @@
+"""Guards: a commit that holds only if nothing it was decided on has changed meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from receiver.metadata.errors import GuardFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from receiver.metadata.state import State
+
+__all__ = ["Guard", "Table", "check_guards"]
+
+Table = Literal["owner", "file", "path", "sender", "token", "quarantine", "task"]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A row that must be as the caller saw it.
+
+    Attributes:
+        table: of the row.
+        key: device for "owner"; physical path for "file"; (sender, path) for "path", the file
+            that takes that path; uuid for "sender"; id for "token"; (sender, path, digest) for
+            "quarantine"; (sender, task) for "task".
+        changed: `changed` of the row that the caller saw, 0 for none.
+    """
+
+    table: Table
+    key: str | tuple[str, ...]
+    changed: int
+
+
+def check_guards(state: State, guards: Iterable[Guard]) -> None:
+    """Compare guards with committed state.
+
+    Raises:
+        GuardFailed: one does not hold; it names the row.
+    """
+    for guard in guards:
+        found = state.changed(guard.table, guard.key)
+        if found != guard.changed:
+            raise GuardFailed(
+                f"{guard.table} {guard.key!r} was changed by commit {found}, "
+                f"the caller had seen commit {guard.changed}; look again",
+                extra={"table": guard.table, "key": guard.key, "changed": found},
+            )

@@ -1,0 +1,134 @@
+"""Epochs: one for each task of a sender, so that two machines under one uuid are noticed.
+
+An epoch is `<n>.<random>`. The receiver keeps the current one and the one before it; what each
+start may come with is in docs/protocol.md, and decided here without any disk or clock. A number is
+never given twice, not even after an operator's `accept`, so a clone that was left behind stays
+behind.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from common.errors import CloneError, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from receiver.metadata.rows import SenderRow
+
+__all__ = ["Standing", "Step", "accept", "must_be_current", "number_of", "standing", "start"]
+
+_EPOCH = re.compile(r"([1-9][0-9]{0,17})\.([0-9a-z]{1,32})\Z")
+_FARTHEST = 10**15
+"""No sender gets here by itself (a task a second for 30 million years)."""
+_ACCEPT = "accept"
+
+
+class Standing(Enum):
+    """What an epoch says of the one who brings it."""
+
+    GOOD = "good"
+    AHEAD = "ahead"
+    """It has seen an epoch that this receiver never gave, or has lost."""
+    CLONE = "clone"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a start makes of a sender's epochs; `fresh` is False where nothing changes."""
+
+    current: str
+    previous: str | None
+    fresh: bool
+
+
+def number_of(epoch: str | None) -> int:
+    """The number in an epoch, 0 for none.
+
+    Raises:
+        ProtocolError: it is no epoch.
+    """
+    if epoch is None:
+        return 0
+    found = _EPOCH.match(epoch)
+    if found is None or int(found[1]) > _FARTHEST:
+        raise ProtocolError(f"{epoch[:60]!a} is no epoch")
+    return int(found[1])
+
+
+def standing(row: SenderRow | None, given: str | None) -> Standing:
+    """How an epoch looks before anybody starts a task with it."""
+    number = number_of(given)
+    if row is None or row.epoch is None:
+        return Standing.AHEAD if number else Standing.GOOD
+    if number > number_of(row.epoch):
+        return Standing.AHEAD
+    if given in (row.epoch, row.previous) or _accepting(row.epoch):
+        return Standing.GOOD
+    return Standing.CLONE
+
+
+def start(
+    row: SenderRow | None,
+    given: str | None,
+    task: str,
+    *,
+    random: Callable[[], str] = lambda: secrets.token_hex(8),
+) -> Step:
+    """The epochs after a start of `task` with the epoch `given`.
+
+    Raises:
+        CloneError: the epoch was used by another machine.
+    """
+    found = standing(row, given)
+    if found is Standing.CLONE:
+        raise clone(row)
+    if row is None or row.epoch is None or found is Standing.AHEAD or _accepting(row.epoch):
+        known = 0 if row is None else number_of(row.epoch)
+        number = max(known, number_of(given)) + 1
+        return Step(f"{number}.{random()}", given, fresh=True)
+    if row.epoch_task == task:
+        return Step(row.epoch, row.previous, fresh=False)
+    if given == row.previous and row.confirmed:
+        raise clone(row)
+    number = number_of(row.epoch) + 1
+    return Step(f"{number}.{random()}", given, fresh=True)
+
+
+def accept(row: SenderRow) -> str:
+    """The epoch that lets whoever comes next continue, whatever it brings."""
+    return f"{number_of(row.epoch) + 1}.{_ACCEPT}"
+
+
+def must_be_current(row: SenderRow | None, given: str | None) -> None:
+    """Check the epoch of a call that belongs to a running task.
+
+    Raises:
+        CloneError: another start has happened since.
+        ProtocolError: there is none.
+    """
+    if given is None:
+        raise ProtocolError("the header Tsferry-Epoch is missing")
+    number_of(given)
+    if row is None or row.epoch != given:
+        raise clone(row)
+
+
+def clone(row: SenderRow | None) -> CloneError:
+    """The error, with the way out."""
+    uuid = "this uuid" if row is None else f"uuid {row.uuid}"
+    return CloneError(
+        f"two machines speak under {uuid}: the epoch that came was used up by another start. If "
+        "this machine is a copy of another, remove its schema/sync/uuid.txt and run "
+        "`tsferry-sender init` to give it an identity of its own. If it is the only one (its "
+        "state was lost or restored), run `tsferry-receiver senders accept` with that uuid."
+    )
+
+
+def _accepting(epoch: str) -> bool:
+    return epoch.endswith(f".{_ACCEPT}")

@@ -1,0 +1,202 @@
+"""What to do with each file that a sender would send: decided before any byte of it travels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from common.errors import NameRefusedError
+from common.names import FilePath
+from common.wire import Action, PlanDecision, PlanEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from receiver.load.scope import Scope
+    from receiver.load.staged import Staged, Verified
+    from receiver.metadata.state import FileRow, State
+
+__all__ = ["Resumable", "Room", "Situation", "decide", "same_content"]
+
+_MD5_DIGITS = 32
+
+
+@dataclass(frozen=True)
+class Resumable:
+    """A partial upload that fits an entry."""
+
+    id: str
+    offset: int
+
+
+@dataclass
+class Room:
+    """Space that is left for this sender while a page is decided; what is promised is taken off.
+
+    Attributes:
+        quota: bytes that it may have unloaded here, on top of what it has.
+        free: bytes of the file system above what has to stay free.
+        max_file: bytes of the largest file that is taken.
+    """
+
+    quota: int
+    free: int
+    max_file: int
+
+    def refuse(self, size: int, rest: int) -> str | None:
+        """Why a file of `size` bytes, `rest` of which are to come, is not taken now."""
+        if size > self.max_file:
+            return f"{size} bytes; files of at most {self.max_file} bytes are taken here"
+        if rest > self.quota:
+            return (
+                f"{rest} bytes are to come, and this sender may have {max(0, self.quota)} more "
+                "waiting to be loaded; try later"
+            )
+        if rest > self.free:
+            return f"{rest} bytes are to come, and there is too little space left; try later"
+        return None
+
+    def promise(self, rest: int) -> None:
+        """Count bytes that were asked for."""
+        self.quota -= rest
+        self.free -= rest
+
+
+@dataclass
+class Situation:
+    """All that a decision looks at."""
+
+    state: State
+    sender: str
+    scope: Scope
+    staged: Staged
+    is_there: Callable[[Verified], bool]
+    resumable: Callable[[PlanEntry], Resumable | None]
+    room: Room
+    reveal_owner: bool
+    _retired: dict[tuple[str, str, int], dict[str, FileRow]] = field(default_factory=dict)
+
+    def retired(self, path: FilePath) -> FileRow | None:
+        """The retired file that had this path before; partitions are searched once each."""
+        rows = self._retired.get(path.group)
+        if rows is None:
+            rows = self._retired[path.group] = {
+                row.path: row
+                for row in self.state.partition(*path.group)
+                if row.retired and row.sender == self.sender
+            }
+        return rows.get(path.text)
+
+
+def same_content(row: FileRow | Verified, size: int, tail: str, md5: str | None) -> bool:
+    """Whether a file that is here has the content that an entry describes."""
+    return row.size == size and row.tail == tail and md5 in (None, row.md5)
+
+
+def decide(entry: PlanEntry, here: Situation) -> PlanDecision:
+    """Decide on one entry; a bad name is refused with its reason, and the others go on."""
+    try:
+        path = FilePath.parse(entry.path)
+    except NameRefusedError as error:
+        return _refused(entry, error.message)
+    if path.is_resource:
+        return _refused(entry, f"{path}: a resource is planned with its TsFile")
+    if (wrong := _malformed(entry)) is not None:
+        return _refused(entry, wrong)
+    row = here.state.live(here.sender, path.text) or here.retired(path)
+    if row is not None and same_content(row, entry.size, entry.tail, entry.md5):
+        return PlanDecision(path=entry.path, action=Action.ALREADY, md5=row.md5)
+    against = _against(entry, row, here)
+    return against or _wanted(entry, path, here)
+
+
+def _malformed(entry: PlanEntry) -> str | None:
+    if entry.size < 0:
+        return f"{entry.path}: a size of {entry.size} bytes"
+    if entry.md5 is not None and len(entry.md5) != _MD5_DIGITS:
+        return f"{entry.path}: {entry.md5[:40]!a} is no MD5"
+    return None
+
+
+def _against(entry: PlanEntry, row: FileRow | None, here: Situation) -> PlanDecision | None:
+    """A decision against the file, if there is a reason."""
+    if row is not None and not row.retired and not entry.replaces:
+        return PlanDecision(
+            path=entry.path,
+            action=Action.CONFLICT,
+            reason="same path, other content: "
+            f"{row.size} bytes with MD5 {row.md5} are loaded under it",
+        )
+    if not entry.retry:
+        for held in here.state.quarantined(here.sender, entry.path):
+            if held.hold and (held.digest, held.size) == (entry.tail, entry.size):
+                return PlanDecision(
+                    path=entry.path, action=Action.REFUSED, reason=held.reason, hold=True
+                )
+    outside = here.scope.first_outside(entry.devices)
+    if outside is not None:
+        return PlanDecision(
+            path=entry.path,
+            action=Action.REFUSED,
+            device=outside,
+            reason=f"device {outside} is outside of the token's scope",
+        )
+    return _owned_by_another(entry, here)
+
+
+def _owned_by_another(entry: PlanEntry, here: Situation) -> PlanDecision | None:
+    for device in entry.devices:
+        owner = here.state.owners.get(device)
+        if owner is not None and owner.sender != here.sender:
+            whose = f"sender {owner.sender}" if here.reveal_owner else "another sender"
+            return PlanDecision(
+                path=entry.path,
+                action=Action.CONFLICT,
+                device=device,
+                reason=f"device {device} belongs to {whose}",
+            )
+    return None
+
+
+def _wanted(entry: PlanEntry, path: FilePath, here: Situation) -> PlanDecision:
+    """How the bytes come here, or that they are here, or that there is no room for them."""
+    resource = entry.resource is not None and not _has_resource(entry, path, here)
+    staged = here.staged.get(entry.path)
+    if (
+        staged is not None
+        and same_content(staged, entry.size, entry.tail, entry.md5)
+        and here.is_there(staged)
+    ):
+        return PlanDecision(
+            path=entry.path, action=Action.HAVE, md5=staged.md5, resource=resource
+        )
+    found = here.resumable(entry)
+    rest = entry.size - (found.offset if found else 0)
+    rest += entry.resource.size if resource and entry.resource else 0
+    why = here.room.refuse(entry.size, rest)
+    if why is not None:
+        return _refused(entry, why)
+    here.room.promise(rest)
+    if found is None:
+        return PlanDecision(path=entry.path, action=Action.SEND, resource=resource)
+    return PlanDecision(
+        path=entry.path,
+        action=Action.RESUME,
+        upload=found.id,
+        offset=found.offset,
+        resource=resource,
+    )
+
+
+def _has_resource(entry: PlanEntry, path: FilePath, here: Situation) -> bool:
+    assert entry.resource is not None
+    staged = here.staged.get(path.resource.text)
+    return (
+        staged is not None
+        and (staged.size, staged.md5) == (entry.resource.size, entry.resource.md5)
+        and here.is_there(staged)
+    )
+
+
+def _refused(entry: PlanEntry, reason: str) -> PlanDecision:
+    return PlanDecision(path=entry.path, action=Action.REFUSED, reason=reason)

@@ -1,0 +1,240 @@
+"""What an operator, a page or a command is shown: plain structs that become JSON as they are.
+
+Times are seconds since the epoch, except `created`, `deleted` and `commit`, which are commit
+timestamps (milliseconds << 18 | counter).
+"""
+
+from __future__ import annotations
+
+from common.wire import Heartbeat, Struct
+
+__all__ = [
+    "FileView",
+    "FilesPage",
+    "OwnerView",
+    "OwnersPage",
+    "QuarantineView",
+    "SenderView",
+    "StatusView",
+    "TokenMade",
+    "TokenView",
+    "UploadView",
+]
+
+
+class UploadView(Struct, frozen=True, kw_only=True):
+    """Where an upload stands.
+
+    Attributes:
+        id: 32 hex digits.
+        offset: bytes that are on the disk for good.
+        length: bytes that the whole file has.
+        expires: when it is dropped if nothing more comes.
+    """
+
+    id: str
+    offset: int
+    length: int
+    expires: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether every byte is here and verified (and, without a task, loaded)."""
+        return self.offset == self.length
+
+
+class SenderView(Struct, frozen=True, kw_only=True):
+    """A sender as the receiver knows it.
+
+    Attributes:
+        uuid: of the sender.
+        label: what it calls itself.
+        directory: its folder beneath `sync-receiver`.
+        epoch: number of its epoch, without the secret part; 0 before the first task.
+        first_seen: commit of the first contact.
+        last_task: id of its last committed task.
+        last_commit: commit of that task.
+        open_task: id of a task that was started and has no end.
+        loading: id of a task that is being loaded.
+        trouble: why a load has to wait, if it has.
+        files: of it in the catalogue, and visible.
+        bytes: of those.
+        quarantined: files that were refused or found bad.
+        staged_bytes: received and not loaded.
+        uploads: begun and not finished.
+        heartbeat: its last one since the server was started.
+        heartbeat_at: when that came.
+    """
+
+    uuid: str
+    label: str = ""
+    directory: str = ""
+    epoch: int = 0
+    first_seen: int = 0
+    last_task: str | None = None
+    last_commit: int = 0
+    open_task: str | None = None
+    loading: str | None = None
+    trouble: str | None = None
+    files: int = 0
+    bytes: int = 0
+    quarantined: int = 0
+    staged_bytes: int = 0
+    uploads: int = 0
+    heartbeat: Heartbeat | None = None
+    heartbeat_at: float | None = None
+
+
+class FileView(Struct, frozen=True, kw_only=True):
+    """A row of the catalogue.
+
+    Attributes:
+        sender: uuid of the sender.
+        path: at the sender.
+        physical: beneath the data directory, unique.
+        data_dir: where the bytes are; None if nowhere.
+        size: bytes.
+        md5: 32 hex digits.
+        state: `live`, `retired`, `quarantined` or `deleted`.
+        reason: of the quarantine or deletion.
+        task: that loaded it.
+        created: commit that loaded it.
+        deleted: commit that deleted it, 0 if none.
+        first_time: of its points, in the file's unit.
+        last_time: the same.
+        devices: how many.
+        series: how many.
+        points: how many.
+        resource: whether its `.resource` is here too.
+    """
+
+    sender: str
+    path: str
+    physical: str
+    data_dir: str | None
+    size: int
+    md5: str
+    state: str
+    reason: str | None = None
+    task: str | None = None
+    created: int = 0
+    deleted: int = 0
+    first_time: int | None = None
+    last_time: int | None = None
+    devices: int = 0
+    series: int = 0
+    points: int = 0
+    resource: bool = False
+
+
+class FilesPage(Struct, frozen=True, kw_only=True):
+    """Rows in order of their physical path; `next` is the cursor of the page after."""
+
+    files: list[FileView]
+    next: str | None = None
+
+
+class OwnerView(Struct, frozen=True, kw_only=True):
+    """A device, who owns it, and since which commit."""
+
+    device: str
+    sender: str
+    label: str = ""
+    since: int = 0
+
+
+class OwnersPage(Struct, frozen=True, kw_only=True):
+    """Owners in order of the devices' names; `next` is the cursor of the page after."""
+
+    owners: list[OwnerView]
+    next: str | None = None
+
+
+class QuarantineView(Struct, frozen=True, kw_only=True):
+    """A file that was refused, or found bad after it was loaded.
+
+    Attributes:
+        sender: uuid of the sender.
+        path: at the sender.
+        digest: of its tail (32 hex digits), part of the key; of a loaded file its physical path.
+        size: bytes.
+        hold: whether it waits for an operator (otherwise the next round tries again).
+        reason: in words.
+        kept: whether the bytes are still here.
+        loaded: whether it had been loaded before it was found bad.
+        since: commit.
+    """
+
+    sender: str
+    path: str
+    digest: str
+    size: int
+    hold: bool
+    reason: str
+    kept: bool
+    loaded: bool = False
+    since: int = 0
+
+
+class TokenView(Struct, frozen=True, kw_only=True):
+    """A token without its secret."""
+
+    id: str
+    role: str
+    sender: str | None = None
+    scope: list[str] = []
+    note: str = ""
+    expires: float | None = None
+    created: int = 0
+
+
+class TokenMade(Struct, frozen=True, kw_only=True):
+    """A new token; the only time that its text is shown."""
+
+    id: str
+    token: str
+    role: str
+    sender: str | None = None
+    scope: list[str] = []
+    note: str = ""
+    expires: float | None = None
+
+
+class StatusView(Struct, frozen=True, kw_only=True):
+    """How the receiver is.
+
+    Attributes:
+        engine: uuid of the metadata engine.
+        version: of the program.
+        newest_commit: of the engine.
+        ready: whether it takes files.
+        problem: why not.
+        started: when this process opened the directories.
+        senders: known.
+        devices: that have an owner.
+        files: visible.
+        bytes: of those.
+        deleted_files: rows whose bytes are still on the disk.
+        quarantined: files refused or found bad.
+        uploads: begun and not finished.
+        staged_bytes: received and not loaded.
+        loading: tasks that wait to be loaded, or are being loaded.
+        free_bytes: of the first data directory.
+    """
+
+    engine: str
+    version: str
+    newest_commit: int
+    ready: bool
+    problem: str | None = None
+    started: float = 0.0
+    senders: int = 0
+    devices: int = 0
+    files: int = 0
+    bytes: int = 0
+    deleted_files: int = 0
+    quarantined: int = 0
+    uploads: int = 0
+    staged_bytes: int = 0
+    loading: int = 0
+    free_bytes: int = 0

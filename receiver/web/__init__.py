@@ -1,0 +1,1 @@
+"""The receiver's web layer."""

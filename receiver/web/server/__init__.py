@@ -1,0 +1,17 @@
+"""A WSGI server for hostile and slow peers, to be run inside another program."""
+
+from receiver.web.server.head import Gate, Head
+from receiver.web.server.listen import listen_on, url_host
+from receiver.web.server.server import Options, Server, raise_descriptor_limit
+from receiver.web.server.tls import server_context
+
+__all__ = [
+    "Gate",
+    "Head",
+    "Options",
+    "Server",
+    "listen_on",
+    "raise_descriptor_limit",
+    "server_context",
+    "url_host",
+]

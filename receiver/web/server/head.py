@@ -1,0 +1,59 @@
+"""What is known of a request when its headers are in and its body is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from common.config import is_loopback
+
+__all__ = ["Gate", "Head"]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A request without its body.
+
+    Attributes:
+        peer: address of the other end of the connection, never taken from a header.
+        local: our own end of it; empty where the server does not tell.
+        method: as sent, upper case.
+        path: decoded (latin-1, as WSGI has it), without the query.
+        headers: keys as WSGI spells them, without `HTTP_`: `CONTENT_LENGTH`, `UPLOAD_OFFSET`.
+    """
+
+    peer: str
+    local: str
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, object]) -> Head:
+        """The head of the request that a WSGI application was called for."""
+        headers = {
+            key.removeprefix("HTTP_"): value
+            for key, value in environ.items()
+            if isinstance(value, str)
+            and (key.startswith("HTTP_") or key in ("CONTENT_LENGTH", "CONTENT_TYPE"))
+        }
+        return cls(
+            peer=str(environ.get("REMOTE_ADDR", "")),
+            local=str(environ.get("tsferry.local", "")),
+            method=str(environ.get("REQUEST_METHOD", "")),
+            path=str(environ.get("PATH_INFO", "")),
+            headers=headers,
+        )
+
+    def header(self, name: str) -> str | None:
+        """The value of a header by its usual name, such as `Upload-Offset`."""
+        return self.headers.get(name.upper().replace("-", "_"))
+
+    @property
+    def from_this_machine(self) -> bool:
+        """Whether the peer can only be a process of this machine."""
+        return is_loopback(self.peer) or (bool(self.local) and self.peer == self.local)
+
+
+Gate = Callable[[Head], int]
+"""Judges a request by its head: the bytes its body may have, or a `TsferryError` to refuse it."""

@@ -1,0 +1,71 @@
+"""Listening sockets: names with several addresses, IPv6, ports that the system picks."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+
+from common.errors import ConfigError
+
+__all__ = ["Address", "listen_on", "url_host"]
+
+Address = tuple[str, int]
+BACKLOG = 1024
+_PICK_ATTEMPTS = 20
+
+
+def listen_on(host: str, port: int) -> list[socket.socket]:
+    """Listen on every address of `host`, all with the same port; `::` takes IPv4 as well.
+
+    Args:
+        host: a name or an address; brackets around IPv6 are allowed.
+        port: 0 for any that is free on all of them.
+
+    Raises:
+        ConfigError: the name is not known, or the address or port cannot be had.
+    """
+    host = host.strip("[]")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"listen.host = {host}: expected an address or a name: {error}") from error
+    addresses = list(dict.fromkeys((family, at) for family, _, _, _, at in found))
+    attempts = _PICK_ATTEMPTS if port == 0 and len(addresses) > 1 else 1
+    for attempt in range(attempts):
+        try:
+            return _listen_on_all(addresses)
+        except OSError as error:
+            if attempt == attempts - 1:
+                raise ConfigError(
+                    f"listen.host = {host}, listen.port = {port}: cannot listen there: "
+                    f"{error.strerror or error}"
+                ) from error
+    raise AssertionError("unreachable")
+
+
+def _listen_on_all(addresses: list[tuple[int, tuple[object, ...]]]) -> list[socket.socket]:
+    sockets: list[socket.socket] = []
+    port = 0
+    try:
+        for family, at in addresses:
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            sockets.append(sock)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                both = int(at[0] != "::")
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, both)
+            sock.bind((at[0], at[1] or port, *at[2:]))
+            port = port or sock.getsockname()[1]
+            sock.listen(BACKLOG)
+            sock.setblocking(False)
+    except OSError:
+        for sock in sockets:
+            with contextlib.suppress(OSError):
+                sock.close()
+        raise
+    return sockets
+
+
+def url_host(host: str) -> str:
+    """A host as it stands in a URL."""
+    return f"[{host}]" if ":" in host else host

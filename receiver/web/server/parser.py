@@ -1,0 +1,208 @@
+"""The request parser: waitress' own, stricter, and with a gate between headers and body.
+
+Stricter, because two programs that disagree on where a request ends can be played against each
+other: a length together with chunks is refused, so is a `Transfer-Encoding` from HTTP/1.0, and
+thousands of headers.
+
+The gate is asked as soon as the headers are complete. What it refuses (address, token, length) is
+answered at once, and its body is never kept.
+
+A body longer than one request may hold in memory is cut, where the gate's owner allows it: a stock
+tus client sends a file of gigabytes in one PATCH. Each piece becomes a PATCH of its own at the
+next offset, the client sees the answer of the last one (or of the first that failed). So what
+arrived of a broken PATCH is on the disk, all but the last piece of it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from waitress.buffers import OverflowableBuffer
+from waitress.parser import HTTPRequestParser, ParsingError
+from waitress.receiver import ChunkedReceiver, FixedStreamReceiver
+from waitress.utilities import BadRequest
+
+from common.errors import BusyError, ProtocolError, TooLargeError, TsferryError
+from receiver.web.server.head import Head
+from receiver.web.server.refusal import Refusal
+
+if TYPE_CHECKING:
+    from receiver.web.server.channel import Channel
+
+__all__ = ["Parser", "Rest"]
+
+MAX_HEADER_LINES = 200
+MAX_CHUNK_LINE = 1024
+MAX_TRAILER = 8192
+_OFFSET = re.compile(r"[0-9]{1,18}\Z")
+
+
+@dataclass(slots=True)
+class Rest:
+    """What is still to come of a body that is taken in pieces.
+
+    Attributes:
+        first: the parser that read the headers.
+        offset: `Upload-Offset` of the next piece.
+        left: bytes from there to the end of the body.
+    """
+
+    first: Parser
+    offset: int
+    left: int
+
+
+class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
+    """One request of one channel."""
+
+    more = False
+    """Whether this is a piece, and not the last, of a body that is taken in pieces."""
+
+    def __init__(self, adj: Any, channel: Channel) -> None:
+        super().__init__(adj)
+        self.channel = channel
+        self.began = time.monotonic()
+        self.limit = 0
+        self._judged = False
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def received(self, data: bytes) -> int:
+        """Take bytes from the connection; returns how many belong to this request."""
+        kept = self.body_bytes_received
+        consumed: int = super().received(data)
+        self.channel.server.memory.take(self.body_bytes_received - kept)
+        if self.headers_finished and not self._judged:
+            self._judged = True
+            self._judge()
+        elif self.body_rcv is not None and not self.error:
+            self._check_body()
+        return consumed
+
+    def parse_header(self, header_plus: bytes) -> None:
+        """Parse request line and headers; waitress turns `ParsingError` into 400."""
+        if header_plus.count(b"\r\n") > MAX_HEADER_LINES:
+            raise ParsingError(f"more than {MAX_HEADER_LINES} headers")
+        try:
+            super().parse_header(header_plus)
+        except ValueError as error:  # lengths of 5,000 digits, URLs that urllib refuses
+            raise ParsingError(f"request line or header: {error}") from error
+        if "TRANSFER_ENCODING" in self.headers:
+            raise ParsingError("Transfer-Encoding needs HTTP/1.1")
+        if self.chunked:
+            if "CONTENT_LENGTH" in self.headers:
+                raise ParsingError("both Content-Length and Transfer-Encoding")
+            self.body_rcv = _Chunks(OverflowableBuffer(self.adj.inbuf_overflow))
+
+    def close(self) -> None:
+        """Drop the body."""
+        self.channel.server.memory.take(-self.body_bytes_received)
+        self.body_bytes_received = 0
+        super().close()
+
+    # -- judging ---------------------------------------------------------------------------
+
+    def head(self) -> Head:
+        """This request as the gate sees it."""
+        return Head(
+            peer=self.channel.addr[0],
+            local=self.channel.local,
+            method=self.command,
+            path=self.route_path,
+            headers=self.headers,
+        )
+
+    @property
+    def route_path(self) -> str:
+        """The path as the application will see it."""
+        return "/" + self.path.lstrip("/")
+
+    def _judge(self) -> None:
+        if self.error or self.empty:
+            return
+        if self.body_rcv is None:
+            self.expect_continue = False  # there is nothing to go on with
+        try:
+            self.limit = self.channel.server.gate(self.head())
+            if self.content_length > self.limit:
+                self._take_in_pieces()
+            self._check_memory(self.content_length)
+        except TsferryError as error:
+            self.refuse(error)
+
+    def _check_body(self) -> None:
+        try:
+            if self.body_bytes_received > self.limit:
+                raise TooLargeError(f"the body is larger than {self.limit} bytes")
+            self._check_memory(0)
+        except TsferryError as error:
+            self.refuse(error)
+
+    def _check_memory(self, coming: int) -> None:
+        if not self.channel.server.memory.has_room(coming):
+            raise BusyError("too many requests are arriving at once", retry_after=2.0)
+
+    def refuse(self, error: TsferryError) -> None:
+        """Answer with this error; what comes of the body is thrown away."""
+        self.error = Refusal.of(error)
+        self.completed = True
+        self.expect_continue = False
+        self.channel.unread = True
+
+    # -- bodies in pieces --------------------------------------------------------------------
+
+    def _take_in_pieces(self) -> None:
+        options = self.channel.server.options
+        if self.command != "PATCH" or not self.route_path.startswith(options.split_below):
+            raise TooLargeError(f"the body has {self.content_length} bytes, at most {self.limit}")
+        if "UPLOAD_CHECKSUM" in self.headers:
+            raise TooLargeError(
+                f"a body with a checksum has at most {self.limit} bytes: send smaller chunks"
+            )
+        offset = self.headers.get("UPLOAD_OFFSET", "")
+        if not _OFFSET.match(offset):
+            raise ProtocolError("Upload-Offset: expected a number of bytes")
+        self._become_piece(Rest(self, int(offset), self.content_length))
+
+    def _become_piece(self, rest: Rest) -> None:
+        size = min(rest.left, self.channel.server.options.piece_bytes)
+        self.limit = self.content_length = size
+        self.headers["UPLOAD_OFFSET"] = str(rest.offset)
+        self.headers["CONTENT_LENGTH"] = str(size)
+        self.body_rcv = FixedStreamReceiver(size, OverflowableBuffer(self.adj.inbuf_overflow))
+        self.more = rest.left > size
+        if self.more:
+            # The file's digest belongs to its end.
+            digest = self.headers.pop("REPR_DIGEST", None)
+            self.channel.rest = Rest(self, rest.offset + size, rest.left - size)
+            self.channel.rest_digest = digest or self.channel.rest_digest
+        elif self.channel.rest_digest is not None:
+            self.headers["REPR_DIGEST"] = self.channel.rest_digest
+            self.channel.rest_digest = None
+
+    @classmethod
+    def piece(cls, adj: Any, channel: Channel, rest: Rest) -> Parser:
+        """The parser for the next piece of a body whose headers were read before."""
+        parser = cls(adj, channel)
+        first = rest.first
+        for name in ("command", "version", "path", "query", "fragment", "request_uri"):
+            setattr(parser, name, getattr(first, name))
+        parser.url_scheme = first.url_scheme
+        parser.connection_close = first.connection_close
+        parser.headers = {k: v for k, v in first.headers.items() if k != "EXPECT"}
+        parser.headers_finished = parser._judged = True
+        parser._become_piece(rest)
+        return parser
+
+
+class _Chunks(ChunkedReceiver):  # type: ignore[misc]  # waitress is untyped
+    """Chunked bodies whose framing stays small: no endless chunk line, no endless trailer."""
+
+    def received(self, data: bytes) -> int:
+        consumed: int = super().received(data)
+        if len(self.control_line) > MAX_CHUNK_LINE or len(self.trailer) > MAX_TRAILER:
+            self.error = BadRequest("chunk framing is too long")
+        return consumed

@@ -1,0 +1,332 @@
+"""What is loaded at one receiver, as this sender knows it.
+
+    <data dir>/sync-sender/<host>_<port>/last_local_files.txt      one path a line: it is loaded
+                                         current_local_files.txt   only while that is replaced
+                                         local_files.state         facts beside it (`sender.state`)
+
+Each data directory keeps the list of its own files; a `Ledger` is their union. A list is replaced
+in the order of the seed's algorithm, with each step synced before the next:
+
+1. local_files.state, with the facts of the old list and of the new one
+2. current_local_files.txt, the new list
+3. last_local_files.txt is deleted
+4. current_local_files.txt is renamed to it
+
+A crash leaves both lists (the old one counts, the new one is made again), or the new one alone
+(it is renamed). Nothing here trusts a list that is missing, cut off or edited: that is a *doubt*,
+and the caller rebuilds the ledger from the receiver's inventory before it plans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from common import crash
+from common.durable import is_temporary
+from common.errors import NameRefusedError
+from common.linelog import format_paths, parse_paths
+from common.names import FilePath
+from sender.state import Entry, EntryState, Facts, list_digest, parse_state, write_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from common.durable import Tree
+    from common.wire import InventoryEntry
+    from sender.datadirs import DataDirs
+    from sender.local import LocalFile
+
+__all__ = ["Entry", "EntryState", "Ledger", "Rebuilt", "sender_dir"]
+
+LAST = "last_local_files.txt"
+CURRENT = "current_local_files.txt"
+STATE = "local_files.state"
+
+
+def sender_dir(endpoint: str) -> str:
+    """Where a data directory keeps what concerns one receiver."""
+    return f"sync-sender/{endpoint}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What the receiver's inventory changed in the ledger.
+
+    Attributes:
+        kept: entries that it confirmed.
+        taken: paths that it has and the ledger had not, or with other content.
+        dropped: paths that the ledger had and it has not.
+    """
+
+    kept: int
+    taken: tuple[FilePath, ...]
+    dropped: tuple[FilePath, ...]
+
+
+class Ledger:
+    """The list of loaded files of all mounted data directories, for one receiver.
+
+    Attributes:
+        entries: path -> what is loaded.
+        pending: path -> what was sent, in a task whose outcome is not folded in yet.
+        doubts: why the lists cannot be trusted as they are, in words; empty if they can.
+    """
+
+    def __init__(self, dirs: DataDirs, endpoint: str) -> None:
+        self._trees = dict(dirs.trees)
+        self._base = sender_dir(endpoint)
+        self._lists: dict[Path, set[FilePath]] = {}
+        self.entries: dict[FilePath, Entry] = {}
+        self.pending: dict[FilePath, Entry] = {}
+        self.doubts: tuple[str, ...] = ()
+
+    @classmethod
+    def open(cls, dirs: DataDirs, endpoint: str, *, repair: bool = True) -> Ledger:
+        """Read the lists of all mounted data directories.
+
+        Args:
+            dirs: the data directories; they stay the caller's to close.
+            endpoint: `<host>_<port>`.
+            repair: finish an interrupted replacement first; False writes nothing (dry run,
+                status beside a running daemon).
+        """
+        ledger = cls(dirs, endpoint)
+        for data_dir, tree in ledger._trees.items():
+            if repair:
+                ledger._repair(tree)
+            ledger._load(data_dir, tree)
+        return ledger
+
+    @property
+    def needs_inventory(self) -> bool:
+        """Whether `rebuild` must come before any plan: first contact, or a list that is in doubt.
+
+        Deletions are to be held back in a round in which it was so.
+        """
+        return bool(self.doubts)
+
+    # -- changing --------------------------------------------------------------------------
+
+    def sent(self, entries: Iterable[Entry]) -> None:
+        """Record, before the end of a task is announced, exactly what was sent under each path.
+
+        Only with this can a recovery know later which content the receiver's outcome speaks of.
+        Replaces what an earlier task left here.
+        """
+        self.pending = {each.path: replace(each, state=EntryState.SENT) for each in entries}
+        by_dir: dict[Path, list[Entry]] = {data_dir: [] for data_dir in self._trees}
+        for each in self.pending.values():
+            by_dir[each.data_dir].append(each)
+        for data_dir, pending in by_dir.items():
+            if pending or self._tree_has_state(data_dir):
+                self._write_state(data_dir, self._lists[data_dir], {})
+        crash.point("ledger.sent")
+
+    def fold(self, added: Iterable[Entry] = (), removed: Iterable[FilePath] = ()) -> None:
+        """Put loaded files on the list, take others off; doing it twice changes nothing.
+
+        A path in both is replaced. Directories that gain files are written before those that only
+        lose some, so that a file which moved is never on no list.
+        """
+        gone = set(removed)
+        come = {each.path: replace(each, state=EntryState.LOADED) for each in added}
+        gone -= come.keys()
+        wanted = {data_dir: set(paths) for data_dir, paths in self._lists.items()}
+        for path in gone | come.keys():
+            for paths in wanted.values():
+                paths.discard(path)
+        for path, entry in come.items():
+            wanted[entry.data_dir].add(path)
+        before = self.entries
+        self.entries = {
+            path: entry for path, entry in before.items() if path not in gone
+        } | come
+        changed = {each.data_dir for each in come.values() if before.get(each.path) != each}
+        self._replace_lists(wanted, changed, before)
+
+    def refresh(self, entries: Iterable[Entry]) -> None:
+        """Take in new facts of files that are loaded already: touched, moved, looked at again."""
+        self.fold(added=entries)
+
+    def rebuild(
+        self, inventory: Iterable[InventoryEntry], present: Mapping[FilePath, LocalFile]
+    ) -> Rebuilt:
+        """Make the list what the receiver says it has of this sender; clears all doubts.
+
+        What the ledger knew under the same content keeps its facts. The rest is taken as
+        `EntryState.LISTED`: its content is known, but not yet which local file holds it; the next
+        plan compares (and never reads "gone" from that alone).
+
+        Args:
+            inventory: all of it, every page.
+            present: the local files, to find the data directory of each path.
+        """
+        found: dict[FilePath, Entry] = {}
+        taken = []
+        home = next(iter(self._trees), None)
+        for item in inventory:
+            path = _path(item)
+            if path is None or home is None:
+                continue
+            known = self._known(path, item)
+            if known is None:
+                taken.append(path)
+                at = present[path].data_dir if path in present else self._home(path, home)
+                known = Entry(path, at, item.size, 0, 0, item.md5, state=EntryState.LISTED)
+            found[path] = known
+        dropped = tuple(path for path in self.entries if path not in found)
+        before, self.entries = self.entries, found
+        wanted: dict[Path, set[FilePath]] = {data_dir: set() for data_dir in self._trees}
+        for path, entry in found.items():
+            wanted[entry.data_dir].add(path)
+        self._replace_lists(wanted, set(self._trees), before, every=True)
+        self.doubts = ()
+        return Rebuilt(len(found) - len(taken), tuple(taken), dropped)
+
+    def forget(self) -> None:
+        """Throw the lists away (`resync`): all is compared anew with the receiver's inventory."""
+        for tree in self._trees.values():
+            for name in (STATE, CURRENT, LAST):
+                tree.unlink(f"{self._base}/{name}")
+                crash.point("ledger.forget")
+        self.entries, self.pending = {}, {}
+        self._lists = {data_dir: set() for data_dir in self._trees}
+        self.doubts = ("the list was thrown away for a resync",)
+
+    # -- inside: reading -------------------------------------------------------------------
+
+    def _repair(self, tree: Tree) -> None:
+        for name, _ in tree.listing(self._base):
+            if is_temporary(name):
+                tree.unlink(f"{self._base}/{name}")
+        last, current = f"{self._base}/{LAST}", f"{self._base}/{CURRENT}"
+        if not tree.exists(current):
+            return
+        crash.point("ledger.repair")
+        if tree.exists(last):
+            tree.unlink(current)
+        else:
+            tree.rename(current, last)
+        crash.point("ledger.repaired")
+
+    def _load(self, data_dir: Path, tree: Tree) -> None:
+        self._lists[data_dir] = set()
+        data = _read(tree, f"{self._base}/{LAST}")
+        if data is None:
+            data = _read(tree, f"{self._base}/{CURRENT}")
+        if data is None:
+            self._doubt(f"{data_dir}: there is no {LAST} yet, or it was lost")
+            return
+        paths, problem = parse_paths(data)
+        if problem:
+            self._doubt(f"{data_dir}: {LAST} is damaged: {problem}")
+        facts, trouble = parse_state(_read(tree, f"{self._base}/{STATE}") or b"", data_dir)
+        if trouble:
+            self._doubt(f"{data_dir}: {STATE} is unusable: {trouble}")
+        elif list_digest(data) not in facts.lists:
+            self._doubt(f"{data_dir}: {LAST} is not as it was written")
+        self._take(data_dir, paths, facts)
+
+    def _take(self, data_dir: Path, paths: list[FilePath], facts: Facts) -> None:
+        self._lists[data_dir] = set(paths)
+        for path in paths:
+            entry = facts.entries.get(path) or Entry.unknown(path, data_dir)
+            other = self.entries.get(path)
+            # On two lists after a crash while it moved, or taken from the inventory while its
+            # disk was away: the facts that were seen here are the better ones.
+            if other is None or other.state is EntryState.LISTED:
+                self.entries[path] = entry
+        for path, entry in facts.pending.items():
+            listed = self.entries.get(path)
+            if listed is None or not listed.same_facts(entry):
+                self.pending[path] = entry
+
+    def _doubt(self, reason: str) -> None:
+        self.doubts = (*self.doubts, reason)
+
+    def _known(self, path: FilePath, item: InventoryEntry) -> Entry | None:
+        for each in (self.entries.get(path), self.pending.get(path)):
+            if each is not None and (each.size, each.md5) == (item.size, item.md5):
+                kept = EntryState.LISTED if each.state is EntryState.LISTED else EntryState.LOADED
+                return replace(each, state=kept)
+        return None
+
+    def _home(self, path: FilePath, default: Path) -> Path:
+        entry = self.entries.get(path)
+        return entry.data_dir if entry is not None else default
+
+    # -- inside: writing -------------------------------------------------------------------
+
+    def _replace_lists(
+        self,
+        wanted: Mapping[Path, set[FilePath]],
+        changed: set[Path],
+        before: Mapping[FilePath, Entry],
+        *,
+        every: bool = False,
+    ) -> None:
+        """Write what differs; `changed` are the directories whose facts do."""
+
+        def only_loses(data_dir: Path) -> bool:
+            return wanted[data_dir] <= self._lists[data_dir]
+
+        for data_dir in sorted(self._trees, key=only_loses):
+            new = wanted[data_dir]
+            if new != self._lists[data_dir] or every:
+                self._replace_list(data_dir, new, before)
+            elif data_dir in changed:
+                self._write_state(data_dir, new, {})
+
+    def _replace_list(
+        self, data_dir: Path, new: set[FilePath], before: Mapping[FilePath, Entry]
+    ) -> None:
+        tree = self._trees[data_dir]
+        leaving = {path: before[path] for path in self._lists[data_dir] - new if path in before}
+        content = self._write_state(data_dir, new, leaving)
+        crash.point("ledger.state_written")
+        last, current = f"{self._base}/{LAST}", f"{self._base}/{CURRENT}"
+        tree.write_atomic(current, content)
+        crash.point("ledger.current_written")
+        tree.unlink(last)
+        crash.point("ledger.last_deleted")
+        tree.rename(current, last)
+        crash.point("ledger.renamed")
+        self._lists[data_dir] = new
+
+    def _write_state(
+        self, data_dir: Path, new: set[FilePath], leaving: Mapping[FilePath, Entry]
+    ) -> bytes:
+        """Write the facts; returns the new list. The old and the new list are both valid with it."""
+        tree = self._trees[data_dir]
+        tree.make_dirs(self._base)
+        content = format_paths(new)
+        lists = [list_digest(content)]
+        if new != self._lists[data_dir]:
+            lists.append(list_digest(format_paths(self._lists[data_dir])))
+        entries = {path: self.entries[path] for path in new if path in self.entries}
+        pending = {path: e for path, e in self.pending.items() if e.data_dir == data_dir}
+        facts = Facts(tuple(lists), {**leaving, **entries}, pending)
+        tree.write_atomic(f"{self._base}/{STATE}", write_state(facts))
+        return content
+
+    def _tree_has_state(self, data_dir: Path) -> bool:
+        return self._trees[data_dir].exists(f"{self._base}/{STATE}")
+
+
+def _read(tree: Tree, rel: str) -> bytes | None:
+    try:
+        return tree.read(rel)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _path(item: InventoryEntry) -> FilePath | None:
+    """The path of an inventory entry that is loaded; what the other side says is checked too."""
+    try:
+        return FilePath.parse(item.path) if item.state == "loaded" else None
+    except NameRefusedError:
+        return None
+
+

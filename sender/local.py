@@ -1,0 +1,211 @@
+"""What a scan finds: the files of this node as they are now, and why some of them must wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from common.names import FilePath
+
+__all__ = [
+    "Clash",
+    "Group",
+    "LocalFile",
+    "ResourceStat",
+    "Scan",
+    "Span",
+    "Unmounted",
+    "Unreadable",
+    "Waiting",
+    "Why",
+]
+
+Group = tuple[str, str, int]
+"""(storage group, virtual group, partition): the unit that deletions and additions share."""
+
+
+class Span(NamedTuple):
+    """First and last time in a file, raw integers of its own precision."""
+
+    first: int
+    last: int
+
+
+class ResourceStat(NamedTuple):
+    """The `.resource` beside a TsFile."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A closed TsFile that may be sent.
+
+    Attributes:
+        path: its name for the receiver, relative to a data directory.
+        data_dir: the data directory that holds it.
+        rel: where it really is beneath `data_dir`; not `path` in a flat layout, nor for the last
+            copy of a file, which lies in a snapshot.
+        size: bytes.
+        mtime_ns: modification time, nanoseconds since the epoch.
+        inode: number of the inode.
+        resource: the resource beside it, if there is one.
+    """
+
+    path: FilePath
+    data_dir: Path
+    rel: str
+    size: int
+    mtime_ns: int
+    inode: int
+    resource: ResourceStat | None = None
+
+    @property
+    def identity(self) -> tuple[int, int, int]:
+        """(size, mtime_ns, inode): unchanged while these are."""
+        return (self.size, self.mtime_ns, self.inode)
+
+
+class Why(StrEnum):
+    """Why a file is not sent now."""
+
+    OPEN = "open"
+    """No resource, no complete tail, or not at rest: its writer has not closed it."""
+    CHANGING = "changing"
+    """Something beside it (`.mods` and the like) says that it is being changed."""
+    UNREADABLE = "unreadable"
+    """Closed, but no TsFile that we ship: legacy, corrupt, foreign; a symlink; a read error."""
+    REFUSED = "refused"
+    """Its name, or where it lies, is not one that travels."""
+    FILTERED = "filtered"
+    """Outside the configured storage groups. Not waiting for anything; shown, never gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A file that is there and not sent, and why.
+
+    Attributes:
+        text: its path as it is on disk, beneath `data_dir`; any bytes, so print with care.
+        data_dir: the data directory that holds it.
+        why: kind of the reason.
+        reason: the reason in words, naming what is in the way.
+        size: bytes; 0 for a directory that is refused as a whole.
+        group: where it belongs, if that is known.
+        lower_bound: no data time in it is below this; None where nothing is known.
+    """
+
+    text: str
+    data_dir: Path
+    why: Why
+    reason: str
+    size: int = 0
+    group: Group | None = None
+    lower_bound: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """One path with different content in several data directories; none of them is sent."""
+
+    path: FilePath
+    files: tuple[LocalFile, ...]
+
+    @property
+    def reason(self) -> str:
+        """What the operator reads."""
+        where = ", ".join(str(each.data_dir) for each in self.files)
+        return f"{self.path}: other content in each of {where}; remove or rename all but one"
+
+
+@dataclass(frozen=True, slots=True)
+class Unmounted:
+    """A data directory that does not count now: nothing in it is sent, nothing of it is gone."""
+
+    data_dir: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A directory beneath a data directory that could not be listed; nothing in it is gone."""
+
+    data_dir: Path
+    rel: str
+    reason: str
+
+
+def _all(_sg: str) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Scan:
+    """All local TsFiles at one time.
+
+    Attributes:
+        files: those that may be sent.
+        waiting: those that may not (yet), filtered ones included.
+        clashes: paths with different content in several data directories.
+        mounted: data directories that count.
+        unmounted: those that do not.
+        unreadable: directories that could not be listed.
+        others: paths at which there is a TsFile that is not in `files`.
+        loose_names: names of flat files whose path is not known, because they wait.
+        changing: groups whose directories changed while they were scanned.
+        includes: whether a storage group is inside the filter.
+    """
+
+    files: Mapping[FilePath, LocalFile]
+    waiting: tuple[Waiting, ...] = ()
+    clashes: tuple[Clash, ...] = ()
+    mounted: tuple[Path, ...] = ()
+    unmounted: tuple[Unmounted, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    others: frozenset[FilePath] = frozenset()
+    loose_names: frozenset[str] = frozenset()
+    changing: frozenset[Group] = frozenset()
+    includes: Callable[[str], bool] = _all
+
+    def is_gone(self, path: FilePath, data_dir: Path) -> bool:
+        """Whether a file listed in `data_dir` is certainly not there any more, in any directory.
+
+        What cannot be looked at now, was filtered out, or only became ineligible, is not gone.
+        """
+        if path in self.files or path in self.others or path.name in self.loose_names:
+            return False
+        if data_dir not in self.mounted or not self.includes(path.sg):
+            return False
+        return not any(
+            each.data_dir == data_dir and f"{path.text}/".startswith(f"{each.rel}/")
+            for each in self.unreadable
+        )
+
+    def with_last_copies(self, copies: Iterable[LocalFile]) -> Scan:
+        """This scan and the files that live on only in a snapshot: they are still to be sent."""
+        extra = {
+            each.path: each
+            for each in copies
+            if each.path not in self.files and each.path not in self.others
+        }
+        return replace(self, files={**self.files, **extra}) if extra else self
+
+    @property
+    def blocked(self) -> dict[Group, str]:
+        """Groups in which something is not ready to be sent, with the first reason."""
+        reasons: dict[Group, str] = {}
+        for group in self.changing:
+            reasons[group] = "its directory changed during the scan"
+        for clash in self.clashes:
+            reasons.setdefault(clash.path.group, clash.reason)
+        for each in self.waiting:
+            if each.group is not None and each.why is not Why.FILTERED:
+                reasons.setdefault(each.group, f"{each.text}: {each.reason}")
+        return reasons

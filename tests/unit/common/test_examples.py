@@ -1,0 +1,137 @@
+"""The files in ``conf/`` say what the schemas say."""
+
+import configparser
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import receiver.config
+import sender.config
+from common.config import load, schema
+from common.config.schema import ArrayNode, LeafNode
+
+CONF = Path(__file__).parents[3] / "conf"
+PROGRAMS = {"sender": sender.config, "receiver": receiver.config}
+SCHEMAS = {
+    "sender": sender.config.SenderConfig,
+    "receiver": receiver.config.ReceiverConfig,
+}
+NO_DEFAULT = "# default: none"
+COMMENTED = re.compile(r"#([a-z_]+ = .*)")
+
+
+@pytest.fixture(params=sorted(SCHEMAS))
+def program(request):
+    return request.param
+
+
+def lines(program):
+    return (CONF / f"{program}.toml").read_text().splitlines()
+
+
+def everything(program):
+    """The example with every commented key taken into force."""
+    return tomllib.loads("\n".join(COMMENTED.sub(r"\1", line) for line in lines(program)))
+
+
+def leaves(node, tree, key=""):
+    """(key, field, kind, value in the tree) of every key of the schema that the tree has."""
+    for field, below in schema.fields(node):
+        value = tree.get(field.encode_name)
+        full = f"{key}.{field.encode_name}".lstrip(".")
+        if isinstance(below, LeafNode):
+            yield full, field, below.kind, value
+        elif isinstance(below, ArrayNode):
+            yield from leaves(below.schema, value[0], full)
+        else:
+            yield from leaves(below.schema, value, full)
+
+
+def tree_keys(tree, key=""):
+    for name, value in tree.items():
+        full = f"{key}.{name}".lstrip(".")
+        if isinstance(value, dict):
+            yield from tree_keys(value, full)
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            yield from tree_keys(value[0], full)
+        else:
+            yield full
+
+
+def test_the_example_loads_as_it_is_and_means_the_defaults(program):
+    module = PROGRAMS[program]
+    loaded = load(
+        SCHEMAS[program],
+        file=CONF / f"{program}.toml",
+        env_prefix=module.ENV_PREFIX,
+        environ={},
+        flags={},
+    )
+    set_here = {key for key, origin in loaded.origins.items() if origin.kind == "file"}
+    required = {"schema_dir", "data_dirs"}
+    assert set_here - required <= {"receiver[0].name", "receiver[0].url"}
+    assert loaded.warnings == ()
+
+
+def test_the_example_has_each_key_of_the_schema_and_no_other(program):
+    known = {key.replace("[]", "") for key in schema.keys(SCHEMAS[program])}
+    shown = list(tree_keys(everything(program)))
+    assert sorted(shown) == sorted(known)
+
+
+def test_a_commented_key_shows_the_real_default(program):
+    without_default = set()
+    for key, field, kind, value in leaves(SCHEMAS[program], everything(program)):
+        if field.required:
+            continue
+        if field.default is None:
+            without_default.add(key.rpartition(".")[2])
+            kind.parse(value)
+        else:
+            assert kind.parse(value) == field.default, key
+    marked = {
+        COMMENTED.fullmatch(line)[1].split(" = ")[0]
+        for line in lines(program)
+        if NO_DEFAULT in line
+    }
+    assert marked == without_default
+
+
+def test_what_has_a_default_is_commented_and_what_has_none_is_not(program):
+    in_force = set(tree_keys(tomllib.loads("\n".join(lines(program)))))
+    required = {
+        k for k, field, *_ in leaves(SCHEMAS[program], everything(program)) if field.required
+    }
+    assert in_force == required
+
+
+def test_each_attribute_of_each_schema_is_documented(program):
+    def documented(node):
+        for field, below in schema.fields(node):
+            assert re.search(rf"^ +{field.name}: ", node.__doc__, re.MULTILINE), field.name
+            if not isinstance(below, LeafNode):
+                documented(below.schema)
+
+    documented(SCHEMAS[program])
+
+
+def unit(program):
+    parser = configparser.ConfigParser(interpolation=None, strict=True)
+    parser.optionxform = str
+    parser.read(CONF / f"tsferry-{program}.service")
+    return parser
+
+
+def test_the_unit_reads_the_default_file_and_does_not_restart_on_a_wrong_one(program):
+    service = unit(program)["Service"]
+    assert str(PROGRAMS[program].FILE) in service["ExecStart"]
+    assert service["RestartPreventExitStatus"] == "2"
+
+
+def test_the_unit_may_write_where_the_example_writes(program):
+    paths = [Path(p) for p in unit(program)["Service"]["ReadWritePaths"].split()]
+    tree = tomllib.loads("\n".join(lines(program)))
+    for directory in [tree["schema_dir"], *tree["data_dirs"]]:
+        assert any(Path(directory).is_relative_to(path) for path in paths)

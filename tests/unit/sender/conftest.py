@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import pytest
+
+from common.config import Timetable
+from sender.bandwidth import Bandwidth
+from sender.http import Client, Endpoint
+from tests.support.scripted_receiver import ScriptedReceiver
+
+
+@pytest.fixture
+def receiver():
+    with ScriptedReceiver() as running:
+        yield running
+
+
+@pytest.fixture
+def client(receiver):
+    made = make_client(receiver.url)
+    yield made
+    made.close()
+
+
+def make_client(url: str, **settings: object) -> Client:
+    settings = {"connect_timeout": 2.0, "read_timeout": 2.0, "sender": "a" * 32} | settings
+    unlimited = Bandwidth(Timetable(), sleep=lambda _: False)
+    return Client(Endpoint(url, **settings), bandwidth=unlimited)
