@@ -48,6 +48,7 @@ from common.errors import (
     NoSpaceError,
     ReadOnlyError,
     TooLargeError,
+    TsferryError,
     UnsafePathError,
 )
 
@@ -279,7 +280,7 @@ class AppendFile:
                 raise
             except BaseException:
                 self._torn = True
-                with suppress(Exception):
+                with suppress(OSError, TsferryError):
                     self._cut_back()
                 raise
             crash.point("durable.append.after")
@@ -398,6 +399,10 @@ class Tree:
     def open_read(self, rel: str) -> int:
         """A descriptor of a regular file, for reading; the caller closes it."""
         return open_regular(self._fd, rel)
+
+    def open_dir(self, rel: str = "") -> int:
+        """A descriptor of a directory, for listing what is in it; the caller closes it."""
+        return open_beneath(self._fd, rel, os.O_RDONLY | os.O_DIRECTORY)
 
     def read(self, rel: str, *, limit: int = 1 << 30) -> bytes:
         """The whole content of a regular file of at most `limit` bytes.
@@ -522,18 +527,26 @@ class Tree:
             raise UnsafePathError(f"{what} has another name (hard link) and is not written to")
         return WriteFile(fd, what)
 
-    def append_file(self, rel: str, *, mode: int = 0o644) -> AppendFile:
-        """A log to append to; made if it is not there. Its name, and what it holds, are synced."""
+    def append_file(self, rel: str, *, mode: int = 0o644, settled: bool = False) -> AppendFile:
+        """A log to append to; made if it is not there. Its name, and what it holds, are synced.
+
+        Args:
+            rel: its path.
+            mode: of a new file, less the umask.
+            settled: this process has had it open through `append_file` before, and nobody has
+                touched it since, so the two syncs are not needed again.
+        """
         _may_write()
         what = self._what(rel)
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY
+        flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
         with _meaning(what):
-            fd = open_beneath(self._fd, rel, flags, mode)
+            fd = open_beneath(self._fd, rel, flags if settled else flags | os.O_CREAT, mode)
         try:
             require_regular(fd, what)
-            _sync(fd, what)
-            with self._parent(rel) as (parent, _):
-                _sync_names(parent, what)
+            if not settled:
+                _sync(fd, what)
+                with self._parent(rel) as (parent, _):
+                    _sync_names(parent, what)
             return AppendFile(fd, what)
         except BaseException:
             os.close(fd)

@@ -20,6 +20,7 @@ __all__ = [
     "EXIT_INTERNAL",
     "EXIT_LOCKED",
     "EXIT_NOT_LOADED",
+    "EXIT_STOPPED",
     "EXIT_UNREACHABLE",
     "EXIT_USAGE",
     "BusyError",

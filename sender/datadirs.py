@@ -41,7 +41,7 @@ class DataDirs:
 
     @classmethod
     def open(cls, paths: Iterable[Path], uuid: str) -> Self:
-        """Open those whose marker names this sender; the others are `unmounted`, with the reason."""
+        """Open those whose marker names this sender; the others are `unmounted`, with a reason."""
         trees: dict[Path, Tree] = {}
         unmounted = []
         for path in paths:
@@ -144,7 +144,9 @@ def mark(path: Path, uuid: str, *, adopt: bool = False) -> bool:
     try:
         tree = Tree(path)
     except OSError as error:
-        raise UsageError(f"data directory {path}: {error.strerror}; make or mount it first") from error
+        raise UsageError(
+            f"data directory {path}: {error.strerror}; make or mount it first"
+        ) from error
     with tree:
         owner = None
         with suppress(*((UsageError,) if adopt else ())):

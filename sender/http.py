@@ -114,10 +114,19 @@ class Client:
         for page in self._pages("/inventory", wire.InventoryAnswer, limit):
             yield from page.entries
 
-    def catalogue(self, limit: int = 1000) -> Iterator[wire.CatalogueEntry]:
-        """Every committed file of the receiver, page by page (a reader's call)."""
+    def catalogue_now(self, limit: int = 1000) -> tuple[list[wire.CatalogueEntry], bool]:
+        """Every committed file of the receiver (a reader's call).
+
+        Returns:
+            The files, and whether all pages are of one commit: otherwise a file that came
+            meanwhile may be missing.
+        """
+        entries: list[wire.CatalogueEntry] = []
+        commits = set()
         for page in self._pages("/catalogue", wire.CatalogueAnswer, limit):
-            yield from page.entries
+            entries += page.entries
+            commits.add(page.commit)
+        return entries, len(commits) == 1
 
     def _pages(self, path: str, kind: type[T], limit: int) -> Iterator[Any]:
         after: str | None = None

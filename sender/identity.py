@@ -32,7 +32,9 @@ def read(schema_dir: Path) -> str:
     where = schema_dir / "sync" / UUID_FILE
     found = _found(schema_dir)
     if found is None:
-        raise UsageError(f"{where} is not there: this sender has no identity; run tsferry-sender init")
+        raise UsageError(
+            f"{where} is not there: this sender has no identity yet; run tsferry-sender init"
+        )
     return found
 
 
@@ -79,9 +81,9 @@ def _found(schema_dir: Path) -> str | None:
     text = content.decode("ascii", "replace").strip()
     if not is_sender_uuid(text):
         raise DamagedError(
-            f"{where} is damaged: it must be 32 lower-case hex digits. Restore it from a backup, or "
-            "write the uuid there that the receiver lists (tsferry-receiver senders). A new one "
-            "(tsferry-sender init --new-identity) makes this machine another sender"
+            f"{where} is damaged: it must be 32 lower-case hex digits. Restore it from a backup, "
+            "or write the uuid there that the receiver lists (tsferry-receiver senders). A new "
+            "one (tsferry-sender init --new-identity) makes this machine another sender"
         )
     return text
 

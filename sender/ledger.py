@@ -140,11 +140,11 @@ class Ledger:
         for path, entry in come.items():
             wanted[entry.data_dir].add(path)
         before = self.entries
-        self.entries = {
-            path: entry for path, entry in before.items() if path not in gone
-        } | come
+        self.entries = {path: each for path, each in before.items() if path not in gone} | come
         changed = {each.data_dir for each in come.values() if before.get(each.path) != each}
         self._replace_lists(wanted, changed, before)
+        # On disk they stay until the next writing: a fold that is cut off needs them again.
+        self.pending = {path: each for path, each in self.pending.items() if path not in come}
 
     def refresh(self, entries: Iterable[Entry]) -> None:
         """Take in new facts of files that are loaded already: touched, moved, looked at again."""
@@ -298,7 +298,7 @@ class Ledger:
     def _write_state(
         self, data_dir: Path, new: set[FilePath], leaving: Mapping[FilePath, Entry]
     ) -> bytes:
-        """Write the facts; returns the new list. The old and the new list are both valid with it."""
+        """Write the facts, good for the old and for the new list; returns the new list."""
         tree = self._trees[data_dir]
         tree.make_dirs(self._base)
         content = format_paths(new)
@@ -328,5 +328,3 @@ def _path(item: InventoryEntry) -> FilePath | None:
         return FilePath.parse(item.path) if item.state == "loaded" else None
     except NameRefusedError:
         return None
-
-

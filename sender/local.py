@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -159,7 +159,8 @@ class Scan:
         unreadable: directories that could not be listed.
         others: paths at which there is a TsFile that is not in `files`.
         loose_names: names of flat files whose path is not known, because they wait.
-        changing: groups whose directories changed while they were scanned.
+        changing: groups in motion (a running compaction, a directory that changed during the
+            scan), with the reason.
         includes: whether a storage group is inside the filter.
     """
 
@@ -171,7 +172,7 @@ class Scan:
     unreadable: tuple[Unreadable, ...] = ()
     others: frozenset[FilePath] = frozenset()
     loose_names: frozenset[str] = frozenset()
-    changing: frozenset[Group] = frozenset()
+    changing: Mapping[Group, str] = field(default_factory=dict)
     includes: Callable[[str], bool] = _all
 
     def is_gone(self, path: FilePath, data_dir: Path) -> bool:
@@ -200,9 +201,7 @@ class Scan:
     @property
     def blocked(self) -> dict[Group, str]:
         """Groups in which something is not ready to be sent, with the first reason."""
-        reasons: dict[Group, str] = {}
-        for group in self.changing:
-            reasons[group] = "its directory changed during the scan"
+        reasons = dict(self.changing)
         for clash in self.clashes:
             reasons.setdefault(clash.path.group, clash.reason)
         for each in self.waiting:

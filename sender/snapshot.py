@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import stat as modes
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,9 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Dropped", "Snapshot", "SnapshotFile", "Taken", "still_same"]
 
 _log = logging.getLogger(__name__)
-_NO_LINKS = frozenset(
-    {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES}
-)
+_NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
 _CHANGED = "changed between selection and opening"
 
 
@@ -119,7 +118,8 @@ class Snapshot:
                 touched.add((file.data_dir, f"{self._base}/{file.path.directory}"))
                 crash.point("snapshot.taken")
                 continue
-            self._unlink(file.data_dir, file.path)
+            if file.rel != self.rel(file.path):  # a last copy is nobody's to remove
+                self._unlink(file.data_dir, file.path)
         for data_dir, directory in sorted(touched):
             self._trees[data_dir].sync_dir(directory)
             crash.point("snapshot.synced")
@@ -260,7 +260,7 @@ def _path(text: str) -> FilePath | None:
 
 def _prune(tree: Tree, rel: str) -> None:
     for name, stat in tree.listing(rel):
-        if os.path.stat.S_ISDIR(stat.st_mode):
+        if modes.S_ISDIR(stat.st_mode):
             _prune(tree, f"{rel}/{name}")
     if tree.exists(rel):
         tree.remove_empty(rel)

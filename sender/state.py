@@ -76,9 +76,7 @@ class Entry:
     def of(cls, file: LocalFile, md5: str, span: Span | None) -> Entry:
         """What is to be listed once `file` is loaded with this content."""
         first, last = span or (None, None)
-        return cls(
-            file.path, file.data_dir, file.size, file.mtime_ns, file.inode, md5, first, last
-        )
+        return cls(file.path, file.data_dir, file.size, file.mtime_ns, file.inode, md5, first, last)
 
     @classmethod
     def unknown(cls, path: FilePath, data_dir: Path) -> Entry:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common import crash
+from common.errors import BusyError
 from common.linelog import Phase, SyncLog, parse_sync
 from sender.ledger import sender_dir
 
@@ -50,7 +51,10 @@ class SyncLogs:
 
         Args:
             task: its id.
-            homes: path -> data directory, for every path that the task adds or deletes.
+            homes: data directory of every path that the task adds or deletes (`TaskPlan.homes`).
+
+        Raises:
+            BusyError: the log of another task is still there.
         """
         self._homes = homes
         for data_dir in sorted(set(homes.values())):
@@ -58,7 +62,7 @@ class SyncLogs:
             log = SyncLog.open(self._trees[data_dir], self._rel)
             self._open[data_dir] = log
             if log.state.task not in (None, task):
-                raise AssertionError(f"{data_dir}: sync.log of task {log.state.task} is not done")
+                raise BusyError(f"{data_dir}: sync.log of task {log.state.task} is not folded in")
             log.start(task)
             crash.point("synclogs.begun")
 
@@ -67,6 +71,12 @@ class SyncLogs:
         for data_dir, mine in self._by_dir(paths).items():
             self._open[data_dir].deleted(mine)
             crash.point("synclogs.deleted")
+
+    def sending(self) -> None:
+        """Record that all deletions are with the receiver: a resumed task may rely on it."""
+        for log in self._open.values():
+            log.reach(Phase.SENDING)
+            crash.point("synclogs.sending")
 
     def files(self, paths: Iterable[FilePath]) -> None:
         """Record paths that the receiver has whole; no deletions can follow."""

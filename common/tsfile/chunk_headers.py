@@ -52,7 +52,7 @@ def _check_header(header: bytes, name: str, code: int, room: int) -> bytes:
         raise Malformed(f"a chunk of series {name!r} begins with {header[0]:#04x}", 0)
     found, pos = read_vstr(header, 1)
     size, pos = read_uvarint(header, pos)
-    data_type, compression, encoding = header[pos : pos + 3]
+    data_type, compression, encoding = header[pos], header[pos + 1], header[pos + 2]
     if (found, data_type) != (name, code):
         raise Malformed(
             f"a chunk of series {name!r}, type {code}, is of series {found!r}, type {data_type}", 0

@@ -18,9 +18,9 @@ __all__ = ["BODY_SIZES", "Statistics", "Value", "body_end", "read_body", "read_s
 
 Value: TypeAlias = bool | int | float | bytes
 
-_BINARIES: Final = {DataType.TEXT: 2, DataType.STRING: 4}
+_BINARIES: Final[dict[int, int]] = {DataType.TEXT: 2, DataType.STRING: 4}
 _UNKNOWN: Final = -9
-_FIXED: Final = {
+_FIXED: Final[dict[int, struct.Struct]] = {
     DataType.BOOLEAN: struct.Struct(">??q"),
     DataType.INT32: struct.Struct(">4iq"),
     DataType.INT64: struct.Struct(">4qd"),
@@ -36,8 +36,8 @@ _FIXED: Final = {
 
 def _body_size(code: int) -> int:
     if code in _FIXED:
-        return _FIXED[DataType(code)].size
-    return -_BINARIES[DataType(code)] if code in _BINARIES else _UNKNOWN
+        return _FIXED[code].size
+    return -_BINARIES[code] if code in _BINARIES else _UNKNOWN
 
 
 BODY_SIZES: Final = tuple(_body_size(code) for code in range(256))
@@ -88,12 +88,12 @@ def read_body(
     """Read the body at ``pos``: first, last, min, max, sum."""
     if code in _BINARIES:
         values: list[Value | None] = []
-        for _ in range(_BINARIES[DataType(code)]):
+        for _ in range(_BINARIES[code]):
             value, pos = read_bin(buf, pos)
             values.append(value)
         first, last, low, high = (*values, None, None)[:4]
         return first, last, low, high, None
-    numbers = _FIXED[DataType(code)].unpack_from(buf, pos)
+    numbers = _FIXED[code].unpack_from(buf, pos)
     return _ORDERS[len(numbers)](numbers)
 
 
@@ -108,6 +108,5 @@ def read_statistics(buf: bytes, pos: int, code: int) -> tuple[Statistics, int]:
     """Read Statistics; return them and the position behind."""
     count, at = read_uvarint(buf, pos)
     start, end = TIMES(buf, at)
-    return Statistics(count, start, end, *read_body(buf, at + 16, code)), body_end(
-        buf, at + 16, code
-    )
+    body = at + 16
+    return Statistics(count, start, end, *read_body(buf, body, code)), body_end(buf, body, code)

@@ -81,8 +81,9 @@ def read_tail(
             chunks, keys against what they lead to, names that occur once, the separator.
         chunk_headers: also read the header of each chunk (one read each) and compare it with its
             series; only they know the encoding and compression. Implies ``structure``.
-        max_index_bytes: a larger index is refused (``CORRUPT``, and the reason says so); what is
-            held in memory is a small multiple of the index.
+        max_index_bytes: a larger index is refused, and so are metadata of more than a quarter of
+            it (``CORRUPT``, and the reason says so). Memory is about the index and one and a half
+            kilobytes a device; at worst, an index of nothing but tiny devices, twelve times it.
 
     Raises:
         OSError: the file cannot be read. Bad content raises nothing.
@@ -106,7 +107,7 @@ def _read(
     file: Source, verdict: Verdict, structure: bool, chunk_headers: bool, max_index_bytes: int
 ) -> Tail:
     version = verdict.version or 0
-    footer, metadata_offset = _read_footer(file, version, max_index_bytes)
+    footer, metadata_offset = _read_footer(file, version, max_index_bytes // 4)
     meta_offset = footer.meta_offset
     if not HEAD_SIZE <= meta_offset < metadata_offset:
         raise Corrupt(f"a meta offset of {meta_offset}, outside of the file's {file.size} bytes")

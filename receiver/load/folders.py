@@ -62,6 +62,7 @@ class SenderFolder:
         lock: held by whoever changes the task or the staged files; a load holds it all along.
         staged: the verified files.
         task: the task that is open or loading, None between tasks.
+        recovered: whether what a crash left here was put in order since this process runs.
     """
 
     def __init__(self, tree: Tree, uuid: str, directory: str) -> None:
@@ -72,6 +73,7 @@ class SenderFolder:
         self.root = f"{ROOT}/{directory}"
         self.staged = Staged(tree, self.at("verified.log"), self.at("data"))
         self.task: CurrentTask | None = None
+        self.recovered = False
 
     def at(self, name: str) -> str:
         """The path of something in this folder, relative to the data directory."""
@@ -114,9 +116,11 @@ class SenderFolder:
 
         Without sync.log the others are stale, so a crash in between leaves nothing that counts.
         """
+        if self.task is not None:
+            self.task.close()
+            self.task = None
         for name in _KEPT:
             self.tree.unlink(self.at(name))
-        self.task = None
 
 
 class Folders:
@@ -125,6 +129,7 @@ class Folders:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._known: dict[str, SenderFolder] = {}
+        self._named: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def scan(self, named: dict[str, str]) -> list[SenderFolder]:
@@ -134,14 +139,15 @@ class Folders:
             named: uuid -> name of the folder, as the engine has it; where two folders have one
                 uuid this one is taken, else the first.
         """
+        self._named = named
         self._tree.make_dirs(ROOT)
         for name, found in self._tree.listing(ROOT):
             uuid = uuid_of(name)
             if uuid is None or not stat.S_ISDIR(found.st_mode):
-                log.warning("not a sender's folder, left alone", extra={"name_found": name})
+                log.warning("not a sender's folder, left alone", extra={"found": name})
             elif named.get(uuid) == name or uuid not in self._known:
                 self._known[uuid] = SenderFolder(self._tree, uuid, name)
-        return list(self._known.values())
+        return self.all()
 
     def find(self, uuid: str) -> SenderFolder | None:
         """The folder of a sender, if it has one."""
@@ -157,8 +163,10 @@ class Folders:
         with self._lock:
             folder = self._known.get(uuid)
             if folder is None:
-                folder = SenderFolder(self._tree, uuid, folder_name(peer, uuid))
+                name = self._named.get(uuid) or folder_name(peer, uuid)
+                folder = SenderFolder(self._tree, uuid, name)
                 folder.make()
                 folder.staged.open()
+                folder.recovered = True
                 self._known[uuid] = folder
             return folder

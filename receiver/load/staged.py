@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from common.linelog import parse_lines
+from receiver.load import jsonlines
 
 if TYPE_CHECKING:
     import os
@@ -39,6 +39,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         mtime_ns: of it.
         at: when it was verified, seconds since the epoch.
         single: id of the task of one file that this is, None if it waits for a task.
+        scope: of the token, for such a task.
     """
 
     path: str
@@ -49,6 +50,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mtime_ns: int
     at: float
     single: str | None = None
+    scope: list[str] = []
 
     def is_still(self, found: os.stat_result | None) -> bool:
         """Whether what lies there now is what was verified."""
@@ -108,18 +110,13 @@ class Staged:
                 if not record.is_still(present.get(path)):
                     del self._records[path]
             self._bytes = sum(each.size for each in self._records.values())
-            self._rewrite()
             return [path for path in present if path not in self._records]
 
     def _replay(self) -> dict[str, Verified]:
         records: dict[str, Verified] = {}
-        if not self._tree.exists(self._log):
-            return records
-        for text in parse_lines(self._tree.read(self._log)).lines:
-            try:
-                line = msgspec.json.decode(text, type=_Line)
-            except msgspec.MsgspecError:
-                break
+        lines = jsonlines.read(self._tree, self._log, _Line)
+        self._lines = len(lines)
+        for line in lines:
             if line.put is not None:
                 records[line.put.path] = line.put
             elif line.drop is not None:
@@ -153,11 +150,7 @@ class Staged:
         if not lines:
             return
         with self._lock:
-            file = self._tree.append_file(self._log)
-            try:
-                file.append(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-            finally:
-                file.close()
+            jsonlines.append(self._tree, self._log, lines)
             self._lines += len(lines)
             for line in lines:
                 self._apply(line)
@@ -174,7 +167,6 @@ class Staged:
             self._bytes += line.put.size
 
     def _rewrite(self) -> None:
-        lines = [msgspec.json.encode(_Line(put=each)) for each in self._records.values()]
+        lines = [_Line(put=each) for each in self._records.values()]
+        self._tree.write_atomic(self._log, jsonlines.dump(lines))
         self._lines = len(lines)
-        if lines or self._tree.exists(self._log):
-            self._tree.write_atomic(self._log, b"".join(line + b"\n" for line in lines))

@@ -14,8 +14,9 @@ import msgspec
 
 from common import crash
 from common.errors import ProtocolError
-from common.linelog import Phase, SyncLog, parse_lines
+from common.linelog import Phase, SyncLog
 from common.wire import ManifestEntry, PlanEntry, Propagate, ResourceEntry, Result, TaskState
+from receiver.load import jsonlines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -131,11 +132,7 @@ class CurrentTask:
         fresh = [each for each in page if self.planned.get(each.path) != each]
         if not fresh:
             return
-        file = self._folder.tree.append_file(self._folder.at("plan.log"))
-        try:
-            file.append(b"".join(msgspec.json.encode(each) + b"\n" for each in fresh))
-        finally:
-            file.close()
+        jsonlines.append(self._folder.tree, self._folder.at("plan.log"), fresh)
         self.planned.update((each.path, each) for each in fresh)
 
     def add_deleted(self, paths: list[FilePath]) -> None:
@@ -231,21 +228,5 @@ def _read_record(folder: SenderFolder) -> TaskRecord | None:
 
 def _read_plan(folder: SenderFolder) -> dict[str, Planned]:
     """The planned files; a torn last line was never answered, and is cut off."""
-    planned: dict[str, Planned] = {}
-    rel = folder.at("plan.log")
-    if not folder.tree.exists(rel):
-        return planned
-    data = folder.tree.read(rel)
-    good = 0
-    for text in parse_lines(data).lines:
-        try:
-            each = msgspec.json.decode(text, type=Planned)
-        except msgspec.MsgspecError:
-            break
-        planned[each.path] = each
-        good += len(text.encode()) + 1
-    if good != len(data):
-        file = folder.tree.append_file(rel)
-        file.truncate(good)
-        file.close()
-    return planned
+    read = jsonlines.read(folder.tree, folder.at("plan.log"), Planned)
+    return {each.path: each for each in read}

@@ -12,6 +12,8 @@ from common.tsfile.identity import tail_digest
 from receiver.load.staged import Verified
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from common.durable import Tree
     from common.names import FilePath
     from common.tsfile import Tail
@@ -43,7 +45,15 @@ def check_md5(path: FilePath, found: str, *expected: str | None) -> None:
             raise DigestError(f"{path}: MD5 of the whole file is {found}, {each} was expected")
 
 
-def record_of(fd: int, path: FilePath, md5: str, *, at: float, single: str | None) -> Verified:
+def record_of(
+    fd: int,
+    path: FilePath,
+    md5: str,
+    *,
+    at: float,
+    single: str | None = None,
+    scope: Sequence[str] = (),
+) -> Verified:
     """The record of a verified file that is open as `fd` (renaming keeps inode and mtime)."""
     found = os.fstat(fd)
     return Verified(
@@ -55,6 +65,7 @@ def record_of(fd: int, path: FilePath, md5: str, *, at: float, single: str | Non
         mtime_ns=found.st_mtime_ns,
         at=at,
         single=single,
+        scope=list(scope),
     )
 
 
@@ -67,6 +78,6 @@ def hash_staged(tree: Tree, rel: str, path: FilePath, *, at: float) -> Verified:
     fd = tree.open_read(rel)
     try:
         check_content(fd, path)
-        return record_of(fd, path, md5_of_fd(fd), at=at, single=None)
+        return record_of(fd, path, md5_of_fd(fd), at=at)
     finally:
         os.close(fd)

@@ -7,7 +7,7 @@ from common.errors import Permanent, Transient
 __all__ = ["GuardFailed", "NewerLogError", "RefusedCommitError"]
 
 
-class GuardFailed(Transient):  # noqa: N818 - reads as the verdict that it is
+class GuardFailed(Transient):
     """A row changed since the caller looked at it: look again and decide again."""
 
     slug = "guard-failed"

@@ -33,6 +33,14 @@ class Guard:
     key: str | tuple[str, ...]
     changed: int
 
+    def keys(self, state: State) -> list[tuple[object, ...]]:
+        """The keys of `receiver.metadata.rules` that this guard looks at."""
+        own = self.key if isinstance(self.key, tuple) else (self.key,)
+        keys: list[tuple[object, ...]] = [(self.table, *own)]
+        if self.table == "path" and (row := state.held(*own)) is not None:
+            keys.append(("file", row.physical))
+        return keys
+
 
 def check_guards(state: State, guards: Iterable[Guard]) -> None:
     """Compare guards with committed state.

@@ -77,18 +77,20 @@ class DeviceTable:
         """The one copy of this name that is kept."""
         return self._names[self._id(name)]
 
-    def pack(self, devices: Sequence[DeviceRange]) -> Devices:
-        """The compact form of a file's devices."""
-        ids = array("I", [self._id(each.name) for each in devices])
-        base = min((each.first for each in devices if each.first is not None), default=0)
-        end = max((each.last for each in devices if each.last is not None), default=0)
-        offsets = array("I" if end - base <= _NARROW else "Q")
-        for each in devices:
-            if each.first is None or each.last is None:
-                offsets.extend(_EMPTY)
-            else:
-                offsets.extend((each.first - base, each.last - base))
-        return Devices(self._names, self._shared(ids), base, offsets)
+    def pack(self, devices: Sequence[DeviceRange], first: int | None, last: int | None) -> Devices:
+        """The compact form of a file's devices; all their times are within `first` to `last`."""
+        known = self._ids
+        try:
+            ids = array("I", [known[each.name] for each in devices])
+        except KeyError:
+            ids = array("I", [self._id(each.name) for each in devices])
+        base = first or 0
+        try:
+            flat = [time - base for each in devices for time in (each.first, each.last)]  # type: ignore[operator]
+        except TypeError:
+            flat = [offset for each in devices for offset in _offsets(each, base)]
+        wide = first is not None and last is not None and last - first > _NARROW
+        return Devices(self._names, self._shared(ids), base, array("Q" if wide else "I", flat))
 
     def _id(self, name: str) -> int:
         found = self._ids.get(name)
@@ -101,3 +103,9 @@ class DeviceTable:
         if len(ids) < _SHARED_FROM:
             return ids
         return self._sets.setdefault(xxh3_128(ids), ids)
+
+
+def _offsets(device: DeviceRange, base: int) -> tuple[int, int]:
+    if device.first is None or device.last is None:
+        return _EMPTY
+    return device.first - base, device.last - base

@@ -47,8 +47,8 @@ class FileState(StrEnum):
     DELETED = "deleted"
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all rows."""
+class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Base of all rows. They hold no cycles, so the collector need not look at them."""
 
     created: int
     changed: int

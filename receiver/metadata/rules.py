@@ -125,7 +125,7 @@ class _Draft:
     def file(self, physical: str) -> _File | None:
         def committed() -> _File | None:
             row = self._state.files.get(physical)
-            return row and _File(row.sender, row.path, row.state, row.retired)
+            return None if row is None else _File(row.sender, row.path, row.state, row.retired)
 
         return self._get(("file", physical), committed)
 

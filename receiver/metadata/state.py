@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable
+from sys import intern
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -28,7 +29,7 @@ from receiver.metadata.rows import (
 from receiver.metadata.sortedkeys import SortedKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
 __all__ = [
     "FileRow",
@@ -62,7 +63,7 @@ class GroupKey(NamedTuple):
     @classmethod
     def of(cls, path: str) -> GroupKey:
         """The group of a checked path."""
-        return cls(*path.split("/", 4)[:4])
+        return cls._make(path.split("/", 4)[:4])
 
 
 class OwnerChange(NamedTuple):
@@ -115,7 +116,7 @@ class State:
         self._at_path: dict[tuple[str, str], str] = {}
         self._inventories: dict[str, SortedKeys] = {}
         self._catalogue = SortedKeys()
-        self._totals: dict[str, Totals] = {}
+        self._totals: dict[str, list[int]] = {}
         self._deleted: dict[str, None] = {}
         self._wanted: dict[str, dict[str, None]] = {}
         self._quarantine_at: dict[tuple[str, str], set[str]] = {}
@@ -179,7 +180,8 @@ class State:
 
     def task(self, sender: str, task: str) -> TaskRow | None:
         """A task that is done, if it is among the last ones of its sender."""
-        return self._tasks.get(sender, {}).get(task)
+        tasks = self._tasks.get(sender)
+        return None if tasks is None else tasks.get(task)
 
     def has_task(self, sender: str, task: str) -> bool:
         """Whether the task is done, as far as is remembered."""
@@ -193,9 +195,9 @@ class State:
     def totals(self, sender: str | None = None) -> Totals:
         """Number and bytes of the visible files of a sender, or of all."""
         if sender is not None:
-            return self._totals.get(sender, Totals(0, 0))
+            return Totals._make(self._totals.get(sender, (0, 0)))
         every = self._totals.values()
-        return Totals(sum(each.files for each in every), sum(each.size for each in every))
+        return Totals(sum(files for files, _ in every), sum(size for _, size in every))
 
     def changed(self, table: str, key: Any) -> int:
         """The commit that a row is from, 0 if there is none; `Guard` says what a key is."""
@@ -268,11 +270,12 @@ class State:
             self.owners[device] = OwnerRow(sender=op.sender, created=created, changed=ts)
         self._owner_changed(OwnerChange(ts, device, op.sender, op.reason))
 
-    def _claim(self, sender: str, devices: Iterator[str], ts: int) -> None:
+    def _claim(self, sender: str, devices: Sequence[records.DeviceRange], ts: int) -> None:
         owners = self.owners
         row: OwnerRow | None = None
-        for device in devices:
-            if device not in owners:
+        for each in devices:
+            if each.name not in owners:
+                device = self._devices.name(each.name)
                 row = row or OwnerRow(sender=sender, created=ts, changed=ts)
                 owners[device] = row
                 self._owner_changed(OwnerChange(ts, device, sender, "first load"))
@@ -285,9 +288,9 @@ class State:
     # -- files --
 
     def _file_loaded(self, op: records.FileLoaded, ts: int) -> None:
-        devices = self._devices.pack(op.devices)
+        devices = self._devices.pack(op.devices, op.first, op.last)
         row = FileRow(
-            sender=op.sender,
+            sender=intern(op.sender),
             path=op.path,
             physical=op.physical,
             size=op.size,
@@ -299,10 +302,10 @@ class State:
             last=op.last,
             series=op.series,
             points=op.points,
-            task=op.task,
+            task=intern(op.task),
             resource=op.resource,
             manifest=op.manifest,
-            data_dir=op.data_dir,
+            data_dir=intern(op.data_dir),
             state=FileState.LIVE,
             created=ts,
             changed=ts,
@@ -311,7 +314,7 @@ class State:
         self._at_path[op.sender, op.path] = op.physical
         self._inventory(op.sender).add(op.path)
         self._show(row)
-        self._claim(op.sender, iter(devices), ts)
+        self._claim(op.sender, op.devices, ts)
 
     def _file_deleted(self, op: records.FileDeleted, ts: int) -> None:
         row = self.files[op.physical]
@@ -358,9 +361,12 @@ class State:
 
     def _show(self, row: FileRow) -> None:
         self._catalogue.add(row.physical)
-        insort(self._groups.setdefault(GroupKey.of(row.physical), []), _order(row))
-        files, size = self.totals(row.sender)
-        self._totals[row.sender] = Totals(files + 1, size + row.size)
+        key = GroupKey.of(row.physical)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = []
+        insort(group, _order(row))
+        self._count(row, 1)
 
     def _hide(self, row: FileRow) -> None:
         if not row.visible:
@@ -371,8 +377,12 @@ class State:
         del group[bisect_left(group, _order(row))]
         if not group:
             del self._groups[key]
-        files, size = self.totals(row.sender)
-        self._totals[row.sender] = Totals(files - 1, size - row.size)
+        self._count(row, -1)
+
+    def _count(self, row: FileRow, sign: int) -> None:
+        totals = self._totals.setdefault(row.sender, [0, 0])
+        totals[0] += sign
+        totals[1] += sign * row.size
 
     def _free_path(self, row: FileRow) -> None:
         self._unwant(row)

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 
-__all__ = ["Allocator", "COUNTER_BITS", "from_seconds", "hybrid", "to_seconds"]
+__all__ = ["COUNTER_BITS", "Allocator", "from_seconds", "hybrid", "to_seconds"]
 
 Allocator = Callable[[int], int]
 """Gives a timestamp greater than its argument, the newest one before it."""

@@ -1,1 +1,1 @@
-"""The receiver's web layer."""
+"""The receiver's web layer: the protocol of senders, the calls of operators, and their server."""

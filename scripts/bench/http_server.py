@@ -58,10 +58,10 @@ def application() -> Callable[..., object]:
 
 
 def serve_tsferry(port: int) -> None:
-    from receiver.web.server import Options, Server, listen_on
+    from receiver.web.server import Options, Server, bind_to
 
     options = Options(threads=THREADS, connection_limit=2000)
-    Server(application(), listen_on("127.0.0.1", port), gate=lambda _: BLOCK, options=options).run()
+    Server(application(), bind_to("127.0.0.1", port), gate=lambda _: BLOCK, options=options).run()
 
 
 def serve_waitress(port: int) -> None:

@@ -1,7 +1,7 @@
 """A WSGI server for hostile and slow peers, to be run inside another program."""
 
 from receiver.web.server.head import Gate, Head
-from receiver.web.server.listen import listen_on, url_host
+from receiver.web.server.listen import bind_to, url_host
 from receiver.web.server.server import Options, Server, raise_descriptor_limit
 from receiver.web.server.tls import server_context
 
@@ -10,7 +10,7 @@ __all__ = [
     "Head",
     "Options",
     "Server",
-    "listen_on",
+    "bind_to",
     "raise_descriptor_limit",
     "server_context",
     "url_host",

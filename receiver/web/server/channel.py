@@ -53,9 +53,8 @@ class Task(WSGITask):  # type: ignore[misc]  # waitress is untyped
         waitress closes after each 204, which would cost a handshake for every block of a file.
         """
         wants_close = self.request.headers.get("CONNECTION", "").lower() == "close"
-        self._stay_open = (
-            self.version == "1.1"
-            and not (self.has_body or self.close_on_finish or wants_close)
+        self._stay_open = self.version == "1.1" and not (
+            self.has_body or self.close_on_finish or wants_close
         )
         header: bytes = super().build_response_header()
         self._stay_open = False
@@ -81,6 +80,14 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
 
     task_class = Task
     error_task_class = RefusalTask
+
+    addr: tuple[Any, ...]
+    connected: bool
+    last_activity: float
+    request: Parser | None
+    requests: list[Parser]
+    total_outbufs_len: int
+    will_close: bool
 
     unread = False
     """Whether the peer may still be sending a body that nobody will read."""
@@ -129,7 +136,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
     def overdue(self, now: float) -> bool:
         """Whether the peer had its time (`now` as of `time.monotonic`)."""
         if self._lingering is not None:
-            return now > self._lingering
+            return bool(now > self._lingering)
         if self.requests:
             return bool(self.total_outbufs_len) and self._quiet(self.adj.channel_timeout)
         if self._quiet(self.adj.channel_timeout):
@@ -139,7 +146,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         spent = now - self.request.began
         options = self.server.options
         if not self.request.headers_finished:
-            return spent > options.header_timeout
+            return bool(spent > options.header_timeout)
         wanted = (spent - options.body_grace) * options.min_body_rate
         return bool(self.request.body_bytes_received < wanted)
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Sequence
 
 from common.errors import ConfigError
 
-__all__ = ["Address", "listen_on", "url_host"]
+__all__ = ["BACKLOG", "Address", "bind_to", "url_host"]
 
 Address = tuple[str, int]
 BACKLOG = 1024
 _PICK_ATTEMPTS = 20
 
 
-def listen_on(host: str, port: int) -> list[socket.socket]:
-    """Listen on every address of `host`, all with the same port; `::` takes IPv4 as well.
+def bind_to(host: str, port: int) -> list[socket.socket]:
+    """Sockets for every address of `host`, all with one port; `::` takes IPv4 as well.
+
+    They do not listen yet: a server that recovers first must not let anybody wait in its queue.
 
     Args:
         host: a name or an address; brackets around IPv6 are allowed.
@@ -28,12 +31,14 @@ def listen_on(host: str, port: int) -> list[socket.socket]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        raise ConfigError(f"listen.host = {host}: expected an address or a name: {error}") from error
+        raise ConfigError(
+            f"listen.host = {host}: expected an address or a name: {error}"
+        ) from error
     addresses = list(dict.fromkeys((family, at) for family, _, _, _, at in found))
     attempts = _PICK_ATTEMPTS if port == 0 and len(addresses) > 1 else 1
     for attempt in range(attempts):
         try:
-            return _listen_on_all(addresses)
+            return _bind_all(addresses)
         except OSError as error:
             if attempt == attempts - 1:
                 raise ConfigError(
@@ -43,7 +48,7 @@ def listen_on(host: str, port: int) -> list[socket.socket]:
     raise AssertionError("unreachable")
 
 
-def _listen_on_all(addresses: list[tuple[int, tuple[object, ...]]]) -> list[socket.socket]:
+def _bind_all(addresses: Sequence[tuple[int, tuple[object, ...]]]) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     port = 0
     try:
@@ -56,7 +61,6 @@ def _listen_on_all(addresses: list[tuple[int, tuple[object, ...]]]) -> list[sock
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, both)
             sock.bind((at[0], at[1] or port, *at[2:]))
             port = port or sock.getsockname()[1]
-            sock.listen(BACKLOG)
             sock.setblocking(False)
     except OSError:
         for sock in sockets:

@@ -58,6 +58,17 @@ class Rest:
 class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
     """One request of one channel."""
 
+    body_bytes_received: int
+    command: str
+    content_length: int
+    error: Any
+    empty: bool
+    expect_continue: bool
+    headers_finished: bool
+    body_rcv: Any
+    headers: dict[str, str]
+    path: str
+
     more = False
     """Whether this is a piece, and not the last, of a body that is taken in pieces."""
 

@@ -29,7 +29,7 @@ from waitress.adjustments import Adjustments
 from waitress.task import ThreadedTaskDispatcher
 
 from receiver.web.server.channel import READ_BYTES, Channel
-from receiver.web.server.listen import Address
+from receiver.web.server.listen import BACKLOG, Address
 from receiver.web.server.tls import TlsChannel
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 _EVENTS_AT_ONCE = 256
 _ACCEPTS_AT_ONCE = 64
 _SWEEP_SECONDS = 1.0
+_FULL_SECONDS = 0.1
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _DESCRIPTORS_KEPT = 256
 """For files: logs, uploads, and what libraries open."""
@@ -96,7 +97,7 @@ class Memory:
 
 
 class Server:
-    """Serves a WSGI application on sockets that listen already.
+    """Serves a WSGI application on sockets that are bound (`receiver.web.server.listen`).
 
     `run` serves until `stop`, in the thread that calls it; `stop` may be called from any thread or
     from a signal handler.
@@ -138,13 +139,23 @@ class Server:
 
     # -- life ----------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Serve until `stop`; then finish what is being worked on, and close everything."""
-        self._workers.set_thread_count(self.options.threads)
-        self._listen(True)
+    def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until `stop`; then finish what is being worked on, and close everything.
+
+        Args:
+            ready: called once connections are taken.
+
+        Raises:
+            OSError: another process has come to listen on the port.
+        """
         try:
+            for sock in self._listeners.values():
+                sock.listen(BACKLOG)
+            self._workers.set_thread_count(self.options.threads)
+            self._listen(True)
+            ready()
             while not self.stopping.is_set():
-                self._turn(_SWEEP_SECONDS)
+                self._turn(_SWEEP_SECONDS if self._listening else _FULL_SECONDS)
             self._finish()
         finally:
             self._close()
@@ -195,6 +206,8 @@ class Server:
             if channel.connected and channel.pending():
                 self._dispatch(channel, select.EPOLLIN)
         now = time.monotonic()
+        if not self._listening and now >= self._accept_again and not self.stopping.is_set():
+            self._listen(True)
         if now >= self._next_sweep:
             self._next_sweep = now + _SWEEP_SECONDS
             self._sweep(now)
@@ -248,8 +261,6 @@ class Server:
         for channel in list(self.channels.values()):
             if channel.overdue(now):
                 self._drop(channel)
-        if not self._listening and now >= self._accept_again and not self.stopping.is_set():
-            self._listen(True)
 
     def _drop(self, channel: Channel) -> None:
         try:
@@ -270,8 +281,9 @@ class Server:
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(_ACCEPTS_AT_ONCE):
-            if len(self.channels) >= self.options.connection_limit and not self._make_room():
-                self._pause_accepting(_SWEEP_SECONDS)
+            full = len(self.channels) >= self.options.connection_limit
+            if full and not any(channel.evictable for channel in self.channels.values()):
+                self._pause_accepting(_FULL_SECONDS)
                 return
             try:
                 sock, peer = listener.accept()
@@ -283,6 +295,8 @@ class Server:
                     self._make_room()
                     self._pause_accepting(_SWEEP_SECONDS)
                 return
+            if full:  # and only now that somebody is really there
+                self._make_room()
             self._welcome(sock, peer)
 
     def _welcome(self, sock: socket.socket, peer: tuple[Any, ...]) -> None:
@@ -294,15 +308,14 @@ class Server:
             log.debug("connection from %s: %s", peer[0], error)
             sock.close()
 
-    def _make_room(self) -> bool:
+    def _make_room(self) -> None:
         """Close the connection that is idle for the longest, of the peer that has most."""
         idle = [channel for channel in self.channels.values() if channel.evictable]
         if not idle:
-            return False
+            return
         most = Counter(channel.addr[0] for channel in idle).most_common(1)[0][0]
         theirs = (channel for channel in idle if channel.addr[0] == most)
         self._drop(min(theirs, key=lambda channel: channel.last_activity))
-        return True
 
     # -- what channels call ------------------------------------------------------------------------
 

@@ -112,7 +112,7 @@ class TlsChannel(Channel):
     def overdue(self, now: float) -> bool:
         """Whether the peer had its time; a handshake counts as headers."""
         if self._shaking:
-            return now - self._born > self.server.options.header_timeout
+            return bool(now - self._born > self.server.options.header_timeout)
         return super().overdue(now)
 
     # -- events --------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+from datetime import date
 
 import pytest
 
@@ -20,7 +20,7 @@ KINDS = {
     "d": (T.DOUBLE, [1e300, -2.0, 0.5]),
     "t": (T.TEXT, ["alpha", "", "βeta"]),
     "ts": (T.TIMESTAMP, [10, 2**50, 0]),
-    "dt": (T.DATE, [datetime.date(2024, 1, 5), datetime.date(1999, 12, 31), datetime.date(2000, 1, 1)]),
+    "dt": (T.DATE, [date(2024, 1, 5), date(1999, 12, 31), date(2000, 1, 1)]),
     "bl": (T.BLOB, [b"\x01", b"zz", b"y"]),
     "s": (T.STRING, ["m", "a", "z"]),
 }  # fmt: skip

@@ -94,6 +94,15 @@ def test_devices_that_share_one_subtree_are_found_before_work_multiplies():
     assert_corrupt(tail_of(index, node(entries, at + 200 * len(leaf), 1)), "the same bytes twice")
 
 
+def test_a_node_that_overlaps_its_neighbour_is_found():
+    base = 28
+    leaf = node([(vstr("s"), base)], base + len(SERIES), 3)
+    at = base + len(SERIES)
+    entries = [(device("root.sg", "d1"), at), (device("root.sg", "d2"), at + len(leaf) - 1)]
+    root = node(entries, at + 2 * len(leaf), 1)
+    assert_corrupt(tail_of(SERIES + leaf + leaf, root), "reaches beyond its end")
+
+
 def test_an_index_of_endless_levels_is_refused():
     base, index, offset = 28, b"", None
     for _ in range(5000):
@@ -124,6 +133,9 @@ def test_a_node_of_the_wrong_level_is_found():
     assert_corrupt(tail_of(SERIES + leaf, wrong), "a node of type 3 at the device level")
 
 
+CHUNK_AT_8 = int64(8)
+
+
 def series_file(series, **options):
     base = 28
     leaf = node([(vstr("s"), base)], base + len(series), 3)
@@ -132,7 +144,7 @@ def series_file(series, **options):
     return read_tail(content, **options)
 
 
-def one(kind=0, code=10, count=1, start=1, end=1, chunks=int64(8), name="s"):
+def one(kind=0, code=10, count=1, start=1, end=1, chunks=CHUNK_AT_8, name="s"):
     return (
         bytes([kind]) + vstr(name) + bytes([code]) + uvarint(len(chunks)) + uvarint(count)
         + int64(start) + int64(end) + chunks
@@ -227,5 +239,7 @@ def test_a_chunk_header_that_is_not_the_series_is_found_only_when_asked_for(vers
 
 
 def test_an_index_larger_than_the_limit_is_refused_with_the_limit():
-    assert_corrupt(V4, "more than the limit of 600", max_index_bytes=600)
-    assert_corrupt(V4, "metadata of", max_index_bytes=10)
+    many = build({f"root.sg.d{n}": {"s": [(1, 1)], "t": [(1, 1)]} for n in range(50)})
+    assert_corrupt(many, "an index of", max_index_bytes=5000)
+    assert_corrupt(many, "metadata of", max_index_bytes=10)
+    assert read_tail(many, max_index_bytes=10_000).complete

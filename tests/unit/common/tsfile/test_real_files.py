@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from common.tsfile import (
-    Compression, DataType, Encoding, Status, Verdict, read_status, read_tail,
-)  # fmt: skip
+    Compression,
+    DataType,
+    Encoding,
+    Status,
+    Verdict,
+    read_status,
+    read_tail,
+)
 from tests.support.real_tsfiles import real_file, real_names
 
 

@@ -1,0 +1,98 @@
+"""Putting a sender's folder in order: at start, and before each task.
+
+1. Half-written files go; verified files that lost their record are verified again.
+2. Without sync.log, what else is there of a task is stale and goes.
+3. With it: is the task's outcome committed, the rest of its finish is done. Otherwise, with a
+   durable `sync end`, it is loaded again. Without `sync end` nothing is loaded; the task stays open
+   for its sender, who resumes it, or drops it by starting another.
+4. Uploads without a task that were verified and not loaded are loaded.
+
+Each step can be cut off anywhere and done again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from common import crash
+from common.errors import NameRefusedError, NotATsFileError
+from common.names import FilePath
+from common.wire import ManifestEntry, Propagate
+from receiver.load.loading import finish
+from receiver.load.task import CurrentTask, TaskRecord, open_task
+from receiver.load.verify import hash_staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from receiver.load.folders import SenderFolder
+    from receiver.load.staged import Verified
+    from receiver.metadata.engine import Engine
+
+__all__ = ["recover_folder", "single_task"]
+
+log = logging.getLogger(__name__)
+
+
+def recover_folder(
+    engine: Engine, folder: SenderFolder, *, clock: Callable[[], float], keep_bytes: int
+) -> list[CurrentTask]:
+    """Put a folder in order; returns the tasks in it that are to be loaded."""
+    with folder.lock:
+        folder.make()
+        folder.sweep()
+        crash.point("recovery.swept")
+        _verify_strays(folder, folder.staged.open(), clock())
+        crash.point("recovery.staged")
+        pending = _recover_task(engine, folder, keep_bytes)
+        singles = [each for each in folder.staged.all() if each.single is not None]
+        pending += [single_task(folder, each) for each in singles]
+        folder.recovered = True
+        return pending
+
+
+def _recover_task(engine: Engine, folder: SenderFolder, keep_bytes: int) -> list[CurrentTask]:
+    if folder.task is not None:
+        folder.task.close()
+    task = open_task(folder)
+    if task is None:
+        folder.forget_task()
+        return []
+    with engine.reading() as state:
+        done = state.has_task(folder.uuid, task.id)
+    if done:
+        finish(engine, folder, task, keep_bytes=keep_bytes)
+        return []
+    return [task] if task.loading else []
+
+
+def _verify_strays(folder: SenderFolder, strays: list[str], at: float) -> None:
+    """Take files without a record for verified only if they are, as far as can be told."""
+    good = []
+    for text in strays:
+        try:
+            path = FilePath.parse(text)
+            good.append(hash_staged(folder.tree, folder.staged_at(path), path, at=at))
+        except (NameRefusedError, NotATsFileError) as error:
+            log.warning("a received file cannot be used", extra={"error": str(error)})
+            name = text.replace("/", "_")[-200:]
+            folder.tree.rename(folder.at(f"data/{text}"), f"{folder.quarantine}/{name}")
+    folder.staged.put(good)
+
+
+def single_task(folder: SenderFolder, staged: Verified) -> CurrentTask:
+    """The task of one file that an upload without a task is."""
+    assert staged.single is not None
+    record = TaskRecord(
+        task=staged.single,
+        sender=folder.uuid,
+        propagate=Propagate.NEVER,
+        scope=staged.scope,
+        started=staged.at,
+        manifest=[
+            ManifestEntry(path=staged.path, size=staged.size, md5=staged.md5, series=0, points=0)
+        ],
+        single=True,
+    )
+    return CurrentTask(folder, record, {}, None)

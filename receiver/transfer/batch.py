@@ -1,0 +1,92 @@
+"""Many small files in one body: each is judged by itself, all that are good are flushed together."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from common import crash
+from common.digests import is_md5, md5
+from common.errors import ConflictError, NotATsFileError, ProtocolError, TsferryError
+from common.names import FilePath
+from common.wire import BatchAnswer, BatchEntry, BatchResult, check_block, decode_batch, to_problem
+from receiver.transfer.intake import Received
+
+if TYPE_CHECKING:
+    from receiver.load.folders import SenderFolder
+    from receiver.load.task import CurrentTask
+    from receiver.transfer.intake import Intake
+
+__all__ = ["receive_batch"]
+
+
+def receive_batch(
+    intake: Intake, folder: SenderFolder, current: CurrentTask, body: bytes, partial_bytes: int
+) -> BatchAnswer:
+    """Take a batch in; a file without a problem in the answer is on the disk and verified.
+
+    Raises:
+        ProtocolError: the body is no batch; nothing of it was taken.
+        NoSpaceError: there is no room for it.
+    """
+    files = list(decode_batch(body))
+    intake.check_room(folder, sum(entry.size for entry, _ in files), partial_bytes)
+    results: list[BatchResult] = []
+    good: dict[str, Received] = {}
+    parts: list[str] = []
+    try:
+        for entry, content in files:
+            part = f"{folder.uploads}/{secrets.token_hex(16)}.part"
+            parts.append(part)
+            try:
+                received = _receive(intake, folder, current, entry, content, part)
+                good[received.path.text] = received
+                results.append(BatchResult(path=entry.path))
+            except TsferryError as error:
+                if error.retry:
+                    raise
+                results.append(_failed(entry.path, error))
+        crash.point("batch.received")
+        intake.stage(folder, list(good.values()))
+    finally:
+        for part in parts:
+            folder.tree.unlink(part, sync=False)
+    return BatchAnswer(results=results)
+
+
+def _receive(
+    intake: Intake,
+    folder: SenderFolder,
+    current: CurrentTask,
+    entry: BatchEntry,
+    content: memoryview,
+    part: str,
+) -> Received:
+    path = FilePath.parse(entry.path)
+    intake.check_size(path, entry.size)
+    if not is_md5(entry.md5):
+        raise ProtocolError(f"{path}: {entry.md5[:40]!a} is no MD5 in hex")
+    check_block(content, entry.xxh3, path.text)
+    planned = current.planned.get(path.tsfile.text)
+    if planned is not None and planned.refused is not None:
+        raise ConflictError(f"{path}: the plan said {planned.refused}: {planned.reason}")
+    with folder.tree.create(part) as file:
+        file.write(content)
+        file.sync()
+        found = md5(content).hexdigest()
+        try:
+            record = intake.verify(
+                file.fileno(), path, found, expected=(entry.md5,), planned=planned
+            )
+        except NotATsFileError as error:
+            intake.quarantine(folder, part, path, file.fileno(), entry.size, error.message)
+            raise
+    return Received(path, part, record)
+
+
+def _failed(path: str, error: TsferryError) -> BatchResult:
+    return BatchResult(
+        path=path,
+        problem=to_problem(error, path=path),
+        quarantined=isinstance(error, NotATsFileError),
+    )

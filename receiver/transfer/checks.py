@@ -1,0 +1,145 @@
+"""The first call of a round, and the signs of life between rounds."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import common
+from common.errors import ProtocolError
+from common.wire import (
+    PROTOCOL,
+    CheckAnswer,
+    CheckRequest,
+    Heartbeat,
+    HeartbeatAnswer,
+    History,
+    Limits,
+    Wanted,
+)
+from receiver.transfer import epochs
+from receiver.transfer.intake import check_sender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from receiver.config import ReceiverConfig
+    from receiver.load.service import LoadService
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state import SenderRow, State
+    from receiver.principal import Principal
+
+__all__ = ["Checks"]
+
+_MOST_WANTED = 10_000
+
+
+class Checks:
+    """Answers `check` and `heartbeat`; neither writes anything."""
+
+    def __init__(
+        self,
+        config: ReceiverConfig,
+        engine: Engine,
+        load: LoadService,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._engine = engine
+        self._load = load
+        self._clock = clock
+        self._heartbeats: dict[str, tuple[float, Heartbeat]] = {}
+        self._lock = threading.Lock()
+
+    def check(self, who: Principal, request: CheckRequest) -> CheckAnswer:
+        """See `Node.check`."""
+        if request.protocol != PROTOCOL:
+            raise ProtocolError(
+                f"protocol {request.protocol} is not spoken here; this is {PROTOCOL}"
+            )
+        check_sender(who, request.sender)
+        here = self._config.partition_interval_ms
+        if request.partition_interval_ms != here:
+            raise ProtocolError(
+                f"partition_interval is {request.partition_interval_ms} ms at the sender and "
+                f"{here} ms here; they must be the same"
+            )
+        newest = self._engine.newest_commit
+        with self._engine.reading() as state:
+            row = state.senders.get(request.sender)
+            history = self._history(state, row, request, newest)
+            wanted = [
+                Wanted(path=each.path, size=each.size, md5=each.md5, reason=str(each.reason))
+                for each in state.wanted(request.sender)[:_MOST_WANTED]
+            ]
+        return self._answer(who, request, history, wanted, newest)
+
+    def _history(
+        self, state: State, row: SenderRow | None, request: CheckRequest, newest: int
+    ) -> History:
+        """How this engine's past relates to what the sender remembers.
+
+        Raises:
+            CloneError: the epoch was used up by another machine.
+        """
+        if request.engine != self._engine.uuid:
+            return History.NEW
+        standing = epochs.standing(row, request.epoch)
+        if standing is epochs.Standing.CLONE:
+            raise epochs.clone(row)
+        if standing is epochs.Standing.AHEAD or request.newest_commit > newest:
+            return History.REWOUND
+        last = request.last_task
+        if last is None:
+            return History.CONTINUES if row is not None else History.NEW
+        task = state.task(request.sender, last.task)
+        known = task is not None and task.commit == last.commit
+        return History.CONTINUES if known else History.REWOUND
+
+    def _answer(
+        self,
+        who: Principal,
+        request: CheckRequest,
+        history: History,
+        wanted: list[Wanted],
+        newest: int,
+    ) -> CheckAnswer:
+        limits = self._config.limits
+        folder = self._load.folders.find(request.sender)
+        task = folder.task if folder is not None else None
+        return CheckAnswer(
+            protocol=PROTOCOL,
+            version=common.__version__,
+            engine=self._engine.uuid,
+            newest_commit=newest,
+            epoch=request.epoch if history is not History.NEW else None,
+            history=history,
+            limits=Limits(
+                max_file_bytes=limits.max_file_bytes,
+                max_chunk_bytes=limits.max_chunk_bytes,
+                max_batch_bytes=limits.max_batch_bytes,
+                max_page_items=limits.max_page_items,
+                max_page_bytes=self._config.listen.max_request_bytes,
+            ),
+            scope=list(who.scope),
+            wanted=wanted,
+            busy=task.id if task is not None and task.loading else None,
+            unfinished=task.id if task is not None and not task.loading else None,
+        )
+
+    def heartbeat(self, who: Principal, sender: str, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        """See `Node.heartbeat`."""
+        check_sender(who, sender)
+        with self._engine.reading() as state:
+            known = sender in state.senders
+            wanted = bool(state.wanted(sender))
+        if known:  # strangers take no memory
+            with self._lock:
+                self._heartbeats[sender] = (self._clock(), heartbeat)
+        return HeartbeatAnswer(engine=self._engine.uuid, wanted=wanted)
+
+    def last_heartbeat(self, sender: str) -> tuple[float, Heartbeat] | None:
+        """When a sender last gave a sign of life since the start, and which."""
+        with self._lock:
+            return self._heartbeats.get(sender)

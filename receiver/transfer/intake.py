@@ -1,0 +1,243 @@
+"""What uploads and batches share: is there room, are the bytes good, and where do they go.
+
+The order for a good file: flush it, move it to `data/<path>`, flush the directories, record it in
+verified.log, then in sync.log. Only then may the sender be told.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from common import crash
+from common.errors import DigestError, GoneError, NoSpaceError, ProtocolError, TooLargeError
+from common.names import FilePath, is_sender_uuid
+from common.tsfile.identity import tail_digest
+from receiver.load.verify import check_content, check_md5, record_of
+from receiver.metadata import records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from receiver.config import ReceiverConfig
+    from receiver.load.folders import SenderFolder
+    from receiver.load.service import LoadService
+    from receiver.load.staged import Verified
+    from receiver.load.task import CurrentTask, Planned
+    from receiver.metadata.engine import Engine
+    from receiver.principal import Principal
+
+__all__ = ["Intake", "Received"]
+
+log = logging.getLogger(__name__)
+
+_TRY_AGAIN = 60.0
+_QUARANTINE_SHARE = 8
+
+
+@dataclass(frozen=True)
+class Received:
+    """A whole file that is flushed under a temporary name, `part`, and verified."""
+
+    path: FilePath
+    part: str
+    record: Verified
+
+
+class Intake:
+    """Takes verified files in."""
+
+    def __init__(
+        self,
+        config: ReceiverConfig,
+        engine: Engine,
+        load: LoadService,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._engine = engine
+        self._load = load
+        self._clock = clock
+
+    # -- who -------------------------------------------------------------------------------
+
+    def folder(self, who: Principal, sender: str, label: str = "") -> SenderFolder:
+        """The folder of the sender that this principal speaks for, in order.
+
+        Raises:
+            ForbiddenError: it may not speak for that sender.
+            ProtocolError: the uuid is none.
+        """
+        check_sender(who, sender)
+        folder = self._load.folder_of(sender, who.peer, label)
+        if not folder.recovered:
+            self._load.recover(folder)
+        return folder
+
+    def open_task(self, folder: SenderFolder, task: str) -> CurrentTask:
+        """The task, if it is the one that is open.
+
+        Raises:
+            GoneError: it is not.
+        """
+        current = folder.task
+        if current is None or current.id != task or current.loading:
+            raise GoneError(f"task {task} is not open here; start it, or another one")
+        return current
+
+    # -- room ------------------------------------------------------------------------------
+
+    def check_room(self, folder: SenderFolder, size: int, partial_bytes: int) -> None:
+        """Whether `size` more bytes may come.
+
+        Raises:
+            NoSpaceError: not now.
+        """
+        limits = self._config.limits
+        free = self._load.free_bytes() - limits.min_free_bytes
+        if size > free:
+            raise NoSpaceError(
+                f"{size} bytes are to come, {max(0, free)} are free; try later",
+                retry_after=_TRY_AGAIN,
+            )
+        used = folder.staged.bytes + partial_bytes
+        if used + size > limits.max_unloaded_bytes:
+            raise NoSpaceError(
+                f"{used} bytes of this sender wait to be loaded, {size} more are to come, and "
+                f"limits.max_unloaded_bytes is {limits.max_unloaded_bytes}",
+                retry_after=_TRY_AGAIN,
+            )
+
+    def check_size(self, path: FilePath, size: int) -> None:
+        """Whether a file may be so large.
+
+        Raises:
+            ProtocolError: the size is negative.
+            TooLargeError: it may not.
+        """
+        if size < 0:
+            raise ProtocolError(f"{path}: a size of {size} bytes")
+        if size > self._config.limits.max_file_bytes:
+            raise TooLargeError(
+                f"{path}: {size} bytes, limits.max_file_bytes is "
+                f"{self._config.limits.max_file_bytes}"
+            )
+
+    # -- bytes -----------------------------------------------------------------------------
+
+    def verify(
+        self,
+        fd: int,
+        path: FilePath,
+        md5: str,
+        *,
+        expected: Iterable[str | None],
+        planned: Planned | None,
+        single: str | None = None,
+        scope: Sequence[str] = (),
+    ) -> Verified:
+        """Check a whole file.
+
+        Args:
+            fd: open, flushed.
+            path: that it will have.
+            md5: of its bytes, computed here.
+            expected: what the sender has said it is, in whatever place.
+            planned: its TsFile's entry in the plan.
+            single: id of its task, if it is a task of its own.
+            scope: of the token, for such a task.
+
+        Raises:
+            DigestError: MD5 or tail are not what was said.
+            NotATsFileError: it is none.
+        """
+        check_md5(path, md5, *expected)
+        if planned is not None and not path.is_resource:
+            check_md5(path, md5, planned.md5)
+        check_content(fd, path)
+        at = self._clock()
+        record = record_of(fd, path, md5, at=at, single=single, scope=scope)
+        if planned is None:
+            return record
+        if path.is_resource:
+            known = planned.resource
+            if known is not None and (known.size, known.md5) != (record.size, record.md5):
+                raise DigestError(f"{path}: {record.size} bytes with MD5 {md5}, not as planned")
+        elif (record.size, record.tail) != (planned.size, planned.tail):
+            raise DigestError(
+                f"{path}: {record.size} bytes, tail digest {record.tail}; planned were "
+                f"{planned.size} bytes, {planned.tail}"
+            )
+        return record
+
+    def stage(self, folder: SenderFolder, files: list[Received]) -> None:
+        """Put verified files in their places; when this returns they are there for good."""
+        if not files:
+            return
+        tree = folder.tree
+        with folder.lock:
+            directories = sorted({folder.at(f"data/{each.path.directory}") for each in files})
+            for directory in directories:
+                tree.make_dirs(directory)
+            for each in files:
+                tree.rename(each.part, folder.staged_at(each.path), sync=False)
+                crash.point("intake.moved")
+            for directory in [*directories, folder.uploads]:
+                tree.sync_dir(directory)
+            crash.point("intake.synced")
+            folder.staged.put(each.record for each in files)
+            crash.point("intake.recorded")
+            current = folder.task
+            if current is not None and not current.loading:
+                listed = (each.path for each in files if each.record.single is None)
+                current.add_files(listed)
+        crash.point("intake.listed")
+
+    def quarantine(
+        self, folder: SenderFolder, part: str, path: FilePath, fd: int, size: int, reason: str
+    ) -> None:
+        """Set a file that is no TsFile aside, for an operator; the bytes stay if there is room.
+
+        What was in quarantine under this path with other content is cleared.
+        """
+        digest = tail_digest(fd)
+        key = (folder.uuid, path.text, digest)
+        with self._engine.reading() as state:
+            rows = state.quarantined(folder.uuid, path.text)
+            kept_bytes = sum(
+                row.size
+                for row in state.quarantine.values()
+                if row.sender == folder.uuid and row.kept is not None
+            )
+        room = self._config.limits.max_unloaded_bytes // _QUARANTINE_SHARE
+        kept = None
+        if kept_bytes + size <= room:
+            kept = f"{folder.quarantine}/{digest}-{part.rpartition('/')[2][:8]}"
+            folder.tree.rename(part, kept)
+            crash.point("intake.quarantine_moved")
+        ops: list[records.Op] = [
+            records.QuarantineDrop(row.sender, row.path, row.digest)
+            for row in rows
+            if row.digest != digest
+        ]
+        ops.append(records.QuarantinePut(*key, size=size, hold=True, reason=reason, kept=kept))
+        self._engine.commit(ops)
+        crash.point("intake.quarantined")
+        for row in rows:
+            if row.kept is not None and row.kept != kept:
+                folder.tree.unlink(row.kept, sync=False)
+        log.warning("quarantined", extra={"path": path.text, "reason": reason})
+
+
+def check_sender(who: Principal, sender: str) -> None:
+    """Whether a principal may speak for a sender.
+
+    Raises:
+        ForbiddenError: it may not.
+        ProtocolError: the uuid is none.
+    """
+    if not is_sender_uuid(sender):
+        raise ProtocolError(f"{sender[:60]!a} is no sender uuid (32 lower-case hex digits)")
+    who.must_send_for(sender)

@@ -1,0 +1,238 @@
+"""A partial upload on the disk: what was acknowledged is there, and garbage never counts.
+
+    <id>.part     the bytes
+    <id>.upload   line 1: what the upload is, as JSON; then a line for each acknowledged block,
+                  `<offset> <length> <xxh3-64 of the bytes>`, version 1
+
+A block is written and flushed, then its line is, then the sender is told. The last block of a file
+gets no line: the whole file is verified and moved away before anybody is told, so there is no
+upload that is complete and unverified. After a crash the lines say how far the bytes count; the
+first use reads them again, for the MD5 of the whole, and cuts back to the last block that is what
+its line says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import xxhash
+
+from common import crash
+from common.digests import md5 as new_md5
+from common.digests import read_blocks
+
+if TYPE_CHECKING:
+    import hashlib
+    from collections.abc import Iterable
+
+    from common.durable import Tree, WriteFile
+
+__all__ = ["Block", "Pending", "Partial", "UploadMeta", "parse_upload"]
+
+_LINE = re.compile(rb"(0|[1-9][0-9]{0,18}) ([1-9][0-9]{0,18}) ([0-9a-f]{16})\Z")
+
+
+class UploadMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """What an upload is.
+
+    Attributes:
+        id: 32 hex digits that nobody can guess.
+        sender: uuid of the sender.
+        owner: the token (or, without tokens, the sender) that made it.
+        path: that the file will have.
+        length: of the whole file.
+        created: seconds since the epoch.
+        task: that it belongs to; None: it is a task of its own.
+        md5: of the whole file, where it is known.
+        tail: digest of the file's tail, where it was planned.
+    """
+
+    v: int = 1
+    id: str
+    sender: str
+    owner: str
+    path: str
+    length: int
+    created: float
+    task: str | None = None
+    md5: str | None = None
+    tail: str | None = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """An acknowledged block."""
+
+    offset: int
+    length: int
+    xxh3: str
+
+    @property
+    def end(self) -> int:
+        """The offset behind it."""
+        return self.offset + self.length
+
+    def line(self) -> bytes:
+        """Its line."""
+        return f"{self.offset} {self.length} {self.xxh3}\n".encode()
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A block that is written and does not count yet; `md5` is that of the file up to its end."""
+
+    block: Block
+    md5: hashlib._Hash
+
+
+def parse_upload(data: bytes) -> tuple[UploadMeta | None, list[Block], int]:
+    """The upload, its blocks and where the last good line ends; never raises on content.
+
+    Blocks follow each other without a gap and end before the file does; reading stops where not.
+    """
+    first = data.find(b"\n")
+    try:
+        meta = msgspec.json.decode(data[: max(first, 0)], type=UploadMeta)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None, [], 0
+    blocks: list[Block] = []
+    at, reached = first + 1, 0
+    while (end := data.find(b"\n", at)) >= 0:
+        found = _LINE.match(data[at:end])
+        if found is None:
+            break
+        block = Block(int(found[1]), int(found[2]), found[3].decode())
+        if block.offset != reached or block.end >= meta.length:
+            break
+        blocks.append(block)
+        at, reached = end + 1, block.end
+    return meta, blocks, at
+
+
+class Partial:
+    """One partial upload. The caller sees to it that one thread at a time writes.
+
+    Attributes:
+        meta: what it is.
+        offset: bytes that count.
+    """
+
+    def __init__(self, tree: Tree, directory: str, meta: UploadMeta) -> None:
+        self._tree = tree
+        self.part = f"{directory}/{meta.id}.part"
+        self.log = f"{directory}/{meta.id}.upload"
+        self.meta = meta
+        self.offset = 0
+        self._md5: hashlib._Hash | None = new_md5()
+
+    @classmethod
+    def create(cls, tree: Tree, directory: str, meta: UploadMeta) -> Partial:
+        """A new upload; it is there after a power cut when this returns."""
+        partial = cls(tree, directory, meta)
+        with tree.create(partial.part):
+            crash.point("upload.part_made")
+        tree.write_atomic(partial.log, msgspec.json.encode(meta) + b"\n")
+        return partial
+
+    @classmethod
+    def open(cls, tree: Tree, directory: str, name: str) -> Partial | None:
+        """The upload `name` that an earlier process left; None, and it is gone, if it is none."""
+        rel = f"{directory}/{name}.upload"
+        meta, blocks, _ = parse_upload(tree.read(rel))
+        if meta is None or meta.id != name:
+            tree.unlink(rel, sync=False)
+            tree.unlink(f"{directory}/{name}.part", sync=False)
+            return None
+        partial = cls(tree, directory, meta)
+        found = tree.stat(partial.part)
+        size = found.st_size if found is not None else 0
+        partial.offset = max((each.end for each in blocks if each.end <= size), default=0)
+        partial._md5 = None  # not known before the bytes are read again
+        return partial
+
+    @property
+    def touched(self) -> float:
+        """When bytes last came, seconds since the epoch."""
+        found = self._tree.stat(self.part)
+        return found.st_mtime if found is not None else self.meta.created
+
+    def prepare(self) -> int:
+        """Make sure that the bytes before `offset` are those that were acknowledged."""
+        if self._md5 is None:
+            meta, blocks, _ = parse_upload(self._tree.read(self.log))
+            self._md5, good = self._reread(blocks)
+            self._cut(good)
+        return self.offset
+
+    def _reread(self, blocks: list[Block]) -> tuple[hashlib._Hash, list[Block]]:
+        whole = new_md5()
+        good: list[Block] = []
+        fd = self._tree.open_read(self.part)
+        try:
+            for block in blocks:
+                until_here, check = whole.copy(), xxhash.xxh3_64()
+                length = 0
+                for piece in read_blocks(fd, start=block.offset, end=block.end):
+                    until_here.update(piece)
+                    check.update(piece)
+                    length += len(piece)
+                if length != block.length or check.hexdigest() != block.xxh3:
+                    break
+                whole = until_here
+                good.append(block)
+        finally:
+            os.close(fd)
+        return whole, good
+
+    def _cut(self, good: list[Block]) -> None:
+        """Cut both files back to the good blocks; the log first, as it decides."""
+        keep = len(msgspec.json.encode(self.meta)) + 1 + sum(len(each.line()) for each in good)
+        file = self._tree.append_file(self.log)
+        try:
+            if file.size != keep:
+                file.truncate(keep)
+        finally:
+            file.close()
+        self.offset = good[-1].end if good else 0
+        crash.point("upload.cut")
+        with self._tree.open_write(self.part) as part:
+            part.truncate(self.offset)
+
+    def write(self, file: WriteFile, pieces: Iterable[bytes]) -> Pending:
+        """Write bytes behind those that count; they count after `commit`."""
+        assert self._md5 is not None, "prepare() comes first"
+        whole, check = self._md5.copy(), xxhash.xxh3_64()
+        at = self.offset
+        for piece in pieces:
+            file.write(piece, at=at)
+            whole.update(piece)
+            check.update(piece)
+            at += len(piece)
+        return Pending(Block(self.offset, at - self.offset, check.hexdigest()), whole)
+
+    def commit(self, file: WriteFile, pending: Pending) -> None:
+        """Make a block count: flush its bytes, then its line."""
+        file.sync()
+        crash.point("upload.block_synced")
+        log = self._tree.append_file(self.log)
+        try:
+            log.append(pending.block.line())
+        finally:
+            log.close()
+        crash.point("upload.block_logged")
+        self.offset, self._md5 = pending.block.end, pending.md5
+
+    def give_up(self, file: WriteFile) -> None:
+        """Cut off what was written and does not count; what cannot be cut is written over later."""
+        with suppress(Exception):
+            file.truncate(self.offset)
+
+    def drop(self) -> None:
+        """Remove it; without its log the rest is swept at the next start."""
+        self._tree.unlink(self.log, sync=False)
+        self._tree.unlink(self.part)

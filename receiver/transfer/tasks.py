@@ -1,0 +1,373 @@
+"""Tasks as their sender sees them: start, plan, deletions, batches, the end, the outcome."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common import crash
+from common.digests import is_md5
+from common.errors import BusyError, GoneError, NotFoundError, ProtocolError, TooLargeError
+from common.names import FilePath, is_task_id
+from common.wire import (
+    Action,
+    BatchAnswer,
+    Outcome,
+    PlanAnswer,
+    PlanDecision,
+    Result,
+    TaskAnswer,
+    TaskState,
+)
+from receiver.load.scope import Scope
+from receiver.load.task import Planned, TaskRecord, start_task
+from receiver.metadata import records
+from receiver.metadata.errors import GuardFailed
+from receiver.metadata.guards import Guard
+from receiver.transfer import epochs
+from receiver.transfer.batch import receive_batch
+from receiver.transfer.intake import Intake, check_sender
+from receiver.transfer.planning import Room, Situation, decide
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from common.wire import DeletedPage, EndRequest, PlanEntry, PlanPage, StartRequest
+    from receiver.config import ReceiverConfig
+    from receiver.load.folders import SenderFolder
+    from receiver.load.service import LoadService
+    from receiver.load.task import CurrentTask
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state import SenderRow, TaskRow
+    from receiver.principal import Principal
+    from receiver.transfer.uploads import Uploads
+
+__all__ = ["Tasks"]
+
+_REFUSED = {Action.CONFLICT: Result.CONFLICT, Action.REFUSED: Result.REFUSED}
+_LOAD_PAUSE = 2.0
+
+
+class Tasks:
+    """The calls of a task. All are safe from any thread, and can be made twice."""
+
+    def __init__(
+        self,
+        config: ReceiverConfig,
+        engine: Engine,
+        load: LoadService,
+        uploads: Uploads,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._engine = engine
+        self._load = load
+        self._uploads = uploads
+        self._clock = clock
+        self._intake = Intake(config, engine, load, clock=clock)
+
+    # -- start -----------------------------------------------------------------------------
+
+    def start(self, who: Principal, sender: str, task: str, request: StartRequest) -> TaskAnswer:
+        """Start a task, or resume it; see `Node.start_task`."""
+        if not is_task_id(task):
+            raise ProtocolError(f"{task[:60]!a} is no task id (32 lower-case hex digits)")
+        if request.engine != self._engine.uuid:
+            raise GoneError(
+                f"this receiver is engine {self._engine.uuid}, not {request.engine[:40]!a}; "
+                "check first, and plan afresh"
+            )
+        check_sender(who, sender)
+        early = self._early(sender, task, request.epoch)
+        if early is not None:
+            return early
+        folder = self._intake.folder(who, sender)
+        with folder.lock:
+            early = self._early(sender, task, request.epoch)
+            if early is not None:
+                return early
+            step = self._step(sender, task, request.epoch)
+            self._make_way(folder, task)
+            if folder.task is None:
+                self._begin(who, folder, task, request)
+            if step.fresh:
+                self._set_epoch(sender, step, task)
+            crash.point("tasks.started")
+            return TaskAnswer(task=task, state=TaskState.OPEN, epoch=step.current)
+
+    def _early(self, sender: str, task: str, given: str | None) -> TaskAnswer | None:
+        """The answer for a task that is done or loading; no lock, as a load holds the folder's.
+
+        The epoch is told only to one who may have it: a copy of the machine learns nothing.
+
+        Raises:
+            BusyError: another task of this sender is being loaded.
+        """
+        with self._engine.reading() as state:
+            row = state.senders.get(sender)
+            done = state.task(sender, task)
+        started = row is not None and row.epoch_task == task and given in (row.epoch, row.previous)
+        epoch = row.epoch if row is not None and started else None
+        if done is not None:
+            return self._outcome(done, epoch)
+        folder = self._load.folders.find(sender)
+        current = folder.task if folder is not None else None
+        if current is None or not current.loading or self._is_done(sender, current.id):
+            return None
+        if current.id == task:
+            return TaskAnswer(task=task, state=TaskState.LOADING, epoch=epoch)
+        why = f" ({current.trouble})" if current.trouble else ""
+        raise BusyError(f"task {current.id} is being loaded{why}", retry_after=_LOAD_PAUSE)
+
+    def _step(self, sender: str, task: str, given: str | None) -> epochs.Step:
+        with self._engine.reading() as state:
+            row = state.senders.get(sender)
+        return epochs.start(row, given, task)
+
+    def _make_way(self, folder: SenderFolder, task: str) -> None:
+        """Recovery before a task: finish what is committed, drop what has no end."""
+        current = folder.task
+        if current is None:
+            return
+        if current.loading:
+            self._load.settle(folder)
+        elif current.id != task:
+            folder.forget_task()
+            crash.point("tasks.dropped")
+
+    def _begin(
+        self, who: Principal, folder: SenderFolder, task: str, request: StartRequest
+    ) -> None:
+        record = TaskRecord(
+            task=task,
+            sender=folder.uuid,
+            propagate=request.propagate,
+            scope=list(who.scope),
+            started=self._clock(),
+        )
+        start_task(folder, record)
+
+    def _set_epoch(self, sender: str, step: epochs.Step, task: str) -> None:
+        """Commit the epochs; the folder's lock keeps other starts away."""
+        made = records.EpochSet(sender, step.current, step.previous, task, confirmed=False)
+        self._engine.commit([made])
+
+    def _confirm(self, row: SenderRow) -> None:
+        """The new epoch has arrived: the one before is good for nothing any more."""
+        while not row.confirmed:
+            used = records.EpochSet(
+                row.uuid, row.epoch, row.previous, row.epoch_task, confirmed=True
+            )
+            try:
+                self._engine.commit([used], [Guard("sender", row.uuid, row.changed)])
+            except GuardFailed:
+                epoch = row.epoch
+                with self._engine.reading() as state:
+                    row = state.senders[row.uuid]
+                epochs.must_be_current(row, epoch)
+            else:
+                return
+
+    # -- in the task -----------------------------------------------------------------------
+
+    def _enter(
+        self, who: Principal, sender: str, task: str, epoch: str | None
+    ) -> SenderFolder:
+        """The folder, after the epoch was found to be the current one."""
+        check_sender(who, sender)
+        with self._engine.reading() as state:
+            row = state.senders.get(sender)
+        epochs.must_be_current(row, epoch)
+        assert row is not None
+        self._confirm(row)
+        return self._intake.folder(who, sender)
+
+    def plan(
+        self, who: Principal, sender: str, task: str, epoch: str | None, page: PlanPage
+    ) -> PlanAnswer:
+        """What to do with each file of a page."""
+        self._check_page(len(page.entries))
+        folder = self._enter(who, sender, task, epoch)
+        with folder.lock:
+            current = self._intake.open_task(folder, task)
+            decisions = self._decide(who, folder, current, page.entries)
+            current.add_plan(
+                _planned(entry, decision)
+                for entry, decision in zip(page.entries, decisions, strict=True)
+                if _is_path(entry.path)
+            )
+        return PlanAnswer(decisions=decisions)
+
+    def _decide(
+        self,
+        who: Principal,
+        folder: SenderFolder,
+        current: CurrentTask,
+        entries: Iterable[PlanEntry],
+    ) -> list[PlanDecision]:
+        limits = self._config.limits
+        _, partial_bytes = self._uploads.numbers(folder.uuid)
+        room = Room(
+            quota=limits.max_unloaded_bytes - folder.staged.bytes - partial_bytes,
+            free=self._load.free_bytes() - limits.min_free_bytes,
+            max_file=limits.max_file_bytes,
+        )
+        with self._engine.reading() as state:
+            here = Situation(
+                state=state,
+                sender=folder.uuid,
+                scope=Scope(current.record.scope),
+                staged=folder.staged,
+                is_there=lambda each: each.is_still(
+                    folder.tree.stat(folder.staged.at(each.path))
+                ),
+                resumable=lambda entry: self._uploads.resumable(who, folder, entry),
+                room=room,
+                reveal_owner=self._config.auth.reveal_owner,
+            )
+            return [decide(entry, here) for entry in entries]
+
+    def deleted(
+        self, who: Principal, sender: str, task: str, epoch: str | None, page: DeletedPage
+    ) -> None:
+        """Record paths that are gone or replaced."""
+        self._check_page(len(page.paths))
+        paths = [_tsfile(each) for each in page.paths]
+        folder = self._enter(who, sender, task, epoch)
+        with folder.lock:
+            self._intake.open_task(folder, task).add_deleted(paths)
+
+    def batch(
+        self, who: Principal, sender: str, task: str, epoch: str | None, body: bytes
+    ) -> BatchAnswer:
+        """Take many small files in."""
+        limit = self._config.limits.max_batch_bytes
+        if len(body) > limit:
+            raise TooLargeError(
+                f"a batch of {len(body)} bytes, limits.max_batch_bytes is {limit}"
+            )
+        folder = self._enter(who, sender, task, epoch)
+        with folder.lock:
+            current = self._intake.open_task(folder, task)
+        _, partial_bytes = self._uploads.numbers(sender)
+        return receive_batch(self._intake, folder, current, body, partial_bytes)
+
+    def _check_page(self, count: int) -> None:
+        limit = self._config.limits.max_page_items
+        if count > limit:
+            raise TooLargeError(f"a page of {count} items, limits.max_page_items is {limit}")
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def end(
+        self, who: Principal, sender: str, task: str, epoch: str | None, request: EndRequest
+    ) -> TaskAnswer:
+        """Record the end, then let the loader have the task."""
+        seen: set[str] = set()
+        for entry in request.manifest:
+            if _tsfile(entry.path).text in seen:
+                raise ProtocolError(f"{entry.path!a} stands in the manifest twice")
+            if entry.size < 0 or not is_md5(entry.md5) or entry.series < 0 or entry.points < 0:
+                raise ProtocolError(f"{entry.path!a}: size, md5, series or points are none")
+            seen.add(entry.path)
+        deleted = [_tsfile(each) for each in request.deleted]
+        check_sender(who, sender)
+        known = self._known(sender, task)
+        if known is not None:
+            return known
+        folder = self._enter(who, sender, task, epoch)
+        with folder.lock:
+            if (known := self._known(sender, task)) is not None:
+                return known
+            current = self._intake.open_task(folder, task)
+            current.add_files(self._received(folder, seen))
+            current.end(request.manifest, deleted)
+            crash.point("tasks.ended")
+        self._load.loader.submit(folder, current)
+        return TaskAnswer(task=task, state=TaskState.LOADING, epoch=epoch)
+
+    def _received(self, folder: SenderFolder, paths: Iterable[str]) -> list[FilePath]:
+        """The files of a manifest that were verified in an earlier task: sync.log lacks them."""
+        return [FilePath.parse(each) for each in sorted(paths) if folder.staged.get(each)]
+
+    def _known(self, sender: str, task: str) -> TaskAnswer | None:
+        """The answer for a task that is loading or done."""
+        folder = self._load.folders.find(sender)
+        with self._engine.reading() as state:
+            done = state.task(sender, task)
+        if done is not None:
+            return self._outcome(done, None)
+        current = folder.task if folder is not None else None
+        if current is not None and current.id == task and current.loading:
+            return TaskAnswer(task=task, state=TaskState.LOADING)
+        return None
+
+    # -- answers -----------------------------------------------------------------------------
+
+    def answer(self, who: Principal, sender: str, task: str, wait: float) -> TaskAnswer:
+        """Where a task is; waits for its outcome for a while."""
+        check_sender(who, sender)
+        known = self._known(sender, task)
+        if known is not None and known.state is TaskState.LOADING and wait > 0:
+            self._load.loader.wait(lambda: self._is_done(sender, task), wait)
+            known = self._known(sender, task)
+        if known is not None:
+            return known
+        folder = self._load.folders.find(sender)
+        current = folder.task if folder is not None else None
+        if current is None or current.id != task:
+            raise NotFoundError(f"task {task[:40]!a} is not known here")
+        return TaskAnswer(task=task, state=TaskState.OPEN)
+
+    def _is_done(self, sender: str, task: str) -> bool:
+        with self._engine.reading() as state:
+            return state.has_task(sender, task)
+
+    def _outcome(self, row: TaskRow, epoch: str | None) -> TaskAnswer:
+        reveal = self._config.auth.reveal_owner
+        return TaskAnswer(
+            task=row.task,
+            state=TaskState.DONE,
+            epoch=epoch,
+            commit=row.commit,
+            outcomes=[
+                Outcome(
+                    path=each.path,
+                    result=each.result,
+                    device=each.device,
+                    reason=each.reason,
+                    owner=each.owner if reveal else None,
+                    hold=each.hold,
+                )
+                for each in row.outcomes
+            ],
+        )
+
+
+def _tsfile(text: str) -> FilePath:
+    path = FilePath.parse(text)
+    if path.is_resource:
+        raise ProtocolError(f"{path}: a resource goes with its TsFile, not by itself")
+    return path
+
+
+def _is_path(text: str) -> bool:
+    try:
+        _tsfile(text)
+    except Exception:  # noqa: BLE001 - whatever it is, it was refused
+        return False
+    return True
+
+
+def _planned(entry: PlanEntry, decision: PlanDecision) -> Planned:
+    return Planned(
+        path=entry.path,
+        size=entry.size,
+        tail=entry.tail,
+        md5=entry.md5,
+        replaces=entry.replaces,
+        resource=entry.resource,
+        refused=_REFUSED.get(decision.action),
+        device=decision.device,
+        reason=decision.reason,
+    )

@@ -1,0 +1,183 @@
+"""Who may come in, and as whom.
+
+In this order: the address of the connection (never a header), the `Host` and `Origin` headers that
+a browser sends, the token. Tokens are kept as SHA-256; what is sent is hashed and compared in
+constant time. A token that is revoked or expired stops working with the next request.
+
+Without tokens: with `auth.require = "auto"`, and as long as no token of the role exists, whoever
+comes from this machine may send and read (with `listen.insecure` from elsewhere too). Then a page
+in a browser on this machine is the danger: one that has its own name resolve to 127.0.0.1 would
+pass for the same origin. So without a token the `Host` must be an address or `localhost`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from common import wire
+from common.config import is_loopback
+from common.errors import ForbiddenError, UnauthorizedError
+from receiver.principal import OPERATOR, READER, SENDER, Principal
+from receiver.web.routes import Role
+
+if TYPE_CHECKING:
+    from receiver.config import ReceiverConfig
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.rows import TokenRow
+    from receiver.web.routes import Route
+    from receiver.web.server import Head
+
+__all__ = ["Access", "hash_token"]
+
+_ROLES = {
+    Role.SENDER: (SENDER,),
+    Role.READER: (READER, OPERATOR),
+    Role.OPERATOR: (OPERATOR,),
+}
+_TOKENLESS = {Role.SENDER: SENDER, Role.READER: READER}
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+NOBODY = "nobody"
+"""Role of whoever makes a call that needs no name."""
+LOCAL_OPERATOR = "local-operator"
+"""Id of the token that `serve` writes for the commands on this machine."""
+
+
+def hash_token(token: str) -> str:
+    """SHA-256 of a token, in hex. Tokens are random, so there is nothing to salt."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Access:
+    """Judges requests by their heads."""
+
+    def __init__(
+        self,
+        config: ReceiverConfig,
+        engine: Engine,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._config = config
+        self._engine = engine
+        self._clock = clock
+        self._hosts = frozenset(host.lower() for host in config.listen.hosts)
+        self._local_operator: str | None = None
+
+    def accept_operator(self, token: str) -> None:
+        """Take this token as an operator's, as long as this process lives."""
+        self._local_operator = hash_token(token)
+
+    def admit(self, head: Head, route: Route | None) -> Principal:
+        """Who asks.
+
+        Args:
+            head: the request.
+            route: the call that it is for; None if there is no such call.
+
+        Raises:
+            ForbiddenError: the address, the host, the origin or the role is not allowed.
+            UnauthorizedError: a token is missing, unknown or expired.
+        """
+        operating = route is not None and route.role is Role.OPERATOR
+        if head.peer not in self._config.listen.allow and not (
+            operating and head.from_this_machine
+        ):
+            raise ForbiddenError(f"the address {head.peer} is not on the list of this receiver")
+        self._check_host(head)
+        self._check_origin(head)
+        if route is None or route.role is Role.PUBLIC:
+            return Principal(NOBODY, None, (), None, head.peer)
+        who = self._who(head, route.role)
+        if who.role not in _ROLES[route.role]:
+            raise ForbiddenError(f"a {who.role} token may not do this; it takes {route.role.value}")
+        named = head.header(wire.SENDER_HEADER)
+        if route.role is Role.SENDER and named is not None:
+            who.must_send_for(named)
+        return who
+
+    # -- what a browser sends ------------------------------------------------------------------
+
+    def _check_host(self, head: Head) -> None:
+        if not self._hosts:
+            return
+        host = (head.header("Host") or "").lower()
+        if host not in self._hosts and _name(host) not in self._hosts:
+            raise ForbiddenError("this receiver does not answer to that Host (listen.hosts)")
+
+    def _check_origin(self, head: Head) -> None:
+        if head.method in _SAFE:
+            return
+        origin = head.header("Origin")
+        foreign = (
+            origin is not None
+            and urlsplit(origin).netloc.lower() != (head.header("Host") or "").lower()
+        )
+        if foreign or head.header("Sec-Fetch-Site") in ("cross-site", "same-site"):
+            raise ForbiddenError("a page of another origin may not call this receiver")
+
+    # -- tokens ----------------------------------------------------------------------------------
+
+    def _who(self, head: Head, role: Role) -> Principal:
+        given = head.header("Authorization")
+        if given is None:
+            return self._without_token(head, role)
+        scheme, _, token = given.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise UnauthorizedError("expected the header Authorization: Bearer <token>")
+        digest = hash_token(token.strip())
+        if self._local_operator and hmac.compare_digest(digest, self._local_operator):
+            return Principal(OPERATOR, None, (), LOCAL_OPERATOR, head.peer)
+        with self._engine.reading() as state:
+            row = state.token_by_hash(digest)
+        return self._of_row(row, digest, head.peer)
+
+    def _of_row(self, row: TokenRow | None, digest: str, peer: str) -> Principal:
+        if row is None or not hmac.compare_digest(row.hash, digest):
+            raise UnauthorizedError("the token is not known here, or was revoked")
+        if row.expires is not None and row.expires <= self._clock():
+            raise UnauthorizedError(f"the token {row.id} has expired")
+        return Principal(row.role, row.sender, tuple(row.scope), row.id, peer)
+
+    def _without_token(self, head: Head, role: Role) -> Principal:
+        name = _TOKENLESS.get(role)
+        if name is None or not self._open_to(head, name):
+            raise UnauthorizedError(
+                f"this needs {role.value}: Authorization: Bearer <token> (on the receiver: "
+                "tsferry-receiver token create)"
+            )
+        # An upload made without a token belongs to the sender that the request names.
+        return Principal(name, head.header(wire.SENDER_HEADER), (), None, head.peer)
+
+    def _open_to(self, head: Head, role: str) -> bool:
+        if self._config.auth.require != "auto":
+            return False
+        with self._engine.reading() as state:
+            if any(token.role == role for token in state.tokens.values()):
+                return False
+        if not is_loopback(head.peer):
+            return self._config.listen.insecure
+        return _is_own_name(_name(head.header("Host") or "localhost"))
+
+
+def _name(host: str) -> str:
+    """A `Host` header without its port."""
+    if host.startswith("["):
+        return host.partition("]")[0][1:]
+    return host.partition(":")[0]
+
+
+def _is_own_name(name: str) -> bool:
+    """Whether no resolver can make this name ours: an address, or `localhost`."""
+    if is_loopback(name):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

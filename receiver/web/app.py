@@ -1,0 +1,111 @@
+"""The Flask application: routes, access before each call, problem documents for all that fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from flask import Flask, Response, current_app, g, request
+
+from common import wire
+from receiver.node import Node
+from receiver.web import health, openapi, operating, problems, sync, tus
+from receiver.web.call import Call
+from receiver.web.server import Head
+from receiver.web.site import Site
+
+if TYPE_CHECKING:
+    from receiver.config import ReceiverConfig
+    from receiver.web.routes import Route
+
+__all__ = ["EXTENSION", "close", "create_app", "site_of"]
+
+EXTENSION = "tsferry"
+ROUTES = (*sync.ROUTES, *tus.ROUTES, *operating.ROUTES, *health.ROUTES, openapi.route)
+
+
+def create_app(
+    config: ReceiverConfig, node: Node | None = None, *, clock: Callable[[], float] = time.time
+) -> Flask:
+    """The receiver as a WSGI application, with its engine; `close` it when it is done with.
+
+    Args:
+        config: of the receiver.
+        node: an open receiver to be used; without one it is opened here, and closed by `close`.
+        clock: seconds since the epoch.
+
+    Raises:
+        LockedError: another process has the receiver's directories open.
+        DamagedError: a log is damaged in the middle.
+    """
+    app = Flask("tsferry", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = config.listen.max_request_bytes
+    app.url_map.strict_slashes = True
+    app.url_map.merge_slashes = False
+    app.json.sort_keys = False  # type: ignore[attr-defined]
+    for route in ROUTES:
+        app.add_url_rule(
+            route.path,
+            endpoint=route.name,
+            view_func=_view(route),
+            methods=[route.method],
+            provide_automatic_options=False,
+        )
+    problems.register(app)
+    app.before_request(_judge)
+    app.after_request(_finish)
+    app.wsgi_app = _Methods(app.wsgi_app)  # type: ignore[method-assign]
+    opened = node or Node.open(config, clock=clock)
+    app.extensions[EXTENSION] = Site(
+        config, opened, ROUTES, app.url_map, owns_node=node is None, clock=clock
+    )
+    return app
+
+
+def site_of(app: Flask) -> Site:
+    """What the application carries."""
+    site = app.extensions[EXTENSION]
+    assert isinstance(site, Site)
+    return site
+
+
+def close(app: Flask) -> None:
+    """End the receiver inside an application; closing twice is harmless."""
+    site_of(app).close()
+
+
+class _Methods:
+    """Puts the method of `X-HTTP-Method-Override` in the place of the request's own."""
+
+    def __init__(self, application: Callable[..., Any]) -> None:
+        self._application = application
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        if "HTTP_X_HTTP_METHOD_OVERRIDE" in environ:
+            environ["REQUEST_METHOD"] = tus.method_of(Head.from_environ(environ))
+        return self._application(environ, start_response)
+
+
+def _judge() -> None:
+    site = site_of(current_app)
+    head = Head.from_environ(request.environ)
+    route, _ = site.match(head)
+    g.who = site.access.admit(head, route)
+
+
+def _view(route: Route) -> Callable[..., Response]:
+    def view(**arguments: str) -> Response:
+        return route.handler(Call(site_of(current_app), g.who, request, arguments))
+
+    return view
+
+
+def _finish(response: Response) -> Response:
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers.setdefault("Cache-Control", "no-store")
+    if request.path == tus.FILES or request.path.startswith(tus.FILES + "/"):
+        response.headers["Tus-Resumable"] = wire.TUS_VERSION
+    if response.status_code == 204:
+        response.headers.pop("Content-Type", None)
+    return response

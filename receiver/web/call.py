@@ -1,0 +1,114 @@
+"""One call as its handler sees it: who asks, for which sender, with what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+from flask import Request, Response
+
+from common import wire
+from common.errors import ForbiddenError, ProtocolError, UsageError
+from common.names import is_sender_uuid, is_task_id
+
+if TYPE_CHECKING:
+    from receiver.node import Node
+    from receiver.principal import Principal
+    from receiver.web.site import Site
+
+__all__ = ["Call", "MediaTypeError", "json_answer"]
+
+T = TypeVar("T")
+
+
+class MediaTypeError(ProtocolError):
+    """The body is of another type than the call takes."""
+
+    http_status = 415
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request that was let in.
+
+    Attributes:
+        site: the application's own things.
+        who: who asks.
+        request: Flask's.
+        arguments: the variable parts of the path.
+    """
+
+    site: Site
+    who: Principal
+    request: Request
+    arguments: Mapping[str, str]
+
+    @property
+    def node(self) -> Node:
+        """The receiver."""
+        return self.site.node
+
+    @property
+    def sender(self) -> str:
+        """The sender that this call is about: of the header, or the one that the token is for.
+
+        Raises:
+            ProtocolError: neither says.
+            ForbiddenError: the token is another sender's.
+        """
+        named = self.request.headers.get(wire.SENDER_HEADER, self.who.sender)
+        if named is None:
+            raise ProtocolError(f"the header {wire.SENDER_HEADER} is missing")
+        if not is_sender_uuid(named):
+            raise ProtocolError(f"{wire.SENDER_HEADER}: expected 32 lower-case hex digits")
+        self.who.must_send_for(named)
+        return named
+
+    @property
+    def epoch(self) -> str | None:
+        """The epoch that the call belongs to."""
+        return self.request.headers.get(wire.EPOCH_HEADER)
+
+    @property
+    def task(self) -> str:
+        """The task in the path."""
+        task = self.arguments["task"]
+        if not is_task_id(task):
+            raise ProtocolError("a task id is 32 lower-case hex digits")
+        return task
+
+    def body(self, kind: type[T]) -> T:
+        """The JSON of the request as a struct.
+
+        Raises:
+            MediaTypeError: it does not say that it is JSON. (A form of a foreign page could not.)
+            ProtocolError: it is no such struct.
+        """
+        if self.request.mimetype != "application/json":
+            raise MediaTypeError("expected Content-Type: application/json")
+        return wire.decode(self.request.get_data(), kind, "request")
+
+    def query(self, name: str) -> str | None:
+        """A member of the query; empty counts as absent."""
+        return self.request.args.get(name) or None
+
+    def limit(self, most: int) -> int:
+        """`limit` of the query, at most `most`."""
+        text = self.query("limit")
+        if text is None:
+            return most
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
+            raise UsageError("limit: expected a number from 1 up")
+        return min(int(text), most)
+
+    def must_be(self, sender: str) -> None:
+        """Refuse a body that speaks for another sender than the header."""
+        if sender != self.sender:
+            raise ForbiddenError(f"the body names another sender than {wire.SENDER_HEADER}")
+
+
+def json_answer(value: wire.Struct, status: int = 200) -> Response:
+    """A struct as the answer."""
+    return Response(msgspec.json.encode(value), status, mimetype="application/json")

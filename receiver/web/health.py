@@ -1,0 +1,75 @@
+"""Whether the process lives, and whether the receiver takes files."""
+
+from __future__ import annotations
+
+import os
+
+from flask import Response
+
+from common import wire
+from common.durable import free_bytes
+from receiver.web.call import Call, json_answer
+from receiver.web.problems import problem_response
+from receiver.web.routes import Answer, Role, Route
+
+__all__ = ["ROUTES", "Health"]
+
+
+class Health(wire.Struct, frozen=True, kw_only=True):
+    """What a probe reads."""
+
+    status: str
+    """`ok`; problem documents say what else there is."""
+
+
+_OK = Health(status="ok")
+
+
+def healthz(call: Call) -> Response:
+    """The process answers."""
+    return json_answer(_OK)
+
+
+def readyz(call: Call) -> Response:
+    """The receiver takes files."""
+    reason = not_ready(call)
+    if reason is None:
+        return json_answer(_OK)
+    return problem_response(
+        wire.Problem(
+            type="urn:tsferry:not-ready",
+            title="not ready",
+            status=503,
+            detail=reason,
+            retry_after=10.0,
+        )
+    )
+
+
+def not_ready(call: Call) -> str | None:
+    """Why no files are taken now."""
+    if problem := call.node.problem():
+        return problem
+    config = call.site.config
+    try:
+        free = free_bytes(config.data_dirs[0])
+    except OSError as error:
+        return f"the data directory cannot be looked at: {os.strerror(error.errno or 0)}"
+    if free < config.limits.min_free_bytes:
+        return f"{free} bytes are free, {config.limits.min_free_bytes} are kept (min_free_bytes)"
+    return None
+
+
+ROUTES = (
+    Route(
+        "GET", "/healthz", healthz, Role.PUBLIC, "Whether the process lives", (Answer(200, Health),)
+    ),
+    Route(
+        "GET",
+        "/readyz",
+        readyz,
+        Role.PUBLIC,
+        "Whether the receiver takes files; 503 says why not",
+        (Answer(200, Health),),
+    ),
+)

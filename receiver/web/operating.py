@@ -1,0 +1,225 @@
+"""The calls of operators, `/v1`: what `tsferry-receiver` asks a running server."""
+
+from __future__ import annotations
+
+from flask import Response
+
+from common.errors import UsageError
+from receiver.transfer import views
+from receiver.web import operating_wire as wire
+from receiver.web.call import Call, json_answer
+from receiver.web.routes import EMPTY, Answer, Parameter, Role, Route
+
+__all__ = ["ROUTES"]
+
+_STATES = ("live", "retired", "quarantined", "deleted")
+_SENDER = Parameter("sender", "query", {"type": "string"}, "Only of the sender with this uuid.")
+_STATE = Parameter("state", "query", {"enum": list(_STATES)}, "Only files in this state.")
+_AFTER = Parameter("after", "query", {"type": "string"}, "`next` of the page before.")
+_LIMIT = Parameter("limit", "query", {"type": "integer", "minimum": 1}, "Entries of a page.")
+
+
+def status(call: Call) -> Response:
+    """How the receiver is."""
+    return json_answer(call.node.status(call.who))
+
+
+def senders(call: Call) -> Response:
+    """All senders."""
+    return json_answer(wire.SendersAnswer(senders=call.node.senders(call.who)))
+
+
+def accept_sender(call: Call) -> Response:
+    """Let the next machine under this uuid go on."""
+    call.node.accept_sender(call.who, call.arguments["sender"])
+    return Response(status=204)
+
+
+def files(call: Call) -> Response:
+    """Rows of the catalogue."""
+    state = call.query("state")
+    if state is not None and state not in _STATES:
+        raise UsageError(f"state: expected one of {', '.join(_STATES)}")
+    page = call.node.files(
+        call.who,
+        sender=call.query("sender"),
+        state=state,
+        after=call.query("after"),
+        limit=call.limit(call.site.config.limits.max_page_items),
+    )
+    return json_answer(page)
+
+
+def owners(call: Call) -> Response:
+    """Devices and who owns them."""
+    page = call.node.owners(
+        call.who,
+        sender=call.query("sender"),
+        after=call.query("after"),
+        limit=call.limit(call.site.config.limits.max_page_items),
+    )
+    return json_answer(page)
+
+
+def release_owner(call: Call) -> Response:
+    """Free a device."""
+    request = call.body(wire.ReleaseRequest)
+    return json_answer(wire.CommitAnswer(commit=call.node.release_owner(call.who, request.device)))
+
+
+def transfer_owner(call: Call) -> Response:
+    """Give a device to another sender."""
+    request = call.body(wire.TransferRequest)
+    commit = call.node.transfer_owner(call.who, request.device, request.sender)
+    return json_answer(wire.CommitAnswer(commit=commit))
+
+
+def quarantine(call: Call) -> Response:
+    """Files that were refused or found bad."""
+    entries = call.node.quarantine_list(call.who, sender=call.query("sender"))
+    return json_answer(wire.QuarantineAnswer(entries=entries))
+
+
+def quarantine_retry(call: Call) -> Response:
+    """Look at a file again."""
+    key = call.body(wire.QuarantineKey)
+    result = call.node.quarantine_retry(call.who, key.sender, key.path, key.digest)
+    return json_answer(wire.RetryAnswer(result=result))
+
+
+def quarantine_drop(call: Call) -> Response:
+    """Forget a file."""
+    key = call.body(wire.QuarantineKey)
+    call.node.quarantine_drop(call.who, key.sender, key.path, key.digest)
+    return Response(status=204)
+
+
+def tokens(call: Call) -> Response:
+    """All tokens, without their secrets."""
+    return json_answer(wire.TokensAnswer(tokens=call.node.token_list(call.who)))
+
+
+def create_token(call: Call) -> Response:
+    """Make a token."""
+    request = call.body(wire.TokenRequest)
+    made = call.node.token_create(
+        call.who,
+        request.role,
+        sender=request.sender,
+        scope=request.scope,
+        note=request.note,
+        expires=request.expires,
+    )
+    return json_answer(made, 201)
+
+
+def revoke_token(call: Call) -> Response:
+    """Make a token worthless."""
+    call.node.token_revoke(call.who, call.arguments["token"])
+    return Response(status=204)
+
+
+def _route(
+    method: str,
+    path: str,
+    handler: object,
+    summary: str,
+    answer: Answer,
+    takes: object = None,
+    parameters: tuple[Parameter, ...] = (),
+) -> Route:
+    return Route(
+        method,
+        path,
+        handler,  # type: ignore[arg-type]
+        Role.OPERATOR,
+        summary,
+        (answer,),
+        takes=takes,
+        parameters=parameters,
+    )
+
+
+ROUTES = (
+    _route("GET", "/v1/status", status, "How the receiver is", Answer(200, views.StatusView)),
+    _route("GET", "/v1/senders", senders, "All senders", Answer(200, wire.SendersAnswer)),
+    _route(
+        "POST",
+        "/v1/senders/<sender>/accept",
+        accept_sender,
+        "Let the next machine that comes under this uuid go on, whatever epoch it has",
+        EMPTY,
+    ),
+    _route(
+        "GET",
+        "/v1/files",
+        files,
+        "Rows of the catalogue, in order of their physical paths",
+        Answer(200, views.FilesPage),
+        parameters=(_SENDER, _STATE, _AFTER, _LIMIT),
+    ),
+    _route(
+        "GET",
+        "/v1/owners",
+        owners,
+        "Devices and who owns them",
+        Answer(200, views.OwnersPage),
+        parameters=(_SENDER, _AFTER, _LIMIT),
+    ),
+    _route(
+        "POST",
+        "/v1/owners/release",
+        release_owner,
+        "Free a device for whoever comes first",
+        Answer(200, wire.CommitAnswer),
+        wire.ReleaseRequest,
+    ),
+    _route(
+        "POST",
+        "/v1/owners/transfer",
+        transfer_owner,
+        "Give a device to another sender",
+        Answer(200, wire.CommitAnswer),
+        wire.TransferRequest,
+    ),
+    _route(
+        "GET",
+        "/v1/quarantine",
+        quarantine,
+        "Files that were refused or found bad",
+        Answer(200, wire.QuarantineAnswer),
+        parameters=(_SENDER,),
+    ),
+    _route(
+        "POST",
+        "/v1/quarantine/retry",
+        quarantine_retry,
+        "Look at a file again, or let the next round try",
+        Answer(200, wire.RetryAnswer),
+        wire.QuarantineKey,
+    ),
+    _route(
+        "POST",
+        "/v1/quarantine/drop",
+        quarantine_drop,
+        "Forget a file and the bytes kept of it",
+        EMPTY,
+        wire.QuarantineKey,
+    ),
+    _route("GET", "/v1/tokens", tokens, "All tokens", Answer(200, wire.TokensAnswer)),
+    _route(
+        "POST",
+        "/v1/tokens",
+        create_token,
+        "Make a token; its text is in this answer and nowhere else",
+        Answer(201, views.TokenMade),
+        wire.TokenRequest,
+    ),
+    _route(
+        "DELETE",
+        "/v1/tokens/<token>",
+        revoke_token,
+        "Make a token worthless from now on",
+        EMPTY,
+    ),
+)

@@ -1,0 +1,89 @@
+"""What operators' calls take and answer, beside the views of `receiver.transfer.views`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from common.wire import Struct
+from receiver.transfer.views import QuarantineView, SenderView, TokenView
+
+__all__ = [
+    "CommitAnswer",
+    "QuarantineAnswer",
+    "QuarantineKey",
+    "ReleaseRequest",
+    "RetryAnswer",
+    "SendersAnswer",
+    "TokenRequest",
+    "TokensAnswer",
+    "TransferRequest",
+]
+
+
+class SendersAnswer(Struct, frozen=True, kw_only=True):
+    """`GET /v1/senders`."""
+
+    senders: list[SenderView]
+
+
+class ReleaseRequest(Struct, frozen=True, kw_only=True):
+    """`POST /v1/owners/release`: the device is free for whoever comes first."""
+
+    device: str
+
+
+class TransferRequest(Struct, frozen=True, kw_only=True):
+    """`POST /v1/owners/transfer`: the device belongs to `sender` from now on."""
+
+    device: str
+    sender: str
+
+
+class CommitAnswer(Struct, frozen=True, kw_only=True):
+    """The commit that holds what was asked for."""
+
+    commit: int
+
+
+class QuarantineAnswer(Struct, frozen=True, kw_only=True):
+    """`GET /v1/quarantine`."""
+
+    entries: list[QuarantineView]
+
+
+class QuarantineKey(Struct, frozen=True, kw_only=True):
+    """Names one entry of the quarantine."""
+
+    sender: str
+    path: str
+    digest: str
+
+
+class RetryAnswer(Struct, frozen=True, kw_only=True):
+    """What came of a retry, in words."""
+
+    result: str
+
+
+class TokensAnswer(Struct, frozen=True, kw_only=True):
+    """`GET /v1/tokens`: all that are not revoked."""
+
+    tokens: list[TokenView]
+
+
+class TokenRequest(Struct, frozen=True, kw_only=True):
+    """`POST /v1/tokens`.
+
+    Attributes:
+        role: `sender`, `reader` or `operator`.
+        sender: uuid that a sender's token is for.
+        scope: patterns of devices that it may write, such as `root.siteA.**`; empty: all.
+        note: for people.
+        expires: seconds since the epoch.
+    """
+
+    role: str
+    sender: str | None = None
+    scope: list[str] = msgspec.field(default_factory=list)
+    note: str = ""
+    expires: float | None = None

@@ -1,0 +1,130 @@
+"""The table of calls: what Flask routes, what the gate judges and what OpenAPI describes.
+
+Each module of calls keeps a tuple of `Route`; nothing is routed that does not stand in one, and
+the document at `/openapi.json` is made from the same rows (`receiver.web.openapi`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from flask import Response
+
+from receiver.web.call import Call
+
+__all__ = ["EMPTY", "JSON", "Answer", "Body", "Parameter", "Role", "Route"]
+
+JSON = "application/json"
+_RULE_ARGUMENT = re.compile(r"<(?:[a-z]+:)?(?P<name>[a-z_]+)>")
+
+
+class Role(Enum):
+    """Who may make a call."""
+
+    PUBLIC = "anybody who may connect"
+    SENDER = "a sender's token"
+    READER = "a reader's or an operator's token"
+    OPERATOR = "an operator's token"
+
+
+class Body(Enum):
+    """How long the body of a request may be."""
+
+    NONE = "none"
+    SMALL = "small"
+    LARGE = "large"
+    """Pages, manifests and batches: `listen.max_request_bytes`."""
+    BLOCK = "block"
+    """A block of a file: `limits.max_chunk_bytes`."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A header or a member of the query.
+
+    Attributes:
+        name: as it is sent.
+        place: `query`, `header`, or for answers `header`.
+        schema: JSON Schema of its value.
+        meaning: in a sentence.
+        required: whether the call is refused without it.
+    """
+
+    name: str
+    place: str
+    schema: Mapping[str, Any]
+    meaning: str
+    required: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a call answers when all goes well.
+
+    Attributes:
+        status: HTTP status.
+        kind: the struct that its JSON is; None for no body, `Any` for JSON of another kind.
+        headers: that come with it.
+        meaning: in a few words.
+    """
+
+    status: int
+    kind: Any = None
+    headers: tuple[Parameter, ...] = ()
+    meaning: str = "done"
+
+
+EMPTY = Answer(204)
+
+
+@dataclass(frozen=True)
+class Route:
+    """One call.
+
+    Attributes:
+        method: HTTP method.
+        path: the whole rule, as Flask writes it.
+        handler: makes the answer.
+        role: who may call.
+        summary: what it does, in a line.
+        answers: when all goes well; every call may answer with a problem document instead.
+        takes: the struct that the request's JSON is, if it is JSON.
+        media: of the request's body; empty for no body.
+        body: how long it may be.
+        parameters: in the query and in headers, those of all calls of the role left out.
+        task: whether `Tsferry-Epoch` belongs to the call.
+    """
+
+    method: str
+    path: str
+    handler: Callable[[Call], Response]
+    role: Role
+    summary: str
+    answers: tuple[Answer, ...]
+    takes: Any = None
+    media: str = ""
+    body: Body = Body.NONE
+    parameters: tuple[Parameter, ...] = ()
+    task: bool = False
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.handler.__name__)
+        if self.takes is not None:
+            object.__setattr__(self, "media", JSON)
+            if self.body is Body.NONE:
+                object.__setattr__(self, "body", Body.SMALL)
+
+    @property
+    def template(self) -> str:
+        """The path as OpenAPI writes it, with `{id}`."""
+        return _RULE_ARGUMENT.sub(r"{\g<name>}", self.path)
+
+    @property
+    def arguments(self) -> list[str]:
+        """Names of the variable parts of the path."""
+        return [found["name"] for found in _RULE_ARGUMENT.finditer(self.path)]

@@ -1,0 +1,110 @@
+"""What one receiver application carries: its node, who may call it, and what it is doing."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from werkzeug.exceptions import HTTPException
+from werkzeug.routing import RequestRedirect
+
+from common.durable import Tree
+from receiver.web.access import Access
+from receiver.web.longpoll import LongPolls
+from receiver.web.routes import Body, Route
+from receiver.web.tus import method_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from werkzeug.routing import Map
+
+    from receiver.config import ReceiverConfig
+    from receiver.node import Node
+    from receiver.web.server import Head
+
+__all__ = ["OPERATOR_TOKEN", "Site"]
+
+OPERATOR_TOKEN = "operator.token"  # noqa: S105  # a file name
+_SMALL_BODY = 64 * 2**10
+
+
+class Site:
+    """Hangs at `app.extensions["tsferry"]`.
+
+    Attributes:
+        config: of the receiver.
+        node: the receiver.
+        routes: all calls.
+        access: judges who may call.
+        polls: calls that wait for the end of a task.
+    """
+
+    def __init__(
+        self,
+        config: ReceiverConfig,
+        node: Node,
+        routes: tuple[Route, ...],
+        url_map: Map,
+        *,
+        owns_node: bool,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.config = config
+        self.node = node
+        self.routes = routes
+        self.access = Access(config, node.engine, clock=clock)
+        self.polls = LongPolls(config.listen.threads // 2)
+        self._of_endpoint = {route.name: route for route in routes}
+        self._adapter = url_map.bind("tsferry.invalid")
+        self._owns_node = owns_node
+        self._closing = threading.Lock()
+        self._closed = False
+
+    def match(self, head: Head) -> tuple[Route | None, Mapping[str, str]]:
+        """The call that a request is for, and the variable parts of its path."""
+        try:
+            endpoint, arguments = self._adapter.match(head.path, method_of(head))
+        except (HTTPException, RequestRedirect):
+            return None, {}
+        return self._of_endpoint.get(endpoint), arguments
+
+    def gate(self, head: Head) -> int:
+        """How long the body of a request may be; raises an error of ours to refuse it.
+
+        The server asks this before it reads the body; the application judges again when it is
+        called, so it is as safe behind another server.
+        """
+        route, _ = self.match(head)
+        self.access.admit(head, route)
+        limits = {
+            Body.NONE: _SMALL_BODY,  # some clients send an empty object along
+            Body.SMALL: _SMALL_BODY,
+            Body.LARGE: self.config.listen.max_request_bytes,
+            Body.BLOCK: self.config.limits.max_chunk_bytes,
+        }
+        return _SMALL_BODY if route is None else limits[route.body]
+
+    def give_operator_token(self) -> Path:
+        """Make a token for the commands on this machine, and write it where only they read it.
+
+        Returns:
+            the file. The token is worthless when this process ends.
+        """
+        token = secrets.token_urlsafe(32)
+        self.access.accept_operator(token)
+        directory = self.config.schema_dir
+        with Tree(directory) as tree:
+            tree.write_atomic(OPERATOR_TOKEN, token.encode() + b"\n", mode=0o600)
+        return directory / OPERATOR_TOKEN
+
+    def close(self) -> None:
+        """Let nobody wait any more, and close the node; closing twice is harmless."""
+        self.polls.close()
+        with self._closing:
+            if not self._closed and self._owns_node:
+                self.node.close()
+            self._closed = True

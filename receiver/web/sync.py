@@ -1,0 +1,217 @@
+"""The calls of a round, `/sync/v1`: see docs/protocol.md for their story."""
+
+from __future__ import annotations
+
+import math
+
+from flask import Response
+
+from common import wire
+from common.errors import ProtocolError, UsageError
+from receiver.web.call import Call, MediaTypeError, json_answer
+from receiver.web.routes import EMPTY, Answer, Body, Parameter, Role, Route
+
+__all__ = ["ROUTES"]
+
+_TASK = f"{wire.BASE}/tasks/<task>"
+_AFTER = Parameter("after", "query", {"type": "string"}, "`next` of the page before.")
+_LIMIT = Parameter("limit", "query", {"type": "integer", "minimum": 1}, "Entries of a page.")
+_WAIT = Parameter(
+    "wait",
+    "query",
+    {"type": "number", "minimum": 0},
+    "Seconds (at most 30) to wait for the end; fewer if too many wait already.",
+)
+
+
+def check(call: Call) -> Response:
+    """The first call of a round."""
+    request = call.body(wire.CheckRequest)
+    call.must_be(request.sender)
+    return json_answer(call.node.check(call.who, request))
+
+
+def heartbeat(call: Call) -> Response:
+    """A sender lives."""
+    beat = call.body(wire.Heartbeat)
+    return json_answer(call.node.heartbeat(call.who, call.sender, beat))
+
+
+def start_task(call: Call) -> Response:
+    """Start a task, or go on with it."""
+    request = call.body(wire.StartRequest)
+    return json_answer(call.node.start_task(call.who, call.sender, call.task, request))
+
+
+def task_state(call: Call) -> Response:
+    """State of a task, and its outcome."""
+    who, sender, task = call.who, call.sender, call.task
+    answer = call.site.polls.wait(
+        _seconds(call.query("wait")),
+        lambda seconds: call.node.task(who, sender, task, seconds),
+        lambda answer: answer.state is wire.TaskState.DONE,
+    )
+    return json_answer(answer)
+
+
+def plan(call: Call) -> Response:
+    """What to do with each file of a page."""
+    page = call.body(wire.PlanPage)
+    _not_more_than(call, len(page.entries))
+    return json_answer(call.node.plan(call.who, call.sender, call.task, call.epoch, page))
+
+
+def deleted(call: Call) -> Response:
+    """Paths that are gone at the edge, or replaced."""
+    page = call.body(wire.DeletedPage)
+    _not_more_than(call, len(page.paths))
+    call.node.deleted(call.who, call.sender, call.task, call.epoch, page)
+    return Response(status=204)
+
+
+def batch(call: Call) -> Response:
+    """Many small files."""
+    if call.request.mimetype != wire.BATCH_TYPE:
+        raise MediaTypeError(f"expected Content-Type: {wire.BATCH_TYPE}")
+    body = call.request.get_data()
+    return json_answer(call.node.batch(call.who, call.sender, call.task, call.epoch, body))
+
+
+def end_task(call: Call) -> Response:
+    """Everything was sent."""
+    request = call.body(wire.EndRequest)
+    answer = call.node.end_task(call.who, call.sender, call.task, call.epoch, request)
+    return json_answer(answer, 200 if answer.state is wire.TaskState.DONE else 202)
+
+
+def inventory(call: Call) -> Response:
+    """What the receiver has of the sender."""
+    limit = call.limit(call.site.config.limits.max_page_items)
+    return json_answer(call.node.inventory(call.who, call.sender, call.query("after"), limit))
+
+
+def catalogue(call: Call) -> Response:
+    """Committed files of everybody."""
+    limit = call.limit(call.site.config.limits.max_page_items)
+    return json_answer(call.node.catalogue(call.who, call.query("after"), limit))
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        seconds = float(text or 0)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise UsageError("wait: expected a number of seconds")
+    return seconds
+
+
+def _not_more_than(call: Call, items: int) -> None:
+    most = call.site.config.limits.max_page_items
+    if items > most:
+        raise ProtocolError(f"a page has {items} items, at most {most} are taken")
+
+
+ROUTES = (
+    Route(
+        "POST",
+        f"{wire.BASE}/check",
+        check,
+        Role.SENDER,
+        "Begin a round: versions, access, history, limits",
+        (Answer(200, wire.CheckAnswer),),
+        takes=wire.CheckRequest,
+    ),
+    Route(
+        "POST",
+        f"{wire.BASE}/heartbeat",
+        heartbeat,
+        Role.SENDER,
+        "Say that the sender lives, and what it has left to do",
+        (Answer(200, wire.HeartbeatAnswer),),
+        takes=wire.Heartbeat,
+    ),
+    Route(
+        "PUT",
+        _TASK,
+        start_task,
+        Role.SENDER,
+        "Start a task, or go on with it",
+        (Answer(200, wire.TaskAnswer),),
+        takes=wire.StartRequest,
+    ),
+    Route(
+        "GET",
+        _TASK,
+        task_state,
+        Role.SENDER,
+        "State of a task; its outcome once that is committed",
+        (Answer(200, wire.TaskAnswer),),
+        parameters=(_WAIT,),
+    ),
+    Route(
+        "POST",
+        f"{_TASK}/plan",
+        plan,
+        Role.SENDER,
+        "What to do with each file of a page",
+        (Answer(200, wire.PlanAnswer),),
+        takes=wire.PlanPage,
+        body=Body.LARGE,
+        task=True,
+    ),
+    Route(
+        "POST",
+        f"{_TASK}/deleted",
+        deleted,
+        Role.SENDER,
+        "Loaded paths that are gone at the edge, or replaced",
+        (EMPTY,),
+        takes=wire.DeletedPage,
+        body=Body.LARGE,
+        task=True,
+    ),
+    Route(
+        "POST",
+        f"{_TASK}/batch",
+        batch,
+        Role.SENDER,
+        "Many small files in one body",
+        (Answer(200, wire.BatchAnswer),),
+        media=wire.BATCH_TYPE,
+        body=Body.LARGE,
+        task=True,
+    ),
+    Route(
+        "POST",
+        f"{_TASK}/end",
+        end_task,
+        Role.SENDER,
+        "Everything was sent: load it",
+        (
+            Answer(202, wire.TaskAnswer, meaning="the end is recorded; it is being loaded"),
+            Answer(200, wire.TaskAnswer, meaning="it is loaded"),
+        ),
+        takes=wire.EndRequest,
+        body=Body.LARGE,
+        task=True,
+    ),
+    Route(
+        "GET",
+        f"{wire.BASE}/inventory",
+        inventory,
+        Role.SENDER,
+        "What the receiver has of this sender, in path order",
+        (Answer(200, wire.InventoryAnswer),),
+        parameters=(_AFTER, _LIMIT),
+    ),
+    Route(
+        "GET",
+        f"{wire.BASE}/catalogue",
+        catalogue,
+        Role.READER,
+        "Committed files of all senders, in path order",
+        (Answer(200, wire.CatalogueAnswer),),
+        parameters=(_AFTER, _LIMIT),
+    ),
+)

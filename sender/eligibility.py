@@ -1,0 +1,66 @@
+"""Whether a TsFile is closed and at rest, judged by what lies beside it.
+
+A database leaves these beside `X.tsfile` while it changes it (apache/iotdb): deletions in
+`X.tsfile.mods` (1.x), `.mods2` (2.x), `.modification` (the oldest), deletions during a compaction
+in `.compaction.mods[2]`, a running merge or settle in `.merge`, `.settle`, a resource being written
+in `.resource.temp`, a broken file marked `.broken`. Since 2.x files of a partition may share a
+`<level>-<n>.mods2`; which of them it concerns stands in their resources, so all wait.
+
+Results of a running compaction are `X.inner` and `X.cross` until they are renamed: no TsFiles yet,
+but their partition is in motion.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from common.names import RESOURCE, SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Set
+
+__all__ = ["Beside"]
+
+CHANGING = (
+    ".mods",
+    ".modification",
+    ".mods2",
+    ".compaction.mods",
+    ".compaction.mods2",
+    ".merge",
+    ".settle",
+    ".resource.temp",
+    ".broken",
+)
+_SHARED = re.compile(r"[0-9]+-[0-9]+\.mods2\Z")
+_UNFINISHED = re.compile(r".*\.(inner|cross)(\.resource)?\Z|.*\.compaction\.log\Z|merge\.log\Z")
+
+
+class Beside:
+    """The names of one directory, asked about its TsFiles."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names: Set[str] = frozenset(names)
+        self._shared = min((name for name in self.names if _SHARED.match(name)), default=None)
+
+    @property
+    def tsfiles(self) -> list[str]:
+        """Names that end in `.tsfile`, in order."""
+        return sorted(name for name in self.names if name.endswith(SUFFIX))
+
+    def has_resource(self, name: str) -> bool:
+        """Whether the resource is there."""
+        return name + RESOURCE in self.names
+
+    def change(self, name: str) -> str | None:
+        """What says that this TsFile is being changed, or None."""
+        for suffix in CHANGING:
+            if name + suffix in self.names:
+                return name + suffix
+        return self._shared
+
+    @property
+    def unfinished(self) -> str | None:
+        """A name that says that a compaction in this directory is under way, or None."""
+        return min((name for name in self.names if _UNFINISHED.match(name)), default=None)

@@ -1,0 +1,98 @@
+"""What this sender remembers of one receiver: `<schema dir>/sync/<host>_<port>/receiver.json`.
+
+Losing it loses no data. The next check then looks like a first contact; a receiver that knows this
+uuid refuses a sender without an epoch as a clone, and its operator lets it in again
+(`tsferry-receiver senders accept`), because nothing else tells a lost memory from a second machine.
+
+Format, version 1: one JSON object, `Receiver`; replaced as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from common.wire import TaskMark
+
+if TYPE_CHECKING:
+    from common.durable import Tree
+
+__all__ = ["Memory", "Receiver"]
+
+FILE = "receiver.json"
+_VERSION = 1
+
+
+class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The remembered state of a receiver.
+
+    Attributes:
+        version: of this format.
+        engine: uuid of its metadata engine; None before the first contact.
+        epoch: to be shown at the next check or start.
+        last_task: the last task that is known to be committed, and its commit.
+        newest_commit: the newest commit that it ever reported.
+        allow_mass_delete: the operator lets one round of unexplained deletions through.
+        data_dirs: data directories of a forwarding centre that hold lists for this receiver.
+        last_round: what `status` shows of the last round; any JSON.
+    """
+
+    version: int = _VERSION
+    engine: str | None = None
+    epoch: str | None = None
+    last_task: TaskMark | None = None
+    newest_commit: int = 0
+    allow_mass_delete: bool = False
+    data_dirs: tuple[str, ...] = ()
+    last_round: dict[str, Any] | None = None
+
+
+class Memory:
+    """The file and its content.
+
+    Attributes:
+        now: what is remembered.
+        problem: why the file could not be used, in words; None if it could, or was not there.
+    """
+
+    def __init__(self, sync: Tree, endpoint: str) -> None:
+        self._tree = sync
+        self._rel = f"{endpoint}/{FILE}"
+        self.now = Receiver()
+        self.problem: str | None = None
+
+    @classmethod
+    def open(cls, sync: Tree, endpoint: str) -> Memory:
+        """Read the memory.
+
+        Args:
+            sync: `<schema dir>/sync`; stays the caller's to close.
+            endpoint: `<host>_<port>`.
+        """
+        memory = cls(sync, endpoint)
+        try:
+            memory.now = msgspec.json.decode(sync.read(memory._rel), type=Receiver)
+            if memory.now.version != _VERSION:
+                memory.problem = f"version {memory.now.version} is not known here"
+        except FileNotFoundError:
+            return memory
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            memory.problem = str(error)
+        if memory.problem:
+            memory.now = Receiver()
+            memory.problem = (
+                f"{sync.path / memory._rel} is unusable ({memory.problem}): taken as a first "
+                "contact; if the receiver takes this sender for a clone, its operator runs "
+                "tsferry-receiver senders accept"
+            )
+        return memory
+
+    def update(self, **changes: Any) -> Receiver:
+        """Change members of `Receiver`, on disk before this returns; nothing new writes nothing."""
+        new = msgspec.structs.replace(self.now, **changes)
+        if new != self.now or self.problem:
+            self._tree.make_dirs(self._rel.rpartition("/")[0])
+            self._tree.write_atomic(self._rel, msgspec.json.encode(new))
+            self.now, self.problem = new, None
+        return new

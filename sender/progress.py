@@ -1,0 +1,139 @@
+"""How far a round has come: counted by the threads that send, shown by whoever watches."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, TextIO
+
+from common.terminal import display_width, printable
+from sender.report import size_text
+
+__all__ = ["Meter", "Progress", "TerminalLine"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A moment of a round.
+
+    Attributes:
+        receiver: its name.
+        step: what is being done: `check`, `scan`, `plan`, `send`, `load`.
+        files: of the round, planned.
+        files_done: of these, done with.
+        bytes: of the round, planned.
+        bytes_done: of these, at the receiver.
+    """
+
+    receiver: str
+    step: str = ""
+    files: int = 0
+    files_done: int = 0
+    bytes: int = 0
+    bytes_done: int = 0
+
+    def as_event(self) -> dict[str, Any]:
+        """For the control socket."""
+        return asdict(self)
+
+
+class Meter:
+    """Counts, and tells a listener at most every `every` seconds."""
+
+    def __init__(
+        self,
+        receiver: str,
+        tell: Callable[[Progress], None] = lambda progress: None,
+        *,
+        every: float = 0.2,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._receiver = receiver
+        self._tell = tell
+        self._every = every
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._next = 0.0
+        self._now: dict[str, Any] = {}
+
+    @property
+    def now(self) -> Progress:
+        """How far it is."""
+        with self._lock:
+            return Progress(self._receiver, **self._now)
+
+    def step(self, name: str) -> None:
+        """Another step begins; told at once."""
+        with self._lock:
+            self._now["step"] = name
+            progress = Progress(self._receiver, **self._now)
+        self._tell(progress)
+
+    def expect(self, files: int, size: int) -> None:
+        """So much is to be done."""
+        self._add("files", files, "bytes", size)
+
+    def sent(self, size: int) -> None:
+        """Bytes have arrived."""
+        self._add("bytes_done", size)
+
+    def done(self, files: int = 1) -> None:
+        """Files are done with."""
+        self._add("files_done", files)
+
+    def _add(self, *pairs: Any) -> None:
+        with self._lock:
+            for key, more in zip(pairs[::2], pairs[1::2], strict=True):
+                self._now[key] = self._now.get(key, 0) + more
+            now = self._clock()
+            if now < self._next:
+                return
+            self._next = now + self._every
+            progress = Progress(self._receiver, **self._now)
+        self._tell(progress)
+
+
+class TerminalLine:
+    """One line on a terminal that is written over; nothing at all where stderr is none."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._shown = self._stream.isatty()
+        self._lock = threading.Lock()
+        self._latest: dict[str, Progress] = {}
+
+    def show(self, progress: Progress) -> None:
+        """Show how far it is; with several receivers, all of them."""
+        if not self._shown:
+            return
+        with self._lock:
+            self._latest[progress.receiver] = progress
+            self._write("   ".join(map(_text, self._latest.values())))
+
+    def clear(self) -> None:
+        """Leave the line empty."""
+        if self._shown:
+            with self._lock:
+                self._write("")
+
+    def _write(self, text: str) -> None:
+        width = shutil.get_terminal_size().columns - 1
+        while display_width(text) > width:
+            text = text[:-1]
+        self._stream.write(f"\r\x1b[K{text}")
+        self._stream.flush()
+
+
+def _text(progress: Progress) -> str:
+    name = printable(progress.receiver)
+    if progress.step != "send":
+        return f"{name}: {progress.step}"
+    share = 100 * progress.bytes_done // progress.bytes if progress.bytes else 100
+    return (
+        f"{name}: {share:3d}% {size_text(progress.bytes_done)} of {size_text(progress.bytes)}, "
+        f"{progress.files_done} of {progress.files} files"
+    )

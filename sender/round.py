@@ -1,0 +1,322 @@
+"""One round with one receiver: check, recover, look, plan, and one task after the other."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from common import crash, wire
+from common.durable import Tree
+from common.errors import NotFoundError, TsferryError
+from common.linelog import Phase
+from common.names import FilePath
+from common.wire import History, TaskState
+from sender.desk import Desk
+from sender.lane import Lane
+from sender.local import Scan
+from sender.memory import Memory
+from sender.plan import PlanOptions, RoundPlan, plan
+from sender.progress import Meter
+from sender.recovery import RecoveryReport, recover
+from sender.report import FileDevice, FileReason, RoundReport
+from sender.source import Source, open_source
+from sender.taskrun import TaskRun
+from sender.tasks import TaskPlan
+from sender.troubles import Trouble
+from sender.verdicts import report_trouble
+from sender.waiting import wait_until_loaded
+
+__all__ = ["Options", "Round"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked of a round.
+
+    Attributes:
+        allow_mass_delete: let unexplained deletions through, until a round has come to its end.
+        forget: throw the list away first and compare all with the receiver (`resync`).
+        only_recover: stop after the recovery.
+    """
+
+    allow_mass_delete: bool = False
+    forget: bool = False
+    only_recover: bool = False
+
+
+@dataclass
+class Round:
+    """A round; the lane's lock is held by the caller.
+
+    Attributes:
+        lane: to the receiver.
+        options: what is asked.
+        meter: hears of progress.
+        clock: seconds, for durations.
+        new_id: makes task ids.
+    """
+
+    lane: Lane
+    options: Options = field(default_factory=Options)
+    meter: Meter | None = None
+    clock: Callable[[], float] = time.monotonic
+    new_id: Callable[[], str] = lambda: secrets.token_hex(16)
+
+    def run(self) -> RoundReport:
+        """Do it; an error of ours that ends it is in the report, never raised."""
+        self._report = RoundReport(self.lane.name)
+        self._meter = self.meter or Meter(self.lane.name)
+        begin = self.clock()
+        with self.lane.sync_tree() as sync:
+            memory = Memory.open(sync, self.lane.directory)
+            try:
+                self._run(sync, memory)
+            except TsferryError as error:
+                self._report.error = error
+            finally:
+                self._report.seconds = self.clock() - begin
+            self._remember(memory)
+        return self._report
+
+    def _remember(self, memory: Memory) -> None:
+        done = {"allow_mass_delete": False} if self._report.error is None else {}
+        summary = self._report.as_json() | {"ended": time.time()}
+        try:
+            memory.update(last_round=_short(summary), **done)
+        except (TsferryError, OSError) as error:
+            _log.error("%s: the round cannot be noted for status: %s", self.lane.name, error)
+
+    def _run(self, sync: Tree, memory: Memory) -> None:
+        if memory.problem:
+            _log.warning("%s", memory.problem)
+        if self.options.allow_mass_delete:
+            memory.update(allow_mass_delete=True)
+        self._meter.step("check")
+        check = self._check(memory)
+        source = open_source(self.lane, memory, remember=True)
+        with source.dirs:
+            desk = Desk.open(
+                sync,
+                source.dirs,
+                self.lane.directory,
+                source.facts(),
+                md5_known=source.md5_known,
+            )
+            desk.memory = memory
+            self._with_desk(desk, source, check)
+
+    def _with_desk(self, desk: Desk, source: Source, check: wire.CheckAnswer) -> None:
+        if self.options.forget:
+            desk.ledger.forget()
+        resumable, recovered = self._recover(desk, check)
+        self._take_back(desk, check)
+        if self.options.only_recover:
+            return
+        self._meter.step("scan")
+        scan = source.scan(desk.ledger.entries)
+        hold = self._compare(desk, scan, check) or source.doubt
+        scan = scan.with_last_copies(recovered.last_copies)
+        desk.troubles.prune(scan)
+        self._meter.step("plan")
+        todo = self._plan(desk, scan, hold)
+        self._tell(desk, scan, todo)
+        desk.ledger.refresh(todo.refreshed)
+        crash.point("round.planned")
+        for each in todo.tasks:
+            task = resumable.take(each) or self.new_id()
+            self._report_left(each)
+            TaskRun(
+                self.lane, desk, check, each, task, self._report, self._meter, clock=self.clock
+            ).run()
+            crash.point("round.task_done")
+
+    # -- check and recovery ----------------------------------------------------------------
+
+    def _check(self, memory: Memory) -> wire.CheckAnswer:
+        now = memory.now
+        request = self.lane.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
+        check = self.lane.patiently(lambda: self.lane.client.check(request))
+        if check.busy is not None:
+            self._meter.step("load")
+            with suppress(NotFoundError):
+                wait_until_loaded(self.lane, check.busy, clock=self.clock)
+        if check.history is History.CONTINUES:
+            newest = max(now.newest_commit, check.newest_commit)
+            memory.update(engine=check.engine, newest_commit=newest)
+        return check
+
+    def _recover(self, desk: Desk, check: wire.CheckAnswer) -> tuple[_Resumable, RecoveryReport]:
+        left = desk.logs.left_over()
+        states: dict[str, TaskState] = {}
+
+        def outcome_of(task: str) -> wire.TaskAnswer | None:
+            answer = self._outcome(task)
+            if answer is not None:
+                states[task] = answer.state
+                if check.history is History.CONTINUES:
+                    desk.note(answer)
+            return answer
+
+        recovered = recover(desk.ledger, desk.logs, desk.snapshot, desk.dirs, outcome_of)
+        crash.point("round.recovered")
+        for task, committed in recovered.tasks.items():
+            if committed:
+                self._report.tasks.append(task)
+        self._report.sent += len(recovered.added)
+        self._report.deleted += len(recovered.removed)
+        desk.troubles.clear(recovered.added)
+        if recovered.tasks:
+            _log.info("%s: recovered", self.lane.name, extra={"tasks": dict(recovered.tasks)})
+        resumable = _Resumable()
+        for task in {state.task for state in left.values() if state.task is not None}:
+            logs = [state for state in left.values() if state.task == task]
+            if states.get(task) is TaskState.OPEN and any(
+                state.phase.value >= Phase.SENDING.value for state in logs
+            ):
+                resumable = _Resumable(
+                    task, frozenset(path for state in logs for path in state.deleted)
+                )
+        return resumable, recovered
+
+    def _outcome(self, task: str) -> wire.TaskAnswer | None:
+        try:
+            answer = self.lane.patiently(lambda: self.lane.client.task(task))
+            if answer.state is TaskState.LOADING:
+                self._meter.step("load")
+                answer = wait_until_loaded(self.lane, task, clock=self.clock)
+        except NotFoundError:
+            return None
+        return answer
+
+    def _take_back(self, desk: Desk, check: wire.CheckAnswer) -> None:
+        """Files that were loaded and must come again leave the list, and so are new."""
+        again = []
+        wanted_paths = {wanted.path: wanted for wanted in check.wanted}
+        for path, entry in desk.ledger.entries.items() if wanted_paths else ():
+            wanted = wanted_paths.get(path.text)
+            if wanted is not None and entry.md5 in ("", wanted.md5):
+                again.append(path)
+                _log.warning(
+                    "%s: %s is wanted again: %s", self.lane.name, wanted.path, wanted.reason
+                )
+        if again:
+            desk.ledger.fold(removed=again)
+            crash.point("round.taken_back")
+
+    def _compare(self, desk: Desk, scan: Scan, check: wire.CheckAnswer) -> str | None:
+        """Rebuild a list that cannot be trusted; returns why deletions are held, if they are."""
+        reasons = {
+            History.NEW: "this receiver was not known, or was exchanged",
+            History.REWOUND: "the receiver lacks what it once reported: an old copy was restored",
+        }
+        reason = reasons.get(check.history)
+        if reason is None and desk.ledger.needs_inventory:
+            reason = f"the list of loaded files was lost or damaged: {desk.ledger.doubts[0]}"
+        if reason is None:
+            return None
+        _log.warning("%s: %s; all is compared with its inventory", self.lane.name, reason)
+        self._meter.step("inventory")
+        inventory = self.lane.patiently(lambda: list(self.lane.client.inventory()))
+        rebuilt = desk.ledger.rebuild(inventory, scan.files)
+        crash.point("round.rebuilt")
+        self._begin_history(desk.memory, check)
+        _log.info(
+            "%s: compared",
+            self.lane.name,
+            extra={
+                "kept": rebuilt.kept,
+                "taken": len(rebuilt.taken),
+                "dropped": len(rebuilt.dropped),
+            },
+        )
+        return f"{reason}; deletions wait for the next round"
+
+    @staticmethod
+    def _begin_history(memory: Memory, check: wire.CheckAnswer) -> None:
+        """From now on this is the receiver's past, as the list has just been made to fit it."""
+        if check.history is History.CONTINUES:
+            return
+        memory.update(engine=check.engine, newest_commit=check.newest_commit, last_task=None)
+        if check.history is History.NEW:
+            memory.update(epoch=None)  # another engine's; a rewound one goes on from ours
+
+    # -- plan ------------------------------------------------------------------------------
+
+    def _plan(self, desk: Desk, scan: Scan, hold: str | None) -> RoundPlan:
+        options = PlanOptions.of(
+            self.lane.config,
+            allow_mass_delete=desk.memory.now.allow_mass_delete,
+            hold_deletions=hold,
+        )
+        return plan(scan, desk.ledger.entries, desk.troubles.by_path, options, desk.facts)
+
+    def _tell(self, desk: Desk, scan: Scan, todo: RoundPlan) -> None:
+        fill_report(self._report, scan, todo, desk.troubles.by_path.get)
+
+    def _report_left(self, task: TaskPlan) -> None:
+        _log.info(
+            "%s: a task of %d files (%d bytes), %d deletions",
+            self.lane.name,
+            len(task.additions),
+            task.bytes,
+            len(task.deletions),
+        )
+
+
+@dataclass
+class _Resumable:
+    """A task that the receiver has open; it goes on under its id if its deletions are the same.
+
+    The receiver has these recorded and does not take them back. If the plan has others by now, a
+    new id takes the place of the task; what was verified there stays usable.
+    """
+
+    task: str | None = None
+    deleted: frozenset[FilePath] = frozenset()
+
+    def take(self, plan: TaskPlan) -> str | None:
+        """The id, once, if it fits."""
+        if self.task is None or frozenset(plan.deleted_paths) != self.deleted:
+            return None
+        task, self.task = self.task, None
+        return task
+
+
+def fill_report(
+    report: RoundReport,
+    scan: Scan,
+    todo: RoundPlan,
+    trouble_of: Callable[[FilePath], Trouble | None],
+) -> None:
+    """Enter what a scan and a plan say into a report."""
+    report.waiting = sum(1 for each in scan.waiting if each.why != "filtered")
+    report.up_to_date = todo.unchanged + len(todo.refreshed)
+    report.guarded = todo.guard is not None
+    report.held += [FileReason(each.path.text, each.reason) for each in todo.held]
+    report.unmounted += [FileReason(str(each.data_dir), each.reason) for each in scan.unmounted]
+    report.unmounted += [
+        FileReason(f"{each.data_dir}/{each.rel}", each.reason) for each in scan.unreadable
+    ]
+    report.conflicts += [FileDevice(each.path.text, None, each.reason) for each in scan.clashes]
+    for skipped in todo.skipped:
+        trouble = trouble_of(skipped.file.path)
+        if trouble is None:
+            report.changed.append(FileReason(skipped.file.path.text, skipped.reason))
+        elif not trouble.dropped:
+            report_trouble(report, trouble)
+
+
+_LISTED = 100
+
+
+def _short(summary: dict[str, object]) -> dict[str, object]:
+    """A summary whose lists are cut, so that it stays small on disk."""
+    return {
+        key: value[:_LISTED] if isinstance(value, list) else value for key, value in summary.items()
+    }

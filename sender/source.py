@@ -1,0 +1,130 @@
+"""Where a round's list of files comes from: the data directories, or a receiver's catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from common import wire
+from common.errors import UsageError
+from common.names import FilePath
+from sender.datadirs import DataDirs
+from sender.filters import group_filter
+from sender.lane import Lane
+from sender.local import LocalFile, Scan
+from sender.memory import Memory
+from sender.plan import Facts
+from sender.scan import units_of
+from sender.state import Entry
+from sender.upstream import catalogue_dirs, scan_catalogue
+
+__all__ = ["Catalogue", "Directories", "Source", "open_source"]
+
+_TRIES = 5
+"""Readings of a catalogue that changes under way, before its gone files are left for later."""
+
+
+@dataclass
+class Directories:
+    """The files of the data directories."""
+
+    lane: Lane
+    dirs: DataDirs
+    doubt: str | None = None
+
+    def scan(self, entries: Mapping[FilePath, Entry]) -> Scan:
+        """Look at every file; what `entries` knows is not read again."""
+        return self.lane.scanner.scan(self.dirs, (entries,))
+
+    def facts(self) -> Facts:
+        """Reads contents and times."""
+        return self.lane.scanner.facts(self.dirs)
+
+    def md5_known(self, file: LocalFile) -> str | None:
+        """Nothing is known without reading."""
+        return None
+
+
+@dataclass
+class Catalogue:
+    """The committed files of the receiver on this node."""
+
+    lane: Lane
+    dirs: DataDirs
+    entries: list[wire.CatalogueEntry]
+    doubt: str | None = None
+    """Why nothing may count as gone in this round, if so."""
+    _facts: Facts = field(init=False)
+
+    def __post_init__(self) -> None:
+        config = self.lane.config
+        groups = config.storage_groups
+        found = scan_catalogue(
+            self.entries,
+            self.dirs,
+            group_filter(groups.include, groups.exclude),
+            units_of(config),
+        )
+        self._scan, self._facts = found.scan, found.facts
+
+    def scan(self, entries: Mapping[FilePath, Entry]) -> Scan:
+        """The catalogue."""
+        return self._scan
+
+    def facts(self) -> Facts:
+        """What the catalogue says of the files."""
+        return self._facts
+
+    def md5_known(self, file: LocalFile) -> str | None:
+        """As it was verified when it was loaded here."""
+        return self._facts.md5(file)
+
+
+Source = Directories | Catalogue
+
+
+def open_source(lane: Lane, memory: Memory, *, remember: bool) -> Source:
+    """Open what a round reads from; its `dirs` are the caller's to close.
+
+    Args:
+        lane: to the receiver.
+        memory: of it.
+        remember: whether new data directories of a catalogue may be noted.
+
+    Raises:
+        UsageError: no data directory counts.
+    """
+    if lane.entry.source == "receiver":
+        return _catalogue(lane, memory, remember)
+    dirs = DataDirs.open(lane.config.data_dirs, lane.uuid)
+    if not dirs.mounted:
+        dirs.close()
+        reasons = "; ".join(f"{each.data_dir} {each.reason}" for each in dirs.unmounted)
+        raise UsageError(f"no data directory counts: {reasons}")
+    return Directories(lane, dirs)
+
+
+def _catalogue(lane: Lane, memory: Memory, remember: bool) -> Catalogue:
+    client = lane.source_client()
+    try:
+        entries, doubt = _read(lambda: lane.patiently(client.catalogue_now))
+    finally:
+        client.close()
+    paths = catalogue_dirs(entries, memory.now.data_dirs)
+    if remember:
+        # Before any list is written there, so that a list is never forgotten.
+        memory.update(data_dirs=tuple(str(path) for path in paths))
+    dirs = DataDirs.unmarked(Path(path) for path in paths)
+    return Catalogue(lane, dirs, entries, doubt)
+
+
+def _read(
+    read: Callable[[], tuple[list[wire.CatalogueEntry], bool]],
+) -> tuple[list[wire.CatalogueEntry], str | None]:
+    entries: list[wire.CatalogueEntry] = []
+    for _ in range(_TRIES):
+        entries, whole = read()
+        if whole:
+            return entries, None
+    return entries, "the catalogue changed while it was read"

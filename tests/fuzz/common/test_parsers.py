@@ -1,0 +1,123 @@
+"""Parsers of names, logs and bodies against damaged input: a verdict each time, nothing else."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from common import wire
+from common.digests import xxh3_64
+from common.errors import NameRefusedError, ProtocolError
+from common.linelog import parse_lines, parse_load, parse_paths, parse_sync
+from common.names import FilePath, escape, unescape
+from tests.support.mutate import mutants
+
+ROUNDS = 4000
+PATHS = [
+    "sequence/root.turbine/0/0/1581324718762-101-1.tsfile",
+    "unsequence/root.größe_1/3/-7/1-2-3-4.tsfile.resource",
+    "sequence/root.two words/0/9223372036854775807/x.tsfile",
+]
+SYNC = (
+    f"sync start {'0' * 32}\nsync deleted file names start\n{PATHS[0]}\n"
+    f"sync deleted file names end\nsync tsfile start\n{PATHS[1]}\n{PATHS[2]}\n"
+    "sync tsfile end\nsync end\n"
+).encode()
+LOAD = f"delete {PATHS[0]}\nload {PATHS[1]}\nload {PATHS[2]}\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("parse", "seed"), [(parse_lines, LOAD), (parse_sync, SYNC), (parse_load, LOAD)]
+)
+def test_a_damaged_log_gives_its_good_part(parse, seed):
+    for data in mutants([seed, SYNC, LOAD], ROUNDS):
+        read = parse(data)
+        assert 0 <= read.good_bytes <= len(data)
+        again = parse(data[: read.good_bytes])
+        assert again.problem is None
+        assert (read.problem is None) == (read.good_bytes == len(data))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_damaged_list_gives_paths_that_pass_the_door(seed):
+    for data in mutants(["\n".join([*PATHS, ""]).encode()], ROUNDS, seed):
+        paths, problem = parse_paths(data)
+        assert all(FilePath.parse(path.text) == path for path in paths)
+        if problem is None:
+            assert "".join(f"{path}\n" for path in paths).encode() == data
+
+
+def test_a_damaged_path_is_itself_or_refused():
+    refused = []
+    for data in mutants([each.encode() for each in PATHS], 3 * ROUNDS):
+        text = data.decode("utf-8", "surrogateescape")
+        try:
+            assert FilePath.parse(text).text == text
+        except NameRefusedError as error:
+            refused.append(str(error))
+    assert refused
+    assert all(message.isascii() for message in refused)
+
+
+def test_a_damaged_escape_is_itself_or_refused():
+    for data in mutants([escape(each).encode() for each in [*PATHS, "::1", "", "."]], ROUNDS):
+        text = data.decode("utf-8", "surrogateescape")
+        try:
+            assert escape(unescape(text)) == text
+        except NameRefusedError:
+            continue
+
+
+def batch() -> bytes:
+    contents = [b"one", b"", bytes(300)]
+    return wire.encode_batch(
+        (
+            wire.BatchEntry(path=path, size=len(each), md5="0" * 32, xxh3=xxh3_64(each)),
+            each,
+        )
+        for path, each in zip(PATHS, contents, strict=True)
+    )
+
+
+def test_a_damaged_batch_is_refused_or_cut_within_its_bytes():
+    tracemalloc.start()
+    for data in mutants([batch()], ROUNDS):
+        try:
+            total = sum(len(content) for _, content in wire.decode_batch(data))
+            assert total <= len(data)
+        except ProtocolError:
+            continue
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+BODIES = [
+    wire.encode(
+        wire.PlanPage(
+            entries=[
+                wire.PlanEntry(path=PATHS[0], size=5, tail="0" * 32, devices=["root.a.b"]),
+                wire.PlanEntry(
+                    path=PATHS[1], size=6, tail="1" * 32, first_time=-5, last_time=9,
+                    resource=wire.ResourceEntry(size=1, md5="0" * 32),
+                ),
+            ]
+        )
+    ),
+    wire.encode(
+        wire.Problem(type="urn:tsferry:busy", status=503, retry_after=1.5, offset=3, device="d")
+    ),
+]  # fmt: skip
+
+
+def test_a_damaged_body_is_a_value_or_a_protocol_error():
+    for data in mutants(BODIES, 2 * ROUNDS):
+        for kind in (wire.PlanPage, wire.Problem):
+            try:
+                value = wire.decode(data, kind, "body")
+            except ProtocolError:
+                continue
+            assert wire.decode(wire.encode(value), kind, "body") == value
+            if isinstance(value, wire.Problem):
+                assert wire.from_problem(value).message

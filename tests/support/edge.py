@@ -1,0 +1,136 @@
+"""An edge for tests: data directories with valid TsFiles, a configuration, rounds in this process."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from common.config import Secret
+from sender import identity
+from sender.config import ReceiverEntry, SenderConfig, TransferConfig
+from sender.datadirs import mark
+from sender.lane import Lane
+from sender.report import RoundReport
+from sender.round import Options, Round
+from tests.support.tsfile_bytes import build
+
+WEEK_MS = 604_800_000
+
+
+class Edge:
+    """One sender below `root`, with one receiver."""
+
+    def __init__(self, root: Path, url: str, *, token: str | None = None, **settings: Any) -> None:
+        self.root = root
+        self.data = root / "data"
+        self.schema = root / "schema"
+        for kind in ("sequence", "unsequence"):
+            (self.data / kind).mkdir(parents=True, exist_ok=True)
+        transfer = {
+            "retry_first": 0.01,
+            "retry_max": 0.02,
+            "connect_timeout": 5.0,
+            "read_timeout": 20.0,
+            "load_poll": 1.0,
+            "load_timeout": 20.0,
+        } | settings.pop("transfer", {})
+        self.config = SenderConfig(
+            schema_dir=self.schema,
+            data_dirs=(self.data,),
+            receivers=(
+                ReceiverEntry(name="dc1", url=url, token=Secret(token) if token else None),
+            ),
+            transfer=TransferConfig(**transfer),
+            **settings,
+        )
+        self.uuid = identity.create(self.schema)
+        mark(self.data, self.uuid)
+        self.stop = threading.Event()
+
+    def with_settings(self, **changes: Any) -> None:
+        """Change the configuration."""
+        self.config = msgspec.structs.replace(self.config, **changes)
+
+    def with_url(self, url: str) -> None:
+        """The same directories, another address (they keep the name of the first)."""
+        entry = msgspec.structs.replace(self.config.receivers[0], url=url)
+        self.with_settings(receivers=(entry,))
+
+    # -- files -----------------------------------------------------------------------------
+
+    def path(self, number: int, sg: str = "root.a", level: int = 0, kind: str = "sequence") -> str:
+        return f"{kind}/{sg}/0/0/{1581324718762 + number}-{number}-{level}-0.tsfile"
+
+    def write(
+        self,
+        number: int,
+        *,
+        device: str | None = None,
+        sg: str = "root.a",
+        level: int = 0,
+        points: int = 10,
+        first: int | None = None,
+        size: int | None = None,
+        resource: bytes | None = b"resource",
+        kind: str = "sequence",
+    ) -> str:
+        """A closed file with one device; returns its path."""
+        path = self.path(number, sg, level, kind)
+        start = number * 1000 if first is None else first
+        series = {"s1": [(start + each, each) for each in range(points)]}
+        content = build({device or f"{sg}.d1": series}, pad_to=size)
+        self.put(path, content, resource=resource)
+        return path
+
+    def put(self, path: str, content: bytes, *, resource: bytes | None = b"resource") -> None:
+        target = self.data / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(target.name + ".new")
+        beside.write_bytes(content)
+        beside.rename(target)
+        if resource is not None:
+            target.with_name(target.name + ".resource").write_bytes(resource)
+
+    def remove(self, path: str) -> None:
+        (self.data / path).unlink()
+        (self.data / f"{path}.resource").unlink(missing_ok=True)
+
+    def content(self, path: str) -> bytes:
+        return (self.data / path).read_bytes()
+
+    # -- rounds ----------------------------------------------------------------------------
+
+    def lane(self) -> Lane:
+        return Lane.make(self.config, self.config.receivers[0], self.uuid, self.stop)
+
+    def round(self, **options: bool) -> RoundReport:
+        """A round in this process, under the lock."""
+        lane = self.lane()
+        lock = lane.lock()
+        try:
+            return Round(lane, Options(**options)).run()
+        finally:
+            lock.release()
+            lane.close()
+
+    @property
+    def listed(self) -> list[str]:
+        """What `last_local_files.txt` says."""
+        return sorted(
+            line
+            for found in self.data.glob("sync-sender/*/last_local_files.txt")
+            for line in found.read_text().splitlines()
+        )
+
+    @property
+    def leftovers(self) -> list[str]:
+        """What a finished round must not leave behind."""
+        places = ("sync.log", "current_local_files.txt", "snapshot/**/*")
+        return [
+            str(each.relative_to(self.data))
+            for place in places
+            for each in self.data.glob(f"sync-sender/*/{place}")
+        ]

@@ -1,0 +1,110 @@
+"""Operations for tests of the metadata engine, and its state as plain values to compare."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from receiver.metadata import records
+from receiver.metadata.state import State
+
+A = "aa" * 16
+B = "bb" * 16
+TASK = "7a" * 16
+
+
+def seen(sender: str = A, label: str = "edge") -> records.SenderSeen:
+    return records.SenderSeen(sender, label, f"127.0.0.1_{sender}")
+
+
+def path(stem: str = "1-1-0", *, kind: str = "sequence", sg: str = "root.t", part: int = 0) -> str:
+    return f"{kind}/{sg}/0/{part}/{stem}.tsfile"
+
+
+def physical(logical: str, tag: int) -> str:
+    return f"{logical.removesuffix('.tsfile')}.{tag:016x}.tsfile"
+
+
+def digest(text: str) -> str:
+    return hashlib.md5(text.encode()).hexdigest()
+
+
+def load(
+    logical: str | None = None,
+    tag: int = 1,
+    *,
+    sender: str = A,
+    devices: dict[str, tuple[int, int] | None] | None = None,
+    content: str = "x",
+    **changes: Any,
+) -> records.FileLoaded:
+    """A load; `devices` maps a name to (first, last), None for a device without points."""
+    logical = path() if logical is None else logical
+    devices = {"root.t.d1": (1, 9)} if devices is None else devices
+    spans = [span for span in devices.values() if span]
+    op = records.FileLoaded(
+        sender=sender,
+        path=logical,
+        physical=physical(logical, tag),
+        size=100 + len(content),
+        md5=digest(content),
+        tail=digest(f"tail {content}"),
+        version=4,
+        devices=[records.DeviceRange(name, *(span or (None, None))) for name, span in devices.items()],
+        first=min((span[0] for span in spans), default=None),
+        last=max((span[1] for span in spans), default=None),
+        series=len(devices),
+        points=10,
+        task=TASK,
+    )
+    return msgspec.structs.replace(op, **changes)
+
+
+def token(ident: str = "t1", *, role: Any = "operator", sender: str | None = None, **changes: Any):
+    hashed = hashlib.sha256(ident.encode()).hexdigest()
+    op = records.TokenPut(ident, role, hashed, sender, [], "a note", None)
+    return msgspec.structs.replace(op, **changes)
+
+
+def plain(state: State) -> dict[str, Any]:
+    """Everything a caller can see, as values that compare."""
+    return {
+        "uuid": state.uuid,
+        "newest": state.newest,
+        "senders": dict(state.senders),
+        "tokens": dict(state.tokens),
+        "hashes": {row.hash: state.token_by_hash(row.hash) for row in state.tokens.values()},
+        "owners": dict(state.owners),
+        "files": {key: _file(row) for key, row in state.files.items()},
+        "groups": {key: [row.physical for row in state.group(key)] for key in state.groups()},
+        "catalogue": [row.physical for row in state.catalogue(None, 1 << 30)],
+        "inventories": {
+            sender: [(row.path, row.physical) for row in state.inventory(sender, None, 1 << 30)]
+            for sender in state.senders
+        },
+        "wanted": {
+            sender: [row.physical for row in state.wanted(sender)] for sender in state.senders
+        },
+        "deleted": [row.physical for row in state.deleted()],
+        "totals": {sender: state.totals(sender) for sender in state.senders},
+        "quarantine": dict(state.quarantine),
+        "tasks": {
+            sender: {
+                task: (row.commit, row.outcomes) for task, row in state._tasks.get(sender, {}).items()
+            }
+            for sender in state.senders
+        },
+    }
+
+
+def _file(row: Any) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(row)
+    devices = fields.pop("devices")
+    return fields | {"names": devices.names(), "ranges": list(devices.ranges())}
+
+
+def log_file(directory: Path) -> Path:
+    return directory / "mlog-1.tsf"

@@ -1,0 +1,131 @@
+"""A disk whose power can be cut: ext4 on a loop device, shut down without flushing its journal.
+
+What had not been synced is gone afterwards, as after a real power cut; about 0.1 s a cycle. The
+mount options take away what hides mistakes: ext4 would flush a file that is renamed over another
+one by itself (`auto_da_alloc`), and everything every few seconds (`commit`).
+
+What it does not show: torn sectors (cut and flip bytes of files yourself), and a missing sync of
+the directory after the creation and fsync of a new file, whose name ext4 keeps (look at the order
+of calls in a trace, `tests.support.trace`).
+
+Needs root, mkfs.ext4, losetup and mount; without them tests are skipped and say why.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+_EXT4_IOC_SHUTDOWN = 0x8004587D
+_NO_LOG_FLUSH = 2
+_OPTIONS = "noauto_da_alloc,commit=600,noatime,nodiscard"
+_TOOLS = ("mkfs.ext4", "losetup", "mount", "umount")
+
+
+class Disk:
+    """A mounted file system; made by `disk`, which takes it down again."""
+
+    def __init__(self, device: str, path: Path) -> None:
+        self._device = device
+        self.path = path
+        """Where it is mounted; the same before and after a cut."""
+        self.mounted = False
+
+    def mount(self, *, read_only: bool = False) -> None:
+        """Switch the power on: the journal is replayed."""
+        options = _OPTIONS + (",ro" if read_only else "")
+        _run("mount", "-t", "ext4", "-o", options, self._device, str(self.path))
+        self.mounted = True
+
+    def unmount(self) -> None:
+        """Take it off in good order; everything is flushed."""
+        if self.mounted:
+            _run("umount", str(self.path))
+            self.mounted = False
+
+    def remount(self, *, read_only: bool) -> None:
+        """Make it read-only, or writable again."""
+        _run("mount", "-o", f"remount,{'ro' if read_only else 'rw'}", str(self.path))
+
+    def cut(self) -> None:
+        """Cut the power, and switch it on again. Nothing may be open on the disk any more."""
+        self.off()
+        self.mount()
+
+    def off(self) -> None:
+        """Cut the power."""
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.ioctl(fd, _EXT4_IOC_SHUTDOWN, ctypes.c_uint32(_NO_LOG_FLUSH))
+        finally:
+            os.close(fd)
+        self.unmount()
+
+    def check(self) -> None:
+        """Fail if the file system itself was harmed; the disk has to be off."""
+        done = _tool("fsck.ext4", "-fn", self._device)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@contextmanager
+def disk(directory: Path, *, megabytes: int = 16, inodes: int | None = None) -> Iterator[Disk]:
+    """A fresh disk, mounted; skips the test where that is impossible."""
+    if reason := _impossible():
+        pytest.skip(reason)
+    image, mount_point = directory / "disk.img", directory / "disk"
+    mount_point.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(megabytes << 20)
+    extra = ["-N", str(inodes)] if inodes is not None else []
+    _run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard", *extra, str(image))
+    device = _run("losetup", "--find", "--show", str(image)).strip()
+    made = Disk(device, mount_point)
+    try:
+        made.mount()
+        yield made
+    finally:
+        try:
+            if made.mounted:
+                _run("umount", "--lazy", str(mount_point))
+        finally:
+            _run("losetup", "--detach", device)
+
+
+@cache
+def _impossible() -> str | None:
+    """Why there can be no such disk here; None if there can."""
+    if os.geteuid() != 0:
+        return "cutting the power of a loop device needs root"
+    if missing := [each for each in _TOOLS if _which(each) is None]:
+        return f"cutting the power of a loop device needs {', '.join(missing)}"
+    if not os.path.exists("/dev/loop-control"):
+        return "this kernel or container has no loop devices"
+    return None
+
+
+def _which(tool: str) -> str | None:
+    return shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+def _tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    program = _which(name)
+    assert program is not None, name
+    return subprocess.run(
+        [program, *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def _run(name: str, *arguments: str) -> str:
+    done = _tool(name, *arguments)
+    if done.returncode != 0:
+        raise RuntimeError(f"{name} {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
