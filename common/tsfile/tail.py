@@ -82,8 +82,8 @@ def read_tail(
         chunk_headers: also read the header of each chunk (one read each) and compare it with its
             series; only they know the encoding and compression. Implies ``structure``.
         max_index_bytes: a larger index is refused, and so are metadata of more than a quarter of
-            it (``CORRUPT``, and the reason says so). Memory is about the index and one and a half
-            kilobytes a device; at worst, an index of nothing but tiny devices, twelve times it.
+            it (``CORRUPT``, and the reason says so). Memory is about the index and half a kilobyte
+            a device; at worst, an index of nothing but tiny devices, twelve times the index.
 
     Raises:
         OSError: the file cannot be read. Bad content raises nothing.

@@ -141,11 +141,15 @@ class Folders:
         """
         self._named = named
         self._tree.make_dirs(ROOT)
+        return self.look()
+
+    def look(self) -> list[SenderFolder]:
+        """Find the folders on the disk, and write nothing."""
         for name, found in self._tree.listing(ROOT):
             uuid = uuid_of(name)
             if uuid is None or not stat.S_ISDIR(found.st_mode):
                 log.warning("not a sender's folder, left alone", extra={"found": name})
-            elif named.get(uuid) == name or uuid not in self._known:
+            elif self._named.get(uuid) == name or uuid not in self._known:
                 self._known[uuid] = SenderFolder(self._tree, uuid, name)
         return self.all()
 

@@ -34,13 +34,13 @@ def parse(data: bytes, kind: type[T]) -> tuple[list[T], int]:
     return found, at
 
 
-def read(tree: Tree, rel: str, kind: type[T]) -> list[T]:
-    """The objects of a log, nothing if it is not there; a torn end is cut off."""
+def read(tree: Tree, rel: str, kind: type[T], *, cut: bool = True) -> list[T]:
+    """The objects of a log, nothing if it is not there; a torn end is cut off if `cut`."""
     if not tree.exists(rel):
         return []
     data = tree.read(rel)
     found, good = parse(data, kind)
-    if good != len(data):
+    if cut and good != len(data):
         file = tree.append_file(rel)
         try:
             file.truncate(good)

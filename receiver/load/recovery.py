@@ -19,6 +19,7 @@ from common import crash
 from common.errors import NameRefusedError, NotATsFileError
 from common.names import FilePath
 from common.wire import ManifestEntry, Propagate
+from receiver.load.change import physical_name
 from receiver.load.loading import finish
 from receiver.load.task import CurrentTask, TaskRecord, open_task
 from receiver.load.verify import hash_staged
@@ -46,8 +47,7 @@ def recover_folder(
         _verify_strays(folder, folder.staged.open(), clock())
         crash.point("recovery.staged")
         pending = _recover_task(engine, folder, keep_bytes)
-        singles = [each for each in folder.staged.all() if each.single is not None]
-        pending += [single_task(folder, each) for each in singles]
+        pending += _singles(folder)
         folder.recovered = True
         return pending
 
@@ -65,6 +65,21 @@ def _recover_task(engine: Engine, folder: SenderFolder, keep_bytes: int) -> list
         finish(engine, folder, task, keep_bytes=keep_bytes)
         return []
     return [task] if task.loading else []
+
+
+def _singles(folder: SenderFolder) -> list[CurrentTask]:
+    """Uploads without a task that are verified, where they were received or already moved."""
+    found = []
+    for staged in folder.staged.all():
+        if staged.single is None:
+            continue
+        path = FilePath.parse(staged.path)
+        moved = physical_name(folder.uuid, staged.single, path).text
+        if folder.tree.exists(folder.staged_at(path)) or folder.tree.exists(moved):
+            found.append(single_task(folder, staged))
+        else:
+            folder.staged.drop([staged.path])
+    return found
 
 
 def _verify_strays(folder: SenderFolder, strays: list[str], at: float) -> None:

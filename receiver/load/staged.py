@@ -101,21 +101,28 @@ class Staged:
     def open(self) -> list[str]:
         """Read the log, drop records without their file; returns files that have no record.
 
-        A damaged line ends the log: what follows is not believed, its files become strays.
+        A damaged line ends the log: what follows is not believed, its files become strays. The
+        record of an upload without a task stays though its file is gone: a load may have moved it.
         """
         with self._lock:
-            self._records = self._replay()
+            self._records = self._replay(cut=True)
             present = dict(self._present())
             for path, record in list(self._records.items()):
-                if not record.is_still(present.get(path)):
+                moved = record.single is not None and path not in present
+                if not moved and not record.is_still(present.get(path)):
                     del self._records[path]
             self._bytes = sum(each.size for each in self._records.values())
             return [path for path in present if path not in self._records]
 
-    def _replay(self) -> dict[str, Verified]:
+    def recorded(self) -> list[Verified]:
+        """What the log on the disk says, for those who only look."""
+        return list(self._replay(cut=False).values())
+
+    def _replay(self, *, cut: bool) -> dict[str, Verified]:
         records: dict[str, Verified] = {}
-        lines = jsonlines.read(self._tree, self._log, _Line)
-        self._lines = len(lines)
+        lines = jsonlines.read(self._tree, self._log, _Line, cut=cut)
+        if cut:
+            self._lines = len(lines)
         for line in lines:
             if line.put is not None:
                 records[line.put.path] = line.put

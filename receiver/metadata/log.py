@@ -2,12 +2,13 @@ r"""The engine's log: frames that are on the disk whole before anybody is told.
 
     head     "TSFMLOG\n", version uint32, 0 uint32, first LSN uint64, salt uint64, check uint64
     frame    "TSFm", length uint32, LSN uint64, payload check uint64, head check uint64,
-             payload (`length` bytes), the mark a5 f1 5a ff
+             payload (`length` bytes), the log's mark
     payload  msgpack, [[ts, [operation, ...]], ...]: see `receiver.metadata.records`
 
 Numbers are little-endian. Checks are xxh3-64 with the log's random salt as seed: a CRC-32 would do
 for one frame, but the search for frames behind a damage tries every place, and bytes that an older
-log left on the disk must not pass for frames of this one. The head of a frame is checked by itself,
+log left on the disk must not pass for frames of this one. So the mark, four bytes above 7f, comes
+from the salt too. The head of a frame is checked by itself,
 so its length is known to be true before anything is read, or allocated, by it. The head of the log
 is checked likewise, its version before that.
 
@@ -58,7 +59,7 @@ _LOG_HEAD = struct.Struct("<8sIIQQ")
 _FRAME_MAGIC = b"TSFm"
 _FRAME_HEAD = struct.Struct("<4sIQQ")
 _CHECK = struct.Struct("<Q")
-_MARK = b"\xa5\xf1\x5a\xff"  # no UTF-8: never inside a text
+_MARK_SIZE = 4
 _LOG_HEAD_SIZE = _LOG_HEAD.size + _CHECK.size
 _FRAME_HEAD_SIZE = _FRAME_HEAD.size + _CHECK.size
 _SECTOR = 512
@@ -85,7 +86,7 @@ def encode_frame(salt: int, lsn: int, payload: bytes) -> bytes:
         raise TooLargeError(f"a commit of {len(payload)} bytes; at most {MAX_PAYLOAD} are allowed")
     check = xxhash.xxh3_64_intdigest(payload, seed=salt)
     head = _FRAME_HEAD.pack(_FRAME_MAGIC, len(payload), lsn, check)
-    return b"".join((head, _check(head, salt), payload, _MARK))
+    return b"".join((head, _check(head, salt), payload, _mark(salt)))
 
 
 def encode_log_head(salt: int, first_lsn: int, version: int = VERSION) -> bytes:
@@ -105,6 +106,11 @@ def create_log(tree: Tree, name: str, first: tuple[int, bytes]) -> None:
 
 def _check(head: bytes, salt: int) -> bytes:
     return _CHECK.pack(xxhash.xxh3_64_intdigest(head, seed=salt))
+
+
+def _mark(salt: int) -> bytes:
+    digest = xxhash.xxh3_64_digest(b"mark", seed=salt)
+    return bytes(each | 0x80 for each in digest[:_MARK_SIZE])
 
 
 class LogWriter:
@@ -143,7 +149,7 @@ class _Head:
 
     @property
     def size(self) -> int:
-        return _FRAME_HEAD_SIZE + self.length + len(_MARK)
+        return _FRAME_HEAD_SIZE + self.length + _MARK_SIZE
 
 
 class LogReader:
@@ -184,7 +190,7 @@ class LogReader:
                 if head is None or self.good + head.size > self._end:
                     break
                 payload = stream.read(head.length)
-                stream.read(len(_MARK))
+                stream.read(_MARK_SIZE)
                 if not self._is_sound(head, payload):
                     break
                 commits = self._decode(head, payload)
@@ -262,7 +268,7 @@ class LogReader:
                 self.good, f"the frame does not match its check, and one at {later} follows it"
             )
         end = self._written_end() if head is None else self.good + head.size
-        if end is None or os.pread(self._fd, len(_MARK), end - len(_MARK)) != _MARK:
+        if end is None or os.pread(self._fd, _MARK_SIZE, end - _MARK_SIZE) != _mark(self.salt):
             return
         if not self._has_empty_sector(self.good, end):
             raise self.damage(
@@ -279,8 +285,8 @@ class LogReader:
         return None
 
     def _written_end(self) -> int | None:
-        found = next(self._find(_MARK, self.good), None)
-        return None if found is None else found + len(_MARK)
+        found = next(self._find(_mark(self.salt), self.good), None)
+        return None if found is None else found + _MARK_SIZE
 
     def _find(self, needle: bytes, at: int) -> Iterator[int]:
         """Offsets of `needle` from `at` to the end of the log."""

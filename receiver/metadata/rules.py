@@ -63,6 +63,8 @@ def examine(state: State, ops: Sequence[records.Op]) -> Touched:
         ConflictError: a file holds a device of another owner (`extra`: device, path).
         RefusedCommitError: another rule is broken; the message names the operation.
     """
+    if not ops:
+        raise RefusedCommitError("there is nothing to commit")
     draft = _Draft(state)
     for op in ops:
         rule = _RULES.get(type(op))

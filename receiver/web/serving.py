@@ -97,10 +97,7 @@ def _run(server: Server, url: str, ready: Callable[[str], None], ready_file: Pat
             with Tree(ready_file.absolute().parent) as tree:
                 tree.write_atomic(ready_file.name, f"{url}\n".encode())
 
-    try:
-        server.run(announce)
-    except OSError as error:
-        raise ConfigError(f"listen.port: cannot listen on {url}: {error.strerror}") from error
+    server.run(announce)
 
 
 def _options(config: ReceiverConfig) -> Options:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 import ssl
@@ -76,6 +77,7 @@ def until(condition: Callable[[], object], what: str = "it") -> None:
 
 
 def descriptors() -> int:
+    gc.collect()  # servers of other tests
     return len(os.listdir("/proc/self/fd"))
 
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from waitress.adjustments import Adjustments
 from waitress.task import ThreadedTaskDispatcher
 
+from common.errors import ConfigError
 from receiver.web.server.channel import READ_BYTES, Channel
 from receiver.web.server.listen import BACKLOG, Address
 from receiver.web.server.tls import TlsChannel
@@ -146,11 +147,10 @@ class Server:
             ready: called once connections are taken.
 
         Raises:
-            OSError: another process has come to listen on the port.
+            ConfigError: another process has come to listen on the port.
         """
         try:
-            for sock in self._listeners.values():
-                sock.listen(BACKLOG)
+            self._begin_to_listen()
             self._workers.set_thread_count(self.options.threads)
             self._listen(True)
             ready()
@@ -159,6 +159,14 @@ class Server:
             self._finish()
         finally:
             self._close()
+
+    def _begin_to_listen(self) -> None:
+        for sock in self._listeners.values():
+            try:
+                sock.listen(BACKLOG)
+            except OSError as error:
+                at = ":".join(map(str, sock.getsockname()[:2]))
+                raise ConfigError(f"cannot listen on {at}: {error.strerror}") from error
 
     def stop(self, grace: float = 10.0) -> None:
         """Make `run` return; requests that are being worked on have `grace` seconds to end."""

@@ -262,7 +262,7 @@ def test_peers_that_drop_in_any_state_leave_no_descriptor_behind(app, drop):
                 drop(state)(server)
         assert works(server)
         until(lambda: not server.channels, "every connection is closed")
-        assert descriptors() == before
+        assert descriptors() <= before
         assert server.memory.used == 0
         assert not server._watched.keys() - set(server._listeners)
 

@@ -88,7 +88,7 @@ def test_frames_of_an_older_log_in_the_tail_are_garbage(tmp_path):
 @pytest.mark.parametrize("sector", [0, 1, 2])
 def test_a_frame_with_a_sector_that_was_never_written_is_cut_off(tmp_path, sector):
     """Sectors of one write reach the disk in any order: the mark may be there before the middle."""
-    big = frame(2, pad=1500)
+    big = frame(2, pad=2500)
     begin = (BEGIN // 512 + 1 + sector) * 512
     content = bytearray(HEAD + ONE + big)
     content[begin : begin + 512] = bytes(512)
