@@ -34,7 +34,7 @@ import re
 import secrets
 import stat
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -424,7 +424,7 @@ class Tree:
         if not parts(rel):
             return os.fstat(self._fd)
         try:
-            with self._parent(rel) as (parent, name):
+            with self._reading_parent(rel) as (parent, name):
                 return os.stat(name, dir_fd=parent, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -483,7 +483,8 @@ class Tree:
                 _sync_names(parent, self._what(here))
                 self._lasting.add(here)
         if pieces:
-            os.close(open_beneath(self._fd, rel, os.O_RDONLY | os.O_DIRECTORY))
+            with _meaning(self._what(rel)):
+                os.close(open_beneath(self._fd, rel, os.O_RDONLY | os.O_DIRECTORY))
 
     def write_atomic(self, rel: str, data: ReadableBuffer, *, mode: int = 0o644) -> None:
         """Replace `rel` by `data`: after this returns it is there whole, before it the old one is.
@@ -672,7 +673,8 @@ class Tree:
 
     def sync_dir(self, rel: str = "") -> None:
         """Make the names in a directory last."""
-        fd = open_beneath(self._fd, rel, os.O_RDONLY | os.O_DIRECTORY)
+        with _meaning(self._what(rel)):
+            fd = open_beneath(self._fd, rel, os.O_RDONLY | os.O_DIRECTORY)
         try:
             _sync_names(fd, self._what(rel))
         finally:
@@ -681,7 +683,8 @@ class Tree:
 
     def sync_file(self, rel: str) -> None:
         """Flush a file that somebody else wrote, or an earlier process of ours."""
-        fd = self.open_read(rel)
+        with _meaning(self._what(rel)):
+            fd = self.open_read(rel)
         try:
             _sync(fd, self._what(rel))
         finally:
@@ -735,6 +738,13 @@ class Tree:
 
     @contextmanager
     def _parent(self, rel: str) -> Iterator[tuple[int, str]]:
+        with ExitStack() as stack:
+            with _meaning(self._what(rel)):
+                found = stack.enter_context(self._reading_parent(rel))
+            yield found
+
+    @contextmanager
+    def _reading_parent(self, rel: str) -> Iterator[tuple[int, str]]:
         pieces = parts(rel)
         if not pieces:
             raise IsADirectoryError(errno.EISDIR, "the directory itself", str(self.path))

@@ -240,9 +240,7 @@ def main() -> int:
         south = call("tsferry-sender", run / "south" / "sender.toml", "sync", good=(3,))
         steps.update()
         steps.set_postfix_str("proving on Spark")
-        proof = call(
-            "tsferry-verify", centre, "--report", str(run / "report"), good=(0, 1)
-        )
+        proof = call("tsferry-verify", centre, "--report", str(run / "report"), good=(0, 1))
         steps.set_postfix_str("")
         steps.update()
         owners = call("tsferry-receiver", centre, "owners", "list")
@@ -270,7 +268,9 @@ def show(
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     print()
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
     verdict = "verified" if proof["bad"] == 0 else "NOT verified"
     print(
         f"\n{verdict}: {proof['good']} of {proof['files']} loaded files, "

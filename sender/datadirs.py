@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from common.durable import Tree
-from common.errors import TsferryError, UsageError
+from common.errors import TooLargeError, TsferryError, UsageError
 from common.names import is_sender_uuid
 from sender.local import Unmounted
 
@@ -123,6 +123,8 @@ def read_marker(tree: Tree) -> str | None:
         content = tree.read(MARKER, limit=_LIMIT)
     except FileNotFoundError:
         return None
+    except TooLargeError:
+        content = b""
     lines = content.decode("utf-8", "replace").splitlines()
     uuid = lines[1].removeprefix("sender ") if len(lines) == 2 else ""
     if lines[:1] != [_HEAD] or not is_sender_uuid(uuid):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from common import wire
 from common.durable import Tree
+from common.errors import LockedError
 from common.wire import TaskState
 from sender.datadirs import DataDirs
 from sender.ledger import Ledger
@@ -18,7 +20,33 @@ from sender.snapshot import Snapshot
 from sender.synclogs import SyncLogs
 from sender.troubles import Troubles
 
-__all__ = ["Desk"]
+__all__ = ["Desk", "changing_troubles"]
+
+_PATIENCE_S = 10.0
+_STEP_S = 0.02
+
+
+@contextmanager
+def changing_troubles(sync: Tree, directory: str) -> Iterator[Troubles]:
+    """A receiver's list of troubles, for one process at a time: commands change it beside a daemon.
+
+    Raises:
+        LockedError: another process keeps it for longer than a change takes.
+    """
+    sync.make_dirs(directory)
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            lock = sync.lock(f"{directory}/troubles.lock")
+            break
+        except LockedError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(_STEP_S)
+    try:
+        yield Troubles.open(sync, directory, clock=time.time)
+    finally:
+        lock.release()
 
 
 @dataclass
@@ -34,6 +62,8 @@ class Desk:
         memory: of the receiver.
         facts: reads contents and times of files.
         md5_known: MD5 of a file where it is known without reading it.
+        sync: `<schema dir>/sync`.
+        directory: `<host>_<port>`.
     """
 
     dirs: DataDirs
@@ -44,6 +74,8 @@ class Desk:
     memory: Memory
     facts: Facts
     md5_known: Callable[[LocalFile], str | None]
+    sync: Tree
+    directory: str
 
     @classmethod
     def open(
@@ -75,7 +107,16 @@ class Desk:
             Memory.open(sync, directory),
             facts,
             md5_known,
+            sync,
+            directory,
         )
+
+    @contextmanager
+    def changing_troubles(self) -> Iterator[Troubles]:
+        """The list of troubles as it is now, for a change; what is read afterwards has it too."""
+        with changing_troubles(self.sync, self.directory) as troubles:
+            self.troubles = troubles
+            yield troubles
 
     def note(self, answer: wire.TaskAnswer) -> None:
         """Remember the epoch of an answer, and its commit once there is one."""

@@ -7,10 +7,11 @@ turn every device of this site into a conflict. So a damaged file is an error, n
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from common.durable import Lock, Tree
-from common.errors import DamagedError, UsageError
+from common.errors import DamagedError, ReadOnlyError, TooLargeError, UsageError
 from common.names import is_sender_uuid
 
 if TYPE_CHECKING:
@@ -76,8 +77,12 @@ def _found(schema_dir: Path) -> str | None:
     try:
         with Tree(schema_dir / "sync") as tree:
             content = tree.read(UUID_FILE, limit=_LIMIT)
+            with suppress(ReadOnlyError):  # then nothing is sent either
+                tree.sync_dir()  # one that a killed process left unsynced must not be lost later
     except FileNotFoundError:
         return None
+    except TooLargeError:
+        content = b""
     text = content.decode("ascii", "replace").strip()
     if not is_sender_uuid(text):
         raise DamagedError(

@@ -198,6 +198,9 @@ class Ledger:
     # -- inside: reading -------------------------------------------------------------------
 
     def _repair(self, tree: Tree) -> None:
+        if not tree.exists(self._base):
+            return
+        tree.sync_dir(self._base)  # what a killed process left may be in memory only
         for name, _ in tree.listing(self._base):
             if is_temporary(name):
                 tree.unlink(f"{self._base}/{name}")

@@ -9,10 +9,12 @@ Format, version 1: one JSON object, `Receiver`; replaced as a whole.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from common.errors import ReadOnlyError
 from common.wire import TaskMark
 
 if TYPE_CHECKING:
@@ -72,7 +74,11 @@ class Memory:
         """
         memory = cls(sync, endpoint)
         try:
-            memory.now = msgspec.json.decode(sync.read(memory._rel), type=Receiver)
+            content = sync.read(memory._rel)
+            with suppress(ReadOnlyError):  # then nothing is sent either
+                # An epoch that a killed process left unsynced must not be used and then be lost.
+                sync.sync_dir(endpoint)
+            memory.now = msgspec.json.decode(content, type=Receiver)
             if memory.now.version != _VERSION:
                 memory.problem = f"version {memory.now.version} is not known here"
         except FileNotFoundError:

@@ -98,6 +98,10 @@ class RoundReport:
         error: what ended the round early.
         guarded: whether the guard held deletions back.
         up_to_date: listed files with nothing to do.
+        pending_files: closed files that are not loaded after the round.
+        pending_bytes: of these.
+        complete_until: data time before which nothing of this node is unloaded; None if unknown.
+        looked: whether the three above were found out in this round.
     """
 
     receiver: str
@@ -120,6 +124,10 @@ class RoundReport:
     error: TsferryError | None = None
     guarded: bool = False
     up_to_date: int = 0
+    pending_files: int = 0
+    pending_bytes: int = 0
+    complete_until: int | None = None
+    looked: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -162,6 +170,8 @@ class RoundReport:
             "changed": _reasons(self.changed),
             "waiting": self.waiting,
             "unmounted": _reasons(self.unmounted),
+            "pending": {"files": self.pending_files, "bytes": self.pending_bytes},
+            "complete_until": self.complete_until,
             "error": None,
             "exit_code": self.exit_code,
         }

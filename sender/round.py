@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -15,6 +15,7 @@ from common.errors import NotFoundError, TsferryError
 from common.linelog import Phase
 from common.names import FilePath
 from common.wire import History, TaskState
+from sender.assurance import complete_until
 from sender.desk import Desk
 from sender.lane import Lane
 from sender.local import Scan
@@ -24,13 +25,14 @@ from sender.progress import Meter
 from sender.recovery import RecoveryReport, recover
 from sender.report import FileDevice, FileReason, RoundReport
 from sender.source import Source, open_source
+from sender.state import Entry
 from sender.taskrun import TaskRun
 from sender.tasks import TaskPlan
 from sender.troubles import Trouble
 from sender.verdicts import report_trouble
 from sender.waiting import wait_until_loaded
 
-__all__ = ["Options", "Round"]
+__all__ = ["Options", "Round", "fill_report", "pending"]
 
 _log = logging.getLogger(__name__)
 
@@ -122,19 +124,42 @@ class Round:
         scan = source.scan(desk.ledger.entries)
         hold = self._compare(desk, scan, check) or source.doubt
         scan = scan.with_last_copies(recovered.last_copies)
-        desk.troubles.prune(scan)
+        with desk.changing_troubles() as troubles:
+            troubles.prune(scan)
         self._meter.step("plan")
         todo = self._plan(desk, scan, hold)
-        self._tell(desk, scan, todo)
+        fill_report(self._report, scan, todo, desk.troubles.by_path.get)
         desk.ledger.refresh(todo.refreshed)
         crash.point("round.planned")
+        try:
+            self._tasks(desk, check, todo, resumable)
+        finally:
+            self._stand(desk, scan)
+
+    def _tasks(
+        self, desk: Desk, check: wire.CheckAnswer, todo: RoundPlan, resumable: _Resumable
+    ) -> None:
         for each in todo.tasks:
             task = resumable.take(each) or self.new_id()
-            self._report_left(each)
+            _log.info(
+                "%s: a task of %d files (%d bytes), %d deletions",
+                self.lane.name,
+                len(each.additions),
+                each.bytes,
+                len(each.deletions),
+                extra={"task": task},
+            )
             TaskRun(
                 self.lane, desk, check, each, task, self._report, self._meter, clock=self.clock
             ).run()
             crash.point("round.task_done")
+
+    def _stand(self, desk: Desk, scan: Scan) -> None:
+        """What is left to do, for status and heartbeats."""
+        report = self._report
+        report.pending_files, report.pending_bytes = pending(scan, desk.ledger.entries)
+        report.complete_until = complete_until(scan, desk.ledger.entries, desk.facts)
+        report.looked = True
 
     # -- check and recovery ----------------------------------------------------------------
 
@@ -170,7 +195,8 @@ class Round:
                 self._report.tasks.append(task)
         self._report.sent += len(recovered.added)
         self._report.deleted += len(recovered.removed)
-        desk.troubles.clear(recovered.added)
+        with desk.changing_troubles() as troubles:
+            troubles.clear(recovered.added)
         if recovered.tasks:
             _log.info("%s: recovered", self.lane.name, extra={"tasks": dict(recovered.tasks)})
         resumable = _Resumable()
@@ -220,11 +246,14 @@ class Round:
             reason = f"the list of loaded files was lost or damaged: {desk.ledger.doubts[0]}"
         if reason is None:
             return None
-        _log.warning("%s: %s; all is compared with its inventory", self.lane.name, reason)
+        first = check.history is History.NEW and desk.memory.now.engine is None
+        level = logging.INFO if first else logging.WARNING
+        _log.log(level, "%s: %s; all is compared with its inventory", self.lane.name, reason)
         self._meter.step("inventory")
         inventory = self.lane.patiently(lambda: list(self.lane.client.inventory()))
         rebuilt = desk.ledger.rebuild(inventory, scan.files)
         crash.point("round.rebuilt")
+        self._report.already += sum(1 for path in rebuilt.taken if path in scan.files)
         self._begin_history(desk.memory, check)
         _log.info(
             "%s: compared",
@@ -256,18 +285,6 @@ class Round:
         )
         return plan(scan, desk.ledger.entries, desk.troubles.by_path, options, desk.facts)
 
-    def _tell(self, desk: Desk, scan: Scan, todo: RoundPlan) -> None:
-        fill_report(self._report, scan, todo, desk.troubles.by_path.get)
-
-    def _report_left(self, task: TaskPlan) -> None:
-        _log.info(
-            "%s: a task of %d files (%d bytes), %d deletions",
-            self.lane.name,
-            len(task.additions),
-            task.bytes,
-            len(task.deletions),
-        )
-
 
 @dataclass
 class _Resumable:
@@ -286,6 +303,16 @@ class _Resumable:
             return None
         task, self.task = self.task, None
         return task
+
+
+def pending(scan: Scan, entries: Mapping[FilePath, Entry]) -> tuple[int, int]:
+    """How many closed files are not loaded as they are, and their bytes."""
+    left = [
+        file.size
+        for path, file in scan.files.items()
+        if (entry := entries.get(path)) is None or entry.identity != file.identity
+    ]
+    return len(left), sum(left)
 
 
 def fill_report(

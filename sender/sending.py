@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 from common import wire
@@ -197,8 +196,13 @@ class Sending:
         entry = job.prepared.entry
         sizes = [entry.size] if job.file else []
         sizes += [entry.resource.size] if job.resource and entry.resource else []
-        room = min(self.config.batch_bytes, self.limits.max_batch_bytes - wire.MAX_BATCH_HEADER - 9)
-        return job.begin is None and all(size <= room for size in sizes)
+        return job.begin is None and all(size <= self._batch_room for size in sizes)
+
+    @property
+    def _batch_room(self) -> int:
+        """Bytes of the largest file that fits into a batch alone, and is meant to be in one."""
+        frame = wire.MAX_BATCH_HEADER + 9
+        return min(self.config.batch_bytes, self.limits.max_batch_bytes - frame)
 
     def _unit(self, jobs: list[Job]) -> _Fates:
         """Carry out a unit in a thread of its own; its fates, and what ended it early."""
@@ -220,7 +224,14 @@ class Sending:
                 contents.append(small_file(self.snapshot, job.prepared))
             if job.resource:
                 contents.append(small_resource(self.snapshot, job.prepared))
-        batches = BatchSender(
+        found: dict[str, Fate] = {}
+        for content, outcome in self._batches().run(contents):
+            found[content.path] = outcome
+        for job in jobs:
+            yield job, _joined(job, found)
+
+    def _batches(self) -> BatchSender:
+        return BatchSender(
             self.client,
             self.task,
             self.epoch,
@@ -229,37 +240,36 @@ class Sending:
             self._stopped,
             self.meter.sent,
         )
-        found: dict[str, Fate] = {}
-        for content, outcome in batches.run(contents):
-            found[content.path] = outcome
-        for job in jobs:
-            yield job, _joined(job, found)
-
-    def _contents(self, stack: ExitStack, job: Job) -> list[OpenFile]:
-        contents = []
-        if job.file:
-            contents.append(stack.enter_context(opened(self.snapshot, job.prepared)))
-        if job.resource:
-            contents.append(stack.enter_context(opened_resource(self.snapshot, job.prepared)))
-        return contents
 
     def _alone(self, jobs: list[Job]) -> Iterator[tuple[Job, Fate]]:
         """A large file in blocks, then its resource."""
         for job in jobs:
-            found: dict[str, Fate] = {}
+            fate: Fate | None = None
             try:
-                with ExitStack() as stack:
-                    for content in self._contents(stack, job):
-                        begin = job.begin if content.path == job.path else None
-                        found[content.path] = fate = self._upload(job, content, begin)
-                        if not isinstance(fate, Received):
-                            break
+                if job.file:
+                    with opened(self.snapshot, job.prepared) as content:
+                        fate = self._upload(job, content)
+                if job.resource and (fate is None or isinstance(fate, Received)):
+                    beside = self._resource(job)
+                    fate = beside if fate is None or not isinstance(beside, Received) else fate
             except (OSError, UnsafePathError) as error:
-                found[job.path] = ChangedWhileSentError(f"cannot be read: {error}")
-            yield job, _joined(job, found)
+                fate = ChangedWhileSentError(f"cannot be read: {error}")
+            assert fate is not None, job
+            yield job, fate
 
-    def _upload(self, job: Job, content: OpenFile, begin: UploadState | None) -> Fate:
+    def _resource(self, job: Job) -> Fate:
+        """The resource of a large file: one request if it is small, as most are."""
+        entry = job.prepared.entry.resource
+        assert entry is not None
+        if entry.size <= self._batch_room:
+            content = small_resource(self.snapshot, job.prepared)
+            return next(iter(self._batches().run([content])))[1]
+        with opened_resource(self.snapshot, job.prepared) as large:
+            return self._upload(job, large)
+
+    def _upload(self, job: Job, content: OpenFile) -> Fate:
         asks = content.path == job.path
+        begin = job.begin if asks else None
         upload = Upload(
             self.client,
             self.task,

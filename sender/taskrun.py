@@ -91,7 +91,8 @@ class TaskRun:
         finally:
             self._desk.logs.close()
             if self._verdicts.troubles:
-                self._desk.troubles.record(self._verdicts.troubles)
+                with self._desk.changing_troubles() as troubles:
+                    troubles.record(self._verdicts.troubles)
 
     # -- start -----------------------------------------------------------------------------
 
@@ -311,7 +312,8 @@ class TaskRun:
             if addition is not None and outcome.result in (Result.LOADED, Result.ALREADY):
                 loaded.append(addition.path)
             self._count(outcome, addition)
-        desk.troubles.clear(loaded)
+        with desk.changing_troubles() as troubles:
+            troubles.clear(loaded)
 
     def _count(self, outcome: wire.Outcome, addition: Addition | None) -> None:
         report = self._report

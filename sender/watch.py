@@ -42,11 +42,13 @@ class Watch:
         changed: Callable[[], None],
         *,
         poll: float,
+        recursive: bool = True,
         mounts: Callable[[], str] | None = None,
     ) -> None:
         self._directories = tuple(directories)
         self._changed = changed
         self._poll = poll
+        self._recursive = recursive
         self._mounts = mounts or _read_mounts
         self._observer: BaseObserver | None = None
         self._poller: threading.Thread | None = None
@@ -106,7 +108,9 @@ class Watch:
         self._observer = InotifyObserver()
         self._observer.daemon = True
         for directory in self._directories:
-            self._observer.schedule(Handler(), str(directory), recursive=True, event_filter=kinds)
+            self._observer.schedule(
+                Handler(), str(directory), recursive=self._recursive, event_filter=kinds
+            )
         self._observer.start()
 
     def _told(self, event: FileSystemEvent) -> None:
@@ -133,29 +137,31 @@ class Watch:
         self._poller.start()
 
     def _keep_polling(self) -> None:
-        before = fingerprint(self._directories)
+        before = fingerprint(self._directories, recursive=self._recursive)
         while not self._stop.wait(self._poll):
-            now = fingerprint(self._directories)
+            now = fingerprint(self._directories, recursive=self._recursive)
             if now != before:
                 before = now
                 self._changed()
 
 
-def fingerprint(directories: Sequence[Path]) -> int:
+def fingerprint(directories: Sequence[Path], *, recursive: bool = True) -> int:
     """A number that changes when a name appears, vanishes or is replaced below the directories."""
     digest = xxhash.xxh3_64()
     for directory in directories:
-        for path, mtime_ns in _directories_below(directory):
+        for path, mtime_ns in _directories_below(directory, recursive):
             digest.update(f"{path}\0{mtime_ns}\n".encode("utf-8", "surrogateescape"))
     return digest.intdigest()
 
 
-def _directories_below(top: Path) -> Iterator[tuple[str, int]]:
+def _directories_below(top: Path, recursive: bool) -> Iterator[tuple[str, int]]:
     pending = [str(top)]
     while pending:
         here = pending.pop()
         try:
             yield here, os.stat(here).st_mtime_ns
+            if not recursive:
+                return
             with os.scandir(here) as entries:
                 pending += sorted(
                     entry.path for entry in entries if entry.is_dir(follow_symlinks=False)

@@ -160,10 +160,16 @@ class _Decision:
         if self._is_already(path, held, candidate):
             return Outcome(path.text, Result.ALREADY)
         if candidate is None:
-            return self.failed.get(path.text) or Outcome(
-                path.text, Result.MISSING, reason="not received"
-            )
+            return self._absent(path)
         return self._refusal(path, candidate, held) or self._load(path, candidate, held)
+
+    def _absent(self, path: FilePath) -> Outcome:
+        """The outcome of a file whose bytes are not here, or not good."""
+        planned = self.planned.get(path.text)
+        if planned is not None and planned.refused is not None:
+            return Outcome(path.text, planned.refused, planned.device, planned.reason)
+        missing = Outcome(path.text, Result.MISSING, reason="not received")
+        return self.failed.get(path.text, missing)
 
     def _is_already(
         self, path: FilePath, held: FileRow | None, candidate: Candidate | None
@@ -223,7 +229,9 @@ class _Decision:
                 series=candidate.series,
                 points=candidate.points,
                 task=self.record.task,
-                resource=resource and records.ResourceMeta(resource.size, resource.md5),
+                resource=None
+                if resource is None
+                else records.ResourceMeta(resource.size, resource.md5),
                 manifest=candidate.manifest,
                 data_dir=self.data_dir,
             )

@@ -1,13 +1,13 @@
 """A sender's folder beneath `sync-receiver`, and how it is found: by uuid, the ip is a label.
 
-    sync-receiver/<escaped ip>_<sender uuid>/
-        sync.log  load.log  sync.end     the running task, as users know it
-        task.json                        what it is to do: written at its start and at its end
-        plan.log                         its planned files, a JSON line each
-        verified.log                     which files in data/ are verified (`load.staged`)
-        data/<path>                      verified files
-        data/.uploads/<id>.part .upload  partial uploads (`transfer.partial`)
-        quarantine/<name>                bytes of refused files, for an operator
+sync-receiver/<escaped ip>_<sender uuid>/
+sync.log  load.log  sync.end     the running task, as users know it
+task.json                        what it is to do: written at its start and at its end
+plan.log                         its planned files, a JSON line each
+verified.log                     which files in data/ are verified (`load.staged`)
+data/<path>                      verified files
+data/.uploads/<id>.part .upload  partial uploads (`transfer.partial`)
+quarantine/<name>                bytes of refused files, for an operator
 """
 
 from __future__ import annotations

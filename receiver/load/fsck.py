@@ -74,7 +74,7 @@ class Report(Struct, frozen=True, kw_only=True):
     commit: int
     files: int = 0
     bytes: int = 0
-    found: list[Found] = []
+    found: list[Found] = msgspec.field(default_factory=list)
 
     @property
     def good(self) -> bool:
@@ -95,9 +95,7 @@ def fsck(config: ReceiverConfig, *, repair: bool = False) -> Report:
         found = Found(kind="engine", path=str(config.schema_dir), detail=error.message)
         return Report(engine="", commit=0, found=[found])
     with engine, ExitStack() as stack:
-        trees = [
-            stack.enter_context(Tree(path)) for path in config.data_dirs if path.is_dir()
-        ]
+        trees = [stack.enter_context(Tree(path)) for path in config.data_dirs if path.is_dir()]
         schema = stack.enter_context(Tree(config.schema_dir))
         report = examine(engine, trees, schema, missing=_absent(config.data_dirs))
         if repair:
@@ -151,9 +149,7 @@ def examine(
 def _check_file(row: FileRow, trees: Sequence[Tree]) -> Iterator[Found]:
     def found(kind: str, detail: str) -> Found:
         repair = "quarantine it, so that its sender sends it again"
-        return Found(
-            kind=kind, path=row.physical, detail=detail, repair=repair, sender=row.sender
-        )
+        return Found(kind=kind, path=row.physical, detail=detail, repair=repair, sender=row.sender)
 
     tree = next((each for each in trees if each.exists(row.physical)), None)
     if tree is None:
@@ -206,15 +202,11 @@ def _check_resource(row: FileRow, tree: Tree) -> Iterator[Found]:
 
 def _strays(engine: Engine, trees: Sequence[Tree]) -> Iterator[Found]:
     """Files in `sequence/` and `unsequence/` that neither a row nor a task under way names."""
-    on_disk = [
-        (tree, rel) for tree in trees for kind in Kind for rel, _ in tree.files(kind)
-    ]
+    on_disk = [(tree, rel) for tree in trees for kind in Kind for rel, _ in tree.files(kind)]
     expected = {name for tree in trees[:1] for name in _expected(tree)}
     with engine.reading() as state:  # after the listing: what came meanwhile has its row
         unnamed = [
-            (tree, rel)
-            for tree, rel in on_disk
-            if rel.removesuffix(".resource") not in state.files
+            (tree, rel) for tree, rel in on_disk if rel.removesuffix(".resource") not in state.files
         ]
     for tree, rel in unnamed:
         if rel.removesuffix(".resource") not in expected:
@@ -368,9 +360,6 @@ def _put_log_right(tree: Tree, rel: str) -> bool:
     else:
         kind = Planned if name == "plan.log" else msgspec.Raw
         good = jsonlines.parse(data, kind)[1]
-    file = tree.append_file(rel)
-    try:
+    with tree.append_file(rel) as file:
         file.truncate(good)
-    finally:
-        file.close()
     return True

@@ -38,24 +38,20 @@ def read(tree: Tree, rel: str, kind: type[T], *, cut: bool = True) -> list[T]:
     """The objects of a log, nothing if it is not there; a torn end is cut off if `cut`."""
     if not tree.exists(rel):
         return []
-    data = tree.read(rel)
-    found, good = parse(data, kind)
-    if cut and good != len(data):
-        file = tree.append_file(rel)
-        try:
+    if not cut:
+        return parse(tree.read(rel), kind)[0]
+    with tree.append_file(rel) as file:  # flushes what a killed process left in memory alone
+        data = tree.read(rel)
+        found, good = parse(data, kind)
+        if good != len(data):
             file.truncate(good)
-        finally:
-            file.close()
     return found
 
 
 def append(tree: Tree, rel: str, objects: Iterable[msgspec.Struct]) -> None:
     """Append objects, in one write that is on the disk when this returns."""
-    file = tree.append_file(rel)
-    try:
+    with tree.append_file(rel) as file:
         file.append(dump(objects))
-    finally:
-        file.close()
 
 
 def dump(objects: Iterable[msgspec.Struct]) -> bytes:

@@ -173,9 +173,7 @@ class Loader:
         if not isinstance(error, TsferryError | OSError):
             log.exception("a load failed", extra={"task": job.task.id})
         else:
-            log.warning(
-                "a load has to wait", extra={"task": job.task.id, "error": str(error)}
-            )
+            log.warning("a load has to wait", extra={"task": job.task.id, "error": str(error)})
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(job.attempts, 10))
         with self._changed:
             self._queue.remove(job)

@@ -272,9 +272,7 @@ class _Collected:
 # -- after the commit ----------------------------------------------------------------------------
 
 
-def finish(
-    engine: Engine, folder: SenderFolder, current: CurrentTask, *, keep_bytes: int
-) -> None:
+def finish(engine: Engine, folder: SenderFolder, current: CurrentTask, *, keep_bytes: int) -> None:
     """Do what follows the commit of a task; the same again after a crash in the middle.
 
     Called late for a task whose folder is already at the next one, it does nothing.

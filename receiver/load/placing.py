@@ -23,14 +23,22 @@ Move = tuple[str, "FilePath"]
 
 
 def move_in(tree: Tree, moves: Iterable[Move]) -> None:
-    """Give files their final names; when this returns the names are on the disk."""
-    pending = [(rel, physical) for rel, physical in moves if tree.exists(rel)]
-    for directory in sorted({physical.directory for _, physical in pending}):
+    """Give files their final names; when this returns the names are on the disk.
+
+    Names that an earlier attempt gave are flushed too: it may have died before it did so.
+    """
+    every = list(moves)
+    pending = [(rel, physical) for rel, physical in every if tree.exists(rel)]
+    directories = sorted({physical.directory for _, physical in every})
+    for directory in directories:
         tree.make_dirs(directory)
     for rel, physical in pending:
         tree.rename(rel, physical.text, sync=False)
         crash.point("placing.moved")
-    _sync_all(tree, ((rel, physical.text) for rel, physical in pending))
+    for directory in directories:
+        tree.sync_dir(directory)
+    for directory in sorted({rel.rpartition("/")[0] for rel, _ in pending}):
+        tree.sync_dir(directory)
     crash.point("placing.synced")
 
 
@@ -41,11 +49,7 @@ def move_back(tree: Tree, moves: Iterable[Move]) -> None:
         tree.make_dirs(rel.rpartition("/")[0])
         tree.rename(physical.text, rel, sync=False)
         crash.point("placing.moved_back")
-    _sync_all(tree, ((physical.text, rel) for rel, physical in pending))
-
-
-def _sync_all(tree: Tree, moved: Iterable[tuple[str, str]]) -> None:
-    """The new names first: a file with two names is no harm, one without any is."""
-    pairs = [(old.rpartition("/")[0], new.rpartition("/")[0]) for old, new in moved]
-    for directory in dict.fromkeys([new for _, new in pairs] + [old for old, _ in pairs]):
+    back = {rel.rpartition("/")[0] for rel, _ in pending}
+    away = {physical.directory for _, physical in pending}
+    for directory in [*sorted(back), *sorted(away)]:  # a file with two names is no harm
         tree.sync_dir(directory)

@@ -132,9 +132,7 @@ class Reaper:
                 stale = [each for each in folder.staged.all() if each.at < oldest]
                 folder.staged.discard(each.path for each in stale if each.single is None)
         with self._engine.reading() as state:
-            named = {
-                row.kept for row in state.quarantine.values() if row.sender == folder.uuid
-            }
+            named = {row.kept for row in state.quarantine.values() if row.sender == folder.uuid}
         for name, found in folder.tree.listing(folder.quarantine):
             rel = f"{folder.quarantine}/{name}"
             if rel not in named and found.st_mtime < oldest:

@@ -93,6 +93,8 @@ def _verify_strays(folder: SenderFolder, strays: list[str], at: float) -> None:
             log.warning("a received file cannot be used", extra={"error": str(error)})
             name = text.replace("/", "_")[-200:]
             folder.tree.rename(folder.at(f"data/{text}"), f"{folder.quarantine}/{name}")
+    for directory in sorted({folder.staged.at(each.path).rpartition("/")[0] for each in good}):
+        folder.tree.sync_dir(directory)
     folder.staged.put(good)
 
 

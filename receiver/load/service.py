@@ -71,9 +71,7 @@ class LoadService:
         again before the next task of its sender.
         """
         with ExitStack() as stack:
-            trees = [
-                stack.enter_context(Tree(path, create=True)) for path in config.data_dirs
-            ]
+            trees = [stack.enter_context(Tree(path, create=True)) for path in config.data_dirs]
             service = cls(config, engine, trees, clock)
             with engine.reading() as state:
                 named = {row.uuid: row.directory for row in state.senders.values()}

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from common import crash
-from common.errors import ProtocolError
 from common.linelog import Phase, SyncLog
 from common.wire import ManifestEntry, PlanEntry, Propagate, ResourceEntry, Result, TaskState
 from receiver.load import jsonlines
@@ -142,11 +141,6 @@ class CurrentTask:
             ProtocolError: files were recorded already, and these paths are new.
         """
         assert self._sync_log is not None
-        state = self._sync_log.state
-        if state.phase.value >= Phase.DELETED.value:
-            if set(paths) <= set(state.deleted):
-                return
-            raise ProtocolError("deletions come before the files of a task")
         self._sync_log.deleted(paths)
 
     def add_files(self, paths: Iterable[FilePath]) -> None:

@@ -245,8 +245,9 @@ class Engine:
 
 
 def _sweep(tree: Tree) -> None:
+    # Only here: beneath sync/ the sender of this node may be writing just now.
     for name, _ in tree.listing():
-        if is_temporary(name) and name.startswith(f".{LOG_NAME}."):
+        if is_temporary(name):
             tree.unlink(name)
 
 

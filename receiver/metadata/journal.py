@@ -16,6 +16,7 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
+from common.durable import temporary_name
 from common.errors import NoSpaceError
 from common.linelog import parse_lines
 from common.terminal import printable
@@ -92,10 +93,7 @@ class OwnerJournal:
         if good < len(data) or not good:
             if data:
                 _log.warning("the journal of owners is not whole", extra={"good_bytes": good})
-            tree.make_dirs("sync")
-            content = data[:good] or f"{_TITLE}\n".encode()
-            tree.write_atomic(JOURNAL, content, mode=0o640)
-            good = len(content)
+            good = _put(tree, data[:good] or f"{_TITLE}\n".encode())
         journal = cls(tree.open_write(JOURNAL), good)
         for change in _differences(owners, state):
             journal.note(change)
@@ -134,6 +132,17 @@ class OwnerJournal:
             _log.exception("the journal of owners could not be flushed")
         finally:
             self._file.close()
+
+
+def _put(tree: Tree, content: bytes) -> int:
+    """Replace the journal; what a crash leaves lies where the engine sweeps. Returns its size."""
+    tree.make_dirs("sync")
+    temporary = temporary_name()
+    with tree.create(temporary, mode=0o640) as file:
+        file.write(content)
+        file.sync()
+    tree.rename(temporary, JOURNAL)
+    return len(content)
 
 
 def _differences(owners: dict[str, str], state: State) -> list[OwnerChange]:

@@ -96,9 +96,7 @@ Step = Callable[[_Open], bool]
 def _size(file: _Open) -> bool:
     file.verdict.size = os.fstat(file.fd).st_size
     if file.verdict.size != file.expected.size:
-        file.verdict.find(
-            "size", f"{file.verdict.size} bytes, {file.expected.size} were loaded"
-        )
+        file.verdict.find("size", f"{file.verdict.size} bytes, {file.expected.size} were loaded")
     return file.verdict.size > 0
 
 

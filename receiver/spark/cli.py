@@ -27,7 +27,9 @@ PROGRAM = Program(
 @click.command()
 @PROGRAM.options
 @click.option("--task", metavar="ID", help="Only the files that this task loaded.")
-@click.option("--master", metavar="URL", help="Spark master.  [default: local[*], or spark-submit's]")
+@click.option(
+    "--master", metavar="URL", help="Spark master.  [default: local[*], or spark-submit's]"
+)
 @click.option(
     "--report",
     type=click.Path(file_okay=False, path_type=Path),
@@ -99,3 +101,7 @@ def _verify(
 def main() -> None:
     """Entry point of the command."""
     sys.exit(run(cli, PROGRAM.name))
+
+
+if __name__ == "__main__":
+    main()

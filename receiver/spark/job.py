@@ -48,9 +48,7 @@ def prove(spark: SparkSession, files: Sequence[CommittedFile]) -> list[FileVerdi
     if not files:
         return []
     by_name = {each.expected.physical: each for each in files}
-    groups = _groups(files)
-    table = _expectations(groups)
-    work = spark.createDataFrame(table).repartitionByRange(len(groups), "part")
+    work = spark.createDataFrame(_expectations(files)).repartition(_partitions(files))
     rows = work.mapInArrow(_check_batches, _RESULT).cache()
     try:
         overlaps = _overlaps(spark, rows, files)
@@ -73,19 +71,13 @@ def prove(spark: SparkSession, files: Sequence[CommittedFile]) -> list[FileVerdi
     return verdicts
 
 
-def _groups(files: Sequence[CommittedFile]) -> list[list[Expected]]:
-    groups: list[list[Expected]] = [[]]
-    weight = 0
-    for file in files:
-        if groups[-1] and (weight >= GROUP_BYTES or len(groups[-1]) >= GROUP_FILES):
-            groups.append([])
-            weight = 0
-        groups[-1].append(file.expected)
-        weight += file.expected.size
-    return groups
+def _partitions(files: Sequence[CommittedFile]) -> int:
+    work = sum(each.expected.size for each in files)
+    return max(1, -(-work // GROUP_BYTES), -(-len(files) // GROUP_FILES))
 
 
-def _expectations(groups: list[list[Expected]]) -> pa.Table:
+def _expectations(files: Sequence[CommittedFile]) -> pa.Table:
+    """Largest first: dealt out in turn, so each partition gets its share of the work."""
     import pyarrow as pa
 
     schema = pa.schema(
@@ -99,15 +91,10 @@ def _expectations(groups: list[list[Expected]]) -> pa.Table:
             "points": pa.int64(),
             "manifest_series": pa.int64(),
             "manifest_points": pa.int64(),
-            "part": pa.int32(),
         }
     )
-    rows = [
-        asdict(expected) | {"part": number}
-        for number, group in enumerate(groups)
-        for expected in group
-    ]
-    return pa.Table.from_pylist(rows, schema=schema)
+    largest_first = sorted(files, key=lambda each: -each.expected.size)
+    return pa.Table.from_pylist([asdict(each.expected) for each in largest_first], schema=schema)
 
 
 def _check_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -121,7 +108,6 @@ def _check_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def _check_row(row: dict[str, Any]) -> dict[str, Any]:
-    row.pop("part")
     verdict = check_file(Expected(**row))
     return {
         "physical": row["physical"],
@@ -163,7 +149,9 @@ def _overlaps(
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
-    names = [(each.expected.physical,) for each in files if each.kind == "sequence" and each.current]
+    names = [
+        (each.expected.physical,) for each in files if each.kind == "sequence" and each.current
+    ]
     if len(names) < 2:
         return {}
     sequence = spark.createDataFrame(names, "physical string")
@@ -179,7 +167,9 @@ def _overlaps(
     found = (
         spans.withColumn("reach", reach)
         .where("first <= reach.last")
-        .select("physical", "device", "first", "reach.last", sql.col("reach.physical").alias("other"))
+        .select(
+            "physical", "device", "first", "reach.last", sql.col("reach.physical").alias("other")
+        )
     )
     findings: dict[str, list[Finding]] = {}
     for row in found.toLocalIterator():

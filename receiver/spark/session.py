@@ -52,7 +52,11 @@ def start(master: str | None, *, name: str = "tsferry-verify") -> SparkSession:
     settings = dict(_ALWAYS)
     if master is not None and master.startswith("local"):
         settings |= _LOCAL
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+        # The work is done by Python workers; compiling JVM code well would cost more than it saves.
+        settings["spark.driver.extraJavaOptions"] = (
+            f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+        )
+        settings["spark.ui.showConsoleProgress"] = str(sys.stderr.isatty()).lower()
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for key, value in settings.items():
         builder = builder.config(key, value)

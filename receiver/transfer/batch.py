@@ -1,4 +1,4 @@
-"""Many small files in one body: each is judged by itself, all that are good are flushed together."""
+"""Many small files in one body: each is judged by itself, the good ones are put away together."""
 
 from __future__ import annotations
 

@@ -83,11 +83,13 @@ class Checks:
         Raises:
             CloneError: the epoch was used up by another machine.
         """
-        if request.engine != self._engine.uuid:
+        if request.engine not in (None, self._engine.uuid):
             return History.NEW
         standing = epochs.standing(row, request.epoch)
         if standing is epochs.Standing.CLONE:
             raise epochs.clone(row)
+        if request.engine is None:
+            return History.NEW
         if standing is epochs.Standing.AHEAD or request.newest_commit > newest:
             return History.REWOUND
         last = request.last_task

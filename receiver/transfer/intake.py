@@ -117,13 +117,11 @@ class Intake:
             ProtocolError: the size is negative.
             TooLargeError: it may not.
         """
+        limit = self._config.limits.max_file_bytes
         if size < 0:
-            raise ProtocolError(f"{path}: a size of {size} bytes")
-        if size > self._config.limits.max_file_bytes:
-            raise TooLargeError(
-                f"{path}: {size} bytes, limits.max_file_bytes is "
-                f"{self._config.limits.max_file_bytes}"
-            )
+            raise ProtocolError(f"{path}: a negative size")
+        if size > limit:
+            raise TooLargeError(f"{path}: more bytes than limits.max_file_bytes, {limit}")
 
     # -- bytes -----------------------------------------------------------------------------
 

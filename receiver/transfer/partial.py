@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from common.durable import Tree, WriteFile
 
-__all__ = ["Block", "Pending", "Partial", "UploadMeta", "parse_upload"]
+__all__ = ["Block", "Partial", "Pending", "UploadMeta", "parse_upload"]
 
 _LINE = re.compile(rb"(0|[1-9][0-9]{0,18}) ([1-9][0-9]{0,18}) ([0-9a-f]{16})\Z")
 
@@ -164,7 +164,7 @@ class Partial:
     def prepare(self) -> int:
         """Make sure that the bytes before `offset` are those that were acknowledged."""
         if self._md5 is None:
-            meta, blocks, _ = parse_upload(self._tree.read(self.log))
+            _, blocks, _ = parse_upload(self._tree.read(self.log))
             self._md5, good = self._reread(blocks)
             self._cut(good)
         return self.offset
@@ -192,12 +192,9 @@ class Partial:
     def _cut(self, good: list[Block]) -> None:
         """Cut both files back to the good blocks; the log first, as it decides."""
         keep = len(msgspec.json.encode(self.meta)) + 1 + sum(len(each.line()) for each in good)
-        file = self._tree.append_file(self.log)
-        try:
+        with self._tree.append_file(self.log) as file:  # which is flushed by that
             if file.size != keep:
                 file.truncate(keep)
-        finally:
-            file.close()
         self.offset = good[-1].end if good else 0
         crash.point("upload.cut")
         with self._tree.open_write(self.part) as part:
@@ -219,11 +216,8 @@ class Partial:
         """Make a block count: flush its bytes, then its line."""
         file.sync()
         crash.point("upload.block_synced")
-        log = self._tree.append_file(self.log)
-        try:
+        with self._tree.append_file(self.log) as log:
             log.append(pending.block.line())
-        finally:
-            log.close()
         crash.point("upload.block_logged")
         self.offset, self._md5 = pending.block.end, pending.md5
 

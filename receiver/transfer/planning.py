@@ -167,9 +167,7 @@ def _wanted(entry: PlanEntry, path: FilePath, here: Situation) -> PlanDecision:
         and same_content(staged, entry.size, entry.tail, entry.md5)
         and here.is_there(staged)
     ):
-        return PlanDecision(
-            path=entry.path, action=Action.HAVE, md5=staged.md5, resource=resource
-        )
+        return PlanDecision(path=entry.path, action=Action.HAVE, md5=staged.md5, resource=resource)
     found = here.resumable(entry)
     rest = entry.size - (found.offset if found else 0)
     rest += entry.resource.size if resource and entry.resource else 0

@@ -170,9 +170,7 @@ class Tasks:
 
     # -- in the task -----------------------------------------------------------------------
 
-    def _enter(
-        self, who: Principal, sender: str, task: str, epoch: str | None
-    ) -> SenderFolder:
+    def _enter(self, who: Principal, sender: str, task: str, epoch: str | None) -> SenderFolder:
         """The folder, after the epoch was found to be the current one."""
         check_sender(who, sender)
         with self._engine.reading() as state:
@@ -218,9 +216,7 @@ class Tasks:
                 sender=folder.uuid,
                 scope=Scope(current.record.scope),
                 staged=folder.staged,
-                is_there=lambda each: each.is_still(
-                    folder.tree.stat(folder.staged.at(each.path))
-                ),
+                is_there=lambda each: each.is_still(folder.tree.stat(folder.staged.at(each.path))),
                 resumable=lambda entry: self._uploads.resumable(who, folder, entry),
                 room=room,
                 reveal_owner=self._config.auth.reveal_owner,
@@ -243,9 +239,7 @@ class Tasks:
         """Take many small files in."""
         limit = self._config.limits.max_batch_bytes
         if len(body) > limit:
-            raise TooLargeError(
-                f"a batch of {len(body)} bytes, limits.max_batch_bytes is {limit}"
-            )
+            raise TooLargeError(f"a batch of {len(body)} bytes, limits.max_batch_bytes is {limit}")
         folder = self._enter(who, sender, task, epoch)
         with folder.lock:
             current = self._intake.open_task(folder, task)
@@ -354,7 +348,7 @@ def _tsfile(text: str) -> FilePath:
 def _is_path(text: str) -> bool:
     try:
         _tsfile(text)
-    except Exception:  # noqa: BLE001 - whatever it is, it was refused
+    except Exception:
         return False
     return True
 

@@ -253,7 +253,8 @@ class Uploads:
             raise ProtocolError("Upload-Metadata has no path")
         path = FilePath.parse(metadata["path"])
         self._intake.check_size(path, length)
-        if metadata.get("size", str(length)) != str(length):
+        size = metadata.get("size")
+        if size is not None and size != str(length):
             raise ProtocolError(f"{path}: size and Upload-Length differ")
         md5 = metadata.get("md5")
         if md5 is not None and not is_md5(md5):
@@ -384,11 +385,11 @@ class Uploads:
         here = upload.partial.offset
         if offset != here:
             raise OffsetError(
-                f"the block begins at {offset}, {here} bytes are here", extra={"offset": here}
+                f"the block does not begin where the copy ends, at {here}", extra={"offset": here}
             )
         limit = self._config.limits.max_chunk_bytes
         if length < 0 or length > limit:
-            raise TooLargeError(f"a block of {length} bytes, limits.max_chunk_bytes is {limit}")
+            raise TooLargeError(f"a block has 0 to limits.max_chunk_bytes, {limit}, bytes")
         if here + length > upload.meta.length:
             raise TooLargeError(
                 f"{length} bytes at {here} go beyond the file's {upload.meta.length}",
@@ -415,9 +416,7 @@ class Uploads:
             yield upload.partial.write(file, pieces(stream, size))
             left -= size
 
-    def _receive_nothing(
-        self, who: Principal, upload: _Upload, repr_md5: str | None
-    ) -> UploadView:
+    def _receive_nothing(self, who: Principal, upload: _Upload, repr_md5: str | None) -> UploadView:
         """A file of no bytes is whole as soon as it is made."""
         with upload.folder.tree.open_write(upload.partial.part) as file:
             return self._finish(who, upload, file, upload.partial.write(file, ()), repr_md5)
@@ -566,9 +565,7 @@ class Uploads:
         expires = touched + self._config.limits.upload_expiry
         return UploadView(id=upload_id, offset=offset, length=length, expires=expires)
 
-    def _view_finished(
-        self, who: Principal, upload_id: str, owner: str, length: int
-    ) -> UploadView:
+    def _view_finished(self, who: Principal, upload_id: str, owner: str, length: int) -> UploadView:
         sender = owner.removeprefix("sender:")
         if who.upload_owner(sender) != owner:
             raise ForbiddenError("this upload was made with another token")

@@ -6,6 +6,8 @@ timestamps (milliseconds << 18 | counter).
 
 from __future__ import annotations
 
+import msgspec
+
 from common.wire import Heartbeat, Struct
 
 __all__ = [
@@ -160,6 +162,7 @@ class QuarantineView(Struct, frozen=True, kw_only=True):
         size: bytes.
         hold: whether it waits for an operator (otherwise the next round tries again).
         reason: in words.
+        device: that it is about, if it is a conflict.
         kept: whether the bytes are still here.
         loaded: whether it had been loaded before it was found bad.
         since: commit.
@@ -171,6 +174,7 @@ class QuarantineView(Struct, frozen=True, kw_only=True):
     size: int
     hold: bool
     reason: str
+    device: str | None = None
     kept: bool
     loaded: bool = False
     since: int = 0
@@ -182,7 +186,7 @@ class TokenView(Struct, frozen=True, kw_only=True):
     id: str
     role: str
     sender: str | None = None
-    scope: list[str] = []
+    scope: list[str] = msgspec.field(default_factory=list)
     note: str = ""
     expires: float | None = None
     created: int = 0
@@ -195,7 +199,7 @@ class TokenMade(Struct, frozen=True, kw_only=True):
     token: str
     role: str
     sender: str | None = None
-    scope: list[str] = []
+    scope: list[str] = msgspec.field(default_factory=list)
     note: str = ""
     expires: float | None = None
 

@@ -12,7 +12,6 @@ pass for the same origin. So without a token the `Host` must be an address or `l
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import ipaddress
 import time
@@ -24,6 +23,7 @@ from common import wire
 from common.config import is_loopback
 from common.errors import ForbiddenError, UnauthorizedError
 from receiver.principal import OPERATOR, READER, SENDER, Principal
+from receiver.transfer.operating import hash_token
 from receiver.web.routes import Role
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from receiver.web.routes import Route
     from receiver.web.server import Head
 
-__all__ = ["Access", "hash_token"]
+__all__ = ["Access"]
 
 _ROLES = {
     Role.SENDER: (SENDER,),
@@ -46,11 +46,6 @@ NOBODY = "nobody"
 """Role of whoever makes a call that needs no name."""
 LOCAL_OPERATOR = "local-operator"
 """Id of the token that `serve` writes for the commands on this machine."""
-
-
-def hash_token(token: str) -> str:
-    """SHA-256 of a token, in hex. Tokens are random, so there is nothing to salt."""
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Access:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from receiver.web.routes import Route
 
 __all__ = ["EXTENSION", "close", "create_app", "site_of"]
+
+log = logging.getLogger(__name__)
 
 EXTENSION = "tsferry"
 ROUTES = (*sync.ROUTES, *tus.ROUTES, *operating.ROUTES, *health.ROUTES, openapi.route)
@@ -102,6 +105,15 @@ def _view(route: Route) -> Callable[..., Response]:
 
 
 def _finish(response: Response) -> Response:
+    log.debug(
+        "answered",
+        extra={
+            "method": request.method,
+            "path": request.path,
+            "status": response.status_code,
+            "peer": request.remote_addr,
+        },
+    )
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers.setdefault("Cache-Control", "no-store")
     if request.path == tus.FILES or request.path.startswith(tus.FILES + "/"):

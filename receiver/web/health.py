@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 from flask import Response
 
 from common import wire
-from common.durable import free_bytes
 from receiver.web.call import Call, json_answer
 from receiver.web.problems import problem_response
 from receiver.web.routes import Answer, Role, Route
@@ -32,7 +29,7 @@ def healthz(call: Call) -> Response:
 
 def readyz(call: Call) -> Response:
     """The receiver takes files."""
-    reason = not_ready(call)
+    reason = call.node.problem()
     if reason is None:
         return json_answer(_OK)
     return problem_response(
@@ -44,20 +41,6 @@ def readyz(call: Call) -> Response:
             retry_after=10.0,
         )
     )
-
-
-def not_ready(call: Call) -> str | None:
-    """Why no files are taken now."""
-    if problem := call.node.problem():
-        return problem
-    config = call.site.config
-    try:
-        free = free_bytes(config.data_dirs[0])
-    except OSError as error:
-        return f"the data directory cannot be looked at: {os.strerror(error.errno or 0)}"
-    if free < config.limits.min_free_bytes:
-        return f"{free} bytes are free, {config.limits.min_free_bytes} are kept (min_free_bytes)"
-    return None
 
 
 ROUTES = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -156,12 +155,7 @@ def _problem() -> dict[str, Any]:
 
 def openapi(call: Call) -> Response:
     """This document."""
-    return Response(_encoded(call.site.routes), mimetype=JSON)
-
-
-@cache
-def _encoded(routes: tuple[Route, ...]) -> bytes:
-    return msgspec.json.encode(document(routes))
+    return Response(call.site.openapi, mimetype=JSON)
 
 
 route = Route(

@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import RequestRedirect
 
 from common.durable import Tree
 from receiver.web.access import Access
 from receiver.web.longpoll import LongPolls
+from receiver.web.openapi import document
 from receiver.web.routes import Body, Route
 from receiver.web.tus import method_of
 
@@ -40,6 +42,7 @@ class Site:
         node: the receiver.
         routes: all calls.
         access: judges who may call.
+        openapi: the description of the calls, as JSON.
         polls: calls that wait for the end of a task.
     """
 
@@ -57,6 +60,7 @@ class Site:
         self.node = node
         self.routes = routes
         self.access = Access(config, node.engine, clock=clock)
+        self.openapi = msgspec.json.encode(document(routes))
         self.polls = LongPolls(config.listen.threads // 2)
         self._of_endpoint = {route.name: route for route in routes}
         self._adapter = url_map.bind("tsferry.invalid")

@@ -251,7 +251,8 @@ def main() -> None:
             continue
         rows.append(measure(name, arguments.seconds))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    print(f"{'':{widths[0]}}  alone{'':{sum(widths[1:7]) + 6}} with {IDLE} idle, {SLOW} slow peers")
+    alone = sum(widths[1:7]) + 2 * 5
+    print(f"{'':{widths[0]}}  {'alone':{alone}}  with {IDLE} idle and {SLOW} slow peers")
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,8 @@ class Edge:
 
     def __init__(self, root: Path, url: str, *, token: str | None = None, **settings: Any) -> None:
         self.root = root
+        self.sg = "root.a"
+        """Storage group of the files that are written without one."""
         self.data = root / "data"
         self.schema = root / "schema"
         for kind in ("sequence", "unsequence"):
@@ -54,6 +58,23 @@ class Edge:
         """Change the configuration."""
         self.config = msgspec.structs.replace(self.config, **changes)
 
+    def write_config(self, **settings: object) -> Path:
+        """The same as a file, for the command line; `settings` are further top-level lines."""
+        entry, transfer = self.config.receivers[0], self.config.transfer
+        lines = [f'schema_dir = "{self.schema}"', f'data_dirs = ["{self.data}"]']
+        lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+        lines += ["[[receiver]]", 'name = "dc1"', f'url = "{entry.url}"']
+        if entry.token is not None:
+            lines.append(f'token = "{entry.token.reveal()}"')
+        lines.append("[transfer]")
+        for name in ("chunk_bytes", "batch_bytes", "retry_first", "retry_max", "read_timeout"):
+            lines.append(f"{name} = {getattr(transfer, name)}")
+        lines += ["load_poll = 1", "load_timeout = 30"]
+        target = self.root / "sender.toml"
+        target.write_text("\n".join(lines) + "\n")
+        target.chmod(0o600)
+        return target
+
     def with_url(self, url: str) -> None:
         """The same directories, another address (they keep the name of the first)."""
         entry = msgspec.structs.replace(self.config.receivers[0], url=url)
@@ -61,15 +82,18 @@ class Edge:
 
     # -- files -----------------------------------------------------------------------------
 
-    def path(self, number: int, sg: str = "root.a", level: int = 0, kind: str = "sequence") -> str:
-        return f"{kind}/{sg}/0/0/{1581324718762 + number}-{number}-{level}-0.tsfile"
+    def path(
+        self, number: int, sg: str | None = None, level: int = 0, kind: str = "sequence"
+    ) -> str:
+        name = f"{1581324718762 + number}-{number}-{level}-0.tsfile"
+        return f"{kind}/{sg or self.sg}/0/0/{name}"
 
     def write(
         self,
         number: int,
         *,
         device: str | None = None,
-        sg: str = "root.a",
+        sg: str | None = None,
         level: int = 0,
         points: int = 10,
         first: int | None = None,
@@ -81,7 +105,7 @@ class Edge:
         path = self.path(number, sg, level, kind)
         start = number * 1000 if first is None else first
         series = {"s1": [(start + each, each) for each in range(points)]}
-        content = build({device or f"{sg}.d1": series}, pad_to=size)
+        content = build({device or f"{sg or self.sg}.d1": series}, pad_to=size)
         self.put(path, content, resource=resource)
         return path
 
@@ -100,6 +124,15 @@ class Edge:
 
     def content(self, path: str) -> bytes:
         return (self.data / path).read_bytes()
+
+    @property
+    def files(self) -> dict[str, str]:
+        """path -> MD5 of every TsFile here."""
+        return {
+            str(each.relative_to(self.data)): hashlib.md5(each.read_bytes()).hexdigest()
+            for kind in ("sequence", "unsequence")
+            for each in self.data.glob(f"{kind}/**/*.tsfile")
+        }
 
     # -- rounds ----------------------------------------------------------------------------
 

@@ -53,7 +53,9 @@ def load(
         md5=digest(content),
         tail=digest(f"tail {content}"),
         version=4,
-        devices=[records.DeviceRange(name, *(span or (None, None))) for name, span in devices.items()],
+        devices=[
+            records.DeviceRange(name, *(span or (None, None))) for name, span in devices.items()
+        ],
         first=min((span[0] for span in spans), default=None),
         last=max((span[1] for span in spans), default=None),
         series=len(devices),
@@ -93,7 +95,8 @@ def plain(state: State) -> dict[str, Any]:
         "quarantine": dict(state.quarantine),
         "tasks": {
             sender: {
-                task: (row.commit, row.outcomes) for task, row in state._tasks.get(sender, {}).items()
+                task: (row.commit, row.outcomes)
+                for task, row in state._tasks.get(sender, {}).items()
             }
             for sender in state.senders
         },

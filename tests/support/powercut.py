@@ -62,13 +62,17 @@ class Disk:
         self.mount()
 
     def off(self) -> None:
-        """Cut the power."""
+        """Cut the power. Nothing may be open on the disk any more."""
+        self.fail()
+        self.unmount()
+
+    def fail(self) -> None:
+        """From now on every access fails; what is open stays so, and is of no use."""
         fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.ioctl(fd, _EXT4_IOC_SHUTDOWN, ctypes.c_uint32(_NO_LOG_FLUSH))
         finally:
             os.close(fd)
-        self.unmount()
 
     def check(self) -> None:
         """Fail if the file system itself was harmed; the disk has to be off."""

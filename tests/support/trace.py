@@ -24,10 +24,13 @@ import pytest
 from tests.support.architecture import ROOT
 
 CALLS = (
-    "openat openat2 write pwrite64 writev pwritev fsync fdatasync sync_file_range ftruncate "
-    "rename renameat renameat2 link linkat unlink unlinkat mkdir mkdirat rmdir"
-).split()
-_LINE = re.compile(r"^(?:\[pid +\d+\] +|\d+ +)?(?P<name>\w+)\((?P<arguments>.*)\) += (?P<result>.+)$")
+    "openat", "openat2", "write", "pwrite64", "writev", "pwritev", "fsync", "fdatasync",
+    "sync_file_range", "ftruncate", "rename", "renameat", "renameat2", "link", "linkat", "unlink",
+    "unlinkat", "mkdir", "mkdirat", "rmdir",
+)  # fmt: skip
+_LINE = re.compile(
+    r"^(?:\[pid +\d+\] +|\d+ +)?(?P<name>\w+)\((?P<arguments>.*)\) += (?P<result>.+)$"
+)
 _PROLOGUE = """
 import json, pathlib, socket, sys
 from common import errors

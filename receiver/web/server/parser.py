@@ -15,6 +15,7 @@ arrived of a broken PATCH is on the disk, all but the last piece of it.
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from receiver.web.server.channel import Channel
 
 __all__ = ["Parser", "Rest"]
+
+log = logging.getLogger(__name__)
 
 MAX_HEADER_LINES = 200
 MAX_CHUNK_LINE = 1024
@@ -158,6 +161,11 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
 
     def refuse(self, error: TsferryError) -> None:
         """Answer with this error; what comes of the body is thrown away."""
+        log.debug(
+            "refused: %s",
+            error.message,
+            extra={"method": self.command, "path": self.path, "peer": self.channel.addr[0]},
+        )
         self.error = Refusal.of(error)
         self.completed = True
         self.expect_continue = False

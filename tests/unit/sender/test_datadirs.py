@@ -4,7 +4,7 @@ import pytest
 
 from common.errors import UsageError
 from sender.datadirs import DataDirs, mark, read_marker
-from tests.support.edge import Edge
+from tests.support.site import Site
 
 UUID = "a45b6e63eb434aad891264b5c08d448e"
 OTHER = "0" * 32
@@ -61,7 +61,7 @@ def test_a_receivers_directories_need_no_marker(tmp_path):
 
 
 def test_a_marker_that_comes_back_brings_the_directory_back(tmp_path):
-    edge = Edge(tmp_path)
+    edge = Site(tmp_path)
     marker = edge.data_dirs[0] / ".tsferry"
     content = marker.read_bytes()
     marker.unlink()

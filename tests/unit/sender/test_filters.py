@@ -43,3 +43,11 @@ def test_exclude_wins_over_include():
 
 def test_hostile_patterns_take_no_time():
     assert not matches("root." + "**." * 12 + "z", "root." + "a." * 40 + "y")
+
+
+@pytest.mark.parametrize(
+    ("part", "level", "expected"),
+    [("a*a", "a", False), ("a*a", "aa", True), ("*ab*ab*", "xabyabz", True), ("*ab*ab", "ab", False)],
+)
+def test_stars_inside_a_level(part, level, expected):
+    assert matches(f"root.{part}", f"root.{level}") is expected

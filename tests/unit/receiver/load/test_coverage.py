@@ -3,7 +3,7 @@ import pytest
 from receiver.load.coverage import Coverage, judge_gone
 from receiver.metadata import records
 from receiver.metadata.state import State
-from tests.support.metadata import A, B, load, path, physical, seen
+from tests.support.metadata import B, load, path, physical, seen
 
 
 @pytest.fixture
@@ -116,10 +116,7 @@ def test_a_file_that_goes_itself_does_not_cover(state):
 def test_twenty_out_and_one_in(state):
     old = put(
         state,
-        *(
-            load(path(f"{n}-{n}-0"), n, devices={"d1": (n * 10, n * 10 + 9)})
-            for n in range(20)
-        ),
+        *(load(path(f"{n}-{n}-0"), n, devices={"d1": (n * 10, n * 10 + 9)}) for n in range(20)),
     )
     whole = load(path("0-0-1"), 99, devices={"d1": (0, 199)})
     assert judge_gone(old, [], [whole]).needed == []

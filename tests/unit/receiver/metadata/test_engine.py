@@ -14,7 +14,7 @@ from receiver.metadata import committer, records
 from receiver.metadata.engine import Engine, Guard
 from receiver.metadata.errors import GuardFailed, NewerLogError, RefusedCommitError
 from receiver.metadata.log import encode_log_head
-from tests.support.metadata import A, B, TASK, load, log_file, path, physical, plain, seen
+from tests.support.metadata import TASK, A, B, load, log_file, path, physical, plain, seen
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_what_was_committed_is_there_after_a_restart(home):
         assert engine.newest_commit == second
         assert engine.has_commit(first)
         assert engine.has_commit(second)
-        assert not engine.has_commit(first + 1)
+        assert not engine.has_commit(second + 1)
         assert engine.commit([seen(B)]) > second
 
 
@@ -262,7 +262,7 @@ def test_a_log_without_its_first_commit_is_damaged(home):
 
 def test_what_an_unfinished_creation_left_is_swept(home):
     home.mkdir()
-    (home / ".mlog-1.tsf.0123abcd.tmp").write_bytes(b"half")
+    (home / ".0123456789abcdef.tmp").write_bytes(b"half")
     (home / ".other.tmp").write_bytes(b"not ours")
     Engine.open(home).close()
     assert sorted(each.name for each in home.iterdir()) == [

@@ -8,7 +8,7 @@ from receiver.metadata import records
 from receiver.metadata.errors import RefusedCommitError
 from receiver.metadata.rules import examine
 from receiver.metadata.state import State
-from tests.support.metadata import A, B, TASK, load, path, physical, plain, seen, token
+from tests.support.metadata import TASK, A, B, load, path, physical, plain, seen, token
 
 P = path()
 PHYS = physical(P, 1)

@@ -1,9 +1,10 @@
 import pytest
 
-from receiver.metadata import records, state as state_module
+from common.wire import Result
+from receiver.metadata import records
+from receiver.metadata import state as state_module
 from receiver.metadata.state import FileState, GroupKey, State
 from tests.support.metadata import A, B, load, path, physical, seen, token
-from common.wire import Result
 
 
 @pytest.fixture
@@ -195,4 +196,9 @@ def test_quarantine_entries_are_found_by_path(state):
 def test_epochs_stand_in_the_sender_row(state):
     commit(state, records.EpochSet(A, "2.x", "1.y", "03" * 16, True))
     row = state.senders[A]
-    assert (row.epoch, row.previous, row.epoch_task, row.confirmed) == ("2.x", "1.y", "03" * 16, True)
+    assert (row.epoch, row.previous, row.epoch_task, row.confirmed) == (
+        "2.x",
+        "1.y",
+        "03" * 16,
+        True,
+    )

@@ -11,7 +11,9 @@ from receiver.spark.checks import Expected, check_file
 from tests.support.tsfile_bytes import build
 
 POINTS = [(1_000 + n, n) for n in range(50)]
-FILE = build(devices={"root.sg.d1": {"s1": POINTS, "s2": POINTS}, "root.sg.d2": {"s1": POINTS[:10]}})
+FILE = build(
+    devices={"root.sg.d1": {"s1": POINTS, "s2": POINTS}, "root.sg.d2": {"s1": POINTS[:10]}}
+)
 
 
 @pytest.fixture

@@ -1,0 +1,48 @@
+"""All commands, and what they share: how to say where, and the codes that they end with."""
+
+from __future__ import annotations
+
+import click
+
+import common
+from common.cli import Program, config_group
+from receiver.config import ENV_PREFIX, FILE, ReceiverConfig
+
+__all__ = ["CODES", "PROGRAM", "cli"]
+
+PROGRAM = Program("tsferry-receiver", ReceiverConfig, ENV_PREFIX, FILE)
+
+CODES = (
+    "Exit codes: 0 done; 1 internal error, or problems were found; 2 wrong usage or configuration; "
+    "3 a file is bad; 4 the receiver does not run, or refuses; 5 another process uses the "
+    "directories."
+)
+
+
+@click.group(epilog=CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(common.__version__, prog_name=PROGRAM.name)
+@PROGRAM.options
+def cli() -> None:
+    """Take TsFiles in from many senders, verify and load them.
+
+    Commands that ask a running server find it by the configuration, as the user that it runs as.
+    """
+
+
+def _add_commands() -> None:
+    from receiver.cli.files import files
+    from receiver.cli.fsck import fsck
+    from receiver.cli.init import init
+    from receiver.cli.owners import owners
+    from receiver.cli.quarantine import quarantine
+    from receiver.cli.senders import senders
+    from receiver.cli.serve import serve
+    from receiver.cli.status import status
+    from receiver.cli.token import token
+
+    every = (init, serve, status, senders, files, owners, quarantine, token, fsck)
+    for command in (*every, config_group(PROGRAM)):
+        cli.add_command(command)
+
+
+_add_commands()

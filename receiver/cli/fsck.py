@@ -1,0 +1,56 @@
+"""`fsck`: whether what is on the disk is what was loaded."""
+
+from __future__ import annotations
+
+import click
+
+from common.cli import Invocation
+from common.terminal import printable, table
+from receiver.cli.showing import json_option, size, write_json
+from receiver.config import ReceiverConfig
+
+__all__ = ["fsck"]
+
+_HEADERS = ("KIND", "PATH", "FOUND", "REPAIR")
+
+
+@click.command(
+    epilog="Example: tsferry-receiver fsck --json. Exit codes: 0 all is well, or was put right; "
+    "1 something is wrong; 2 configuration, or there is no receiver; 5 --repair while it runs."
+)
+@click.option("--repair", is_flag=True, help="Put right what can be; the server must be down.")
+@json_option
+@click.pass_obj
+def fsck(invocation: Invocation[ReceiverConfig], repair: bool, as_json: bool) -> int:
+    """Check every loaded file, the logs and the directories.
+
+    Without --repair nothing is changed, and a server may run. With it nothing is deleted either:
+    bad files are quarantined, so that their senders send them again, and files that nobody knows
+    are set aside.
+    """
+    from receiver.load import fsck as checking
+
+    report = checking.fsck(invocation.load().value, repair=repair)
+    if as_json:
+        write_json(report)
+        return 0 if report.good else 1
+    rows = [
+        (
+            each.kind,
+            each.path,
+            each.detail,
+            f"done: {each.repair}" if each.repaired else each.repair or "-",
+        )
+        for each in report.found
+    ]
+    if rows:
+        click.echo(table(_HEADERS, rows))
+    left = sum(not each.repaired for each in report.found)
+    click.echo(
+        f"{report.files} files, {size(report.bytes)} checked; "
+        f"{len(rows)} problems found, {left} left "
+        f"(engine {printable(report.engine or 'unreadable')})"
+    )
+    if left and not repair:
+        click.echo("nothing was changed; with the server down, --repair puts right what can be")
+    return 0 if report.good else 1

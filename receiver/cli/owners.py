@@ -1,0 +1,100 @@
+"""`owners`: which device takes data from whom."""
+
+from __future__ import annotations
+
+import click
+
+from common.cli import Invocation
+from common.terminal import printable
+from receiver.cli import offline
+from receiver.cli.session import NotRunningError, Server
+from receiver.cli.showing import commit_time, json_option, show, write_json
+from receiver.config import ReceiverConfig
+from receiver.transfer.views import OwnersPage, OwnerView
+from receiver.web.operating_wire import CommitAnswer, ReleaseRequest, TransferRequest
+
+__all__ = ["owners"]
+
+_HEADERS = ("DEVICE", "SENDER", "LABEL", "SINCE")
+
+
+@click.group()
+def owners() -> None:
+    """Devices and the senders that they take data from."""
+
+
+@owners.command(
+    "list",
+    epilog="Example: tsferry-receiver owners list --sender 0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f. "
+    "Works without a server too. Exit codes: 0 done; 2 configuration; 4 the receiver refuses.",
+)
+@click.option("--sender", help="Only of the sender with this uuid.")
+@json_option
+@click.pass_obj
+def list_owners(invocation: Invocation[ReceiverConfig], sender: str | None, as_json: bool) -> None:
+    """Devices that have an owner."""
+    config = invocation.load().value
+    try:
+        found = _from_server(Server(config), sender)
+    except NotRunningError:
+        found = offline.owners(config, sender)
+    rows = [
+        (each.device, each.sender, each.label or None, commit_time(each.since)) for each in found
+    ]
+    show(OwnersPage(owners=found), as_json, _HEADERS, rows, "no device has an owner")
+
+
+@owners.command(
+    epilog="Example: tsferry-receiver owners release root.turbine.d1. "
+    "Exit codes: 0 done; 2 the device has no owner; 4 the receiver does not run or refuses."
+)
+@click.argument("device")
+@json_option
+@click.pass_obj
+def release(invocation: Invocation[ReceiverConfig], device: str, as_json: bool) -> None:
+    """Free DEVICE for whoever comes first; what was loaded stays."""
+    answer = Server(invocation.load().value).ask(
+        "POST", "/v1/owners/release", CommitAnswer, body=ReleaseRequest(device=device)
+    )
+    _done(answer, as_json, f"{printable(device)} is free")
+
+
+@owners.command(
+    epilog="Example: tsferry-receiver owners transfer root.turbine.d1 "
+    "0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f. Exit codes: 0 done; 2 no such sender; "
+    "4 the receiver does not run or refuses."
+)
+@click.argument("device")
+@click.argument("sender")
+@json_option
+@click.pass_obj
+def transfer(
+    invocation: Invocation[ReceiverConfig], device: str, sender: str, as_json: bool
+) -> None:
+    """Let DEVICE take data from SENDER from now on; what was loaded stays."""
+    answer = Server(invocation.load().value).ask(
+        "POST",
+        "/v1/owners/transfer",
+        CommitAnswer,
+        body=TransferRequest(device=device, sender=sender),
+    )
+    _done(answer, as_json, f"{printable(device)} belongs to {printable(sender)}")
+
+
+def _done(answer: CommitAnswer, as_json: bool, text: str) -> None:
+    if as_json:
+        write_json(answer)
+    else:
+        click.echo(text)
+
+
+def _from_server(server: Server, sender: str | None) -> list[OwnerView]:
+    found: list[OwnerView] = []
+    after: str | None = None
+    while True:
+        query = {"sender": sender, "after": after}
+        page = server.ask("GET", "/v1/owners", OwnersPage, query=query)
+        found += page.owners
+        if page.next is None:
+            return found
+        after = page.next

@@ -1,0 +1,67 @@
+"""`senders`: who has been here, and what to do about clones."""
+
+from __future__ import annotations
+
+import click
+
+from common.cli import Invocation
+from receiver.cli import offline
+from receiver.cli.session import NotRunningError, Server, segment
+from receiver.cli.showing import commit_time, json_option, moment, show, size
+from receiver.config import ReceiverConfig
+from receiver.web.operating_wire import SendersAnswer
+
+__all__ = ["senders"]
+
+_HEADERS = ("SENDER", "LABEL", "FILES", "SIZE", "QUARANTINED", "LAST TASK", "HEARTBEAT", "STATE")
+
+
+@click.group()
+def senders() -> None:
+    """Senders that have been here."""
+
+
+@senders.command(
+    "list",
+    epilog="Example: tsferry-receiver senders list. Works without a server too. "
+    "Exit codes: 0 done; 2 configuration; 4 the receiver refuses.",
+)
+@json_option
+@click.pass_obj
+def list_senders(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
+    """All senders, their files and their last task."""
+    config = invocation.load().value
+    try:
+        answer = Server(config).ask("GET", "/v1/senders", SendersAnswer)
+    except NotRunningError:
+        answer = offline.senders(config)
+    rows = [
+        (
+            each.uuid,
+            each.label or None,
+            each.files,
+            size(each.bytes),
+            each.quarantined,
+            commit_time(each.last_commit),
+            moment(each.heartbeat_at),
+            each.trouble or ("loading" if each.loading else "sending" if each.open_task else "-"),
+        )
+        for each in answer.senders
+    ]
+    show(answer, as_json, _HEADERS, rows, "no sender has been here")
+
+
+@senders.command(
+    epilog="Example: tsferry-receiver senders accept 0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f. "
+    "Exit codes: 0 done; 2 no such sender; 4 the receiver does not run or refuses."
+)
+@click.argument("sender")
+@click.pass_obj
+def accept(invocation: Invocation[ReceiverConfig], sender: str) -> None:
+    """Let the next machine that comes as SENDER go on, whatever epoch it has.
+
+    For a sender that was refused as a clone and is none: one whose state was lost. A real clone
+    needs a uuid of its own instead (on that machine: tsferry-sender init --new-identity).
+    """
+    Server(invocation.load().value).tell("POST", f"/v1/senders/{segment(sender)}/accept")
+    click.echo(f"the next machine that comes as {sender} is accepted")

@@ -1,0 +1,60 @@
+"""`serve`: the server in the foreground."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from common.cli import Invocation
+from common.config import Flag
+from receiver.config import ReceiverConfig
+
+__all__ = ["serve"]
+
+
+@click.command(
+    epilog="Example: tsferry-receiver --config receiver.toml serve. Exit codes: 0 stopped by "
+    "SIGTERM or SIGINT; 2 wrong configuration, or the address cannot be had; 5 another process "
+    "has the directories."
+)
+@click.option("--host", help="Listen on this address.  [default: listen.host]")
+@click.option("--port", type=int, help="Listen on this port, 0 for any.  [default: listen.port]")
+@click.option("--insecure", is_flag=True, help="Allow plain HTTP and no tokens off loopback.")
+@click.option(
+    "--ready-file",
+    type=click.Path(path_type=Path),
+    help="Write the URL there once connections are taken.",
+)
+@click.pass_obj
+def serve(
+    invocation: Invocation[ReceiverConfig],
+    host: str | None,
+    port: int | None,
+    insecure: bool,
+    ready_file: Path | None,
+) -> None:
+    """Recover, then serve until SIGTERM or SIGINT.
+
+    Says "listening on URL" on stdout once connections are taken. SIGHUP: read the certificate
+    again.
+    """
+    flags: dict[str, object] = {}
+    if host is not None:
+        flags["listen.host"] = Flag(host, "--host")
+    if port is not None:
+        flags["listen.port"] = Flag(port, "--port")
+    if insecure:
+        flags["listen.insecure"] = Flag(True, "--insecure")
+    loaded = invocation.load(flags)
+    invocation.start(loaded.value.log)
+    log = logging.getLogger(__name__)
+    for warning in loaded.warnings:
+        log.warning("%s", warning)
+    from receiver.web import serving
+
+    def ready(url: str) -> None:
+        click.echo(f"listening on {url}")
+
+    serving.serve(loaded.value, ready=ready, ready_file=ready_file)

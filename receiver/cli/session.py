@@ -1,0 +1,136 @@
+"""What commands talk to: the server that runs, or the directories of one that does not."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+from common import wire
+from common.durable import Tree
+from common.errors import ForbiddenError, ProtocolError, UnreachableError
+
+if TYPE_CHECKING:
+    from receiver.config import ReceiverConfig
+
+__all__ = ["NotRunningError", "Server", "segment"]
+
+T = TypeVar("T")
+
+ADDRESS_FILE = "operator.url"
+TOKEN_FILE = "operator.token"  # noqa: S105  # a file name
+TIMEOUT = 60.0
+_MAX_ANSWER = 1 << 28
+
+
+class NotRunningError(UnreachableError):
+    """No server answers for these directories."""
+
+    def __init__(self, config: ReceiverConfig) -> None:
+        super().__init__(
+            f"no receiver is running for {config.schema_dir}; start it with: tsferry-receiver serve"
+        )
+
+
+class Server:
+    """The running server, asked as an operator of this machine.
+
+    Where it listens and the token of the day stand in its schema directory, readable for the user
+    that it runs as.
+    """
+
+    def __init__(self, config: ReceiverConfig) -> None:
+        self._config = config
+        self._url = urlsplit(_read(config, ADDRESS_FILE))
+        self._token = _read(config, TOKEN_FILE)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        *,
+        query: Mapping[str, str | int | None] | None = None,
+        body: wire.Struct | None = None,
+    ) -> T:
+        """Make a call that answers with a struct.
+
+        Raises:
+            NotRunningError: nobody listens there any more.
+            TsferryError: as the server refused it.
+        """
+        return wire.decode(self._call(method, path, query, body), kind, f"answer to {path}")
+
+    def tell(self, method: str, path: str, body: wire.Struct | None = None) -> None:
+        """Make a call that has no answer but that it was done."""
+        self._call(method, path, None, body)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int | None] | None,
+        body: wire.Struct | None,
+    ) -> bytes:
+        given = {key: str(value) for key, value in (query or {}).items() if value is not None}
+        target = f"{path}?{urlencode(given)}" if given else path
+        headers = {"Authorization": f"Bearer {self._token}"}
+        content = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            content = wire.encode(body)
+        connection = self._connection()
+        try:
+            connection.request(method, target, content, headers)
+            answer = connection.getresponse()
+            got = answer.read(_MAX_ANSWER)
+        except (ConnectionRefusedError, FileNotFoundError) as error:
+            raise NotRunningError(self._config) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise UnreachableError(f"{self._url.geturl()} does not answer: {error}") from error
+        finally:
+            connection.close()
+        if answer.status >= 300:
+            raise _refusal(answer.status, answer.getheader("Content-Type", ""), got)
+        return got
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = _reachable(self._url.hostname or "127.0.0.1"), self._url.port
+        if self._url.scheme != "https":
+            return http.client.HTTPConnection(host, port, timeout=TIMEOUT)
+        # Names do not matter: it is the very certificate of our own configuration, or nobody.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.load_verify_locations(self._config.listen.tls_cert)
+        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT, context=context)
+
+
+def segment(text: str) -> str:
+    """Text as one segment of a path."""
+    return quote(text, safe="")
+
+
+def _read(config: ReceiverConfig, name: str) -> str:
+    try:
+        with Tree(config.schema_dir) as tree:
+            return tree.read(name, limit=4096).decode().strip()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotRunningError(config) from error
+    except PermissionError as error:
+        raise ForbiddenError(
+            f"{config.schema_dir / name} may not be read: run this as the user of the server"
+        ) from error
+
+
+def _reachable(host: str) -> str:
+    """Where to connect to for an address that is listened on."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+
+
+def _refusal(status: int, media: str, body: bytes) -> Exception:
+    if media.partition(";")[0] == wire.PROBLEM_TYPE:
+        return wire.from_problem(wire.decode(body, wire.Problem, "the server's refusal"))
+    return ProtocolError(f"the server answered with HTTP status {status}")

@@ -1,0 +1,80 @@
+"""How commands show times, sizes and lists."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from common import wire
+from common.cli import emit_json
+from common.terminal import table
+
+__all__ = ["commit_time", "json_option", "moment", "show", "size", "write_json"]
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_COUNTER_BITS = 18
+"""A commit timestamp is milliseconds << 18 | counter."""
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The option `--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Write JSON.")(command)
+
+
+def show(
+    value: wire.Struct,
+    as_json: bool,
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    none: str,
+) -> None:
+    """Write a struct as JSON, or rows of it as a table (`none` where there is no row)."""
+    if as_json:
+        write_json(value)
+    elif rows:
+        click.echo(table(headers, rows))
+    else:
+        click.echo(none)
+
+
+def write_json(value: wire.Struct) -> None:
+    """Write a struct as JSON with every member: a script need not know what is left out."""
+    emit_json(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return {key: _plain(each) for key, each in msgspec.structs.asdict(value).items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value
+
+
+def size(count: int) -> str:
+    """Bytes for people: `1.5 MiB`."""
+    amount = float(count)
+    for unit in _UNITS:
+        if amount < 1024 or unit == _UNITS[-1]:
+            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    raise AssertionError("unreachable")
+
+
+def moment(seconds: float | None) -> str:
+    """A time in the zone of this machine."""
+    if seconds is None:
+        return "-"
+    try:
+        at = datetime.datetime.fromtimestamp(seconds, datetime.UTC).astimezone()
+    except (OverflowError, ValueError, OSError):
+        return str(seconds)
+    return at.isoformat(" ", "seconds")
+
+
+def commit_time(ts: int) -> str:
+    """When a commit was made."""
+    return moment((ts >> _COUNTER_BITS) / 1000) if ts else "-"

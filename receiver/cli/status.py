@@ -1,0 +1,62 @@
+"""`status`: how the receiver is."""
+
+from __future__ import annotations
+
+import click
+
+from common.cli import Invocation
+from common.errors import EXIT_UNREACHABLE
+from common.terminal import printable
+from receiver.cli import offline
+from receiver.cli.session import NotRunningError, Server
+from receiver.cli.showing import commit_time, json_option, moment, size, write_json
+from receiver.config import ReceiverConfig
+from receiver.transfer.views import StatusView
+
+__all__ = ["status"]
+
+
+@click.command(
+    epilog="Example: tsferry-receiver status --json. Exit codes: 0 it runs and takes files; "
+    "4 it does not run (what its directories say is shown), or takes none."
+)
+@json_option
+@click.pass_obj
+def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> int:
+    """How the receiver is, in numbers."""
+    config = invocation.load().value
+    try:
+        view = Server(config).ask("GET", "/v1/status", StatusView)
+        running = True
+    except NotRunningError as error:
+        view = offline.status(config, error.message)
+        running = False
+    if as_json:
+        write_json(view)
+    else:
+        _write(view, running)
+    return 0 if view.ready else EXIT_UNREACHABLE
+
+
+def _write(view: StatusView, running: bool) -> None:
+    state = "running" if running else "not running"
+    if running and not view.ready:
+        state = "running, takes no files"
+    lines = {
+        "state": state,
+        "problem": view.problem or "none",
+        "engine": view.engine or "none yet",
+        "version": view.version,
+        "since": moment(view.started) if running else "-",
+        "newest commit": commit_time(view.newest_commit),
+        "senders": str(view.senders),
+        "devices": str(view.devices),
+        "files": f"{view.files}, {size(view.bytes)}",
+        "deleted, on disk": str(view.deleted_files),
+        "quarantined": str(view.quarantined),
+        "uploads": str(view.uploads),
+        "not loaded yet": f"{size(view.staged_bytes)}, {view.loading} tasks to load",
+        "free": size(view.free_bytes),
+    }
+    for name, text in lines.items():
+        click.echo(f"{name + ':':18}{printable(text)}")

@@ -1,0 +1,130 @@
+"""`token`: who may send, read and operate."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from common.cli import Invocation, emit_json
+from common.errors import UsageError
+from common.terminal import printable
+from receiver.cli import offline
+from receiver.cli.session import NotRunningError, Server, segment
+from receiver.cli.showing import commit_time, json_option, moment, show, write_json
+from receiver.config import ReceiverConfig
+from receiver.transfer.views import TokenMade
+from receiver.web.operating_wire import TokenRequest, TokensAnswer
+
+__all__ = ["token"]
+
+_HEADERS = ("ID", "ROLE", "SENDER", "SCOPE", "EXPIRES", "MADE", "NOTE")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@click.group()
+def token() -> None:
+    """Tokens of senders, readers and operators."""
+
+
+@token.command(
+    epilog="Example: tsferry-receiver token create --role sender --sender "
+    "0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f --scope 'root.siteA.**' --expires 365d. "
+    "Works without a server too. Exit codes: 0 done; 2 wrong usage; 4 the receiver refuses; "
+    "5 another process has the directories."
+)
+@click.option(
+    "--role",
+    type=click.Choice(("sender", "reader", "operator")),
+    default="sender",
+    show_default=True,
+)
+@click.option(
+    "--sender", help="uuid that a sender's token is for (tsferry-sender status shows it)."
+)
+@click.option("--scope", multiple=True, help="Devices that it may write. May be repeated.")
+@click.option("--note", default="", help="For people.")
+@click.option("--expires", metavar="DURATION", help="From now, such as 12h or 365d.")
+@json_option
+@click.pass_obj
+def create(
+    invocation: Invocation[ReceiverConfig],
+    role: str,
+    sender: str | None,
+    scope: tuple[str, ...],
+    note: str,
+    expires: str | None,
+    as_json: bool,
+) -> None:
+    """Make a token and show it, this once."""
+    config = invocation.load().value
+    request = TokenRequest(
+        role=role, sender=sender, scope=list(scope), note=note, expires=_until(expires)
+    )
+    try:
+        made = Server(config).ask("POST", "/v1/tokens", TokenMade, body=request)
+    except NotRunningError:
+        made = offline.create_token(config, request)
+    if as_json:
+        write_json(made)
+        return
+    click.echo(made.token)
+    click.echo(f"token {made.id} ({role}); it is shown this once and kept nowhere", err=True)
+
+
+@token.command(
+    "list",
+    epilog="Example: tsferry-receiver token list --json. Works without a server too. "
+    "Exit codes: 0 done; 2 configuration; 4 the receiver refuses.",
+)
+@json_option
+@click.pass_obj
+def list_tokens(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
+    """All tokens that are not revoked, without their secrets."""
+    config = invocation.load().value
+    try:
+        answer = Server(config).ask("GET", "/v1/tokens", TokensAnswer)
+    except NotRunningError:
+        answer = offline.tokens(config)
+    rows = [
+        (
+            each.id,
+            each.role,
+            each.sender,
+            " ".join(each.scope) or None,
+            moment(each.expires),
+            commit_time(each.created),
+            each.note or None,
+        )
+        for each in answer.tokens
+    ]
+    show(answer, as_json, _HEADERS, rows, "there are no tokens")
+
+
+@token.command(
+    epilog="Example: tsferry-receiver token revoke 3f9a1c2b. Works without a server too. "
+    "Exit codes: 0 done; 2 no such token; 4 the receiver refuses."
+)
+@click.argument("token_id", metavar="ID")
+@json_option
+@click.pass_obj
+def revoke(invocation: Invocation[ReceiverConfig], token_id: str, as_json: bool) -> None:
+    """Make a token worthless from now on."""
+    config = invocation.load().value
+    try:
+        Server(config).tell("DELETE", f"/v1/tokens/{segment(token_id)}")
+    except NotRunningError:
+        offline.revoke_token(config, token_id)
+    if as_json:
+        emit_json({"revoked": token_id})
+    else:
+        click.echo(f"token {printable(token_id)} is revoked")
+
+
+def _until(text: str | None) -> float | None:
+    if text is None:
+        return None
+    number, unit = text[:-1], text[-1:]
+    if not number.isascii() or not number.isdigit() or unit not in _UNITS or not int(number):
+        raise UsageError(f"--expires {text}: expected a duration such as 12h or 365d")
+    return time.time() + int(number) * _UNITS[unit]

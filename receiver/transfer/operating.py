@@ -1,0 +1,482 @@
+"""What an operator may see and change; every change is one commit, like all else."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from typing import TYPE_CHECKING
+
+import common
+from common.digests import md5_of_fd
+from common.durable import Tree
+from common.errors import NotFoundError, UsageError
+from common.names import FilePath, is_sender_uuid
+from common.tsfile import read_tail
+from receiver.load.fsck import Report, examine
+from receiver.load.scope import Scope
+from receiver.load.verify import hash_staged
+from receiver.metadata import records
+from receiver.metadata.guards import Guard
+from receiver.metadata.state import FileState
+from receiver.transfer import epochs
+from receiver.transfer.listing import page_limit
+from receiver.transfer.views import (
+    FilesPage,
+    FileView,
+    OwnersPage,
+    OwnerView,
+    QuarantineView,
+    SenderView,
+    StatusView,
+    TokenMade,
+    TokenView,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from receiver.config import ReceiverConfig
+    from receiver.load.service import LoadService
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state import FileRow, QuarantineRow, SenderRow
+    from receiver.principal import Principal
+    from receiver.transfer.checks import Checks
+    from receiver.transfer.uploads import Uploads
+
+__all__ = ["Operating", "hash_token", "make_token"]
+
+_ROLES: tuple[records.Role, ...] = ("sender", "reader", "operator")
+
+
+def hash_token(token: str) -> str:
+    """What is stored of a token; it is random enough that no salt is needed."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def make_token(
+    engine: Engine,
+    role: str,
+    *,
+    sender: str | None = None,
+    scope: Iterable[str] = (),
+    note: str = "",
+    expires: float | None = None,
+) -> TokenMade:
+    """Commit a new token.
+
+    Raises:
+        UsageError: role, sender and scope do not fit together.
+    """
+    patterns = list(scope)
+    if role not in _ROLES:
+        raise UsageError(f"role {role[:40]!a}: expected sender, reader or operator")
+    if (role == "sender") is not (sender is not None):
+        raise UsageError("a sender token, and no other, is bound to a sender's uuid")
+    if sender is not None and not is_sender_uuid(sender):
+        raise UsageError(f"{sender[:60]!a} is no sender uuid (32 lower-case hex digits)")
+    if patterns and role != "sender":
+        raise UsageError("only a sender token has a scope")
+    Scope(patterns)
+    token_id = secrets.token_hex(4)
+    token = f"tsf_{token_id}_{secrets.token_urlsafe(32)}"
+    made = records.TokenPut(
+        id=token_id,
+        role=next(each for each in _ROLES if each == role),
+        hash=hash_token(token),
+        sender=sender,
+        scope=patterns,
+        note=note,
+        expires=expires,
+    )
+    engine.commit([made])
+    return TokenMade(
+        id=token_id,
+        token=token,
+        role=role,
+        sender=sender,
+        scope=patterns,
+        note=note,
+        expires=expires,
+    )
+
+
+class Operating:
+    """The operator's calls; each checks that it is one."""
+
+    def __init__(
+        self,
+        config: ReceiverConfig,
+        engine: Engine,
+        load: LoadService,
+        uploads: Uploads,
+        checks: Checks,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._engine = engine
+        self._load = load
+        self._uploads = uploads
+        self._checks = checks
+        self._clock = clock
+
+    # -- looking -----------------------------------------------------------------------------
+
+    def status(self, who: Principal, *, started: float, problem: str | None) -> StatusView:
+        """See `Node.status`."""
+        who.must_operate()
+        with self._engine.reading() as state:
+            files, size = state.totals()
+            senders, devices = len(state.senders), len(state.owners)
+            deleted = len(state.deleted())
+            quarantined = len(state.quarantine)
+            quarantined += sum(len(state.wanted(uuid)) for uuid in state.senders)
+        count, partial = self._uploads.numbers()
+        staged = sum(folder.staged.bytes for folder in self._load.folders.all())
+        return StatusView(
+            engine=self._engine.uuid,
+            version=common.__version__,
+            newest_commit=self._engine.newest_commit,
+            ready=problem is None,
+            problem=problem,
+            started=started,
+            senders=senders,
+            devices=devices,
+            files=files,
+            bytes=size,
+            deleted_files=deleted,
+            quarantined=quarantined,
+            uploads=count,
+            staged_bytes=staged + partial,
+            loading=self._load.loader.waiting,
+            free_bytes=self._load.free_bytes(),
+        )
+
+    def senders(self, who: Principal) -> list[SenderView]:
+        """See `Node.senders`."""
+        who.must_operate()
+        with self._engine.reading() as state:
+            refused: dict[str, int] = {}
+            for row in state.quarantine.values():
+                refused[row.sender] = refused.get(row.sender, 0) + 1
+            found = [
+                (
+                    row,
+                    state.totals(row.uuid),
+                    refused.get(row.uuid, 0) + len(state.wanted(row.uuid)),
+                )
+                for row in state.senders.values()
+            ]
+        return [self._sender(row, *totals, bad) for row, totals, bad in found]
+
+    def _sender(self, row: SenderRow, files: int, size: int, quarantined: int) -> SenderView:
+        folder = self._load.folders.find(row.uuid)
+        task = folder.task if folder is not None else None
+        count, partial = self._uploads.numbers(row.uuid)
+        beat = self._checks.last_heartbeat(row.uuid)
+        return SenderView(
+            uuid=row.uuid,
+            label=row.label,
+            directory=row.directory,
+            epoch=epochs.number_of(row.epoch),
+            first_seen=row.first_seen,
+            last_task=row.last_task,
+            last_commit=row.last_commit,
+            open_task=task.id if task is not None and not task.loading else None,
+            loading=task.id if task is not None and task.loading else None,
+            trouble=task.trouble if task is not None else None,
+            files=files,
+            bytes=size,
+            quarantined=quarantined,
+            staged_bytes=partial + (folder.staged.bytes if folder is not None else 0),
+            uploads=count,
+            heartbeat=beat[1] if beat is not None else None,
+            heartbeat_at=beat[0] if beat is not None else None,
+        )
+
+    def files(
+        self,
+        who: Principal,
+        *,
+        sender: str | None,
+        state: str | None,
+        after: str | None,
+        limit: int,
+    ) -> FilesPage:
+        """See `Node.files`."""
+        who.must_operate()
+        if state is not None and state not in list(FileState):
+            raise UsageError(f"state {state[:40]!a}: expected one of {', '.join(FileState)}")
+        limit = page_limit(limit, self._config.limits.max_page_items)
+        with self._engine.reading() as tables:
+            rows = [
+                row
+                for row in tables.files.values()
+                if (sender is None or row.sender == sender)
+                and (row.state == state if state is not None else row.visible)
+                and (after is None or row.physical > after)
+            ]
+        rows.sort(key=lambda row: row.physical)
+        page = rows[:limit]
+        return FilesPage(
+            files=[self._file(row) for row in page],
+            next=page[-1].physical if len(rows) > limit else None,
+        )
+
+    def _file(self, row: FileRow) -> FileView:
+        found = self._load.find_physical(row)
+        return FileView(
+            sender=row.sender,
+            path=row.path,
+            physical=row.physical,
+            data_dir=str(found[0].path) if found is not None else None,
+            size=row.size,
+            md5=row.md5,
+            state=str(row.state),
+            reason=row.reason,
+            task=row.task,
+            created=row.created,
+            deleted=row.deleted,
+            first_time=row.first,
+            last_time=row.last,
+            devices=len(row.devices),
+            series=row.series,
+            points=row.points,
+            resource=row.resource is not None,
+        )
+
+    def fsck(self, who: Principal) -> Report:
+        """See `Node.fsck`."""
+        who.must_operate()
+        with Tree(self._config.schema_dir) as schema:
+            return examine(self._engine, self._load.trees, schema)
+
+    # -- senders and owners --------------------------------------------------------------------
+
+    def accept_sender(self, who: Principal, sender: str) -> None:
+        """See `Node.accept_sender`."""
+        who.must_operate()
+        with self._engine.reading() as state:
+            row = state.senders.get(sender)
+        if row is None:
+            raise NotFoundError(f"sender {sender[:60]!a} is not known here")
+        self._engine.commit(
+            [
+                records.EpochSet(
+                    sender, epochs.accept(row), previous=None, task=None, confirmed=True
+                )
+            ],
+            [Guard("sender", sender, row.changed)],
+        )
+
+    def owners(
+        self, who: Principal, *, sender: str | None, after: str | None, limit: int
+    ) -> OwnersPage:
+        """See `Node.owners`."""
+        who.must_operate()
+        limit = page_limit(limit, self._config.limits.max_page_items)
+        with self._engine.reading() as state:
+            found = [
+                (device, row)
+                for device, row in state.owners.items()
+                if (sender is None or row.sender == sender) and (after is None or device > after)
+            ]
+            labels = {row.uuid: row.label for row in state.senders.values()}
+        found.sort(key=lambda each: each[0])
+        page = found[:limit]
+        return OwnersPage(
+            owners=[
+                OwnerView(
+                    device=device,
+                    sender=row.sender,
+                    label=labels.get(row.sender, ""),
+                    since=row.since,
+                )
+                for device, row in page
+            ],
+            next=page[-1][0] if len(found) > limit else None,
+        )
+
+    def set_owner(self, who: Principal, device: str, sender: str | None) -> int:
+        """See `Node.release_owner` and `Node.transfer_owner`."""
+        who.must_operate()
+        with self._engine.reading() as state:
+            seen = state.changed("owner", device)
+            known = sender is None or sender in state.senders
+        if not seen:
+            raise NotFoundError(f"nobody owns the device {device[:200]!a}")
+        if not known:
+            raise NotFoundError(f"sender {(sender or '')[:60]!a} is not known here")
+        by = f"token {who.token_id}" if who.token_id else "an operator"
+        reason = f"{'released' if sender is None else 'transferred'} by {by}"
+        return self._engine.commit(
+            [records.OwnerSet(device, sender, reason)], [Guard("owner", device, seen)]
+        )
+
+    # -- quarantine ------------------------------------------------------------------------------
+
+    def quarantine_list(self, who: Principal, *, sender: str | None) -> list[QuarantineView]:
+        """See `Node.quarantine_list`."""
+        who.must_operate()
+        with self._engine.reading() as state:
+            refused = [row for row in state.quarantine.values() if sender in (None, row.sender)]
+            bad = [
+                row
+                for row in state.files.values()
+                if row.state is FileState.QUARANTINED and sender in (None, row.sender)
+            ]
+        views = [_refused(row) for row in refused] + [_bad(row) for row in bad]
+        return sorted(views, key=lambda each: (each.sender, each.path, each.digest))
+
+    def quarantine_retry(self, who: Principal, sender: str, path: str, digest: str) -> str:
+        """See `Node.quarantine_retry`."""
+        who.must_operate()
+        with self._engine.reading() as state:
+            row = state.quarantine.get((sender, path, digest))
+            file = state.files.get(digest)
+        if row is not None:
+            return self._retry_refused(row)
+        if file is not None and (file.sender, file.path) == (sender, path):
+            return self._retry_loaded(file)
+        raise _not_in_quarantine(path, digest)
+
+    def _retry_refused(self, row: QuarantineRow) -> str:
+        """Look at kept bytes again; without them, or if they are good now, clear the entry."""
+        key = (row.sender, row.path, row.digest)
+        drop, guard = records.QuarantineDrop(*key), Guard("quarantine", key, row.changed)
+        folder = self._load.folders.find(row.sender)
+        tree = self._load.trees[0]
+        if row.kept is None or folder is None or not tree.exists(row.kept):
+            self._engine.commit([drop], [guard])
+            return "the next round of the sender tries again"
+        path = FilePath.parse(row.path)
+        hash_staged(tree, row.kept, path, at=self._clock())  # raises what is still wrong with it
+        with folder.lock:
+            tree.make_dirs(folder.at(f"data/{path.directory}"))
+            tree.rename(row.kept, folder.staged_at(path))
+            folder.staged.put([hash_staged(tree, folder.staged_at(path), path, at=self._clock())])
+        self._engine.commit([drop], [guard])
+        return "the bytes are good; the next round of the sender loads them"
+
+    def _retry_loaded(self, row: FileRow) -> str:
+        if row.state is not FileState.QUARANTINED:
+            raise _not_in_quarantine(row.path, row.physical)
+        found = self._load.find_physical(row)
+        if found is None:
+            return "the bytes are gone; the sender is asked for the file in its next round"
+        tree, rel = found
+        fd = tree.open_read(rel)
+        try:
+            tail = read_tail(fd, structure=True)
+            good = tail.complete and tail.size == row.size and md5_of_fd(fd) == row.md5
+        finally:
+            os.close(fd)
+        if not good:
+            return "the bytes are still bad; the sender is asked for the file in its next round"
+        self._engine.commit(
+            [records.FileRestored(row.physical)], [Guard("file", row.physical, row.changed)]
+        )
+        return "the bytes are good; the file is visible again"
+
+    def quarantine_drop(self, who: Principal, sender: str, path: str, digest: str) -> None:
+        """See `Node.quarantine_drop`."""
+        who.must_operate()
+        key = (sender, path, digest)
+        with self._engine.reading() as state:
+            row = state.quarantine.get(key)
+            file = state.files.get(digest)
+        if row is not None:
+            self._engine.commit(
+                [records.QuarantineDrop(*key)], [Guard("quarantine", key, row.changed)]
+            )
+            if row.kept is not None:
+                self._load.trees[0].unlink(row.kept)
+            return
+        if (
+            file is None
+            or (file.sender, file.path) != (sender, path)
+            or file.state is not FileState.QUARANTINED
+        ):
+            raise _not_in_quarantine(path, digest)
+        self._engine.commit(
+            [records.FileDeleted(file.physical, "operator")],
+            [Guard("file", file.physical, file.changed)],
+        )
+
+    # -- tokens ------------------------------------------------------------------------------------
+
+    def token_create(
+        self,
+        who: Principal,
+        role: str,
+        *,
+        sender: str | None,
+        scope: Iterable[str],
+        note: str,
+        expires: float | None,
+    ) -> TokenMade:
+        """See `Node.token_create`."""
+        who.must_operate()
+        return make_token(
+            self._engine, role, sender=sender, scope=scope, note=note, expires=expires
+        )
+
+    def token_list(self, who: Principal) -> list[TokenView]:
+        """See `Node.token_list`."""
+        who.must_operate()
+        with self._engine.reading() as state:
+            rows = sorted(state.tokens.values(), key=lambda row: row.created)
+        return [
+            TokenView(
+                id=row.id,
+                role=row.role,
+                sender=row.sender,
+                scope=list(row.scope),
+                note=row.note,
+                expires=row.expires,
+                created=row.created,
+            )
+            for row in rows
+        ]
+
+    def token_revoke(self, who: Principal, token_id: str) -> None:
+        """See `Node.token_revoke`."""
+        who.must_operate()
+        with self._engine.reading() as state:
+            known = token_id in state.tokens
+        if not known:
+            raise NotFoundError(f"there is no token {token_id[:40]!a}")
+        self._engine.commit([records.TokenRevoke(token_id)])
+
+
+def _refused(row: QuarantineRow) -> QuarantineView:
+    return QuarantineView(
+        sender=row.sender,
+        path=row.path,
+        digest=row.digest,
+        size=row.size,
+        hold=row.hold,
+        reason=row.reason,
+        device=row.device,
+        kept=row.kept is not None,
+        since=row.created,
+    )
+
+
+def _bad(row: FileRow) -> QuarantineView:
+    return QuarantineView(
+        sender=row.sender,
+        path=row.path,
+        digest=row.physical,
+        size=row.size,
+        hold=False,
+        reason=str(row.reason),
+        kept=True,
+        loaded=True,
+        since=row.changed,
+    )
+
+
+def _not_in_quarantine(path: str, digest: str) -> NotFoundError:
+    return NotFoundError(f"{path[:200]!a} is not in quarantine under {digest[:200]!a}")

@@ -1,0 +1,74 @@
+"""`tsferry-sender check`: address, token, version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from common.cli import Invocation, emit_json
+from common.terminal import printable
+from sender.cli.program import as_receivers, json_option, opened, receiver_option
+from sender.config import SenderConfig
+from sender.report import worst
+
+__all__ = ["check"]
+
+
+@click.command(epilog="Example: tsferry-sender check --receiver dc1")
+@receiver_option
+@json_option
+@click.pass_obj
+def check(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_machine: bool) -> int:
+    """Ask each receiver who it is: tests address, certificate, token and version.
+
+    Nothing is sent but the question. Exit code 4: a receiver is out of reach, or refuses.
+    """
+    with opened(invocation, names) as session:
+        found = {lane.name: _ask(lane) for lane in session.lanes}
+    code = worst([int(each["exit_code"]) for each in found.values()])
+    if as_machine:
+        emit_json(as_receivers(found, code))
+    else:
+        for each in found.values():
+            click.echo(printable(_text(each)))
+    return code
+
+
+def _ask(lane: Any) -> dict[str, Any]:
+    from common.errors import TsferryError
+    from sender.memory import Memory
+
+    with lane.sync_tree() as sync:
+        now = Memory.open(sync, lane.directory).now
+    shown: dict[str, Any] = {"receiver": lane.name, "url": lane.entry.url, "sender": lane.uuid}
+    try:
+        answer = lane.client.check(
+            lane.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
+        )
+    except TsferryError as error:
+        problem = {"type": error.slug, "message": error.message}
+        return shown | {"ok": False, "error": problem, "exit_code": error.exit_code}
+    return shown | {
+        "ok": True,
+        "error": None,
+        "exit_code": 0,
+        "version": answer.version,
+        "protocol": answer.protocol,
+        "engine": answer.engine,
+        "history": str(answer.history),
+        "scope": answer.scope,
+        "wanted": len(answer.wanted),
+        "loading": answer.busy,
+        "schema": answer.schema,
+    }
+
+
+def _text(found: dict[str, Any]) -> str:
+    if not found["ok"]:
+        return f"{found['receiver']}: {found['error']['message']}"
+    scope = ", ".join(found["scope"]) or "all devices"
+    return (
+        f"{found['receiver']}: {found['url']} answers: version {found['version']}, engine "
+        f"{found['engine']}, history {found['history']}, may write {scope}"
+    )

@@ -1,0 +1,129 @@
+"""What all commands of the sender begin with."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from common.cli import Invocation, Program
+from common.errors import UsageError
+from common.terminal import printable
+from sender.config import ENV_PREFIX, FILE, ReceiverEntry, SenderConfig
+
+if TYPE_CHECKING:
+    from sender.lane import Lane
+
+__all__ = [
+    "PROGRAM",
+    "Session",
+    "as_receivers",
+    "json_option",
+    "opened",
+    "receiver_option",
+    "stopping",
+]
+
+PROGRAM = Program("tsferry-sender", SenderConfig, ENV_PREFIX, FILE)
+
+_log = logging.getLogger(__name__)
+
+json_option = click.option("--json", "as_machine", is_flag=True, help="Write JSON.")
+receiver_option = click.option(
+    "--receiver",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="Only this receiver (may be repeated); otherwise all of them.",
+)
+
+
+@dataclass
+class Session:
+    """A command at work.
+
+    Attributes:
+        config: in force.
+        lanes: to the receivers that the command is about.
+        stop: set when the process is to end.
+    """
+
+    config: SenderConfig
+    lanes: list[Lane]
+    stop: threading.Event
+
+
+@contextmanager
+def opened(
+    invocation: Invocation[SenderConfig],
+    names: Sequence[str] = (),
+    flags: Mapping[str, object] | None = None,
+) -> Iterator[Session]:
+    """Load the configuration, set up logging, make the lanes.
+
+    Args:
+        invocation: how the program was called.
+        names: of receivers; none for all.
+        flags: dotted keys of the command's own flags.
+
+    Raises:
+        UsageError: a name is not configured, or this sender has no identity yet.
+    """
+    from sender import identity
+    from sender.lane import Lane
+
+    loaded = invocation.load(flags)
+    invocation.start(loaded.value.log)
+    for warning in loaded.warnings:
+        _log.warning("%s", printable(warning))
+    config = loaded.value
+    chosen = _chosen(config, names)
+    uuid = identity.read(config.schema_dir)
+    stop = threading.Event()
+    lanes: list[Lane] = []
+    try:
+        for entry in chosen:
+            lanes.append(Lane.make(config, entry, uuid, stop))
+        yield Session(config, lanes, stop)
+    finally:
+        for lane in lanes:
+            lane.close()
+
+
+def _chosen(config: SenderConfig, names: Sequence[str]) -> list[ReceiverEntry]:
+    known = {entry.name: entry for entry in config.receivers}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"receiver {name}: not configured (there are {', '.join(known)})")
+    return [entry for entry in config.receivers if not names or entry.name in names]
+
+
+@contextmanager
+def stopping(stop: threading.Event) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the work after the block on its way; the second at once."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {each: signal.signal(each, handler) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, old in before.items():
+            signal.signal(each, old)
+
+
+def as_receivers(found: Mapping[str, dict[str, object]], exit_code: int) -> dict[str, object]:
+    """One receiver's object as it is; several by name, with the exit code of the command."""
+    if len(found) == 1:
+        return next(iter(found.values()))
+    return {"receivers": dict(found), "exit_code": exit_code}

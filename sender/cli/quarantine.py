@@ -1,0 +1,158 @@
+"""`tsferry-sender quarantine`: files that a receiver did not take."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from common.cli import Invocation, emit_json
+from common.errors import UsageError
+from common.terminal import table
+from sender.cli.program import json_option, opened, receiver_option
+from sender.config import SenderConfig
+
+if TYPE_CHECKING:
+    from sender.troubles import Trouble, Troubles
+
+__all__ = ["quarantine"]
+
+
+@click.group()
+def quarantine() -> None:
+    """List files that a receiver did not take, retry them, or give them up.
+
+    A file stays here until it is loaded, has other content, or is gone. Those that are not held
+    are offered again in each round by themselves.
+    """
+
+
+@quarantine.command("list", epilog="Example: tsferry-sender quarantine list --json")
+@receiver_option
+@json_option
+@click.pass_obj
+def list_files(
+    invocation: Invocation[SenderConfig], names: tuple[str, ...], as_machine: bool
+) -> int:
+    """Show the files and why they were not taken."""
+    from sender.troubles import Troubles
+
+    rows: list[dict[str, Any]] = []
+    with opened(invocation, names) as session:
+        for lane in session.lanes:
+            with lane.sync_tree() as sync:
+                troubles = Troubles.open(sync, lane.directory, clock=lambda: 0.0)
+            rows += [_row(lane.name, each) for each in troubles]
+    if as_machine:
+        emit_json(rows)
+    elif rows:
+        head = ("receiver", "file", "kind", "hold", "since", "device", "reason")
+        click.echo(table(head, [[_cell(row, key) for key in head] for row in rows]))
+    else:
+        click.echo("nothing is quarantined")
+    return 0
+
+
+def _row(receiver: str, trouble: Trouble) -> dict[str, Any]:
+    return {
+        "receiver": receiver,
+        "file": trouble.path,
+        "kind": str(trouble.kind),
+        "hold": trouble.hold and not trouble.retry,
+        "since": trouble.since,
+        "device": trouble.device,
+        "reason": trouble.reason,
+        "rounds": trouble.rounds,
+    }
+
+
+def _cell(row: dict[str, Any], key: str) -> object:
+    if key == "since":
+        at = datetime.datetime.fromtimestamp(row[key], datetime.UTC).astimezone()
+        return at.isoformat(sep=" ", timespec="seconds")
+    return ("yes" if row[key] else "no") if key == "hold" else row[key]
+
+
+@quarantine.command(
+    "retry",
+    epilog="Example: tsferry-sender quarantine retry "
+    "sequence/root.a/0/0/1581324718762-101-1-0.tsfile",
+)
+@click.argument("paths", metavar="FILE", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="All of them.")
+@receiver_option
+@json_option
+@click.pass_obj
+def retry(
+    invocation: Invocation[SenderConfig],
+    paths: tuple[str, ...],
+    every: bool,
+    names: tuple[str, ...],
+    as_machine: bool,
+) -> int:
+    """Let files be tried again in the next round, also those that are held."""
+    if every == bool(paths):
+        raise UsageError("quarantine retry: expected files, or --all")
+
+    def change(troubles: Troubles) -> list[Trouble]:
+        if every:
+            return troubles.retry()
+        return [each for path in paths for each in troubles.retry(_parsed(path))]
+
+    return _change(invocation, names, change, paths, as_machine, "to be tried again")
+
+
+@quarantine.command(
+    "drop",
+    epilog="Example: tsferry-sender quarantine drop "
+    "sequence/root.a/0/0/1581324718762-101-1-0.tsfile",
+)
+@click.argument("paths", metavar="FILE", nargs=-1, required=True)
+@receiver_option
+@json_option
+@click.pass_obj
+def drop(
+    invocation: Invocation[SenderConfig],
+    paths: tuple[str, ...],
+    names: tuple[str, ...],
+    as_machine: bool,
+) -> int:
+    """Give files up: not sent while they have this content, and in nobody's way. Not deleted."""
+
+    def change(troubles: Troubles) -> list[Trouble]:
+        return [each for path in paths for each in troubles.drop(_parsed(path))]
+
+    return _change(invocation, names, change, paths, as_machine, "given up")
+
+
+def _parsed(path: str) -> Any:
+    from common.names import FilePath
+
+    return FilePath.parse(path)
+
+
+def _change(
+    invocation: Invocation[SenderConfig],
+    names: tuple[str, ...],
+    change: Callable[[Troubles], list[Trouble]],
+    paths: tuple[str, ...],
+    as_machine: bool,
+    what: str,
+) -> int:
+    from sender.desk import changing_troubles
+
+    rows: list[dict[str, Any]] = []
+    with opened(invocation, names) as session:
+        for lane in session.lanes:
+            with lane.sync_tree() as sync, changing_troubles(sync, lane.directory) as troubles:
+                rows += [_row(lane.name, each) for each in change(troubles)]
+    missing = set(paths) - {row["file"] for row in rows}
+    if missing:
+        raise UsageError(f"not in quarantine: {', '.join(sorted(missing))}")
+    if as_machine:
+        emit_json(rows)
+    else:
+        click.echo(f"{len(rows)} files {what}")
+    return 0

@@ -1,0 +1,38 @@
+"""`tsferry-sender resync`: forget what was synced and plan anew."""
+
+from __future__ import annotations
+
+import click
+
+from common.cli import Invocation
+from sender.cli.program import json_option, opened, receiver_option
+from sender.config import SenderConfig
+
+__all__ = ["resync"]
+
+
+@click.command(epilog="Example: tsferry-sender resync --receiver dc1")
+@receiver_option
+@click.option("--schema", is_flag=True, help="Send the schema log from its beginning as well.")
+@json_option
+@click.pass_obj
+def resync(
+    invocation: Invocation[SenderConfig], names: tuple[str, ...], schema: bool, as_machine: bool
+) -> int:
+    """Throw the list of loaded files away and compare all with the receiver's inventory.
+
+    Nothing that is loaded travels again; deletions wait for the round after. For when something
+    was changed at the receiver that this node cannot know of.
+    """
+    from sender.cli.sync import run_rounds, show_reports
+
+    with opened(invocation, names) as session:
+        from sender.round import Options
+
+        reports = run_rounds(session, Options(forget=True))
+        if schema:
+            for report in reports.values():
+                if report["error"] is None:
+                    note = "takes no schema in this version; its files were compared"
+                    click.echo(f"{report['receiver']}: {note}", err=True)
+        return show_reports(reports, as_machine)

@@ -1,0 +1,175 @@
+"""`tsferry-sender status`: how things stand, with the daemon or without."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from common.cli import Invocation, emit_json
+from common.errors import UsageError
+from common.terminal import printable
+from sender.cli.program import Session, json_option, opened, receiver_option
+from sender.config import SenderConfig
+from sender.report import size_text
+
+if TYPE_CHECKING:
+    from sender.view import Standing
+
+__all__ = ["status"]
+
+_SHOWN = 20
+_PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+@click.command(epilog="Example: tsferry-sender status --safe-to-delete | xargs -d '\\n' rm --")
+@receiver_option
+@click.option(
+    "--safe-to-delete",
+    is_flag=True,
+    help="List the files that every receiver says it holds, asked now, one path a line.",
+)
+@json_option
+@click.pass_obj
+def status(
+    invocation: Invocation[SenderConfig],
+    names: tuple[str, ...],
+    safe_to_delete: bool,
+    as_machine: bool,
+) -> int:
+    """Show for each receiver what is loaded, pending, waiting and in trouble.
+
+    "Complete until" is a data time: nothing older lies here that is not loaded there. With
+    --safe-to-delete nothing is printed, and the exit code is 4, if any receiver is out of reach.
+    """
+    with opened(invocation, names) as session:
+        if safe_to_delete:
+            if names:
+                raise UsageError("--safe-to-delete asks every receiver: leave --receiver out")
+            return _safe_to_delete(session, as_machine)
+        return _status(session, as_machine)
+
+
+def _status(session: Session, as_machine: bool) -> int:
+    from msgspec import to_builtins
+
+    from sender.view import standing
+
+    daemon = _daemon(session)
+    found = [standing(lane) for lane in session.lanes]
+    uuid = session.lanes[0].uuid
+    if as_machine:
+        receivers = {each.receiver: to_builtins(each) for each in found}
+        emit_json({"sender": uuid, "daemon": daemon, "receivers": receivers})
+        return 0
+    lines = [f"sender {uuid}, {_daemon_text(daemon)}"]
+    for each in found:
+        lines += ["", *_lines(each, session.config)]
+    click.echo("\n".join(map(printable, lines)))
+    return 0
+
+
+def _daemon(session: Session) -> dict[str, Any] | None:
+    """What the daemon says of itself; None if none answers."""
+    from common.errors import TsferryError
+    from sender.control import ask
+
+    try:
+        answer = ask(session.config.schema_dir, {"do": "status"}, patience=2.0, longer=2.0)
+    except TsferryError:
+        return None
+    return {key: value for key, value in answer.items() if key != "event"}
+
+
+def _daemon_text(daemon: dict[str, Any] | None) -> str:
+    if daemon is None:
+        return "no daemon runs"
+    polls = f", polls: {daemon['polls_because']}" if daemon.get("polls_because") else ""
+    return f"daemon runs as process {daemon['pid']}{polls}"
+
+
+def _lines(found: Standing, config: SenderConfig) -> list[str]:
+    lines = [f"{found.receiver}  {found.url}"]
+    if found.problem is not None:
+        return [*lines, f"  problem         {found.problem}"]
+    pending = f"{found.pending_files} files, {size_text(found.pending_bytes)}"
+    lines += [
+        f"  loaded          {found.listed} files",
+        f"  pending         {pending}",
+        f"  complete until  {_data_time(found.complete_until, config)}",
+        f"  last round      {_round_text(found.last_round)}",
+    ]
+    lines += [f"  list in doubt   {each}" for each in found.doubts]
+    for each in found.unmounted:
+        lines.append(f"  not mounted     {each.file} {each.reason}")
+    for clash in found.clashes:
+        lines.append(f"  clash           {clash.reason}")
+    lines += _several("in trouble", [_trouble(each) for each in found.troubles])
+    waiting = [f"{each['file']}: {each['reason']}" for each in found.waiting]
+    return lines + _several("waiting", waiting)
+
+
+def _trouble(each: dict[str, Any]) -> str:
+    device = f" (device {each['device']})" if each["device"] else ""
+    hold = ", held" if each["hold"] else ""
+    return f"{each['file']}: {each['kind']}{hold}: {each['reason']}{device}"
+
+
+def _several(what: str, texts: list[str]) -> list[str]:
+    if not texts:
+        return []
+    lines = [f"  {what:<16}{len(texts)} files"] + [f"    {text}" for text in texts[:_SHOWN]]
+    if len(texts) > _SHOWN:
+        lines.append(f"    ... and {len(texts) - _SHOWN} more (--json lists them all)")
+    return lines
+
+
+def _data_time(value: int | None, config: SenderConfig) -> str:
+    if value is None:
+        return "not known"
+    seconds = value / _PER_SECOND[config.time_unit]
+    try:
+        at = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(value)
+    return f"{value} ({at.isoformat(timespec='milliseconds')})"
+
+
+def _round_text(last: dict[str, Any] | None) -> str:
+    if last is None:
+        return "none yet"
+    ended = last.get("ended")
+    at = ""
+    if isinstance(ended, int | float):
+        local = datetime.datetime.fromtimestamp(ended, datetime.UTC).astimezone()
+        at = f"{local.isoformat(sep=' ', timespec='seconds')}: "
+    error = last.get("error")
+    if isinstance(error, dict):
+        return f"{at}ended early: {error.get('message')}"
+    return f"{at}{last.get('sent', 0)} files loaded, task {last.get('task') or 'none'}"
+
+
+def _safe_to_delete(session: Session, as_machine: bool) -> int:
+    from contextlib import ExitStack
+
+    from sender.assurance import safe_to_delete
+    from sender.view import viewing
+
+    lanes = [lane for lane in session.lanes if lane.entry.source == "directories"]
+    if not lanes:
+        raise UsageError("--safe-to-delete: the files here belong to the receiver on this node")
+    # All inventories first: one receiver out of reach, and nothing is safe.
+    inventories = {lane.name: list(lane.client.inventory()) for lane in lanes}
+    with ExitStack() as stack:
+        views = {lane.name: stack.enter_context(viewing(lane)) for lane in lanes}
+        ledgers = {name: view.desk.ledger.entries for name, view in views.items()}
+        scan = next(iter(views.values())).scan
+        files = safe_to_delete(scan, ledgers, inventories)
+    paths = [str(file.data_dir / file.rel) for file in files]
+    if as_machine:
+        emit_json(paths)
+    else:
+        for path in paths:
+            click.echo(path)
+    return 0

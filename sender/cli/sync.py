@@ -1,0 +1,172 @@
+"""`tsferry-sender sync`: one round now."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from common.cli import Invocation, emit_json
+from common.terminal import printable
+from sender.cli.program import (
+    PROGRAM,
+    Session,
+    as_receivers,
+    json_option,
+    opened,
+    receiver_option,
+    stopping,
+)
+from sender.config import SenderConfig
+from sender.report import as_text, size_text, worst
+
+if TYPE_CHECKING:
+    from sender.lane import Lane
+    from sender.progress import TerminalLine
+    from sender.round import Options
+
+__all__ = ["run_rounds", "show_reports", "sync"]
+
+
+@click.command(
+    epilog="Example, from cron: tsferry-sender sync --json >> /var/log/tsferry-rounds.json",
+)
+@receiver_option
+@click.option("--dry-run", is_flag=True, help="Show what a round would do; send nothing.")
+@click.option(
+    "--allow-mass-delete",
+    is_flag=True,
+    help="Let unexplained deletions through that the guard held back, this once.",
+)
+@json_option
+@click.pass_obj
+def sync(
+    invocation: Invocation[SenderConfig],
+    names: tuple[str, ...],
+    dry_run: bool,
+    allow_mass_delete: bool,
+    as_machine: bool,
+) -> int:
+    """Do one round now with each receiver: what cron calls.
+
+    Where the daemon runs, it is asked for a round and its progress is shown. With --json one
+    object is written: `task`, `tasks`, `sent`, `deleted`, `already`, `retired`, `bytes`,
+    `resumed` (file, offset), `held`, `failed`, `quarantined`, `expired`, `changed` (file, reason),
+    `conflicts` (file, device, reason), `waiting`, `unmounted`, `pending`, `complete_until`,
+    `seconds`, `error`, `exit_code`; of several receivers `receivers` (name: object) and
+    `exit_code`.
+    """
+    with opened(invocation, names) as session:
+        if dry_run:
+            return _dry_run(session, allow_mass_delete, as_machine)
+        from sender.round import Options
+
+        reports = run_rounds(session, Options(allow_mass_delete=allow_mass_delete))
+        return show_reports(reports, as_machine)
+
+
+def run_rounds(session: Session, options: Options) -> dict[str, dict[str, Any]]:
+    """A round with each receiver, all at the same time; receiver -> its report."""
+    from sender.progress import TerminalLine
+
+    line = TerminalLine()
+    with stopping(session.stop):
+        try:
+            with ThreadPoolExecutor(len(session.lanes), "lane") as pool:
+                running = {
+                    lane.name: pool.submit(_round, lane, options, line) for lane in session.lanes
+                }
+                return {name: each.result() for name, each in running.items()}
+        except BaseException:
+            session.stop.set()
+            raise
+        finally:
+            line.clear()
+
+
+def _round(lane: Lane, options: Options, line: TerminalLine) -> dict[str, Any]:
+    from common.errors import LockedError, TsferryError
+    from sender.progress import Meter
+    from sender.report import RoundReport
+    from sender.round import Round
+
+    try:
+        lock = lane.lock()
+    except LockedError as locked:
+        try:
+            return _by_daemon(lane, options, line, locked)
+        except TsferryError as error:
+            return RoundReport(lane.name, error=error).as_json()
+    try:
+        return Round(lane, options, Meter(lane.name, line.show)).run().as_json()
+    finally:
+        lock.release()
+
+
+def _by_daemon(
+    lane: Lane, options: Options, line: TerminalLine, locked: Exception
+) -> dict[str, Any]:
+    """Ask the process that holds the lock."""
+    from dataclasses import asdict
+
+    from common.errors import LockedError
+    from sender.control import ask
+    from sender.progress import Progress
+
+    def tell(event: dict[str, Any]) -> None:
+        known = {name: event[name] for name in Progress.__slots__ if name in event}
+        line.show(Progress(**known))
+
+    request = {"do": "round", "receiver": lane.name} | asdict(options)
+    try:
+        answer = ask(lane.config.schema_dir, request, tell=tell)
+    except LockedError as error:
+        raise LockedError(f"{locked}; {error.message}") from error
+    report: dict[str, Any] = answer["report"]
+    return report
+
+
+def show_reports(reports: dict[str, dict[str, Any]], as_machine: bool) -> int:
+    """Print the reports; returns the exit code of the command."""
+    code = worst([int(report["exit_code"]) for report in reports.values()])
+    if as_machine:
+        emit_json(as_receivers(reports, code))
+    else:
+        for report in reports.values():
+            click.echo(as_text(report))
+    for report in reports.values():
+        if report["error"] is not None and as_machine:
+            message = printable(f"{report['receiver']}: {report['error']['message']}")
+            click.echo(f"{PROGRAM.name}: error: {message}", err=True)
+    return code
+
+
+def _dry_run(session: Session, allow_mass_delete: bool, as_machine: bool) -> int:
+    from sender.view import dry_run as look
+
+    plans = {lane.name: look(lane, allow_mass_delete=allow_mass_delete) for lane in session.lanes}
+    code = 6 if any(plan["guard"] for plan in plans.values()) else 0
+    if as_machine:
+        emit_json(as_receivers(plans, code))
+    else:
+        for plan in plans.values():
+            click.echo("\n".join(map(printable, _plan_lines(plan))))
+    return code
+
+
+def _plan_lines(plan: dict[str, Any]) -> list[str]:
+    lines = [
+        f"{plan['receiver']}: a round would send {plan['files']} files "
+        f"({size_text(plan['bytes'])}) in {len(plan['tasks'])} tasks; nothing was sent"
+    ]
+    for task in plan["tasks"]:
+        for each in task["additions"]:
+            verb = "replace" if each["replaces"] else "send"
+            lines.append(f"  {verb} {each['file']} ({size_text(each['size'])})")
+        lines += [f"  gone {each}" for each in task["deletions"]]
+    for key in ("held", "skipped", "waiting"):
+        lines += [f"  {key} {each['file']}: {each['reason']}" for each in plan[key]]
+    if plan["guard"]:
+        lines.append(f"  guard: {plan['guard']}")
+    return lines

@@ -1,0 +1,239 @@
+"""Looking without touching: what a round would do, and how things stand with a receiver.
+
+Nothing here writes anything or takes a lock, so it works beside a running daemon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from common import wire
+from common.durable import Tree
+from common.errors import NameRefusedError, TsferryError
+from common.names import FilePath
+from common.wire import History
+from sender.assurance import complete_until
+from sender.desk import Desk
+from sender.lane import Lane
+from sender.local import Scan, Why
+from sender.memory import Memory
+from sender.plan import PlanOptions, RoundPlan, plan
+from sender.report import FileReason
+from sender.round import pending
+from sender.source import open_source
+from sender.state import Entry, EntryState
+from sender.troubles import Troubles
+
+__all__ = ["Standing", "View", "dry_run", "standing", "viewing"]
+
+
+@dataclass
+class View:
+    """What is here and what is listed, for one receiver.
+
+    Attributes:
+        desk: opened without repair.
+        scan: the local files.
+        source_doubt: why nothing counts as gone, if so.
+    """
+
+    desk: Desk
+    scan: Scan
+    source_doubt: str | None
+
+
+@contextmanager
+def viewing(lane: Lane) -> Iterator[View]:
+    """Open what a receiver has, scan, and close it again.
+
+    Raises:
+        UsageError: no data directory counts.
+    """
+    with lane.sync_tree() as sync:
+        memory = Memory.open(sync, lane.directory)
+        source = open_source(lane, memory, remember=False)
+        with source.dirs:
+            desk = Desk.open(
+                sync,
+                source.dirs,
+                lane.directory,
+                source.facts(),
+                repair=False,
+                md5_known=source.md5_known,
+            )
+            yield View(desk, source.scan(desk.ledger.entries), source.doubt)
+
+
+# -- dry run -----------------------------------------------------------------------------------
+
+
+def dry_run(lane: Lane, *, allow_mass_delete: bool) -> dict[str, Any]:
+    """Check, scan and plan; nothing is sent and nothing is changed."""
+    with viewing(lane) as view:
+        desk, now = view.desk, view.desk.memory.now
+        request = lane.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
+        check = lane.patiently(lambda: lane.client.check(request))
+        entries: Mapping[FilePath, Entry] = desk.ledger.entries
+        hold = view.source_doubt
+        if check.history is not History.CONTINUES or desk.ledger.needs_inventory:
+            inventory = lane.patiently(lambda: list(lane.client.inventory()))
+            entries = _as_rebuilt(view, inventory)
+            hold = "the list is compared with the receiver's inventory first"
+        options = PlanOptions.of(
+            lane.config,
+            allow_mass_delete=allow_mass_delete or now.allow_mass_delete,
+            hold_deletions=hold,
+        )
+        todo = plan(view.scan, entries, desk.troubles.by_path, options, desk.facts)
+        unfinished = sorted(
+            {state.task for state in desk.logs.left_over().values() if state.task is not None}
+        )
+        return _as_plan(lane.name, view.scan, todo, unfinished)
+
+
+def _as_rebuilt(view: View, inventory: list[wire.InventoryEntry]) -> dict[FilePath, Entry]:
+    """The list as `Ledger.rebuild` would make it, in memory."""
+    known = view.desk.ledger.entries
+    found: dict[FilePath, Entry] = {}
+    home = next(iter(view.desk.dirs.trees))
+    for item in inventory:
+        try:
+            path = FilePath.parse(item.path)
+        except NameRefusedError:
+            continue
+        if item.state != "loaded":
+            continue
+        entry = known.get(path)
+        if entry is None or (entry.size, entry.md5) != (item.size, item.md5):
+            file = view.scan.files.get(path)
+            at = file.data_dir if file is not None else home
+            entry = Entry(path, at, item.size, 0, 0, item.md5, state=EntryState.LISTED)
+        found[path] = entry
+    return found
+
+
+def _as_plan(name: str, scan: Scan, todo: RoundPlan, unfinished: list[str]) -> dict[str, Any]:
+    return {
+        "receiver": name,
+        "dry_run": True,
+        "unfinished": unfinished,
+        "tasks": [
+            {
+                "additions": [
+                    {
+                        "file": each.path.text,
+                        "size": each.file.size,
+                        "replaces": each.replaces,
+                    }
+                    for each in task.additions
+                ],
+                "deletions": [each.path.text for each in task.deletions],
+            }
+            for task in todo.tasks
+        ],
+        "files": sum(len(task.additions) for task in todo.tasks),
+        "bytes": sum(task.bytes for task in todo.tasks),
+        "held": [{"file": each.path.text, "reason": each.reason} for each in todo.held],
+        "skipped": [{"file": each.file.path.text, "reason": each.reason} for each in todo.skipped],
+        "waiting": _waiting(scan),
+        "up_to_date": todo.unchanged + len(todo.refreshed),
+        "guard": None if todo.guard is None else todo.guard.reason,
+    }
+
+
+# -- status ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Standing:
+    """How things stand with one receiver, as far as this node knows.
+
+    Attributes:
+        receiver: its name.
+        url: its address.
+        listed: files that are loaded there.
+        pending_files: closed files that are not.
+        pending_bytes: of these.
+        complete_until: data time before which nothing of this node is unloaded; None if unknown.
+        troubles: files that were not taken.
+        waiting: files that are not closed or not ready, and why.
+        clashes: paths with different content in several data directories.
+        unmounted: data directories that do not count, and why.
+        doubts: why the list will be compared anew, if so.
+        last_round: the last one, as `sync --json` shows it.
+        problem: why all this could not be found out.
+    """
+
+    receiver: str
+    url: str
+    listed: int = 0
+    pending_files: int = 0
+    pending_bytes: int = 0
+    complete_until: int | None = None
+    troubles: tuple[dict[str, Any], ...] = ()
+    waiting: tuple[dict[str, Any], ...] = ()
+    clashes: tuple[FileReason, ...] = ()
+    unmounted: tuple[FileReason, ...] = ()
+    doubts: tuple[str, ...] = ()
+    last_round: dict[str, Any] | None = None
+    problem: str | None = None
+
+
+def standing(lane: Lane) -> Standing:
+    """Look at one receiver's lists and the files; no receiver is asked."""
+    found = Standing(lane.name, lane.entry.url)
+    with lane.sync_tree() as sync:
+        _from_memory(found, sync, lane.directory)
+    try:
+        with viewing(lane) as view:
+            entries = view.desk.ledger.entries
+            found.listed = len(entries)
+            found.pending_files, found.pending_bytes = pending(view.scan, entries)
+            found.complete_until = complete_until(view.scan, entries, view.desk.facts)
+            found.waiting = tuple(_waiting(view.scan))
+            found.clashes = tuple(FileReason(c.path.text, c.reason) for c in view.scan.clashes)
+            found.unmounted = tuple(
+                FileReason(str(each.data_dir), each.reason) for each in view.scan.unmounted
+            ) + tuple(
+                FileReason(f"{each.data_dir}/{each.rel}", each.reason)
+                for each in view.scan.unreadable
+            )
+            found.doubts = view.desk.ledger.doubts
+    except TsferryError as error:
+        found.problem = error.message
+    return found
+
+
+def _from_memory(found: Standing, sync: Tree, directory: str) -> None:
+    memory = Memory.open(sync, directory)
+    found.last_round = memory.now.last_round
+    troubles = Troubles.open(sync, directory, clock=lambda: 0.0)
+    found.troubles = tuple(
+        {
+            "file": each.path,
+            "kind": str(each.kind),
+            "reason": each.reason,
+            "device": each.device,
+            "hold": each.hold and not each.retry,
+            "since": each.since,
+            "rounds": each.rounds,
+        }
+        for each in troubles
+    )
+
+
+def _waiting(scan: Scan) -> list[dict[str, Any]]:
+    return [
+        {
+            "file": each.text,
+            "data_dir": str(each.data_dir),
+            "why": str(each.why),
+            "reason": each.reason,
+            "size": each.size,
+        }
+        for each in scan.waiting
+        if each.why is not Why.FILTERED
+    ]

@@ -1,0 +1,96 @@
+"""A real receiver as a child process, for tests of the sender."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.architecture import ROOT
+from tests.support.procs import Child, Children, children
+
+COMMAND = str(Path(sys.executable).with_name("tsferry-receiver"))
+
+
+class Centre:
+    """Directories of a receiver, and the process that serves them while it runs."""
+
+    def __init__(self, root: Path, processes: Children) -> None:
+        self.root = root
+        self.processes = processes
+        root.mkdir(parents=True, exist_ok=True)
+        self.config = root / "receiver.toml"
+        self.data = root / "data"
+        self.port = 0
+        self.server: Child | None = None
+        self._write()
+
+    def _write(self) -> None:
+        self.config.write_text(
+            f'schema_dir = "{self.root / "schema"}"\n'
+            f'data_dirs = ["{self.data}"]\n'
+            f'[listen]\nhost = "127.0.0.1"\nport = {self.port}\n'
+            "[limits]\nmin_free_bytes = 0\n"
+        )
+        self.data.mkdir(exist_ok=True)
+
+    def start(self, *, env: Mapping[str, str] | None = None) -> str:
+        """Serve; returns the URL, which stays the same over restarts."""
+        ready = self.root / "ready"
+        ready.unlink(missing_ok=True)
+        self.server = self.processes.start(
+            [COMMAND, "--config", str(self.config), "serve", "--ready-file", str(ready)], env=env
+        )
+        self.server.until(lambda: ready.exists() and ready.read_text().strip(), "listening")
+        url = ready.read_text().strip()
+        if not self.port:
+            self.port = int(url.rpartition(":")[2])
+            self._write()
+        return url
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        assert self.server is not None
+        self.server.kill()
+
+    def stop(self) -> int:
+        assert self.server is not None
+        return self.server.terminate()
+
+    def call(self, *arguments: str) -> Any:
+        """An operator command with --json."""
+        done = subprocess.run(
+            [COMMAND, "--config", self.config, *arguments, "--json"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def loaded(self, sender: str) -> dict[str, str]:
+        """path -> MD5 of the bytes on disk, for every visible file of a sender that is not retired."""
+        found: dict[str, str] = {}
+        for each in self.call("files", "--sender", sender, "--limit", "100000")["files"]:
+            if each["state"] != "live":
+                continue
+            where = Path(each["data_dir"]) / each["physical"]
+            md5 = hashlib.md5(where.read_bytes()).hexdigest()
+            assert md5 == each["md5"], each
+            assert each["path"] not in found, f"loaded twice: {each['path']}"
+            found[each["path"]] = md5
+        return found
+
+
+@contextmanager
+def centre(root: Path) -> Iterator[Centre]:
+    """A receiver that is served from the first `start` to the end of the block."""
+    root.mkdir(parents=True, exist_ok=True)
+    with children(root) as processes:
+        yield Centre(root / "centre", processes)

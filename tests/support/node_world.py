@@ -1,0 +1,302 @@
+"""A receiver's node without a network, and an edge that speaks to it as a sender does.
+
+    world = World(tmp_path)
+    with world.node() as node:
+        edge = Edge(node, uuid="a" * 32)
+        outcome = edge.round({path: content}, deleted=[...])
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from common import wire
+from common.digests import xxh3_64, xxh3_128
+from common.tsfile import read_tail
+from common.tsfile.identity import tail_digest
+from receiver.config import LimitsConfig, LoadConfig, ReceiverConfig
+from receiver.load.service import LoadService
+from receiver.metadata.engine import Engine
+from receiver.node import Node
+from receiver.principal import Principal
+from tests.support.tsfile_bytes import build
+
+A, B = "a" * 32, "b" * 32
+OPERATOR = Principal("operator", None, (), "op", "127.0.0.1")
+READER = Principal("reader", None, (), "rd", "127.0.0.1")
+
+
+def sender(uuid: str = A, *, scope: Iterable[str] = (), token: str | None = None) -> Principal:
+    return Principal("sender", uuid, tuple(scope), token or f"t-{uuid[:4]}", "10.0.0.7")
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class World:
+    """The directories of a receiver, over as many lives of its process as a test wants."""
+
+    root: Path
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    keep_deleted: float = 3600.0
+    reveal_owner: bool = False
+    clock: Callable[[], float] = field(default_factory=Clock)
+
+    @property
+    def config(self) -> ReceiverConfig:
+        config = ReceiverConfig(
+            schema_dir=self.root / "schema",
+            data_dirs=(self.root / "data", self.root / "data2"),
+            limits=LimitsConfig(**{"min_free_bytes": 0, **self.limits}),
+            load=LoadConfig(keep_deleted=self.keep_deleted),
+        )
+        auth = msgspec.structs.replace(config.auth, reveal_owner=self.reveal_owner)
+        return msgspec.structs.replace(config, auth=auth)
+
+    def node(self) -> Node:
+        return Node.open(self.config, clock=self.clock)
+
+    def still_node(self) -> Node:
+        """A node without threads: loads run in the thread that waits for them."""
+        engine = Engine.open(self.config.schema_dir, clock=self.clock)
+        try:
+            load = LoadService.open(self.config, engine, clock=self.clock)
+            node = Node(self.config, engine, load, self.clock)
+            node.uploads.recover()
+        except BaseException:
+            engine.close()
+            raise
+        return node
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    def folder(self, uuid: str = A) -> Path:
+        (found,) = (self.data / "sync-receiver").glob(f"*_{uuid}")
+        return found
+
+    def loaded(self) -> dict[str, bytes]:
+        """Physical path -> bytes of everything in the loaded directories."""
+        return {
+            each.relative_to(self.data).as_posix(): each.read_bytes()
+            for kind in ("sequence", "unsequence")
+            for each in sorted((self.data / kind).rglob("*"))
+            if each.is_file()
+        }
+
+
+def tsfile(device: str = "root.sg.d1", *, first: int = 1, points: int = 5, salt: int = 0) -> bytes:
+    """A TsFile of one device; another salt gives other content."""
+    times = range(first, first + points)
+    return build({device: {"s1": [(time, time * 10 + salt) for time in times]}})
+
+
+def path_of(number: int = 1, *, sg: str = "root.sg", partition: int = 0, inner: int = 0) -> str:
+    return f"sequence/{sg}/0/{partition}/{1_600_000_000_000 + number}-{number}-{inner}.tsfile"
+
+
+def plan_entry(path: str, content: bytes, **more: Any) -> wire.PlanEntry:
+    tail = read_tail(content)
+    given = {
+        "path": path,
+        "size": len(content),
+        "tail": tail_digest(content),
+        "md5": hashlib.md5(content).hexdigest(),
+        "devices": [each.name for each in tail.devices],
+        **more,
+    }
+    return wire.PlanEntry(**given)
+
+
+def manifest_entry(path: str, content: bytes) -> wire.ManifestEntry:
+    tail = read_tail(content)
+    return wire.ManifestEntry(
+        path=path,
+        size=len(content),
+        md5=hashlib.md5(content).hexdigest(),
+        series=tail.series_count,
+        points=tail.point_count,
+    )
+
+
+def resource_entry(content: bytes) -> wire.ResourceEntry:
+    return wire.ResourceEntry(size=len(content), md5=hashlib.md5(content).hexdigest())
+
+
+def batch_of(files: Mapping[str, bytes]) -> bytes:
+    return wire.encode_batch(
+        (
+            wire.BatchEntry(
+                path=path,
+                size=len(content),
+                md5=hashlib.md5(content).hexdigest(),
+                xxh3=xxh3_64(content),
+            ),
+            content,
+        )
+        for path, content in files.items()
+    )
+
+
+@dataclass
+class Edge:
+    """A sender: its memory of the receiver, and its rounds."""
+
+    node: Node
+    uuid: str = A
+    who: Principal = None  # type: ignore[assignment]
+    epoch: str | None = None
+    engine: str | None = None
+    last_task: wire.TaskMark | None = None
+    newest: int = 0
+
+    def __post_init__(self) -> None:
+        if self.who is None:
+            self.who = sender(self.uuid)
+
+    def check(self) -> wire.CheckAnswer:
+        request = wire.CheckRequest(
+            protocol=1,
+            version="0",
+            sender=self.uuid,
+            partition_interval_ms=self.node.config.partition_interval_ms,
+            engine=self.engine,
+            epoch=self.epoch,
+            last_task=self.last_task,
+            newest_commit=self.newest,
+        )
+        answer = self.node.check(self.who, request)
+        self.engine = answer.engine
+        self.newest = max(self.newest, answer.newest_commit)
+        return answer
+
+    def start(
+        self, task: str | None = None, propagate: wire.Propagate = wire.Propagate.REPLACED
+    ) -> str:
+        task = task or secrets.token_hex(16)
+        request = wire.StartRequest(
+            engine=self.node.engine.uuid, epoch=self.epoch, propagate=propagate
+        )
+        answer = self.node.start_task(self.who, self.uuid, task, request)
+        if answer.epoch is not None:
+            self.epoch = answer.epoch
+        return task
+
+    def plan(self, task: str, entries: Iterable[wire.PlanEntry]) -> list[wire.PlanDecision]:
+        page = wire.PlanPage(entries=list(entries))
+        return self.node.plan(self.who, self.uuid, task, self.epoch, page).decisions
+
+    def deleted(self, task: str, paths: Iterable[str]) -> None:
+        page = wire.DeletedPage(paths=list(paths))
+        self.node.deleted(self.who, self.uuid, task, self.epoch, page)
+
+    def batch(self, task: str, files: Mapping[str, bytes]) -> list[wire.BatchResult]:
+        body = batch_of(files)
+        return self.node.batch(self.who, self.uuid, task, self.epoch, body).results
+
+    def upload(
+        self, task: str | None, path: str, content: bytes, *, chunk: int = 1 << 20, **more: str
+    ) -> str:
+        metadata = {"path": path, **({"task": task} if task else {}), **more}
+        view = self.node.uploads.create(self.who, self.uuid, len(content), metadata)
+        return self.send(view.id, content, chunk=chunk)
+
+    def send(self, upload: str, content: bytes, *, chunk: int = 1 << 20, offset: int = 0) -> str:
+        while offset < len(content):
+            block = content[offset : offset + chunk]
+            view = self.node.uploads.patch(
+                self.who,
+                upload,
+                offset,
+                io.BytesIO(block),
+                len(block),
+                ("xxh3_128", xxh3_128(block)),
+            )
+            offset = view.offset
+        return upload
+
+    def end(self, task: str, files: Mapping[str, bytes], deleted: Iterable[str] = ()) -> None:
+        request = wire.EndRequest(
+            manifest=[manifest_entry(path, content) for path, content in files.items()],
+            deleted=list(deleted),
+        )
+        self.node.end_task(self.who, self.uuid, task, self.epoch, request)
+
+    def outcome(self, task: str, wait: float = 20.0) -> dict[str, wire.Outcome]:
+        answer = self.node.task(self.who, self.uuid, task, wait)
+        assert answer.state is wire.TaskState.DONE, answer
+        self.last_task = wire.TaskMark(task=task, commit=answer.commit)
+        self.newest = max(self.newest, answer.commit)
+        return {each.path: each for each in answer.outcomes}
+
+    def round(
+        self,
+        files: Mapping[str, bytes],
+        deleted: Iterable[str] = (),
+        *,
+        propagate: wire.Propagate = wire.Propagate.REPLACED,
+        resources: Mapping[str, bytes] | None = None,
+        replaces: Iterable[str] = (),
+        uploads: bool = False,
+        task: str | None = None,
+    ) -> dict[str, wire.Outcome]:
+        """A whole task: plan, deletions, the bytes, the end, the outcome."""
+        resources, deleted, replaces = resources or {}, list(deleted), set(replaces)
+        task = self.start(task, propagate)
+        entries = [
+            plan_entry(
+                path,
+                content,
+                replaces=path in replaces,
+                resource=resource_entry(resources[path]) if path in resources else None,
+            )
+            for path, content in files.items()
+        ]
+        decisions = {each.path: each for each in self.plan(task, entries)}
+        if deleted:
+            self.deleted(task, deleted)
+        goes: dict[str, bytes] = {}
+        for path, content in files.items():
+            decision = decisions[path]
+            if decision.action is wire.Action.RESUME:
+                assert decision.upload is not None
+                self.send(decision.upload, content, offset=decision.offset)
+            elif decision.action is wire.Action.SEND:
+                goes[path] = content
+            if decision.resource:
+                goes[f"{path}.resource"] = resources[path]
+        if uploads:
+            for path, content in goes.items():
+                self.upload(task, path, content)
+        elif goes:
+            problems = [each for each in self.batch(task, goes) if each.problem]
+            assert not problems, problems
+        refused = (wire.Action.CONFLICT, wire.Action.REFUSED)
+        manifest = {
+            path: content
+            for path, content in files.items()
+            if decisions[path].action not in refused
+        }
+        self.end(task, manifest, deleted)
+        return self.outcome(task)
+
+
+def results(outcome: Mapping[str, wire.Outcome]) -> dict[str, str]:
+    return {path: str(each.result) for path, each in outcome.items()}

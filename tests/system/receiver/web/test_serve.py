@@ -1,0 +1,333 @@
+"""`tsferry-receiver serve` as a process, and the clients that people have."""
+
+import contextlib
+import hashlib
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import requests
+from tusclient.client import TusClient
+
+from tests.support.node_world import A, path_of
+from tests.support.tsfile_bytes import build
+from tests.support.web import BOUND, make_certificate, until
+
+BIG = build(
+    {"root.sg.d1": {"s1": [(n, n) for n in range(1, 100)]}}, pad_to=21 * 2**20
+)  # longer than a block: it is cut
+
+
+class Process:
+    """A server and the command line beside it."""
+
+    def __init__(self, root: Path, *settings: str) -> None:
+        self.root = root
+        self.settings = [f"--set={each}" for each in settings]
+        self.config = root / "receiver.toml"
+        self.url = ""
+        self.cli("init", str(self.config), config=False)
+
+    def cli(self, *arguments: str, config=True, code=0) -> str:
+        done = subprocess.run(
+            self.command(*arguments, config=config), capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+        return done.stdout if code == 0 else done.stderr
+
+    def command(self, *arguments: str, config=True) -> list[str]:
+        code = "import sys; from receiver.cli import main; sys.exit(main())"
+        given = ["--config", str(self.config), *self.settings] if config else []
+        return [sys.executable, "-c", code, *given, *arguments]
+
+    @contextlib.contextmanager
+    def serving(self, *flags: str):
+        ready = self.root / "ready"
+        ready.unlink(missing_ok=True)
+        command = self.command(
+            "--set",
+            "limits.min_free_bytes=0",
+            "serve",
+            "--port",
+            "0",
+            "--ready-file",
+            str(ready),
+            *flags,
+        )
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            until(lambda: ready.exists() or self.process.poll() is not None, "it serves")
+            assert ready.exists(), self.process.stderr.read()
+            self.url = ready.read_text().strip()
+            yield self
+        finally:
+            if self.process.poll() is None:
+                self.process.terminate()
+            out, err = self.process.communicate(timeout=BOUND)
+            self.output, self.log = out, err
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def resident(self) -> int:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(next(line for line in status.splitlines() if "VmRSS" in line).split()[1]) * 1024
+
+    def loaded(self) -> list[bytes]:
+        data = self.root / "data" / "sequence"
+        return [each.read_bytes() for each in data.rglob("*.tsfile")]
+
+
+@pytest.fixture
+def server(tmp_path):
+    return Process(tmp_path)
+
+
+def tus(server, token=None, **headers):
+    given = {"Tsferry-Sender": A} | headers
+    given |= {"Authorization": f"Bearer {token}"} if token else {}
+    return TusClient(f"{server.url}/sync/v1/files", headers=given)
+
+
+def test_it_says_where_it_listens_and_stops_cleanly_on_sigterm(server):
+    with server.serving():
+        assert requests.get(f"{server.url}/readyz", timeout=BOUND).ok
+    assert server.process.returncode == 0
+    assert server.output == f"listening on {server.url}\n"
+    assert not (server.root / "schema" / "operator.token").exists()
+
+
+def test_sigint_is_a_clean_stop_too(server):
+    with server.serving():
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(BOUND) == 0
+
+
+@pytest.mark.parametrize("chunk", [2**18, 5_000_000, None])
+def test_a_stock_tus_client_uploads_a_file(server, tmp_path, chunk):
+    file = tmp_path / "upload"
+    file.write_bytes(BIG)
+    more = {} if chunk is None else {"chunk_size": chunk}
+    with server.serving():
+        uploader = tus(server).uploader(
+            str(file), metadata={"path": path_of(1), "md5": hashlib.md5(BIG).hexdigest()}, **more
+        )
+        uploader.upload()
+        assert uploader.offset == len(BIG)
+        assert server.loaded() == [BIG]
+
+
+def test_a_stock_tus_client_resumes_after_the_server_was_killed(server, tmp_path):
+    file = tmp_path / "upload"
+    file.write_bytes(BIG)
+    with server.serving():
+        uploader = tus(server).uploader(
+            str(file), metadata={"path": path_of(1)}, chunk_size=2**20, upload_checksum=True
+        )
+        uploader.upload(stop_at=5 * 2**20)
+        upload = uploader.url.rpartition("/")[2]
+        server.process.kill()
+        server.process.wait()
+    with server.serving():
+        where = f"{server.url}/sync/v1/files/{upload}"
+        again = tus(server).uploader(str(file), url=where, chunk_size=2**20)
+        assert again.offset == 5 * 2**20
+        again.upload()
+        assert server.loaded() == [BIG]
+
+
+def test_a_stock_tus_client_needs_the_token_where_there_is_one(server, tmp_path):
+    from tusclient.exceptions import TusCommunicationError
+
+    file = tmp_path / "upload"
+    file.write_bytes(BIG[:0] + build({"root.sg.d": {"s": [(1, 1)]}}))
+    with server.serving():
+        token = server.cli("token", "create", "--sender", A).strip()
+        for wrong in (None, "wrong"):
+            with pytest.raises(TusCommunicationError):
+                tus(server, wrong).uploader(str(file), metadata={"path": path_of(1)}).upload()
+        tus(server, token).uploader(str(file), metadata={"path": path_of(1)}).upload()
+        assert len(server.loaded()) == 1
+
+
+def test_everything_works_behind_tls_with_a_private_certificate(tmp_path):
+    cert, key = make_certificate(tmp_path, "127.0.0.1")
+    server = Process(tmp_path, f"listen.tls_cert={cert}", f"listen.tls_key={key}")
+    content = build({"root.sg.d": {"s": [(1, 1)]}})
+    with server.serving():
+        assert server.url.startswith("https://")
+        session = requests.Session()
+        session.trust_env = False
+        session.verify = str(cert)
+        session.headers = {"Tsferry-Sender": A, "Tus-Resumable": "1.0.0"}
+        metadata = "path cGF0aA=="
+        answer = session.post(
+            f"{server.url}/sync/v1/files",
+            headers={"Upload-Length": "1", "Upload-Metadata": metadata},
+            timeout=BOUND,
+        )
+        assert answer.status_code == 400  # no path of ours, but understood
+        import base64
+
+        metadata = f"path {base64.b64encode(path_of(1).encode()).decode()}"
+        answer = session.post(
+            f"{server.url}/sync/v1/files",
+            headers={"Upload-Length": str(len(content)), "Upload-Metadata": metadata},
+            timeout=BOUND,
+        )
+        where = requests.compat.urljoin(answer.url, answer.headers["Location"])
+        answer = session.patch(
+            where,
+            data=content,
+            headers={"Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"},
+            timeout=BOUND,
+        )
+        assert answer.status_code == 204
+        assert server.loaded() == [content]
+        assert '"files": 1' in server.cli("status", "--json")
+        host, port = server.url.removeprefix("https://").split(":")
+        with socket.create_connection((host, int(port)), timeout=BOUND) as plain:
+            plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert plain.recv(1000).startswith(b"HTTP/1.1 400")
+        # SIGHUP: the new certificate is served without a stop.
+        other = tmp_path / "other"
+        other.mkdir()
+        for new, old in zip(make_certificate(other, "127.0.0.1"), (cert, key), strict=True):
+            old.write_bytes(new.read_bytes())
+        server.process.send_signal(signal.SIGHUP)
+
+        def renewed() -> bool:
+            try:
+                return requests.get(
+                    f"{server.url}/healthz", verify=str(other / "cert.pem"), timeout=BOUND
+                ).ok
+            except requests.exceptions.SSLError:
+                return False
+
+        until(renewed, "the new certificate is served")
+    assert server.process.returncode == 0
+
+
+def test_a_second_server_on_the_same_directories_is_refused(server):
+    with server.serving():
+        error = server.cli("serve", "--port", "0", code=5)
+        assert str(server.process.pid) in error
+        assert requests.get(f"{server.url}/healthz", timeout=BOUND).ok
+
+
+def test_a_port_that_is_taken_is_an_error_of_the_configuration(server):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert "cannot listen" in server.cli("serve", "--port", str(port), code=2)
+
+
+def test_off_loopback_the_server_wants_tls_or_insecure(server):
+    assert "insecure" in server.cli("serve", "--host", "0.0.0.0", "--port", "0", code=2)
+
+
+def test_ipv6_works(server):
+    with server.serving("--host", "::1"):
+        assert server.url.startswith("http://[::1]:")
+        assert requests.get(f"{server.url}/healthz", timeout=BOUND).ok
+        assert "running" in server.cli("status")
+
+
+def test_all_addresses_take_ipv4_and_ipv6(server):
+    server.settings += ['--set=listen.allow=["127.0.0.0/8", "::1"]']
+    with server.serving("--host", "::", "--insecure"):
+        port = server.url.rpartition(":")[2]
+        for host in ("127.0.0.1", "[::1]"):
+            assert requests.get(f"http://{host}:{port}/healthz", timeout=BOUND).ok
+        assert "running" in server.cli("status")
+
+
+def test_a_request_that_runs_is_finished_before_the_stop(server):
+    content = build({"root.sg.d": {"s": [(1, 1)]}}, pad_to=8 * 2**20)
+    with server.serving():
+        answers = []
+
+        def upload() -> None:
+            import base64
+
+            metadata = f"path {base64.b64encode(path_of(1).encode()).decode()}"
+            headers = {
+                "Tsferry-Sender": A,
+                "Tus-Resumable": "1.0.0",
+                "Upload-Length": str(len(content)),
+                "Upload-Metadata": metadata,
+                "Content-Type": "application/offset+octet-stream",
+            }
+            answers.append(
+                requests.post(
+                    f"{server.url}/sync/v1/files", data=content, headers=headers, timeout=BOUND
+                ).status_code
+            )
+
+        thread = threading.Thread(target=upload)
+        thread.start()
+        until(lambda: server.descriptors() and (server.root / "data").exists())
+        thread.join()
+        server.process.terminate()
+    assert answers == [201]
+    assert server.process.returncode == 0
+
+
+def test_a_waiting_call_does_not_hold_up_the_stop(server):
+    with server.serving():
+        session = requests.Session()
+        session.headers = {"Tsferry-Sender": A}
+        body = {"protocol": 1, "version": "1", "sender": A, "partition_interval_ms": 604_800_000}
+        engine = session.post(f"{server.url}/sync/v1/check", json=body, timeout=BOUND).json()
+        task = f"{server.url}/sync/v1/tasks/{'1' * 32}"
+        session.put(task, json={"engine": engine["engine"]}, timeout=BOUND)
+        host, port = server.url.removeprefix("http://").split(":")
+        waiting = http.client.HTTPConnection(host, int(port), timeout=BOUND)
+        waiting.request("GET", f"/sync/v1/tasks/{'1' * 32}?wait=30", headers={"Tsferry-Sender": A})
+        begin = time.monotonic()
+        server.process.terminate()
+        assert waiting.getresponse().status == 200
+        assert server.process.wait(BOUND) == 0
+        assert time.monotonic() - begin < 10
+
+
+def test_attacks_grow_neither_memory_nor_descriptors(server):
+    bad = [
+        b"POST /sync/v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n123",
+        b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\n\r\n",
+        b"POST /v1/tokens HTTP/1.1\r\nContent-Length: 60000\r\n\r\n" + b"x" * 60_000,
+        b"GET /healthz HTTP/1.1\r\n" + b"".join(b"h%d: v\r\n" % n for n in range(10_000)),
+        b"POST /sync/v1/check HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n",
+        b"\x16\x03\x01" * 1000,
+        b"",
+    ]
+
+    def attack() -> None:
+        host, port = server.url.removeprefix("http://").split(":")
+        for sent in bad:
+            with (
+                socket.create_connection((host, int(port)), timeout=BOUND) as sock,
+                contextlib.suppress(OSError),
+            ):
+                sock.sendall(sent)
+
+    with server.serving():
+        for _ in range(20):
+            attack()
+        until(lambda: server.descriptors() < 40)
+        descriptors, memory = server.descriptors(), server.resident()
+        for _ in range(100):
+            attack()
+        until(lambda: server.descriptors() <= descriptors, "the descriptors are given back")
+        assert server.resident() < memory + 30 * 2**20
+        assert requests.get(f"{server.url}/readyz", timeout=BOUND).ok
+    assert server.process.returncode == 0
+    assert "Traceback" not in server.log

@@ -1,0 +1,241 @@
+"""The commands against a server in this process, and against directories without one."""
+
+import io
+import json
+import threading
+
+import click
+import msgspec
+import pytest
+
+from common.cli import run
+from common.config import load
+from receiver.cli.commands import cli
+from receiver.config import ENV_PREFIX, ReceiverConfig
+from receiver.node import Node
+from receiver.web import serving
+from tests.support.node_world import A, B, Edge, path_of, sender, tsfile
+from tests.support.web import BOUND, until
+
+EVIL = "root.sg.`\x1b[31m\u202e`"
+
+
+@pytest.fixture
+def command(tmp_path, capsys, monkeypatch):
+    """Run a command line; returns its output."""
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments, code=0):
+        got = run(cli, "tsferry-receiver", ["--config", "receiver.toml", *arguments])
+        out = capsys.readouterr()
+        assert got == code, (got, out)
+        return out.out if code == 0 else out.out + out.err
+
+    capsys.readouterr()
+    assert run(cli, "tsferry-receiver", ["init"]) == 0
+    capsys.readouterr()
+    return command
+
+
+@pytest.fixture
+def config(command, tmp_path):
+    loaded = load(
+        ReceiverConfig, file=tmp_path / "receiver.toml", env_prefix=ENV_PREFIX, environ={}, flags={}
+    )
+    limits = msgspec.structs.replace(loaded.value.limits, min_free_bytes=0)
+    listen = msgspec.structs.replace(loaded.value.listen, port=0)
+    return msgspec.structs.replace(loaded.value, limits=limits, listen=listen)
+
+
+@pytest.fixture
+def filled(config):
+    """A receiver with files of two senders, one in quarantine, and a device with an odd name."""
+    with Node.open(config) as node:
+        Edge(node, uuid=A).round(
+            {path_of(1): tsfile("root.sg.d1"), path_of(2): tsfile(EVIL, first=100)}
+        )
+        Edge(node, uuid=B).round({path_of(3, sg="root.b"): tsfile("root.b.d")})
+        view = node.uploads.create(sender(A), A, 3, {"path": path_of(9)})
+        with pytest.raises(Exception, match="TsFile"):
+            node.uploads.patch(sender(A), view.id, 0, io.BytesIO(b"bad"), 3)
+
+
+@pytest.fixture
+def running(config, filled, monkeypatch):
+    """A server on these directories."""
+    servers = []
+
+    class Kept(serving.Server):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            servers.append(self)
+
+    monkeypatch.setattr(serving, "Server", Kept)
+    ready = threading.Event()
+    thread = threading.Thread(
+        target=serving.serve, args=(config,), kwargs={"ready": lambda url: ready.set()}
+    )
+    thread.start()
+    assert ready.wait(BOUND)
+    yield servers[0]
+    servers[0].stop(2)
+    thread.join(BOUND)
+
+
+@pytest.fixture(params=["a server", "directories"])
+def either(request, filled):
+    if request.param == "a server":
+        request.getfixturevalue("running")
+    return request.param
+
+
+def test_what_only_reads_works_with_and_without_a_server(either, command):
+    code = 0 if either == "a server" else 4
+    status = json.loads(command("status", "--json", code=code))
+    assert (status["files"], status["senders"], status["devices"]) == (3, 2, 3)
+    assert status["quarantined"] == 1
+    assert status["ready"] == (either == "a server")
+    senders = json.loads(command("senders", "list", "--json"))["senders"]
+    assert {each["uuid"]: each["files"] for each in senders} == {A: 2, B: 1}
+    files = json.loads(command("files", "--json"))["files"]
+    assert sorted(each["path"] for each in files) == [
+        path_of(3, sg="root.b"),
+        path_of(1),
+        path_of(2),
+    ]
+    assert len(json.loads(command("files", "--limit", "1", "--json"))["files"]) == 1
+    assert len(json.loads(command("files", "--sender", B, "--json"))["files"]) == 1
+    owners = json.loads(command("owners", "list", "--sender", A, "--json"))["owners"]
+    assert {each["device"] for each in owners} == {"root.sg.d1", EVIL}
+    quarantine = json.loads(command("quarantine", "list", "--json"))["entries"]
+    assert [each["path"] for each in quarantine] == [path_of(9)]
+    assert json.loads(command("token", "list", "--json"))["tokens"] == []
+    report = json.loads(command("fsck", "--json"))
+    assert (report["files"], report["found"]) == (3, [])
+
+
+def test_tables_show_names_without_what_a_terminal_would_obey(either, command):
+    for arguments in (("owners", "list"), ("files",), ("senders", "list"), ("quarantine", "list")):
+        shown = command(*arguments)
+        assert A[:8] in shown
+        assert not any(ord(c) < 32 and c != "\n" for c in shown)
+        assert "\u202e" not in shown
+    assert "\\x1b" in command("owners", "list")
+    assert "\x1b" not in command("owners", "list", "--json")
+
+
+def test_tokens_with_and_without_a_server(either, command):
+    made = json.loads(
+        command(
+            "token", "create", "--sender", A, "--scope", "root.a.**", "--expires", "1d", "--json"
+        )
+    )
+    assert made["token"].startswith("tsf_")
+    assert command("token", "create", "--role", "reader").startswith("tsf_")
+    listed = json.loads(command("token", "list", "--json"))["tokens"]
+    assert [each["role"] for each in listed] == ["sender", "reader"]
+    assert made["id"] in command("token", "revoke", made["id"])
+    assert made["id"] not in command("token", "list")
+    command("token", "revoke", made["id"], code=2)
+
+
+def test_owners_and_senders_are_changed_by_the_server(running, command):
+    assert "free" in command("owners", "release", "root.sg.d1")
+    command("owners", "release", "root.sg.d1", code=2)
+    assert json.loads(command("owners", "transfer", EVIL, B, "--json"))["commit"]
+    assert "accepted" in command("senders", "accept", A)
+    command("senders", "accept", "no such sender/..", code=2)
+
+
+def test_quarantine_is_dropped_by_the_server(running, command):
+    command("quarantine", "retry", path_of(9), code=3)  # still no TsFile
+    command("quarantine", "drop", "no such path", code=2)
+    command("quarantine", "drop", code=2)
+    assert "dropped" in command("quarantine", "drop", path_of(9))
+    assert "nothing" in command("quarantine", "list")
+    assert json.loads(command("quarantine", "drop", "--all", "--json")) == {"dropped": []}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("owners", "release", "d"),
+        ("owners", "transfer", "d", A),
+        ("senders", "accept", A),
+        ("quarantine", "drop", "--all"),
+        ("quarantine", "retry", "--all"),
+    ],
+)
+def test_what_changes_something_says_that_no_server_runs(filled, command, arguments):
+    assert "no receiver is running" in command(*arguments, code=4)
+
+
+def test_a_token_file_that_is_left_from_a_killed_server_is_no_server(running, command, config):
+    schema = config.schema_dir
+    left = {name: (schema / name).read_bytes() for name in ("operator.url", "operator.token")}
+    running.stop(2)
+    until(lambda: not (schema / "operator.token").exists())
+    for name, content in left.items():
+        (schema / name).write_bytes(content)
+    assert "not running" in command("status", code=4)
+
+
+def test_fsck_finds_and_repairs(filled, command, config):
+    (victim,) = (config.data_dirs[0] / "sequence" / "root.b").rglob("*.tsfile")
+    victim.unlink()
+    assert "missing" in command("fsck", code=1)
+    report = json.loads(command("fsck", "--repair", "--json"))
+    assert [each["repaired"] for each in report["found"]] == [True]
+    assert "0 left" in command("fsck")
+
+
+def test_fsck_does_not_repair_beside_a_server(running, command):
+    assert "held by process" in command("fsck", "--repair", code=5)
+
+
+def test_init_overwrites_nothing(command, tmp_path):
+    before = (tmp_path / "receiver.toml").read_bytes()
+    assert b'schema_dir = "schema"' in before
+    assert b"#port = 8765" in before
+    assert "already" in command("init", code=2)
+    assert (tmp_path / "receiver.toml").read_bytes() == before
+    assert (tmp_path / "schema").is_dir()
+    assert (tmp_path / "data").is_dir()
+
+
+def test_init_writes_where_it_is_told(command, tmp_path):
+    odd = 'da"ta\\dir'
+    command("init", "x/y/my.toml", "--data-dir", odd, "--data-dir", "two")
+    read = load(
+        ReceiverConfig, file=tmp_path / "x/y/my.toml", env_prefix=ENV_PREFIX, environ={}, flags={}
+    )
+    assert read.value.data_dirs == (tmp_path / "x/y" / odd, tmp_path / "x/y/two")
+
+
+def test_config_show_tells_where_values_come_from(command):
+    assert "receiver.toml" in command("config", "show", "--origin")
+
+
+def test_without_directories_reading_says_so(command):
+    assert command("owners", "list", code=2)
+
+
+def _leaves(group, name=()):
+    for key, each in group.commands.items():
+        if isinstance(each, click.Group):
+            yield from _leaves(each, (*name, key))
+        else:
+            yield (*name, key), each
+
+
+@pytest.mark.parametrize("name", [name for name, _ in _leaves(cli)], ids=" ".join)
+def test_every_command_explains_itself(command, name):
+    text = " ".join(command(*name, "--help").split())
+    assert "Example: tsferry-receiver" in text
+    assert "Exit code" in text
+    if name != ("serve",):
+        assert "--json" in text or name == ("senders", "accept")
+
+
+def test_the_whole_explains_its_exit_codes(command):
+    assert "Exit codes:" in command("--help")

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+import common.durable as durable
+from common import wire
+from common.errors import DiskError, FailedSyncError, NoSpaceError, ReadOnlyError
+from receiver.node import Node
+from tests.support.node_world import A, B, Edge, World, path_of, results, tsfile
+
+CONTENT = tsfile()
+
+
+class Monotonic:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def still(world: World):  # noqa: ANN201
+    node = world.still_node()
+    node.load.loader._monotonic = Monotonic()
+    yield node
+    node.close()
+
+
+def time_of(node: Node) -> Monotonic:
+    clock = node.load.loader._monotonic
+    assert isinstance(clock, Monotonic)
+    return clock
+
+
+def ended(node: Node, uuid: str = A, content: bytes = CONTENT) -> tuple[Edge, str]:
+    edge = Edge(node, uuid)
+    task = edge.start()
+    edge.batch(task, {path_of(1): content})
+    edge.end(task, {path_of(1): content})
+    return edge, task
+
+
+@pytest.mark.parametrize("error", [NoSpaceError("full"), DiskError("EIO"), OSError(5, "EIO")])
+def test_a_load_that_cannot_be_done_now_heals_by_itself(
+    still: Node, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    edge, task = ended(still)
+    import receiver.load.loading as loading
+
+    def fails(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr(loading, "move_in", fails)
+        for _ in range(4):
+            still.load.loader.run_due()
+            time_of(still).now += 100
+    answer = still.task(edge.who, A, task, 0)
+    assert answer.state is wire.TaskState.LOADING
+    folder = still.load.folders.find(A)
+    assert folder is not None
+    assert folder.task is not None
+    assert folder.task.trouble
+    still.load.loader.run_due()
+    assert results(edge.outcome(task)) == {path_of(1): "loaded"}
+    assert still.load.loader.waiting == 0
+
+
+def test_pauses_grow_and_a_load_that_waits_lets_the_others_pass(
+    still: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import receiver.load.loader as loader
+
+    real, tries = loader.load_task, []
+
+    def fails_for_a(engine: object, folder: object, *rest: object, **more: object) -> None:
+        if folder.uuid == A:  # type: ignore[attr-defined]
+            tries.append(time_of(still).now)
+            raise DiskError("EIO")
+        real(engine, folder, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loader, "load_task", fails_for_a)
+    _, first = ended(still)
+    edge, second = ended(still, B, tsfile("root.sg.b"))
+    still.load.loader.run_due()
+    assert results(edge.outcome(second)) == {path_of(1): "loaded"}
+    while len(tries) < 6:
+        time_of(still).now += 0.25
+        still.load.loader.run_due()
+    gaps = [later - earlier for earlier, later in zip(tries, tries[1:], strict=False)]
+    assert gaps == sorted(gaps)
+    assert gaps[-1] > 4 * gaps[0]
+
+
+def test_a_slow_load_is_waited_for_and_never_raced_by_a_retry(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import threading
+
+    import receiver.load.loading as loading
+
+    go_on, real, loads = threading.Event(), loading.move_in, []
+
+    def slow(tree: object, moves: object) -> None:
+        loads.append(1)
+        go_on.wait(20)
+        real(tree, moves)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loading, "move_in", slow)
+    edge, task = ended(node)
+    for _ in range(3):
+        assert node.task(edge.who, A, task, 0.05).state is wire.TaskState.LOADING
+        assert edge.start(task) == task
+        edge.end(task, {path_of(1): CONTENT})
+    go_on.set()
+    assert results(edge.outcome(task)) == {path_of(1): "loaded"}
+    assert loads == [1]
+
+
+def test_after_a_failed_sync_nothing_is_taken_and_the_receiver_says_so(
+    node: Node, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edge = Edge(node)
+    edge.round({path_of(1): CONTENT})
+    task = edge.start()
+    monkeypatch.setattr(durable, "_failure", None)
+
+    def fails(fd: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", fails)
+        broken.setattr(os, "fdatasync", fails)
+        with pytest.raises((FailedSyncError, ReadOnlyError)):
+            edge.batch(task, {path_of(2): tsfile(first=50)})
+    with pytest.raises(ReadOnlyError):
+        edge.batch(task, {path_of(2): tsfile(first=50)})
+    assert node.problem() is not None
+    rows = node.inventory(edge.who, A, None, 10).entries  # reading goes on
+    assert [each.path for each in rows] == [path_of(1)]
+
+
+def test_a_full_disk_in_the_middle_of_a_load_heals(
+    still: Node, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edge, task = ended(still)
+    real = os.mkdir
+
+    def full(path: object, *rest: object, **more: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "mkdir", full)
+        still.load.loader.run_due()
+    assert os.mkdir is real
+    assert world.loaded() == {}
+    time_of(still).now += 100
+    assert results(edge.outcome(task)) == {path_of(1): "loaded"}

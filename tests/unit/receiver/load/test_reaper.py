@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from common import crash, wire
+from common.errors import NotATsFileError
+from receiver.node import Node
+from tests.support.node_world import OPERATOR, Clock, Edge, World, path_of, resource_entry, tsfile
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: Clock) -> World:
+    return World(tmp_path, clock=clock, keep_deleted=100.0, limits={"upload_expiry": 1000.0})
+
+
+def delete_one(node: Node) -> Edge:
+    edge = Edge(node)
+    edge.round({path_of(1): tsfile(), path_of(2): tsfile(first=100)}, resources={path_of(1): b"r"})
+    edge.round({}, [path_of(1)], propagate=wire.Propagate.ALL)
+    return edge
+
+
+def names(world: World) -> list[str]:
+    return [each.rpartition("/")[2] for each in world.loaded()]
+
+
+def test_deleted_bytes_leave_the_disk_when_their_time_has_come(
+    node: Node, world: World, clock: Clock
+) -> None:
+    delete_one(node)
+    clock.now += 99
+    assert node.load.reaper.run_once() == 0
+    assert len(world.loaded()) == 3
+    clock.now += 2
+    assert node.load.reaper.run_once() == 1
+    assert list(world.loaded().values()) == [tsfile(first=100)]
+    assert node.status(OPERATOR).deleted_files == 0
+
+
+def test_a_pinned_file_stays_for_its_reader(node: Node, world: World, clock: Clock) -> None:
+    delete_one(node)
+    (row,) = node.files(OPERATOR, state="deleted").files
+    node.pin([row.physical], 500)
+    clock.now += 200
+    node.load.reaper.run_once()
+    assert len(world.loaded()) == 3
+    node.pin([row.physical], 1)  # a pin is never shortened
+    clock.now += 200
+    node.load.reaper.run_once()
+    assert len(world.loaded()) == 3
+    clock.now += 200
+    node.load.reaper.run_once()
+    assert len(world.loaded()) == 1
+
+
+def test_a_death_between_unlink_and_commit_is_repeated_harmlessly(
+    world: World, clock: Clock
+) -> None:
+    node = world.still_node()
+    delete_one(node)
+    clock.now += 200
+
+    def die(name: str) -> None:
+        if name == "reaper.unlinked":
+            raise crash.SimulatedCrash(name)
+
+    with crash.arm(die), pytest.raises(crash.SimulatedCrash):
+        node.load.reaper.run_once()
+    node.close()
+    with world.node() as node:
+        node.load.reaper.run_once()
+        assert node.status(OPERATOR).deleted_files == 0
+        assert node.fsck(OPERATOR).found == []
+
+
+def test_a_retired_file_is_never_removed(node: Node, world: World, clock: Clock) -> None:
+    edge = Edge(node)
+    edge.round({path_of(1): tsfile()})
+    edge.round({}, [path_of(1)])
+    clock.now += 10_000
+    node.load.reaper.run_once()
+    assert len(world.loaded()) == 1
+
+
+def test_verified_files_that_nobody_asks_for_are_let_go(
+    node: Node, world: World, clock: Clock
+) -> None:
+    edge = Edge(node)
+    task = edge.start()
+    edge.batch(task, {path_of(1): tsfile()})
+    clock.now += 2000
+    node.load.reaper.run_once()  # the task may still be resumed
+    assert node.status(OPERATOR).staged_bytes > 0
+    other = edge.start()
+    edge.end(other, {})
+    edge.outcome(other)
+    node.load.reaper.run_once()
+    assert node.status(OPERATOR).staged_bytes == 0
+    assert not list((world.folder() / "data").rglob("*.tsfile"))
+
+
+def test_kept_bytes_stay_as_long_as_their_entry(
+    node: Node, world: World, clock: Clock
+) -> None:
+    edge = Edge(node)
+    task = edge.start()
+    with pytest.raises(NotATsFileError):
+        edge.upload(task, path_of(1), b"x" * 100)
+    lost = world.folder() / "quarantine" / "lost"
+    lost.write_bytes(b"y")
+    import os
+
+    for each in (world.folder() / "quarantine").iterdir():
+        os.utime(each, (1, 1))
+    node.load.reaper.run_once()
+    assert [each.read_bytes() for each in (world.folder() / "quarantine").iterdir()] == [b"x" * 100]
+
+
+def test_the_resource_goes_with_its_file(node: Node, world: World, clock: Clock) -> None:
+    delete_one(node)
+    assert resource_entry(b"r").size == 1
+    assert len([each for each in names(world) if each.endswith(".resource")]) == 1
+    clock.now += 200
+    node.load.reaper.run_once()
+    assert not [each for each in names(world) if each.endswith(".resource")]

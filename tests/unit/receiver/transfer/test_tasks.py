@@ -1,0 +1,384 @@
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from common import wire
+from common.errors import (
+    BusyError,
+    CloneError,
+    GoneError,
+    NameRefusedError,
+    NotFoundError,
+    ProtocolError,
+    TooLargeError,
+)
+from receiver.node import Node
+from tests.support.node_world import (
+    A,
+    B,
+    Edge,
+    World,
+    batch_of,
+    manifest_entry,
+    path_of,
+    plan_entry,
+    resource_entry,
+    results,
+    sender,
+    tsfile,
+)
+
+CONTENT = tsfile()
+
+
+@pytest.fixture
+def edge(node: Node) -> Edge:
+    edge = Edge(node)
+    edge.check()
+    return edge
+
+
+def only(decisions: list[wire.PlanDecision]) -> wire.PlanDecision:
+    (decision,) = decisions
+    return decision
+
+
+# -- plan ------------------------------------------------------------------------------------------------
+
+
+def test_a_new_file_is_to_be_sent(edge: Edge) -> None:
+    assert only(edge.plan(edge.start(), [plan_entry(path_of(1), CONTENT)])).action == "send"
+
+
+@pytest.mark.parametrize("md5", [None, hashlib.md5(CONTENT).hexdigest()])
+def test_a_loaded_file_is_not_sent_again(edge: Edge, md5: str | None) -> None:
+    edge.round({path_of(1): CONTENT})
+    decision = only(edge.plan(edge.start(), [plan_entry(path_of(1), CONTENT, md5=md5)]))
+    assert decision.action == "already"
+    assert decision.md5 == hashlib.md5(CONTENT).hexdigest()
+
+
+def test_the_same_tail_with_another_md5_is_other_content(edge: Edge) -> None:
+    edge.round({path_of(1): CONTENT})
+    entry = plan_entry(path_of(1), CONTENT, md5="0" * 32)
+    assert only(edge.plan(edge.start(), [entry])).action == "conflict"
+
+
+def test_a_retired_file_that_comes_back_is_not_loaded_twice(edge: Edge, world: World) -> None:
+    edge.round({path_of(1): CONTENT})
+    edge.round({}, [path_of(1)])
+    decision = only(edge.plan(edge.start(), [plan_entry(path_of(1), CONTENT)]))
+    assert decision.action == "already"
+    assert results(edge.round({path_of(1): CONTENT})) == {path_of(1): "already"}
+    assert len(world.loaded()) == 1
+
+
+def test_a_verified_file_of_a_dropped_task_need_not_travel_again(edge: Edge) -> None:
+    task = edge.start()
+    edge.plan(task, [plan_entry(path_of(1), CONTENT)])
+    edge.batch(task, {path_of(1): CONTENT})
+    task = edge.start()
+    assert only(edge.plan(task, [plan_entry(path_of(1), CONTENT)])).action == "have"
+    edge.end(task, {path_of(1): CONTENT})
+    assert results(edge.outcome(task)) == {path_of(1): "loaded"}
+
+
+def test_a_verified_file_is_not_taken_for_other_content(edge: Edge) -> None:
+    task = edge.start()
+    edge.batch(task, {path_of(1): CONTENT})
+    other = plan_entry(path_of(1), tsfile(salt=1))
+    assert only(edge.plan(task, [other])).action == "send"
+
+
+def test_a_partial_upload_of_a_dropped_task_is_resumed(edge: Edge) -> None:
+    big = tsfile(points=300)
+    task = edge.start()
+    edge.plan(task, [plan_entry(path_of(1), big)])
+    view = edge.node.uploads.create(edge.who, A, len(big), {"path": path_of(1), "task": task})
+    import io
+
+    edge.node.uploads.patch(edge.who, view.id, 0, io.BytesIO(big[:800]), 800)
+    task = edge.start()
+    decision = only(edge.plan(task, [plan_entry(path_of(1), big)]))
+    assert (decision.action, decision.offset, decision.upload) == ("resume", 800, view.id)
+    other = only(edge.plan(task, [plan_entry(path_of(1), tsfile(points=300, salt=1))]))
+    assert other.action == "send"
+    edge.plan(task, [plan_entry(path_of(1), big)])
+    edge.send(view.id, big, offset=800)
+    edge.end(task, {path_of(1): big})
+    assert results(edge.outcome(task)) == {path_of(1): "loaded"}
+
+
+def test_a_device_of_another_is_refused_before_it_travels(edge: Edge) -> None:
+    Edge(edge.node, B).round({path_of(1): CONTENT})
+    decision = only(edge.plan(edge.start(), [plan_entry(path_of(2), CONTENT)]))
+    assert (decision.action, decision.device) == ("conflict", "root.sg.d1")
+    assert B not in (decision.reason or "")
+
+
+def test_a_device_outside_of_the_scope_is_refused(node: Node) -> None:
+    edge = Edge(node, A, sender(scope=["root.mine.**"]))
+    task = edge.start()
+    decision = only(edge.plan(task, [plan_entry(path_of(1), CONTENT)]))
+    assert (decision.action, decision.device) == ("refused", "root.sg.d1")
+
+
+def test_the_scope_is_judged_by_the_receivers_own_reading(node: Node, world: World) -> None:
+    edge = Edge(node, A, sender(scope=["root.mine.**"]))
+    task = edge.start()
+    edge.plan(task, [plan_entry(path_of(1), CONTENT, devices=["root.mine.d1"])])
+    edge.batch(task, {path_of(1): CONTENT})
+    edge.end(task, {path_of(1): CONTENT})
+    (outcome,) = edge.outcome(task).values()
+    assert (outcome.result, outcome.device) == ("refused", "root.sg.d1")
+    assert world.loaded() == {}
+
+
+def test_one_bad_name_in_a_page_stops_nothing(edge: Edge) -> None:
+    good = plan_entry(path_of(1), CONTENT)
+    bad = plan_entry("../../etc/x", CONTENT)
+    resource = plan_entry(f"{path_of(2)}.resource", CONTENT)
+    decisions = edge.plan(edge.start(), [bad, good, resource])
+    assert [each.action for each in decisions] == ["refused", "send", "refused"]
+
+
+def test_a_file_that_is_too_large_is_refused_with_the_limit(edge: Edge) -> None:
+    limit = edge.node.config.limits.max_file_bytes
+    entry = plan_entry(path_of(1), CONTENT, size=limit + 1)
+    decision = only(edge.plan(edge.start(), [entry]))
+    assert decision.action == "refused"
+    assert str(limit) in (decision.reason or "")
+
+
+def test_a_page_has_a_limit(edge: Edge) -> None:
+    many = [plan_entry(path_of(1), CONTENT)] * (edge.node.config.limits.max_page_items + 1)
+    with pytest.raises(TooLargeError):
+        edge.plan(edge.start(), many)
+
+
+# -- order, replays ------------------------------------------------------------------------------------------
+
+
+def test_a_call_for_a_task_that_is_not_open_is_refused(edge: Edge) -> None:
+    edge.start()
+    for call in (
+        lambda: edge.plan("9" * 32, []),
+        lambda: edge.deleted("9" * 32, []),
+        lambda: edge.batch("9" * 32, {}),
+        lambda: edge.end("9" * 32, {}),
+    ):
+        with pytest.raises(GoneError):
+            call()
+    with pytest.raises(NotFoundError):
+        edge.outcome("9" * 32)
+
+
+def test_a_call_with_a_wrong_epoch_is_refused(edge: Edge) -> None:
+    task = edge.start()
+    edge.epoch = "1.0123456789abcdef"
+    with pytest.raises(CloneError):
+        edge.plan(task, [])
+    edge.epoch = None
+    with pytest.raises(ProtocolError):
+        edge.plan(task, [])
+
+
+def test_a_finished_task_answers_every_replay_with_its_outcome(edge: Edge) -> None:
+    task = edge.start()
+    edge.batch(task, {path_of(1): CONTENT})
+    edge.end(task, {path_of(1): CONTENT})
+    outcome = edge.outcome(task)
+    request = wire.StartRequest(engine=edge.node.engine.uuid, epoch=edge.epoch)
+    again = edge.node.start_task(edge.who, A, task, request)
+    assert again.state is wire.TaskState.DONE
+    assert again.epoch == edge.epoch
+    edge.end(task, {path_of(1): CONTENT})
+    edge.end(task, {path_of(2): CONTENT})  # even one that says something else
+    assert edge.outcome(task) == outcome
+    with pytest.raises(GoneError):
+        edge.plan(task, [])
+
+
+def test_another_sender_sees_nothing_of_a_task(edge: Edge) -> None:
+    task = edge.start()
+    edge.batch(task, {path_of(1): CONTENT})
+    edge.end(task, {path_of(1): CONTENT})
+    edge.outcome(task)
+    with pytest.raises(NotFoundError):
+        Edge(edge.node, B).outcome(task)
+
+
+def test_a_task_without_an_end_is_dropped_for_a_new_one(edge: Edge, world: World) -> None:
+    first = edge.start()
+    edge.deleted(first, [path_of(1)])
+    second = edge.start()
+    with pytest.raises(GoneError):
+        edge.plan(first, [])
+    edge.end(second, {})
+    assert edge.outcome(second) == {}
+
+
+def test_an_open_task_is_resumed_after_a_restart(world: World) -> None:
+    with world.node() as node:
+        edge = Edge(node)
+        edge.round({path_of(1): CONTENT})
+        task = edge.start(propagate=wire.Propagate.ALL)
+        new = tsfile(salt=3)
+        resource = resource_entry(b"resource")
+        edge.plan(task, [plan_entry(path_of(1), new, replaces=True, resource=resource)])
+        edge.deleted(task, [path_of(5)])
+        edge.batch(task, {path_of(1): new, f"{path_of(1)}.resource": b"resource"})
+        epoch = edge.epoch
+    with world.node() as node:
+        edge = Edge(node, epoch=epoch)
+        assert edge.start(task) == task
+        assert edge.epoch == epoch
+        edge.end(task, {path_of(1): new})
+        assert results(edge.outcome(task)) == {path_of(1): "loaded", path_of(5): "deleted"}
+        assert b"resource" in world.loaded().values()
+
+
+def test_sync_log_has_the_lines_that_users_know(edge: Edge, world: World) -> None:
+    task = edge.start()
+    edge.deleted(task, [path_of(5)])
+    edge.batch(task, {path_of(1): CONTENT, path_of(2): tsfile(first=100)})
+    assert (world.folder() / "sync.log").read_text().splitlines() == [
+        f"sync start {task}",
+        "sync deleted file names start",
+        path_of(5),
+        "sync deleted file names end",
+        "sync tsfile start",
+        path_of(1),
+        path_of(2),
+    ]
+
+
+def test_deletions_come_before_the_files(edge: Edge) -> None:
+    task = edge.start()
+    edge.deleted(task, [path_of(5)])
+    edge.batch(task, {path_of(1): CONTENT})
+    edge.deleted(task, [path_of(5)])  # a replay
+    with pytest.raises(ProtocolError):
+        edge.deleted(task, [path_of(6)])
+
+
+def test_deletions_named_at_the_end_count(edge: Edge) -> None:
+    edge.round({path_of(1): CONTENT, path_of(2): tsfile(first=100)})
+    task = edge.start(propagate=wire.Propagate.ALL)
+    edge.batch(task, {path_of(3): tsfile(first=200)})
+    edge.end(task, {path_of(3): tsfile(first=200)}, [path_of(1)])
+    assert results(edge.outcome(task)) == {path_of(3): "loaded", path_of(1): "deleted"}
+
+
+@pytest.mark.parametrize("path", ["../x", f"{path_of(1)}.resource", ""])
+def test_a_bad_path_among_deletions_or_in_a_manifest_is_refused(edge: Edge, path: str) -> None:
+    task = edge.start()
+    with pytest.raises((NameRefusedError, ProtocolError)):
+        edge.deleted(task, [path])
+    entry = wire.ManifestEntry(path=path, size=1, md5="0" * 32, series=0, points=0)
+    with pytest.raises((NameRefusedError, ProtocolError)):
+        edge.node.end_task(edge.who, A, task, edge.epoch, wire.EndRequest(manifest=[entry]))
+
+
+def test_a_path_twice_in_a_manifest_is_refused(edge: Edge) -> None:
+    task = edge.start()
+    manifest = [manifest_entry(path_of(1), CONTENT)] * 2
+    with pytest.raises(ProtocolError, match="twice"):
+        edge.node.end_task(edge.who, A, task, edge.epoch, wire.EndRequest(manifest=manifest))
+
+
+def test_a_file_in_the_manifest_that_never_came_is_missing(edge: Edge) -> None:
+    task = edge.start()
+    edge.end(task, {path_of(1): CONTENT})
+    assert results(edge.outcome(task)) == {path_of(1): "missing"}
+
+
+def test_a_file_with_another_digest_than_the_manifest_is_missing(edge: Edge) -> None:
+    task = edge.start()
+    edge.batch(task, {path_of(1): CONTENT})
+    edge.end(task, {path_of(1): tsfile(salt=1)})
+    (outcome,) = edge.outcome(task).values()
+    assert outcome.result == "missing"
+    assert "MD5" in (outcome.reason or "")
+
+
+def test_a_file_whose_resource_did_not_come_is_missing(edge: Edge) -> None:
+    task = edge.start()
+    edge.plan(task, [plan_entry(path_of(1), CONTENT, resource=resource_entry(b"resource"))])
+    edge.batch(task, {path_of(1): CONTENT})
+    edge.end(task, {path_of(1): CONTENT})
+    assert results(edge.outcome(task)) == {path_of(1): "missing"}
+    task = edge.start()
+    entry = plan_entry(path_of(1), CONTENT, resource=resource_entry(b"resource"))
+    decision = only(edge.plan(task, [entry]))
+    assert (decision.action, decision.resource) == ("have", True)
+
+
+def test_while_a_task_is_loading_another_one_has_to_wait(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from common.errors import DiskError
+
+    def fails(*_: object, **__: object) -> None:
+        raise DiskError("the disk is busy dying")
+
+    edge = Edge(node)
+    edge.check()
+    monkeypatch.setattr("receiver.load.loader.load_task", fails)
+    task = edge.start()
+    edge.batch(task, {path_of(1): CONTENT})
+    edge.end(task, {path_of(1): CONTENT})
+    assert node.task(edge.who, A, task, 0).state is wire.TaskState.LOADING
+    assert edge.check().busy == task
+    with pytest.raises(BusyError) as caught:
+        edge.start()
+    assert caught.value.retry_after
+    assert edge.start(task) == task  # the same one is answered
+    monkeypatch.undo()
+    assert results(edge.outcome(task)) == {path_of(1): "loaded"}  # it heals by itself
+
+
+# -- batches -----------------------------------------------------------------------------------------------
+
+
+def test_each_file_of_a_batch_has_its_own_result(edge: Edge, world: World) -> None:
+    task = edge.start()
+    body = batch_of({path_of(1): CONTENT, "../x": CONTENT, path_of(3): b"no tsfile"})
+    wrong = wire.BatchEntry(path=path_of(4), size=3, md5="0" * 32, xxh3="0" * 16)
+    body += wire.encode_batch([(wrong, b"abc")])[5:]
+    answer = edge.node.batch(edge.who, A, task, edge.epoch, body)
+    problems = [each.problem.type.rpartition(":")[2] if each.problem else None
+                for each in answer.results]  # fmt: skip
+    assert problems == [None, "name-refused", "not-a-tsfile", "digest-mismatch"]
+    assert [each.quarantined for each in answer.results] == [False, False, True, False]
+    edge.end(task, {path_of(1): CONTENT})
+    assert results(edge.outcome(task)) == {path_of(1): "loaded"}
+    assert not list((world.folder() / "data" / ".uploads").iterdir())
+
+
+@pytest.mark.parametrize("body", [b"", b"TSFB", b"TSFB\x02", b"XXXX\x01", b"TSFB\x01\xff\xff\xff\xff"])
+def test_what_is_no_batch_is_refused_whole(edge: Edge, body: bytes) -> None:
+    task = edge.start()
+    with pytest.raises(ProtocolError):
+        edge.node.batch(edge.who, A, task, edge.epoch, body)
+
+
+def test_a_batch_cut_off_anywhere_is_refused_whole(edge: Edge, world: World) -> None:
+    task = edge.start()
+    body = batch_of({path_of(1): CONTENT, path_of(2): tsfile(first=50)})
+    whole = {len(batch_of({path_of(1): CONTENT})), 5}
+    for cut in range(5, len(body), 7):
+        if cut not in whole:
+            with pytest.raises(ProtocolError):
+                edge.node.batch(edge.who, A, task, edge.epoch, body[:cut])
+    assert not list((world.folder() / "data").rglob("*.tsfile"))
+
+
+def test_a_batch_has_a_limit(edge: Edge) -> None:
+    task = edge.start()
+    with pytest.raises(TooLargeError):
+        edge.node.batch(
+            edge.who, A, task, edge.epoch, b"x" * (edge.node.config.limits.max_batch_bytes + 1)
+        )

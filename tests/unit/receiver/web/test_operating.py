@@ -1,0 +1,127 @@
+import hashlib
+
+import msgspec
+import pytest
+
+from receiver.transfer import views
+from receiver.web import operating_wire as wire
+from tests.support.node_world import A, B, Edge, path_of, sender, tsfile
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def ask(client, operator):
+    def ask(method, path, kind=None, body=None, expected=200):
+        data = None if body is None else msgspec.json.encode(body)
+        answer = client.open(path, method=method, data=data, headers=operator | JSON)
+        assert answer.status_code == expected, answer.get_data()
+        return None if kind is None else msgspec.json.decode(answer.get_data(), type=kind)
+
+    return ask
+
+
+@pytest.fixture
+def loaded(node):
+    edge = Edge(node, uuid=A)
+    edge.round({path_of(1): tsfile("root.sg.d1"), path_of(2): tsfile("root.sg.d2", first=100)})
+    return edge
+
+
+def test_status(ask, loaded):
+    status = ask("GET", "/v1/status", views.StatusView)
+    assert (status.files, status.devices, status.senders, status.ready) == (2, 2, 1, True)
+
+
+def test_senders_and_accepting_one(ask, loaded):
+    (found,) = ask("GET", "/v1/senders", wire.SendersAnswer).senders
+    assert (found.uuid, found.files) == (A, 2)
+    ask("POST", f"/v1/senders/{A}/accept", expected=204)
+    ask("POST", f"/v1/senders/{B}/accept", expected=404)
+
+
+def test_files_in_pages(ask, loaded):
+    first = ask("GET", "/v1/files?limit=1", views.FilesPage)
+    second = ask("GET", f"/v1/files?limit=1&after={first.next}", views.FilesPage)
+    assert [f.path for f in first.files + second.files] == [path_of(1), path_of(2)]
+    assert ask("GET", f"/v1/files?sender={B}", views.FilesPage).files == []
+    assert ask("GET", "/v1/files?state=deleted", views.FilesPage).files == []
+    ask("GET", "/v1/files?state=odd", expected=400)
+
+
+def test_owners_are_released_and_transferred(ask, loaded, node):
+    page = ask("GET", "/v1/owners", views.OwnersPage)
+    assert {each.device: each.sender for each in page.owners} == {"root.sg.d1": A, "root.sg.d2": A}
+    Edge(node, uuid=B).check()
+    Edge(node, uuid=B).round({path_of(3, sg="root.other"): tsfile("root.other.d")})
+    body = wire.TransferRequest(device="root.sg.d1", sender=B)
+    assert ask("POST", "/v1/owners/transfer", wire.CommitAnswer, body).commit
+    ask("POST", "/v1/owners/release", wire.CommitAnswer, wire.ReleaseRequest(device="root.sg.d2"))
+    page = ask("GET", "/v1/owners", views.OwnersPage)
+    assert {each.device: each.sender for each in page.owners} == {
+        "root.other.d": B,
+        "root.sg.d1": B,
+    }
+    unknown = wire.ReleaseRequest(device="<script>alert(1)</script>")
+    ask("POST", "/v1/owners/release", None, unknown, expected=404)
+
+
+def test_quarantine_is_listed_and_dropped(ask, loaded, node):
+    bad = b"no TsFile"
+    view = node.uploads.create(sender(A), A, len(bad), {"path": path_of(9)})
+    import io
+
+    with pytest.raises(Exception, match="TsFile"):
+        node.uploads.patch(sender(A), view.id, 0, io.BytesIO(bad), len(bad))
+    (entry,) = ask("GET", "/v1/quarantine", wire.QuarantineAnswer).entries
+    assert (entry.path, entry.hold) == (path_of(9), True)
+    key = wire.QuarantineKey(sender=entry.sender, path=entry.path, digest=entry.digest)
+    ask("POST", "/v1/quarantine/retry", None, key, expected=422)
+    ask("POST", "/v1/quarantine/drop", None, key, expected=204)
+    ask("POST", "/v1/quarantine/drop", None, key, expected=404)
+    assert ask("GET", f"/v1/quarantine?sender={A}", wire.QuarantineAnswer).entries == []
+
+
+def test_tokens_are_made_listed_and_revoked(ask, client):
+    request = wire.TokenRequest(role="sender", sender=A, scope=["root.a.**"], note="edge 7")
+    made = ask("POST", "/v1/tokens", views.TokenMade, request, expected=201)
+    sending = {"Authorization": f"Bearer {made.token}"}
+    assert client.get("/sync/v1/inventory", headers=sending).status_code == 200
+    (listed,) = ask("GET", "/v1/tokens", wire.TokensAnswer).tokens
+    assert (listed.id, listed.note) == (made.id, "edge 7")
+    answer = client.get("/v1/tokens", headers={"Authorization": "Bearer operators-secret"})
+    for secret in (made.token, hashlib.sha256(made.token.encode()).hexdigest()):
+        assert secret not in answer.get_data(as_text=True)
+    ask("DELETE", f"/v1/tokens/{made.id}", expected=204)
+    assert client.get("/sync/v1/inventory", headers=sending).status_code == 401
+    ask("DELETE", f"/v1/tokens/{made.id}", expected=404)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        wire.TokenRequest(role="king"),
+        wire.TokenRequest(role="sender"),
+        wire.TokenRequest(role="sender", sender="x"),
+        wire.TokenRequest(role="reader", sender=A),
+    ],
+)
+def test_a_token_that_makes_no_sense_is_refused(ask, request_):
+    ask("POST", "/v1/tokens", None, request_, expected=400)
+
+
+def test_every_operators_call_is_closed_to_everybody_else(app, client, loaded):
+    from receiver.transfer.operating import make_token
+    from receiver.web.app import site_of
+    from receiver.web.routes import Role
+
+    engine = site_of(app).node.engine
+    tokens = [make_token(engine, "sender", sender=A).token, make_token(engine, "reader").token]
+    calls = [route for route in site_of(app).routes if route.role is Role.OPERATOR]
+    assert len(calls) == 13
+    for route in calls:
+        path = route.path.replace("<sender>", A).replace("<token>", "t")
+        assert client.open(path, method=route.method).status_code == 401
+        for token in tokens:
+            headers = {"Authorization": f"Bearer {token}"}
+            assert client.open(path, method=route.method, headers=headers).status_code == 403
