@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from common.durable import failed_sync
@@ -54,6 +55,9 @@ class Node:
         self._listing = Listing(config, engine, load)
         self._operating = Operating(config, engine, load, self.uploads, self._checks, clock=clock)
         self._closing = threading.Lock()
+        self._resources = ExitStack()
+        self._resources.callback(engine.close)
+        self._resources.callback(load.close)
 
     @classmethod
     def open(cls, config: ReceiverConfig, *, clock: Callable[[], float] = time.time) -> Self:
@@ -63,22 +67,21 @@ class Node:
             LockedError: another process has the schema directory open.
             DamagedError: a log of the engine is damaged in the middle.
         """
-        engine = Engine.open(config.schema_dir, clock=clock)
-        try:
+        with ExitStack() as stack:
+            engine = Engine.open(config.schema_dir, clock=clock)
+            stack.callback(engine.close)
             load = LoadService.open(config, engine, clock=clock)
+            stack.callback(load.close)
             node = cls(config, engine, load, clock)
             node.uploads.recover()
             load.start()
-        except BaseException:
-            engine.close()
-            raise
+            stack.pop_all()  # from here on the node closes them
         return node
 
     def close(self) -> None:
         """Stop the threads, let a running load come to a safe place, close the engine."""
         with self._closing:
-            self.load.close()
-            self.engine.close()
+            self._resources.close()
 
     def __enter__(self) -> Self:
         return self

@@ -104,7 +104,7 @@ class Part:
         self.planned = not calm and rng.random() < 0.5
         env = {}
         if self.planned:
-            env["TSFERRY_CRASH_AT"] = f"*:{int(2 ** rng.uniform(0, 9))}"
+            env["TSFERRY_CRASH_AT"] = f"*:{int(2 ** rng.uniform(0, 12))}"
         self.child = self.chaos.children.start(self.command, env=env)
         self.starts += 1
 
@@ -159,6 +159,7 @@ class Chaos:
         self.uuids: dict[str, str] = {}
         self.parts: list[Part] = []
         self.looks = 0
+        self.loads = 0
         self._stop = threading.Event()
         self._broken: list[BaseException] = []
 
@@ -246,8 +247,7 @@ class Chaos:
                 raise self._broken[0]
             if time.monotonic() >= next_kill:
                 self.rng.choices(self.parts, [2, 1, 1])[0].kill()
-                # Mostly in quick succession, now and then long enough to come to an end.
-                next_kill = time.monotonic() + self.rng.expovariate(1 / 0.9) + 0.05
+                next_kill = time.monotonic() + self.pause()
             if self.kills >= next_look:
                 self.look()
                 next_look += 20
@@ -255,6 +255,12 @@ class Chaos:
                 shown = self.kills
                 self.show(f"{self.kills:4d} kills")
             time.sleep(0.01)
+
+    def pause(self) -> float:
+        """In quick succession, or long enough for rounds to come to their end."""
+        if self.rng.random() < 0.6:
+            return 0.05 + self.rng.expovariate(1 / 0.8)
+        return self.rng.uniform(2.0, 7.0)
 
     def _work(self, edge: Workload, pause: float) -> None:
         try:
@@ -353,6 +359,7 @@ class Chaos:
                 if code != 0:
                     return [f"files: exit code {code}: {errors}"]
                 rows += self.rows(found)
+            self.loads = max(self.loads, len(rows))
             problems = judge.settled(rows, self.by_uuid(), retiring=retiring)
             problems += judge.strays(rows, self.run / "centre" / "data", states)
             for name in ("centre", *self.edges):
@@ -393,7 +400,8 @@ def main() -> int:
             problems = chaos.calm()
         except Failed as error:
             problems = [str(error)]
-    chaos.show(f"{chaos.kills} kills in {time.monotonic() - begin:.0f} s, {chaos.looks} looks")
+    seconds = time.monotonic() - begin
+    chaos.show(f"{chaos.kills} kills in {seconds:.0f} s, {chaos.loads} loads, {chaos.looks} looks")
     print("rounds of the south by exit code:", dict(sorted(chaos.parts[-1].codes.items())))
     for problem in problems:
         print(f"BROKEN: {problem}")

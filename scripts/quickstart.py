@@ -32,6 +32,8 @@ from typing import Any
 from tqdm import tqdm
 from tsfile import Compressor, Tablet, TimeseriesSchema, TSDataType, TSEncoding, TsFileWriter
 
+from common.terminal import table
+
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).resolve().parent.parent
 WEEK = 604_800_000
@@ -97,16 +99,12 @@ def _path(kind: str, storage_group: str, partition: int, created: int, version: 
     return f"{kind}/{storage_group}/0/{partition}/{created}-{version}-0-0.tsfile"
 
 
-def write_edges(run: Path) -> dict[str, int]:
-    """All files of both edges; returns the bytes of each edge."""
+def write_edges(run: Path) -> None:
+    """All files of both edges."""
     random.seed(7)
     work = [(edge, *each) for edge in FLEET for each in planned_files(edge)]
-    sizes = dict.fromkeys(FLEET, 0)
     for edge, path, devices, rows, begin in tqdm(work, desc="writing TsFiles", unit="file"):
-        target = run / edge / "data" / path
-        write_tsfile(target, devices, rows, begin)
-        sizes[edge] += target.stat().st_size
-    return sizes
+        write_tsfile(run / edge / "data" / path, devices, rows, begin)
 
 
 # -- configuration and processes ---------------------------------------------------------------
@@ -184,8 +182,7 @@ def call(command: str, config: Path, *arguments: str, good: tuple[int, ...] = (0
     """Run a command with --json and return what it printed."""
     done = subprocess.run(
         [BIN / command, "--config", config, *arguments, "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
     )
     if done.returncode not in good:
@@ -197,8 +194,8 @@ def call(command: str, config: Path, *arguments: str, good: tuple[int, ...] = (0
 # -- the story ---------------------------------------------------------------------------------
 
 
-def kill_in_mid_file(run: Path) -> int:
-    """Let the north's sender die in the middle of its largest file; returns the bytes that arrived."""
+def kill_in_mid_file(run: Path) -> None:
+    """Let the north's sender die in the middle of its largest file."""
     slow = ["--set", "transfer.bandwidth_limit=12MiB/s"]
     process = subprocess.Popen(
         [BIN / "tsferry-sender", "--config", run / "north" / "sender.toml", *slow, "sync"],
@@ -213,7 +210,6 @@ def kill_in_mid_file(run: Path) -> int:
     wait_for(lambda: largest() > 4 << 20, "the north's sender", process)
     process.kill()
     process.wait()
-    return largest()
 
 
 def main() -> int:
@@ -225,14 +221,14 @@ def main() -> int:
     shutil.rmtree(run, ignore_errors=True)
     run.mkdir(parents=True)
     (run / ".quickstart").touch()
-    sizes = write_edges(run)
+    write_edges(run)
     centre = write_receiver_configuration(run)
     with receiver(centre) as url, tqdm(total=5, desc="shipping", unit="step") as steps:
         write_configurations(run, url)
         for edge in FLEET:
             call("tsferry-sender", run / edge / "sender.toml", "init")
         steps.update()
-        arrived = kill_in_mid_file(run)
+        kill_in_mid_file(run)
         steps.set_postfix_str("one sender killed, resuming")
         steps.update()
         north = call("tsferry-sender", run / "north" / "sender.toml", "sync")
@@ -243,34 +239,26 @@ def main() -> int:
         proof = call("tsferry-verify", centre, "--report", str(run / "report"), good=(0, 1))
         steps.set_postfix_str("")
         steps.update()
-        owners = call("tsferry-receiver", centre, "owners", "list")
-    show(run, sizes, {"north": north, "south": south}, owners, proof, arrived)
+        senders = call("tsferry-receiver", centre, "senders", "list")["senders"]
+        owners = call("tsferry-receiver", centre, "owners", "list")["owners"]
+    show(run, {"north": north, "south": south}, senders, owners, proof)
     return 0 if proof["bad"] == 0 else 1
 
 
-def show(
-    run: Path,
-    sizes: dict[str, int],
-    rounds: dict[str, Any],
-    owners: Any,
-    proof: Any,
-    arrived: int,
-) -> None:
+def show(run: Path, rounds: dict[str, Any], senders: Any, owners: Any, proof: Any) -> None:
     """The table, and where to look next."""
-    rows = [("", "files", "bytes", "devices", "conflict", "resumed from")]
+    rows = []
     for edge, done in rounds.items():
-        prefix = tuple(f"{group}." for group in FLEET[edge])
-        devices = sum(1 for each in owners if each["device"].replace("`", "").startswith(prefix))
-        conflicts = ", ".join(each["device"] for each in done["conflicts"]) or "-"
-        resumed = f"{arrived:,}" if edge == "north" and done["resumed"] else "-"
-        loaded = len(list((run / edge / "data").rglob("*.tsfile"))) - len(done["conflicts"])
-        rows.append((edge, f"{loaded}", f"{sizes[edge]:,}", f"{devices}", conflicts, resumed))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    print()
-    for row in rows:
-        print(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        uuid = (run / edge / "schema" / "sync" / "uuid.txt").read_text().strip()
+        there = next(each for each in senders if each["uuid"] == uuid)
+        devices = sum(1 for each in owners if each["sender"] == uuid)
+        conflicts = ", ".join(each["device"] for each in done["conflicts"])
+        resumed = ", ".join(f"byte {each['offset']:,}" for each in done["resumed"])
+        rows.append(
+            (edge, there["files"], f"{there['bytes']:,}", devices, conflicts or "-", resumed or "-")
         )
+    print()
+    print(table(("edge", "files", "bytes", "devices", "conflict", "resumed from"), rows))
     verdict = "verified" if proof["bad"] == 0 else "NOT verified"
     print(
         f"\n{verdict}: {proof['good']} of {proof['files']} loaded files, "
@@ -278,12 +266,12 @@ def show(
     )
     here = os.path.relpath(run)
     print(
-        f"\nWhere to look next\n"
+        f"\nWhere to look next (the receiver is stopped)\n"
         f"  {here}/report/report.json      what Spark proved\n"
         f"  {here}/centre/data/sequence/   the loaded files\n"
-        f"  {here}/south/sender.toml       a sender's configuration; conf/sender.toml has every key\n"
+        f"  {here}/south/sender.toml       how a sender is set up; conf/sender.toml has every key\n"
         f"  .venv/bin/tsferry-receiver --config {here}/centre/receiver.toml owners list\n"
-        f"  .venv/bin/tsferry-sender --config {here}/south/sender.toml status   (the receiver is stopped)"
+        f"  .venv/bin/tsferry-sender --config {here}/south/sender.toml status"
     )
 
 

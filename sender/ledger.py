@@ -7,14 +7,15 @@
 Each data directory keeps the list of its own files; a `Ledger` is their union. A list is replaced
 in the order of the seed's algorithm, with each step synced before the next:
 
-1. local_files.state, with the facts of the old list and of the new one
-2. current_local_files.txt, the new list
+1. current_local_files.txt, the new list
+2. local_files.state, with the facts of the old list and of the new one
 3. last_local_files.txt is deleted
 4. current_local_files.txt is renamed to it
 
 A crash leaves both lists (the old one counts, the new one is made again), or the new one alone
 (it is renamed). Nothing here trusts a list that is missing, cut off or edited: that is a *doubt*,
-and the caller rebuilds the ledger from the receiver's inventory before it plans.
+and the caller rebuilds the ledger from the receiver's inventory before it plans. The state names
+the new list first; that it was written for the old one as well counts only while both are there.
 """
 
 from __future__ import annotations
@@ -94,9 +95,11 @@ class Ledger:
         """
         ledger = cls(dirs, endpoint)
         for data_dir, tree in ledger._trees.items():
+            names = (f"{ledger._base}/{LAST}", f"{ledger._base}/{CURRENT}")
+            interrupted = all(map(tree.exists, names))
             if repair:
                 ledger._repair(tree)
-            ledger._load(data_dir, tree)
+            ledger._load(data_dir, tree, interrupted)
         return ledger
 
     @property
@@ -214,7 +217,7 @@ class Ledger:
             tree.rename(current, last)
         crash.point("ledger.repaired")
 
-    def _load(self, data_dir: Path, tree: Tree) -> None:
+    def _load(self, data_dir: Path, tree: Tree, interrupted: bool) -> None:
         self._lists[data_dir] = set()
         data = _read(tree, f"{self._base}/{LAST}")
         if data is None:
@@ -228,7 +231,7 @@ class Ledger:
         facts, trouble = parse_state(_read(tree, f"{self._base}/{STATE}") or b"", data_dir)
         if trouble:
             self._doubt(f"{data_dir}: {STATE} is unusable: {trouble}")
-        elif list_digest(data) not in facts.lists:
+        elif list_digest(data) not in (facts.lists if interrupted else facts.lists[:1]):
             self._doubt(f"{data_dir}: {LAST} is not as it was written")
         self._take(data_dir, paths, facts)
 
@@ -287,11 +290,12 @@ class Ledger:
     ) -> None:
         tree = self._trees[data_dir]
         leaving = {path: before[path] for path in self._lists[data_dir] - new if path in before}
-        content = self._write_state(data_dir, new, leaving)
-        crash.point("ledger.state_written")
         last, current = f"{self._base}/{LAST}", f"{self._base}/{CURRENT}"
-        tree.write_atomic(current, content)
+        tree.make_dirs(self._base)
+        tree.write_atomic(current, format_paths(new))
         crash.point("ledger.current_written")
+        self._write_state(data_dir, new, leaving)
+        crash.point("ledger.state_written")
         tree.unlink(last)
         crash.point("ledger.last_deleted")
         tree.rename(current, last)
@@ -300,19 +304,17 @@ class Ledger:
 
     def _write_state(
         self, data_dir: Path, new: set[FilePath], leaving: Mapping[FilePath, Entry]
-    ) -> bytes:
-        """Write the facts, good for the old and for the new list; returns the new list."""
+    ) -> None:
+        """Write the facts, good for the old and for the new list."""
         tree = self._trees[data_dir]
         tree.make_dirs(self._base)
-        content = format_paths(new)
-        lists = [list_digest(content)]
+        lists = [list_digest(format_paths(new))]
         if new != self._lists[data_dir]:
             lists.append(list_digest(format_paths(self._lists[data_dir])))
         entries = {path: self.entries[path] for path in new if path in self.entries}
         pending = {path: e for path, e in self.pending.items() if e.data_dir == data_dir}
         facts = Facts(tuple(lists), {**leaving, **entries}, pending)
         tree.write_atomic(f"{self._base}/{STATE}", write_state(facts))
-        return content
 
     def _tree_has_state(self, data_dir: Path) -> bool:
         return self._trees[data_dir].exists(f"{self._base}/{STATE}")

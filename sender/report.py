@@ -13,6 +13,7 @@ from common.errors import (
     EXIT_STOPPED,
     EXIT_UNREACHABLE,
     EXIT_USAGE,
+    NotFoundError,
     TsferryError,
 )
 from common.terminal import printable
@@ -133,7 +134,9 @@ class RoundReport:
     def exit_code(self) -> int:
         """0 if all that is closed is loaded, or what stands most in the way."""
         codes = []
-        if self.error is not None:
+        if isinstance(self.error, NotFoundError):
+            codes.append(EXIT_UNREACHABLE)  # there is no such call at that address
+        elif self.error is not None:
             codes.append(self.error.exit_code)
         if self.conflicts or self.failed or self.quarantined or self.unmounted:
             codes.append(EXIT_NOT_LOADED)

@@ -1,14 +1,14 @@
 """`local_files.state`: the facts beside a list of loaded files.
 
-Format, version 1: a header line, then one line for each file, all JSON.
+Format, version 1: a header line, the lists, then one line for each file, all JSON.
 
-    {"format":"tsferry.local_files","version":1,"lists":["<xxh3-128>", ...],"entries":2,
-     "xxh3":"<xxh3-128 of all bytes after this line>"}
+    {"format":"tsferry.local_files","version":1,"xxh3":"<xxh3-128 of all bytes after this line>"}
+    ["<xxh3-128 of a list>", ...]
     ["sequence/root.a/0/0/1-1-0.tsfile","loaded",1024,1581324718762000000,77,"<md5>",1,99]
     [path, state, size, mtime_ns, inode, md5, first time, last time]
 
-`lists` are the digests of the lists that these facts were written for (two while a list is being
-replaced): a list that is none of them was cut off or edited. The whole file is replaced at once;
+The second line has the digests of the lists that these facts were written for, the new one first
+and the one that it replaces second: a list that is none of them was cut off or edited. The whole file is replaced at once;
 a damaged one is refused as a whole, and the receiver's inventory takes its place.
 """
 
@@ -116,8 +116,6 @@ class Facts:
 class _Header(msgspec.Struct, forbid_unknown_fields=False):
     format: str
     version: int
-    lists: list[str]
-    entries: int
     xxh3: str
 
 
@@ -135,8 +133,9 @@ def write_state(facts: Facts) -> bytes:
     """The content of a state file."""
     rows = [facts.entries[path] for path in sorted(facts.entries)]
     rows += [facts.pending[path] for path in sorted(facts.pending)]
-    body = b"".join(_encode(_row(each)) + b"\n" for each in rows)
-    header = _Header(_FORMAT, _VERSION, list(facts.lists), len(rows), xxh3_128(body).hex())
+    lines = [_encode(facts.lists), *(_encode(_row(each)) for each in rows)]
+    body = b"".join(line + b"\n" for line in lines)
+    header = _Header(_FORMAT, _VERSION, xxh3_128(body).hex())
     return _encode(header) + b"\n" + body
 
 
@@ -164,14 +163,16 @@ def parse_state(content: bytes, data_dir: Path) -> tuple[Facts, str | None]:
             return Facts(), f"format {header.format!r} version {header.version} is not known here"
         if xxh3_128(body).hex() != header.xxh3:
             return Facts(), "its checksum does not match"
+        lists, *lines = body.splitlines()
+        digests = msgspec.json.decode(lists, type=tuple[str, ...])
         entries: dict[FilePath, Entry] = {}
         pending: dict[FilePath, Entry] = {}
-        for line in body.splitlines():
+        for line in lines:
             entry = _entry(_decode_row(line), data_dir)
             (pending if entry.state is EntryState.SENT else entries)[entry.path] = entry
     except (msgspec.MsgspecError, UnicodeDecodeError, NameRefusedError, ValueError) as error:
         return Facts(), str(error)
-    return Facts(tuple(header.lists), entries, pending), None
+    return Facts(digests, entries, pending), None
 
 
 def _entry(row: _Row, data_dir: Path) -> Entry:

@@ -15,7 +15,7 @@ from dataclasses import replace
 import msgspec
 
 from common import crash, wire
-from common.errors import StoppedError, TsferryError
+from common.errors import DigestError, StoppedError, TsferryError
 from common.names import FilePath
 from common.wire import Action, Propagate, Result, TaskState
 from sender.content import Prepared, fitted, pages, prepare
@@ -148,8 +148,19 @@ class TaskRun:
             for prepared, decision in zip(offered, self._ask(offered), strict=True):
                 jobs += self._decided(prepared, decision)
             crash.point("task.planned")
-        self._plan = self._plan.without(self._verdicts.lost)
+        self._hold_deletions()
         return jobs
+
+    def _hold_deletions(self) -> None:
+        """What was to take the place of old files is not in the task: these must stay."""
+        reduced = self._plan.without(self._verdicts.lost)
+        going = {each.path for each in reduced.deletions}
+        culprits = {path.group: path for path in self._verdicts.lost}
+        for each in self._plan.deletions:
+            if each.path not in going:
+                reason = f"waits for {culprits[each.path.group]}, which is not loaded"
+                self._report.held.append(FileReason(each.path.text, reason))
+        self._plan = reduced
 
     def _ask(self, offered: Sequence[Prepared]) -> list[wire.PlanDecision]:
         page = wire.PlanPage(entries=[each.entry for each in offered])
@@ -253,7 +264,8 @@ class TaskRun:
             if job.file:
                 known = self._desk.md5_known(file)
                 if known is not None and known != fate.md5:
-                    reason = f"its bytes have MD5 {fate.md5}, the catalogue says {known}: run fsck"
+                    reason = f"its bytes have MD5 {fate.md5}, the catalogue says {known}: run "
+                    reason += "tsferry-receiver fsck"
                     self._verdicts.failed(file, TsferryError(reason))
                     return False
                 self._whole[job.path] = (job.prepared, fate.md5)
@@ -264,6 +276,9 @@ class TaskRun:
             self._verdicts.changed(file.path, reason)
         else:
             _log.warning("%s: %s is left: %s", self._lane.name, job.path, fate.message)
+            if isinstance(fate, DigestError) and self._desk.md5_known(file) is not None:
+                hint = "its bytes here are not what was loaded here: run tsferry-receiver fsck"
+                fate = DigestError(f"{fate.message}; {hint}", extra=fate.extra)
             self._verdicts.failed(file, fate)
         return False
 

@@ -156,7 +156,8 @@ class Troubles:
                 since=before.since if before is not None and again else self._clock(),
                 rounds=before.rounds + 1 if before is not None and again else 1,
                 retry=False,
-                dropped=False,
+                # Given up while the round that found it was under way: the operator's word stands.
+                dropped=before is not None and again and before.dropped,
             )
         self._write()
 

@@ -76,6 +76,7 @@ class Watch:
         if not observer.is_alive() or not all(each.is_alive() for each in observer.emitters):
             self._drop_observer()
             self._start_polling("inotify gave up")
+            self._changed()  # whatever it did not tell any more
 
     def close(self) -> None:
         """End the threads."""
@@ -133,11 +134,14 @@ class Watch:
             self._poll,
             printable(reason),
         )
-        self._poller = threading.Thread(target=self._keep_polling, name="poll", daemon=True)
+        # Taken before this returns: what comes afterwards is a change.
+        before = fingerprint(self._directories, recursive=self._recursive)
+        self._poller = threading.Thread(
+            target=self._keep_polling, args=(before,), name="poll", daemon=True
+        )
         self._poller.start()
 
-    def _keep_polling(self) -> None:
-        before = fingerprint(self._directories, recursive=self._recursive)
+    def _keep_polling(self, before: int) -> None:
         while not self._stop.wait(self._poll):
             now = fingerprint(self._directories, recursive=self._recursive)
             if now != before:

@@ -23,11 +23,14 @@ from common.names import escape, is_sender_uuid, unescape
 from receiver.load.staged import Staged
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from common.durable import Tree
     from common.names import FilePath
     from receiver.load.task import CurrentTask
+    from receiver.metadata.state import State
 
-__all__ = ["ROOT", "Folders", "SenderFolder", "folder_name", "uuid_of"]
+__all__ = ["ROOT", "Folders", "SenderFolder", "folder_name", "looks_unmounted", "uuid_of"]
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +53,16 @@ def uuid_of(name: str) -> str | None:
     except NameRefusedError:
         return None
     return uuid
+
+
+def looks_unmounted(path: Path, state: State) -> bool:
+    """Whether a data directory is empty although files were loaded into it.
+
+    Then its disk is most likely not mounted, and nothing may be written there or called lost.
+    """
+    if path.is_dir() and any(path.iterdir()):
+        return False
+    return any(row.visible and row.data_dir == str(path) for row in state.files.values())
 
 
 class SenderFolder:
@@ -162,12 +175,11 @@ class Folders:
         with self._lock:
             return list(self._known.values())
 
-    def make(self, uuid: str, peer: str) -> SenderFolder:
-        """The folder of a sender, made at its first contact."""
+    def make(self, uuid: str, name: str) -> SenderFolder:
+        """The folder of a sender; if it has none yet, one of this name is made."""
         with self._lock:
             folder = self._known.get(uuid)
             if folder is None:
-                name = self._named.get(uuid) or folder_name(peer, uuid)
                 folder = SenderFolder(self._tree, uuid, name)
                 folder.make()
                 folder.staged.open()

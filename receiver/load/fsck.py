@@ -25,7 +25,7 @@ from common.tsfile import read_tail
 from common.wire import Struct
 from receiver.load import jsonlines
 from receiver.load.change import physical_name
-from receiver.load.folders import Folders
+from receiver.load.folders import Folders, looks_unmounted
 from receiver.load.task import Planned, TaskRecord
 from receiver.metadata import records
 from receiver.metadata.engine import Engine
@@ -95,16 +95,19 @@ def fsck(config: ReceiverConfig, *, repair: bool = False) -> Report:
         found = Found(kind="engine", path=str(config.schema_dir), detail=error.message)
         return Report(engine="", commit=0, found=[found])
     with engine, ExitStack() as stack:
-        trees = [stack.enter_context(Tree(path)) for path in config.data_dirs if path.is_dir()]
+        missing = _absent(engine, config.data_dirs)
+        here = [path for path in config.data_dirs if path not in missing]
+        trees = [stack.enter_context(Tree(path)) for path in here]
         schema = stack.enter_context(Tree(config.schema_dir))
-        report = examine(engine, trees, schema, missing=_absent(config.data_dirs))
-        if repair:
+        report = examine(engine, trees, schema, missing=missing)
+        if repair and trees:
             report = _repair(engine, trees, report)
     return report
 
 
-def _absent(data_dirs: Sequence[Path]) -> list[Path]:
-    return [path for path in data_dirs if not path.is_dir()]
+def _absent(engine: Engine, data_dirs: Sequence[Path]) -> list[Path]:
+    with engine.reading() as state:
+        return [path for path in data_dirs if not path.is_dir() or looks_unmounted(path, state)]
 
 
 def examine(
@@ -119,16 +122,15 @@ def examine(
         missing: data directories that are not there.
     """
     found = [
-        Found(kind="folder", path=str(path), detail="the data directory is not there")
+        Found(kind="folder", path=str(path), detail="the directory is not there, or not mounted")
         for path in missing
     ]
     with engine.reading() as state:
         rows = [row for row in state.files.values() if row.visible]
         commit = state.newest
     for row in rows:
-        found += _check_file(row, trees)
-    if not missing:  # else every file of the missing one would be called lost, and strays unseen
-        found += _strays(engine, trees)
+        found += _check_file(row, trees, all_here=not missing)
+    found += _strays(engine, trees)
     for tree in trees[:1]:
         for folder in _folders(tree):
             found += _check_folder(folder)
@@ -146,14 +148,15 @@ def examine(
 # -- loaded files --------------------------------------------------------------------------------
 
 
-def _check_file(row: FileRow, trees: Sequence[Tree]) -> Iterator[Found]:
+def _check_file(row: FileRow, trees: Sequence[Tree], *, all_here: bool) -> Iterator[Found]:
     def found(kind: str, detail: str) -> Found:
         repair = "quarantine it, so that its sender sends it again"
         return Found(kind=kind, path=row.physical, detail=detail, repair=repair, sender=row.sender)
 
     tree = next((each for each in trees if each.exists(row.physical)), None)
     if tree is None:
-        yield found("missing", f"{row.path} is in none of the data directories")
+        if all_here:  # on a disk that is not mounted nothing is lost
+            yield found("missing", f"{row.path} is in none of the data directories")
         return
     try:
         fd = tree.open_read(row.physical)

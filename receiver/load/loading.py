@@ -314,16 +314,21 @@ def _write_load_log(folder: SenderFolder, outcomes: Iterable[Outcome]) -> None:
 
 
 def _clear_staged(folder: SenderFolder, outcomes: list[Outcome], keep_bytes: int) -> None:
-    """Forget what has moved, remove what nobody wants; files in conflict stay while they fit."""
+    """Forget what has moved, remove what nobody wants.
+
+    What is in conflict, or was left by a task that was dropped, stays for a later round, the
+    oldest only as long as it does not take the room of what is to come.
+    """
     staged = folder.staged
     staged.drop(_and_resources(_with(outcomes, Result.LOADED)))
     unwanted = [each for each in outcomes if each.result in _DROPPED]
     unwanted += _with(outcomes, Result.DELETED) + _with(outcomes, Result.RETIRED)
     staged.discard(_and_resources(unwanted))
-    for outcome in _with(outcomes, Result.CONFLICT):
+    for old in sorted(staged.all(), key=lambda each: each.at):
         if staged.bytes <= keep_bytes:
             break
-        staged.discard(_and_resources([outcome]))
+        if old.single is None:
+            staged.discard([old.path])
     _remove_empty(folder, outcomes)
 
 

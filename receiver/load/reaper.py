@@ -86,8 +86,10 @@ class Reaper:
         gone = self._reap(now)
         for chore in self.chores:
             chore(now)
+        with self._engine.reading() as state:
+            kept = {row.kept for row in state.quarantine.values()}
         for folder in self._folders.all():
-            self._clear_leftovers(folder, now)
+            self._clear_leftovers(folder, now - self._leftover_age, kept)
         return gone
 
     def _run(self) -> None:
@@ -124,16 +126,13 @@ class Reaper:
             tree.unlink(physical.resource.text, sync=False)
             tree.unlink(physical.text)
 
-    def _clear_leftovers(self, folder: SenderFolder, now: float) -> None:
+    def _clear_leftovers(self, folder: SenderFolder, oldest: float, kept: set[str | None]) -> None:
         """Drop verified files that no task has asked for in a long time, and lost quarantine."""
-        oldest = now - self._leftover_age
         with folder.lock:
             if folder.task is None:
                 stale = [each for each in folder.staged.all() if each.at < oldest]
                 folder.staged.discard(each.path for each in stale if each.single is None)
-        with self._engine.reading() as state:
-            named = {row.kept for row in state.quarantine.values() if row.sender == folder.uuid}
         for name, found in folder.tree.listing(folder.quarantine):
             rel = f"{folder.quarantine}/{name}"
-            if rel not in named and found.st_mtime < oldest:
+            if rel not in kept and found.st_mtime < oldest:
                 folder.tree.unlink(rel)

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from common.durable import Tree, free_bytes
-from common.errors import TsferryError
-from receiver.load.folders import Folders
+from common.errors import ConfigError, TsferryError
+from receiver.load.folders import Folders, folder_name, looks_unmounted
 from receiver.load.loader import Loader
 from receiver.load.loading import finish
 from receiver.load.reaper import Reaper
@@ -39,6 +39,7 @@ class LoadService:
         folders: of the senders, in the first data directory.
         loader: loads tasks.
         reaper: removes what nobody needs.
+        after_recovery: called with a folder that was put in order.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class LoadService:
         self._resources = ExitStack()
         self.trees = trees
         self.folders = Folders(trees[0])
+        self.after_recovery: list[Callable[[SenderFolder], None]] = []
         self.keep_bytes = config.limits.max_unloaded_bytes // 2
         self.loader = Loader(engine, keep_bytes=self.keep_bytes, clock=clock)
         self.reaper = Reaper(
@@ -69,12 +71,22 @@ class LoadService:
 
         A folder that cannot be recovered now does not keep the others from working; it is tried
         again before the next task of its sender.
+
+        Raises:
+            ConfigError: a data directory that files were loaded into is empty.
         """
+        with engine.reading() as state:
+            named = {row.uuid: row.directory for row in state.senders.values()}
+            unmounted = [path for path in config.data_dirs if looks_unmounted(path, state)]
+        if unmounted:
+            raise ConfigError(
+                f"data_dirs: {unmounted[0]} is empty, although files were loaded into it: is its "
+                f"disk mounted? If they are lost, make {unmounted[0]}/sync-receiver and run "
+                "`tsferry-receiver fsck --repair`"
+            )
         with ExitStack() as stack:
             trees = [stack.enter_context(Tree(path, create=True)) for path in config.data_dirs]
             service = cls(config, engine, trees, clock)
-            with engine.reading() as state:
-                named = {row.uuid: row.directory for row in state.senders.values()}
             for folder in service.folders.scan(named):
                 try:
                     service.recover(folder)
@@ -90,9 +102,11 @@ class LoadService:
             self._engine, folder, clock=self._clock, keep_bytes=self.keep_bytes
         )
         if pending:
-            self.make_known(folder, "")
+            self.make_known(folder.uuid, folder.directory, "")
         for task in pending:
             self.loader.submit(folder, task)
+        for call in self.after_recovery:
+            call(folder)
 
     def settle(self, folder: SenderFolder) -> None:
         """Do what is left of a task whose outcome is committed."""
@@ -126,26 +140,34 @@ class LoadService:
         """Bytes that are free for new files."""
         return free_bytes(self.trees[0].path)
 
-    def folder_of(self, uuid: str, peer: str, label: str = "") -> SenderFolder:
+    def folder_of(self, uuid: str, peer: str) -> SenderFolder:
         """The folder of a sender, made and entered into the engine at its first contact."""
-        folder = self.folders.make(uuid, peer)
-        self.make_known(folder, label)
+        folder = self.folders.find(uuid)
+        if folder is None:
+            folder = self.folders.make(uuid, self.make_known(uuid, folder_name(peer, uuid), ""))
+        else:
+            self.make_known(uuid, folder.directory, "")
         return folder
 
-    def make_known(self, folder: SenderFolder, label: str) -> None:
-        """Enter a sender into the engine, or its new label; without a label the old one stays."""
-        with self._engine.reading() as state:
-            row = state.senders.get(folder.uuid)
-        if row is not None and label in ("", row.label):
-            return
-        directory = folder.directory if row is None else row.directory
-        seen = records.SenderSeen(folder.uuid, label, directory)
-        try:
-            self._engine.commit(
-                [seen], [Guard("sender", folder.uuid, 0 if row is None else row.changed)]
-            )
-        except GuardFailed:
-            log.debug("another request has entered the sender", extra={"sender": folder.uuid})
+    def make_known(self, uuid: str, directory: str, label: str) -> str:
+        """Enter a sender into the engine, or its new label; without a label the old one stays.
+
+        Returns:
+            the name of its folder, which is `directory` at the first contact and stays.
+        """
+        while True:
+            with self._engine.reading() as state:
+                row = state.senders.get(uuid)
+            if row is not None and label in ("", row.label):
+                return row.directory
+            if row is not None:
+                directory = row.directory
+            guard = Guard("sender", uuid, 0 if row is None else row.changed)
+            try:
+                self._engine.commit([records.SenderSeen(uuid, label, directory)], [guard])
+            except GuardFailed:
+                continue  # another request has entered it
+            return directory
 
     def find_physical(self, row: FileRow) -> tuple[Tree, str] | None:
         """The data directory that holds a file's bytes, None if none does."""

@@ -126,6 +126,18 @@ class CurrentTask:
         """Whether its end is durable."""
         return self.state is TaskState.LOADING
 
+    @property
+    def received(self) -> set[str]:
+        """The files that its sync.log has."""
+        if self._sync_log is None:
+            return set()
+        return {path.text for path in self._sync_log.state.files}
+
+    @property
+    def deletions(self) -> int:
+        """How many deletions its sync.log has."""
+        return 0 if self._sync_log is None else len(self._sync_log.state.deleted)
+
     def add_plan(self, page: Iterable[Planned]) -> None:
         """Remember planned files; a later entry for a path takes the place of an earlier one."""
         fresh = [each for each in page if self.planned.get(each.path) != each]

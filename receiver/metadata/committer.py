@@ -12,11 +12,14 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from common import crash
 from common.errors import FailedSyncError, NoSpaceError, ReadOnlyError, TooLargeError, TsferryError
+from receiver.metadata.errors import RefusedCommitError
 from receiver.metadata.guards import Guard, check_guards
 from receiver.metadata.log import MAX_PAYLOAD
-from receiver.metadata.records import Commit, Op, encode_ops
+from receiver.metadata.records import Commit, Op, decode_ops, encode_ops
 from receiver.metadata.rules import Touched, examine
 
 if TYPE_CHECKING:
@@ -41,9 +44,14 @@ class _Request:
     __slots__ = ("_done", "encoded", "error", "guards", "ops", "ts")
 
     def __init__(self, ops: Sequence[Op], guards: Sequence[Guard]) -> None:
-        self.ops = ops
         self.guards = guards
-        self.encoded = encode_ops(ops)
+        try:
+            self.encoded = encode_ops(ops)
+            # Read back: what is applied now is what the next start will read, and a value that it
+            # could not read never gets into the log.
+            self.ops = decode_ops(self.encoded)
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+            raise RefusedCommitError(f"operations that cannot be stored: {error}") from error
         self.ts = 0
         self.error: BaseException | None = None
         # A bare lock, taken twice, is the cheapest way to wait: an Event costs three times that.
@@ -105,7 +113,7 @@ class Committer:
 
     def commit(self, ops: Sequence[Op], guards: Sequence[Guard]) -> int:
         """See `Engine.commit`."""
-        request = _Request(tuple(ops), tuple(guards))
+        request = _Request(ops, tuple(guards))
         if len(request.encoded) > _MAX_COMMIT:
             raise TooLargeError(
                 f"a commit of {len(request.encoded)} bytes; at most {_MAX_COMMIT} are allowed"

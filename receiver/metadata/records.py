@@ -49,6 +49,7 @@ __all__ = [
     "TokenPut",
     "TokenRevoke",
     "decode_commits",
+    "decode_ops",
     "encode_ops",
 ]
 
@@ -271,13 +272,23 @@ class Commit(Record, frozen=True):
     ops: Sequence[Op]
 
 
-# One decoder for the life of the process: building it inspects every type above.
+# For the life of the process: building a decoder inspects every type above.
 _decoder = msgspec.msgpack.Decoder(list[Commit])
+_ops_decoder = msgspec.msgpack.Decoder(list[Op])
 
 
 def encode_ops(ops: Sequence[Op]) -> bytes:
     """The operations of one commit in msgpack."""
     return msgspec.msgpack.encode(ops)
+
+
+def decode_ops(encoded: bytes) -> list[Op]:
+    """The operations that `encode_ops` was given.
+
+    Raises:
+        msgspec.MsgspecError: these are none.
+    """
+    return _ops_decoder.decode(encoded)
 
 
 def decode_commits(payload: bytes | memoryview) -> list[Commit]:

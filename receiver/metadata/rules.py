@@ -8,6 +8,7 @@ that looks at what an earlier one of the same batch changes.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -186,6 +187,8 @@ class _Draft:
             raise _refusal(op, "a sender's token, and no other, is bound to a sender")
         if op.sender is not None and not is_sender_uuid(op.sender):
             raise _refusal(op, f"{op.sender!a} is no sender uuid")
+        if op.expires is not None and not math.isfinite(op.expires):
+            raise _refusal(op, f"{op.expires} is no time to expire at")
         if not _HEX64.match(op.hash):
             raise _refusal(op, "the hash is not 64 hex digits")
         if not op.id or self.token_hash(op.id) is not None:

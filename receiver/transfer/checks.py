@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING
 
 import common
-from common.errors import ProtocolError
+from common.errors import ProtocolError, TsferryError
 from common.wire import (
     PROTOCOL,
     CheckAnswer,
@@ -17,6 +18,7 @@ from common.wire import (
     Limits,
     Wanted,
 )
+from receiver.load.folders import folder_name
 from receiver.transfer import epochs
 from receiver.transfer.intake import check_sender
 
@@ -31,11 +33,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Checks"]
 
+log = logging.getLogger(__name__)
+
 _MOST_WANTED = 10_000
+_LONGEST_LABEL = 200
 
 
 class Checks:
-    """Answers `check` and `heartbeat`; neither writes anything."""
+    """Answers `check`, which enters a sender at its first contact, and `heartbeat`."""
 
     def __init__(
         self,
@@ -73,7 +78,16 @@ class Checks:
                 Wanted(path=each.path, size=each.size, md5=each.md5, reason=str(each.reason))
                 for each in state.wanted(request.sender)[:_MOST_WANTED]
             ]
+        self._meet(who, request)
         return self._answer(who, request, history, wanted, newest)
+
+    def _meet(self, who: Principal, request: CheckRequest) -> None:
+        """Enter the sender and its label; a receiver that cannot write now can still answer."""
+        directory = folder_name(who.peer, request.sender)
+        try:
+            self._load.make_known(request.sender, directory, request.label[:_LONGEST_LABEL])
+        except (TsferryError, OSError) as error:
+            log.warning("a sender could not be entered", extra={"error": str(error)})
 
     def _history(
         self, state: State, row: SenderRow | None, request: CheckRequest, newest: int

@@ -7,11 +7,19 @@ verified.log, then in sync.log. Only then may the sender be told.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common import crash
-from common.errors import DigestError, GoneError, NoSpaceError, ProtocolError, TooLargeError
+from common.errors import (
+    DigestError,
+    GoneError,
+    NoSpaceError,
+    ProtocolError,
+    TooLargeError,
+    TsferryError,
+)
 from common.names import FilePath, is_sender_uuid
 from common.tsfile.identity import tail_digest
 from receiver.load.verify import check_content, check_md5, record_of
@@ -63,7 +71,7 @@ class Intake:
 
     # -- who -------------------------------------------------------------------------------
 
-    def folder(self, who: Principal, sender: str, label: str = "") -> SenderFolder:
+    def folder(self, who: Principal, sender: str) -> SenderFolder:
         """The folder of the sender that this principal speaks for, in order.
 
         Raises:
@@ -71,7 +79,7 @@ class Intake:
             ProtocolError: the uuid is none.
         """
         check_sender(who, sender)
-        folder = self._load.folder_of(sender, who.peer, label)
+        folder = self._load.folder_of(sender, who.peer)
         if not folder.recovered:
             self._load.recover(folder)
         return folder
@@ -171,21 +179,19 @@ class Intake:
         return record
 
     def stage(self, folder: SenderFolder, files: list[Received]) -> None:
-        """Put verified files in their places; when this returns they are there for good."""
+        """Put verified files in their places; when this returns they are there for good.
+
+        If that cannot be done now they are under their temporary names again.
+        """
         if not files:
             return
-        tree = folder.tree
         with folder.lock:
-            directories = sorted({folder.at(f"data/{each.path.directory}") for each in files})
-            for directory in directories:
-                tree.make_dirs(directory)
-            for each in files:
-                tree.rename(each.part, folder.staged_at(each.path), sync=False)
-                crash.point("intake.moved")
-            for directory in [*directories, folder.uploads]:
-                tree.sync_dir(directory)
-            crash.point("intake.synced")
-            folder.staged.put(each.record for each in files)
+            try:
+                _place(folder, files)
+                folder.staged.put(each.record for each in files)
+            except Exception:
+                _take_back(folder, files)
+                raise
             crash.point("intake.recorded")
             current = folder.task
             if current is not None and not current.loading:
@@ -227,6 +233,27 @@ class Intake:
             if row.kept is not None and row.kept != kept:
                 folder.tree.unlink(row.kept, sync=False)
         log.warning("quarantined", extra={"path": path.text, "reason": reason})
+
+
+def _place(folder: SenderFolder, files: list[Received]) -> None:
+    tree = folder.tree
+    directories = sorted({folder.at(f"data/{each.path.directory}") for each in files})
+    for directory in directories:
+        tree.make_dirs(directory)
+    for each in files:
+        tree.rename(each.part, folder.staged_at(each.path), sync=False)
+        crash.point("intake.moved")
+    for directory in [*directories, folder.uploads]:
+        tree.sync_dir(directory)
+    crash.point("intake.synced")
+
+
+def _take_back(folder: SenderFolder, files: list[Received]) -> None:
+    """Undo `_place` as far as it came; what cannot be undone now is found at the next start."""
+    for each in files:
+        with suppress(TsferryError, OSError):
+            if not folder.tree.exists(each.part):
+                folder.tree.rename(folder.staged_at(each.path), each.part, sync=False)
 
 
 def check_sender(who: Principal, sender: str) -> None:

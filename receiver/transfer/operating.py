@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import secrets
 from typing import TYPE_CHECKING
 
 import common
-from common.digests import md5_of_fd
 from common.durable import Tree
 from common.errors import NotFoundError, UsageError
-from common.names import FilePath, is_sender_uuid
-from common.tsfile import read_tail
 from receiver.load.fsck import Report, examine
-from receiver.load.scope import Scope
-from receiver.load.verify import hash_staged
 from receiver.metadata import records
 from receiver.metadata.guards import Guard
 from receiver.metadata.state import FileState
 from receiver.transfer import epochs
 from receiver.transfer.listing import page_limit
+from receiver.transfer.quarantine import Quarantine
+from receiver.transfer.tokens import hash_token, list_tokens, make_token, revoke_token
 from receiver.transfer.views import (
     FilesPage,
     FileView,
@@ -39,66 +33,12 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state import FileRow, QuarantineRow, SenderRow
+    from receiver.metadata.state import FileRow, SenderRow
     from receiver.principal import Principal
     from receiver.transfer.checks import Checks
     from receiver.transfer.uploads import Uploads
 
 __all__ = ["Operating", "hash_token", "make_token"]
-
-_ROLES: tuple[records.Role, ...] = ("sender", "reader", "operator")
-
-
-def hash_token(token: str) -> str:
-    """What is stored of a token; it is random enough that no salt is needed."""
-    return hashlib.sha256(token.encode()).hexdigest()
-
-
-def make_token(
-    engine: Engine,
-    role: str,
-    *,
-    sender: str | None = None,
-    scope: Iterable[str] = (),
-    note: str = "",
-    expires: float | None = None,
-) -> TokenMade:
-    """Commit a new token.
-
-    Raises:
-        UsageError: role, sender and scope do not fit together.
-    """
-    patterns = list(scope)
-    if role not in _ROLES:
-        raise UsageError(f"role {role[:40]!a}: expected sender, reader or operator")
-    if (role == "sender") is not (sender is not None):
-        raise UsageError("a sender token, and no other, is bound to a sender's uuid")
-    if sender is not None and not is_sender_uuid(sender):
-        raise UsageError(f"{sender[:60]!a} is no sender uuid (32 lower-case hex digits)")
-    if patterns and role != "sender":
-        raise UsageError("only a sender token has a scope")
-    Scope(patterns)
-    token_id = secrets.token_hex(4)
-    token = f"tsf_{token_id}_{secrets.token_urlsafe(32)}"
-    made = records.TokenPut(
-        id=token_id,
-        role=next(each for each in _ROLES if each == role),
-        hash=hash_token(token),
-        sender=sender,
-        scope=patterns,
-        note=note,
-        expires=expires,
-    )
-    engine.commit([made])
-    return TokenMade(
-        id=token_id,
-        token=token,
-        role=role,
-        sender=sender,
-        scope=patterns,
-        note=note,
-        expires=expires,
-    )
 
 
 class Operating:
@@ -119,7 +59,7 @@ class Operating:
         self._load = load
         self._uploads = uploads
         self._checks = checks
-        self._clock = clock
+        self._quarantine = Quarantine(engine, load, clock=clock)
 
     # -- looking -----------------------------------------------------------------------------
 
@@ -319,90 +259,17 @@ class Operating:
     def quarantine_list(self, who: Principal, *, sender: str | None) -> list[QuarantineView]:
         """See `Node.quarantine_list`."""
         who.must_operate()
-        with self._engine.reading() as state:
-            refused = [row for row in state.quarantine.values() if sender in (None, row.sender)]
-            bad = [
-                row
-                for row in state.files.values()
-                if row.state is FileState.QUARANTINED and sender in (None, row.sender)
-            ]
-        views = [_refused(row) for row in refused] + [_bad(row) for row in bad]
-        return sorted(views, key=lambda each: (each.sender, each.path, each.digest))
+        return self._quarantine.all(sender)
 
     def quarantine_retry(self, who: Principal, sender: str, path: str, digest: str) -> str:
         """See `Node.quarantine_retry`."""
         who.must_operate()
-        with self._engine.reading() as state:
-            row = state.quarantine.get((sender, path, digest))
-            file = state.files.get(digest)
-        if row is not None:
-            return self._retry_refused(row)
-        if file is not None and (file.sender, file.path) == (sender, path):
-            return self._retry_loaded(file)
-        raise _not_in_quarantine(path, digest)
-
-    def _retry_refused(self, row: QuarantineRow) -> str:
-        """Look at kept bytes again; without them, or if they are good now, clear the entry."""
-        key = (row.sender, row.path, row.digest)
-        drop, guard = records.QuarantineDrop(*key), Guard("quarantine", key, row.changed)
-        folder = self._load.folders.find(row.sender)
-        tree = self._load.trees[0]
-        if row.kept is None or folder is None or not tree.exists(row.kept):
-            self._engine.commit([drop], [guard])
-            return "the next round of the sender tries again"
-        path = FilePath.parse(row.path)
-        hash_staged(tree, row.kept, path, at=self._clock())  # raises what is still wrong with it
-        with folder.lock:
-            tree.make_dirs(folder.at(f"data/{path.directory}"))
-            tree.rename(row.kept, folder.staged_at(path))
-            folder.staged.put([hash_staged(tree, folder.staged_at(path), path, at=self._clock())])
-        self._engine.commit([drop], [guard])
-        return "the bytes are good; the next round of the sender loads them"
-
-    def _retry_loaded(self, row: FileRow) -> str:
-        if row.state is not FileState.QUARANTINED:
-            raise _not_in_quarantine(row.path, row.physical)
-        found = self._load.find_physical(row)
-        if found is None:
-            return "the bytes are gone; the sender is asked for the file in its next round"
-        tree, rel = found
-        fd = tree.open_read(rel)
-        try:
-            tail = read_tail(fd, structure=True)
-            good = tail.complete and tail.size == row.size and md5_of_fd(fd) == row.md5
-        finally:
-            os.close(fd)
-        if not good:
-            return "the bytes are still bad; the sender is asked for the file in its next round"
-        self._engine.commit(
-            [records.FileRestored(row.physical)], [Guard("file", row.physical, row.changed)]
-        )
-        return "the bytes are good; the file is visible again"
+        return self._quarantine.retry(sender, path, digest)
 
     def quarantine_drop(self, who: Principal, sender: str, path: str, digest: str) -> None:
         """See `Node.quarantine_drop`."""
         who.must_operate()
-        key = (sender, path, digest)
-        with self._engine.reading() as state:
-            row = state.quarantine.get(key)
-            file = state.files.get(digest)
-        if row is not None:
-            self._engine.commit(
-                [records.QuarantineDrop(*key)], [Guard("quarantine", key, row.changed)]
-            )
-            if row.kept is not None:
-                self._load.trees[0].unlink(row.kept)
-            return
-        if (
-            file is None
-            or (file.sender, file.path) != (sender, path)
-            or file.state is not FileState.QUARANTINED
-        ):
-            raise _not_in_quarantine(path, digest)
-        self._engine.commit(
-            [records.FileDeleted(file.physical, "operator")],
-            [Guard("file", file.physical, file.changed)],
-        )
+        self._quarantine.drop(sender, path, digest)
 
     # -- tokens ------------------------------------------------------------------------------------
 
@@ -425,58 +292,9 @@ class Operating:
     def token_list(self, who: Principal) -> list[TokenView]:
         """See `Node.token_list`."""
         who.must_operate()
-        with self._engine.reading() as state:
-            rows = sorted(state.tokens.values(), key=lambda row: row.created)
-        return [
-            TokenView(
-                id=row.id,
-                role=row.role,
-                sender=row.sender,
-                scope=list(row.scope),
-                note=row.note,
-                expires=row.expires,
-                created=row.created,
-            )
-            for row in rows
-        ]
+        return list_tokens(self._engine)
 
     def token_revoke(self, who: Principal, token_id: str) -> None:
         """See `Node.token_revoke`."""
         who.must_operate()
-        with self._engine.reading() as state:
-            known = token_id in state.tokens
-        if not known:
-            raise NotFoundError(f"there is no token {token_id[:40]!a}")
-        self._engine.commit([records.TokenRevoke(token_id)])
-
-
-def _refused(row: QuarantineRow) -> QuarantineView:
-    return QuarantineView(
-        sender=row.sender,
-        path=row.path,
-        digest=row.digest,
-        size=row.size,
-        hold=row.hold,
-        reason=row.reason,
-        device=row.device,
-        kept=row.kept is not None,
-        since=row.created,
-    )
-
-
-def _bad(row: FileRow) -> QuarantineView:
-    return QuarantineView(
-        sender=row.sender,
-        path=row.path,
-        digest=row.physical,
-        size=row.size,
-        hold=False,
-        reason=str(row.reason),
-        kept=True,
-        loaded=True,
-        since=row.changed,
-    )
-
-
-def _not_in_quarantine(path: str, digest: str) -> NotFoundError:
-    return NotFoundError(f"{path[:200]!a} is not in quarantine under {digest[:200]!a}")
+        revoke_token(self._engine, token_id)

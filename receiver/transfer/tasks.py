@@ -45,6 +45,8 @@ __all__ = ["Tasks"]
 
 _REFUSED = {Action.CONFLICT: Result.CONFLICT, Action.REFUSED: Result.REFUSED}
 _LOAD_PAUSE = 2.0
+_LONGEST_TASK = 200_000
+"""Files, and deletions, of one task: they are held in memory, and loaded in one commit."""
 
 
 class Tasks:
@@ -188,6 +190,7 @@ class Tasks:
         folder = self._enter(who, sender, task, epoch)
         with folder.lock:
             current = self._intake.open_task(folder, task)
+            _check_length(len(current.planned) + len(page.entries))
             decisions = self._decide(who, folder, current, page.entries)
             current.add_plan(
                 _planned(entry, decision)
@@ -231,7 +234,9 @@ class Tasks:
         paths = [_tsfile(each) for each in page.paths]
         folder = self._enter(who, sender, task, epoch)
         with folder.lock:
-            self._intake.open_task(folder, task).add_deleted(paths)
+            current = self._intake.open_task(folder, task)
+            _check_length(current.deletions + len(paths))
+            current.add_deleted(paths)
 
     def batch(
         self, who: Principal, sender: str, task: str, epoch: str | None, body: bytes
@@ -336,6 +341,11 @@ class Tasks:
                 for each in row.outcomes
             ],
         )
+
+
+def _check_length(count: int) -> None:
+    if count > _LONGEST_TASK:
+        raise TooLargeError(f"a task has {_LONGEST_TASK} files at most; cut the round into several")
 
 
 def _tsfile(text: str) -> FilePath:

@@ -1,39 +1,31 @@
 """The tus calls: create, head, patch, terminate; from the first byte to the verified file.
 
-One thread at a time writes an upload; a second one is told *busy* at once. The lock lives in this
-process and only for the length of a call, so a dropped link leaves none behind.
+One thread at a time writes an upload (`transfer.register`). What a call answers is on the disk; the
+call that brings the last byte answers when the file is verified and in its place.
 """
 
 from __future__ import annotations
 
-import secrets
-import threading
-from collections import OrderedDict
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from common.digests import is_md5
 from common.errors import (
-    BusyError,
     ConflictError,
     DigestError,
     ForbiddenError,
-    GoneError,
-    NameRefusedError,
     NotATsFileError,
-    NotFoundError,
     OffsetError,
-    ProtocolError,
     TooLargeError,
     TsferryError,
 )
-from common.names import FilePath, is_task_id
+from common.names import FilePath
 from common.wire import Result
 from receiver.load.recovery import single_task
+from receiver.transfer.admission import Admission
 from receiver.transfer.body import checker, pieces
 from receiver.transfer.intake import Intake, Received
-from receiver.transfer.partial import Partial, UploadMeta
+from receiver.transfer.partial import Partial
 from receiver.transfer.planning import Resumable
+from receiver.transfer.register import Register, Upload
 from receiver.transfer.views import UploadView
 
 if TYPE_CHECKING:
@@ -43,10 +35,9 @@ if TYPE_CHECKING:
     from common.wire import PlanEntry
     from receiver.config import ReceiverConfig
     from receiver.load.folders import SenderFolder
-    from receiver.load.loader import Job
     from receiver.load.service import LoadService
-    from receiver.load.task import Planned
     from receiver.metadata.engine import Engine
+    from receiver.metadata.records import Outcome
     from receiver.principal import Principal
     from receiver.transfer.body import Checksum, Stream
     from receiver.transfer.partial import Pending
@@ -55,25 +46,11 @@ __all__ = ["Uploads"]
 
 _BLOCK = 4 << 20
 """Without a checksum, so many bytes count at a time."""
-_REMEMBERED = 10_000
-"""Finished uploads that HEAD still answers for, should the last answer be lost."""
-
-
-class _Upload:
-    """An upload that is begun and not finished."""
-
-    def __init__(self, folder: SenderFolder, partial: Partial, touched: float) -> None:
-        self.folder = folder
-        self.partial = partial
-        self.touched = touched
-        self.lock = threading.Lock()
-        self.gone = False
-        self.job: Job | None = None
-        """Of a task of one file that is verified, and waits to be loaded."""
-
-    @property
-    def meta(self) -> UploadMeta:
-        return self.partial.meta
+_ERRORS: dict[Result, type[TsferryError]] = {
+    Result.CONFLICT: ConflictError,
+    Result.REFUSED: ForbiddenError,
+    Result.QUARANTINED: NotATsFileError,
+}
 
 
 class Uploads:
@@ -87,16 +64,15 @@ class Uploads:
         *,
         clock: Callable[[], float],
     ) -> None:
-        self._config = config
+        self._limits = config.limits
         self._engine = engine
         self._load = load
         self._clock = clock
+        self._register = Register()
         self._intake = Intake(config, engine, load, clock=clock)
-        self._uploads: dict[str, _Upload] = {}
-        self._of_sender: dict[str, dict[str, _Upload]] = {}
-        self._finished: OrderedDict[str, tuple[str, int]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._admission = Admission(config.limits, self._register, self._intake, clock=clock)
         load.reaper.chores.append(self.expire)
+        load.after_recovery.append(self.recover_folder)
 
     # -- calls -----------------------------------------------------------------------------
 
@@ -131,26 +107,26 @@ class Uploads:
             GoneError: the task is not open.
         """
         folder = self._intake.folder(who, sender)
-        meta = self._new_meta(who, folder, length, metadata)
+        meta = self._admission.read(who, folder, length, metadata)
         with folder.lock:
-            self._admit(folder, meta)
+            self._admission.admit(folder, meta)
             partial = Partial.create(folder.tree, folder.uploads, meta)
-            upload = _Upload(folder, partial, self._clock())
-            self._register(upload)
+            upload = Upload(folder, partial, self._clock())
+            self._register.add(upload)
         if (body is None or body_length == 0) and length > 0:
             return self._view(upload)
-        with self._held(upload):
+        with self._register.held(upload):
             if body is not None and body_length:
                 return self._receive(who, upload, 0, body, body_length, checksum, repr_md5)
             return self._receive_nothing(who, upload, repr_md5)
 
     def head(self, who: Principal, upload_id: str) -> UploadView:
         """`HEAD /files/<id>`: the offset to go on from; every byte before it is on the disk."""
-        finished = self._finished.get(upload_id)
+        finished = self._register.finished(who, upload_id)
         if finished is not None:
-            return self._view_finished(who, upload_id, *finished)
-        upload = self._find(who, upload_id)
-        with self._held(upload):
+            return self._view_of(upload_id, finished.length, finished.length, self._clock())
+        upload = self._register.find(who, upload_id)
+        with self._register.held(upload):
             upload.partial.prepare()
             return self._view(upload)
 
@@ -176,51 +152,53 @@ class Uploads:
             DigestError: block or whole do not match; after the whole the upload is gone.
             NotATsFileError: the bytes are whole and no TsFile; they are in quarantine.
         """
-        finished = self._finished.get(upload_id)
-        if finished is not None and (offset, length) == (finished[1], 0):
-            return self._view_finished(who, upload_id, *finished)
-        upload = self._find(who, upload_id)
-        with self._held(upload):
+        finished = self._register.finished(who, upload_id)
+        if finished is not None:
+            here = finished.length
+            if (offset, length) == (here, 0):
+                return self._view_of(upload_id, here, here, self._clock())
+            raise OffsetError(f"all {here} bytes are here", extra={"offset": here})
+        upload = self._register.find(who, upload_id)
+        with self._register.held(upload):
             return self._receive(who, upload, offset, stream, length, checksum, repr_md5)
 
     def terminate(self, who: Principal, upload_id: str) -> None:
         """`DELETE /files/<id>`: forget the upload and its bytes."""
-        finished = self._finished.get(upload_id)
-        if finished is not None:
-            self._view_finished(who, upload_id, *finished)
-            self._finished.pop(upload_id, None)
+        if self._register.finished(who, upload_id) is not None:
+            self._register.forget(upload_id)
             return
-        upload = self._find(who, upload_id)
-        with self._held(upload):
+        upload = self._register.find(who, upload_id)
+        with self._register.held(upload):
             if upload.job is None:
-                self._drop(upload)
+                self._register.drop(upload)
 
     # -- for others ------------------------------------------------------------------------
 
     def recover(self) -> None:
         """Find the uploads that an earlier process left."""
         for folder in self._load.folders.all():
-            for name, found in folder.tree.listing(folder.uploads):
-                stem, _, kind = name.rpartition(".")
-                if kind != "upload" or stem in self._uploads:
-                    continue
-                partial = Partial.open(folder.tree, folder.uploads, stem)
-                if partial is not None:
-                    touched = max(found.st_mtime, partial.touched)
-                    self._register(_Upload(folder, partial, touched))
+            if folder.recovered:
+                self.recover_folder(folder)
+
+    def recover_folder(self, folder: SenderFolder) -> None:
+        """Find those in one folder."""
+        for name, found in folder.tree.listing(folder.uploads):
+            stem, _, kind = name.rpartition(".")
+            if kind != "upload" or stem in self._register:
+                continue
+            partial = Partial.open(folder.tree, folder.uploads, stem)
+            if partial is not None:
+                touched = max(found.st_mtime, partial.touched)
+                self._register.add(Upload(folder, partial, touched))
 
     def resumable(self, who: Principal, folder: SenderFolder, entry: PlanEntry) -> Resumable | None:
         """A partial upload of this very file, made with the same token."""
-        owner = who.upload_owner(folder.uuid)
-        with self._lock:
-            uploads = list(self._of_sender.get(folder.uuid, {}).values())
         fitting = [
             each
-            for each in uploads
-            if each.meta.path == entry.path
-            and each.meta.task is not None
-            and (each.meta.owner, each.meta.length, each.meta.tail)
-            == (owner, entry.size, entry.tail)
+            for each in self._register.of_path(folder.uuid, entry.path)
+            if each.meta.task is not None
+            and each.meta.owner == who.upload_owner(folder.uuid)
+            and (each.meta.length, each.meta.tail) == (entry.size, entry.tail)
             and (each.meta.md5 is None or entry.md5 in (None, each.meta.md5))
         ]
         best = max(fitting, key=lambda each: each.partial.offset, default=None)
@@ -230,115 +208,21 @@ class Uploads:
 
     def numbers(self, sender: str | None = None) -> tuple[int, int]:
         """How many uploads of a sender (or of all) are begun, and the bytes they have."""
-        with self._lock:
-            every = list(
-                (self._uploads if sender is None else self._of_sender.get(sender, {})).values()
-            )
-        return len(every), sum(each.partial.offset for each in every)
+        return self._admission.numbers(sender)
 
     def expire(self, now: float) -> None:
         """Drop uploads that nothing came for in a long time."""
-        oldest = now - self._config.limits.upload_expiry
-        with self._lock:
-            stale = [each for each in self._uploads.values() if each.touched < oldest]
-        for upload in stale:
-            self._drop_if_idle(upload)
-
-    # -- creation --------------------------------------------------------------------------
-
-    def _new_meta(
-        self, who: Principal, folder: SenderFolder, length: int, metadata: Mapping[str, str]
-    ) -> UploadMeta:
-        if "path" not in metadata:
-            raise ProtocolError("Upload-Metadata has no path")
-        path = FilePath.parse(metadata["path"])
-        self._intake.check_size(path, length)
-        size = metadata.get("size")
-        if size is not None and size != str(length):
-            raise ProtocolError(f"{path}: size and Upload-Length differ")
-        md5 = metadata.get("md5")
-        if md5 is not None and not is_md5(md5):
-            raise ProtocolError(f"{path}: {md5[:40]!a} is no MD5 in hex")
-        task = metadata.get("task")
-        if task is not None and not is_task_id(task):
-            raise ProtocolError(f"{task[:40]!a} is no task id")
-        planned = self._planned(folder, path, length) if task is not None else None
-        return UploadMeta(
-            id=secrets.token_hex(16),
-            sender=folder.uuid,
-            owner=who.upload_owner(folder.uuid),
-            path=path.text,
-            length=length,
-            created=self._clock(),
-            task=task,
-            md5=md5,
-            tail=planned.tail if planned is not None and not path.is_resource else None,
-        )
-
-    def _planned(self, folder: SenderFolder, path: FilePath, length: int) -> Planned | None:
-        """The plan's entry for a file, which it has to fit."""
-        current = folder.task
-        planned = current.planned.get(path.tsfile.text) if current is not None else None
-        if planned is None:
-            return None
-        if planned.refused is not None:
-            raise ConflictError(f"{path}: the plan said {planned.refused}: {planned.reason}")
-        if not path.is_resource and planned.size != length:
-            raise ProtocolError(f"{path}: {length} bytes, {planned.size} were planned")
-        return planned
-
-    def _admit(self, folder: SenderFolder, meta: UploadMeta) -> None:
-        """Whether one more upload may be begun; uploads of tasks that are over make room."""
-        if meta.task is not None:
-            self._intake.open_task(folder, meta.task)
-            self._drop_others(folder, meta)
-        elif FilePath.parse(meta.path).is_resource:
-            raise NameRefusedError(f"{meta.path}: a resource comes in a task, with its TsFile")
-        limit = self._config.limits.max_open_uploads
-        count, partial_bytes = self.numbers(folder.uuid)
-        needs_room = folder.staged.bytes + partial_bytes + meta.length
-        if count >= limit or needs_room > self._config.limits.max_unloaded_bytes:
-            self._make_room(folder)
-            count, partial_bytes = self.numbers(folder.uuid)
-        if count >= limit:
-            raise BusyError(
-                f"{count} uploads of this sender are open, limits.max_open_uploads is {limit}",
-                retry_after=60,
-            )
-        self._intake.check_room(folder, meta.length, partial_bytes)
-
-    def _drop_others(self, folder: SenderFolder, meta: UploadMeta) -> None:
-        """An upload of other content for the same path of the same task's sender is stale."""
-        with self._lock:
-            others = list(self._of_sender.get(folder.uuid, {}).values())
-        for each in others:
-            if (each.meta.path, each.meta.owner) == (meta.path, meta.owner) and each.meta.task:
-                self._drop_if_idle(each)
-
-    def _make_room(self, folder: SenderFolder) -> None:
-        """Let go what earlier tasks have left and the present one has not planned."""
-        current = folder.task
-        planned = current.planned if current is not None else {}
-        with self._lock:
-            uploads = list(self._of_sender.get(folder.uuid, {}).values())
-        for each in uploads:
-            is_current = current is not None and each.meta.task == current.id
-            if each.meta.task is not None and not is_current and each.meta.path not in planned:
-                self._drop_if_idle(each)
-        if current is None or not current.loading:
-            wanted = {text for path in planned for text in (path, f"{path}.resource")}
-            folder.staged.discard(
-                each.path
-                for each in folder.staged.all()
-                if each.single is None and each.path not in wanted
-            )
+        oldest = now - self._limits.upload_expiry
+        for upload in self._register.all():
+            if upload.touched < oldest:
+                self._register.drop_if_idle(upload)
 
     # -- bytes -----------------------------------------------------------------------------
 
     def _receive(
         self,
         who: Principal,
-        upload: _Upload,
+        upload: Upload,
         offset: int,
         stream: Stream,
         length: int,
@@ -361,9 +245,24 @@ class Uploads:
                 return self._finish(who, upload, file, last, repr_md5)
         return self._view(upload)
 
+    def _check_offset(self, upload: Upload, offset: int, length: int) -> None:
+        here = upload.partial.offset
+        if offset != here:
+            raise OffsetError(
+                f"the block does not begin where the copy ends, at {here}", extra={"offset": here}
+            )
+        limit = self._limits.max_chunk_bytes
+        if length < 0 or length > limit:
+            raise TooLargeError(f"a block has 0 to limits.max_chunk_bytes, {limit}, bytes")
+        if here + length > upload.meta.length:
+            raise TooLargeError(
+                f"{length} bytes at {here} go beyond the file's {upload.meta.length}",
+                extra={"offset": here},
+            )
+
     def _write(
         self,
-        upload: _Upload,
+        upload: Upload,
         file: WriteFile,
         stream: Stream,
         length: int,
@@ -381,24 +280,9 @@ class Uploads:
             raise
         return None
 
-    def _check_offset(self, upload: _Upload, offset: int, length: int) -> None:
-        here = upload.partial.offset
-        if offset != here:
-            raise OffsetError(
-                f"the block does not begin where the copy ends, at {here}", extra={"offset": here}
-            )
-        limit = self._config.limits.max_chunk_bytes
-        if length < 0 or length > limit:
-            raise TooLargeError(f"a block has 0 to limits.max_chunk_bytes, {limit}, bytes")
-        if here + length > upload.meta.length:
-            raise TooLargeError(
-                f"{length} bytes at {here} go beyond the file's {upload.meta.length}",
-                extra={"offset": here},
-            )
-
     def _blocks(
         self,
-        upload: _Upload,
+        upload: Upload,
         file: WriteFile,
         stream: Stream,
         length: int,
@@ -416,7 +300,7 @@ class Uploads:
             yield upload.partial.write(file, pieces(stream, size))
             left -= size
 
-    def _receive_nothing(self, who: Principal, upload: _Upload, repr_md5: str | None) -> UploadView:
+    def _receive_nothing(self, who: Principal, upload: Upload, repr_md5: str | None) -> UploadView:
         """A file of no bytes is whole as soon as it is made."""
         with upload.folder.tree.open_write(upload.partial.part) as file:
             return self._finish(who, upload, file, upload.partial.write(file, ()), repr_md5)
@@ -426,13 +310,13 @@ class Uploads:
     def _finish(
         self,
         who: Principal,
-        upload: _Upload,
+        upload: Upload,
         file: WriteFile,
         pending: Pending,
         repr_md5: str | None,
     ) -> UploadView:
         """Verify the whole and put it in its place; nothing of the last block counts before."""
-        folder, meta = upload.folder, upload.meta
+        folder, meta, part = upload.folder, upload.meta, upload.partial.part
         path = FilePath.parse(meta.path)
         file.sync()
         planned = None
@@ -449,29 +333,27 @@ class Uploads:
                 scope=who.scope if meta.task is None else (),
             )
         except DigestError:
-            self._drop(upload)
+            self._register.drop(upload)
             raise
         except NotATsFileError as error:
-            self._intake.quarantine(
-                folder, upload.partial.part, path, file.fileno(), meta.length, error.message
-            )
-            self._drop(upload)
+            self._intake.quarantine(folder, part, path, file.fileno(), meta.length, error.message)
+            self._register.drop(upload)
             raise
-        self._stage(upload, Received(path, upload.partial.part, record))
+        self._stage(upload, Received(path, part, record))
         if meta.task is not None:
             return self._finished_view(upload)
         upload.job = self._load.loader.submit(folder, single_task(folder, record))
         return self._await_load(upload)
 
-    def _stage(self, upload: _Upload, received: Received) -> None:
+    def _stage(self, upload: Upload, received: Received) -> None:
         try:
             self._intake.stage(upload.folder, [received])
         except Exception:
             if not upload.folder.tree.exists(received.part):
-                self._drop(upload)  # it was moved and not recorded: the next plan asks for it
+                self._register.drop(upload)  # moved and not recorded: the next plan asks for it
             raise
 
-    def _await_load(self, upload: _Upload) -> UploadView:
+    def _await_load(self, upload: Upload) -> UploadView:
         """Wait for the commit of a task of one file.
 
         Raises:
@@ -484,89 +366,30 @@ class Uploads:
         with self._engine.reading() as state:
             row = state.task(upload.meta.sender, upload.meta.id)
         view = self._finished_view(upload)
-        outcome = row.outcomes[0] if row is not None else None
-        if outcome is None or outcome.result in (Result.LOADED, Result.ALREADY):
-            return view
-        kind: type[TsferryError] = {
-            Result.CONFLICT: ConflictError,
-            Result.REFUSED: ForbiddenError,
-            Result.QUARANTINED: NotATsFileError,
-        }.get(outcome.result, DigestError)
-        extra: dict[str, object] = {"device": outcome.device} if outcome.device else {}
-        raise kind(f"{outcome.path}: {outcome.reason}", extra=extra)
-
-    def _finished_view(self, upload: _Upload) -> UploadView:
-        meta = upload.meta
-        self._unregister(upload)
-        upload.partial.drop()
-        with self._lock:
-            self._finished[meta.id] = (meta.owner, meta.length)
-            if len(self._finished) > _REMEMBERED:
-                self._finished.popitem(last=False)
-        return self._view_of(meta.id, meta.length, meta.length, self._clock())
-
-    # -- the register ------------------------------------------------------------------------
-
-    def _find(self, who: Principal, upload_id: str) -> _Upload:
-        finished = self._finished.get(upload_id)
-        if finished is not None:
-            length = finished[1]
-            raise OffsetError(f"all {length} bytes are here", extra={"offset": length})
-        upload = self._uploads.get(upload_id)
-        if upload is None:
-            raise NotFoundError(f"there is no upload {upload_id[:40]!a}; it may have expired")
-        who.must_send_for(upload.meta.sender)
-        if who.upload_owner(upload.meta.sender) != upload.meta.owner:
-            raise ForbiddenError("this upload was made with another token")
-        return upload
-
-    @contextmanager
-    def _held(self, upload: _Upload) -> Iterator[None]:
-        if not upload.lock.acquire(blocking=False):
-            raise BusyError("another request is writing this upload", retry_after=1)
-        try:
-            if upload.gone:
-                raise GoneError("this upload is finished or was dropped")
-            yield
-        finally:
-            upload.lock.release()
-
-    def _register(self, upload: _Upload) -> None:
-        with self._lock:
-            self._uploads[upload.meta.id] = upload
-            self._of_sender.setdefault(upload.meta.sender, {})[upload.meta.id] = upload
-
-    def _unregister(self, upload: _Upload) -> None:
-        upload.gone = True
-        with self._lock:
-            self._uploads.pop(upload.meta.id, None)
-            self._of_sender.get(upload.meta.sender, {}).pop(upload.meta.id, None)
-
-    def _drop(self, upload: _Upload) -> None:
-        self._unregister(upload)
-        upload.partial.drop()
-
-    def _drop_if_idle(self, upload: _Upload) -> None:
-        if upload.job is None and upload.lock.acquire(blocking=False):
-            try:
-                if not upload.gone:
-                    self._drop(upload)
-            finally:
-                upload.lock.release()
+        if row is not None:
+            _raise_unless_good(row.outcomes[0])
+        return view
 
     # -- views -------------------------------------------------------------------------------
 
-    def _view(self, upload: _Upload) -> UploadView:
+    def _finished_view(self, upload: Upload) -> UploadView:
+        self._register.finish(upload)
+        return self._view_of(upload.meta.id, upload.meta.length, upload.meta.length, upload.touched)
+
+    def _view(self, upload: Upload) -> UploadView:
         return self._view_of(
             upload.meta.id, upload.partial.offset, upload.meta.length, upload.touched
         )
 
     def _view_of(self, upload_id: str, offset: int, length: int, touched: float) -> UploadView:
-        expires = touched + self._config.limits.upload_expiry
+        expires = touched + self._limits.upload_expiry
         return UploadView(id=upload_id, offset=offset, length=length, expires=expires)
 
-    def _view_finished(self, who: Principal, upload_id: str, owner: str, length: int) -> UploadView:
-        sender = owner.removeprefix("sender:")
-        if who.upload_owner(sender) != owner:
-            raise ForbiddenError("this upload was made with another token")
-        return self._view_of(upload_id, length, length, self._clock())
+
+def _raise_unless_good(outcome: Outcome) -> None:
+    """Say what became of an upload without a task that was not loaded."""
+    if outcome.result in (Result.LOADED, Result.ALREADY):
+        return
+    kind = _ERRORS.get(outcome.result, DigestError)
+    extra: dict[str, object] = {"device": outcome.device} if outcome.device else {}
+    raise kind(f"{outcome.path}: {outcome.reason}", extra=extra)

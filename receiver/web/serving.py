@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from common import wire
 from common.durable import Tree
 from common.errors import ConfigError
 from receiver.web.app import close, create_app, site_of
@@ -36,6 +37,10 @@ log = logging.getLogger(__name__)
 ADDRESS_FILE = "operator.url"
 """In the schema directory: where the commands of this machine find the server."""
 GRACE_SECONDS = 10.0
+_REFUSAL_HEADERS = (
+    ("Tus-Resumable", wire.TUS_VERSION),  # tus wants it on every answer
+    ("X-Content-Type-Options", "nosniff"),
+)
 _BODIES = 8
 """So many of the largest requests may wait in memory at once, or 512 MiB of smaller ones."""
 
@@ -116,6 +121,7 @@ def _options(config: ReceiverConfig) -> Options:
         max_buffered_bytes=max(512 * 2**20, _BODIES * listen.max_request_bytes),
         piece_bytes=min(Options.piece_bytes, config.limits.max_chunk_bytes),
         split_below=f"{FILES}/",
+        refusal_headers=_REFUSAL_HEADERS,
     )
 
 

@@ -44,9 +44,7 @@ class Edge:
         self.config = SenderConfig(
             schema_dir=self.schema,
             data_dirs=(self.data,),
-            receivers=(
-                ReceiverEntry(name="dc1", url=url, token=Secret(token) if token else None),
-            ),
+            receivers=(ReceiverEntry(name="dc1", url=url, token=Secret(token) if token else None),),
             transfer=TransferConfig(**transfer),
             **settings,
         )

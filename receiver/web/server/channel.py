@@ -121,10 +121,6 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
             mask |= select.EPOLLOUT
         return mask
 
-    def pending(self) -> bool:
-        """Whether there is input that no event will tell of."""
-        return False
-
     def readable(self) -> bool:
         """Whether input is wanted."""
         return self._lingering is not None or bool(super().readable())

@@ -70,6 +70,7 @@ class RefusalTask(ErrorTask):  # type: ignore[misc]  # waitress is untyped
         self.channel.unread = True
         self.status = status
         self.response_headers.extend(headers)
+        self.response_headers.extend(self.channel.server.options.refusal_headers)
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(b"" if getattr(self.request, "command", "") == "HEAD" else body)

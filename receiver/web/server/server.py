@@ -65,6 +65,7 @@ class Options:
         max_buffered_bytes: bodies in memory, of all requests together.
         piece_bytes: a longer PATCH below `split_below` is worked on in pieces of this size.
         split_below: a path with a trailing slash.
+        refusal_headers: go with every answer that the server gives without the application.
     """
 
     threads: int = 16
@@ -77,6 +78,7 @@ class Options:
     max_buffered_bytes: int = 512 * 2**20
     piece_bytes: int = 4 * 2**20
     split_below: str = "/sync/v1/files/"
+    refusal_headers: tuple[tuple[str, str], ...] = ()
 
 
 class Memory:
@@ -202,9 +204,7 @@ class Server:
     # -- the loop --------------------------------------------------------------------------------
 
     def _turn(self, timeout: float) -> None:
-        ready = self._refresh()
-        if ready:
-            timeout = 0.0
+        self._refresh()
         for fd, events in self._epoll.poll(timeout, _EVENTS_AT_ONCE):
             if fd == self._wakeup.fd:
                 self._wakeup.clear()
@@ -212,9 +212,6 @@ class Server:
                 self._accept(self._listeners[fd])
             elif (channel := self.channels.get(fd)) is not None:
                 self._dispatch(channel, events)
-        for channel in ready:
-            if channel.connected and channel.pending():
-                self._dispatch(channel, select.EPOLLIN)
         now = time.monotonic()
         if not self._listening and now >= self._accept_again and not self.stopping.is_set():
             self._listen(True)
@@ -222,9 +219,8 @@ class Server:
             self._next_sweep = now + _SWEEP_SECONDS
             self._sweep(now)
 
-    def _refresh(self) -> list[Channel]:
-        """Watch what touched channels want now; those that have input without an event."""
-        ready = []
+    def _refresh(self) -> None:
+        """Watch what channels want now that were touched, or that workers are busy with."""
         changed = set(self.busy.copy())
         while self._touched:
             changed.add(self._touched.popleft())
@@ -234,11 +230,8 @@ class Server:
                 continue
             if channel.will_close and not channel.serving:
                 self._drop(channel)
-                continue
-            self._watch(fd, channel.interest())
-            if channel.pending():
-                ready.append(channel)
-        return ready
+            else:
+                self._watch(fd, channel.interest())
 
     def _dispatch(self, channel: Channel, events: int) -> None:
         try:

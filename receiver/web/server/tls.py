@@ -1,8 +1,9 @@
 """TLS on a connection that never blocks: handshake, reads and writes go on when the socket can.
 
 A TLS read may have to wait until the socket takes output and the other way round; the channel
-keeps track of that and tells the loop (`interest`). Bytes that OpenSSL has decrypted already raise
-no event of the socket; `pending` tells of them.
+keeps track of that and tells the loop (`interest`). OpenSSL takes one record at a time off the
+socket, and each read has room for a whole one (16 KiB): so what is left is always in the socket,
+where the loop sees it, and never decrypted and forgotten.
 """
 
 from __future__ import annotations
@@ -101,13 +102,6 @@ class TlsChannel(Channel):
         if self._write_wants_read and mask & select.EPOLLOUT:
             mask |= select.EPOLLIN
         return mask
-
-    def pending(self) -> bool:
-        """Whether OpenSSL holds decrypted bytes that this channel would take now."""
-        if self._shaking or self._lingering is not None or not self.readable():
-            return False
-        with self._tls:
-            return bool(self.socket.pending())
 
     def overdue(self, now: float) -> bool:
         """Whether the peer had its time; a handshake counts as headers."""

@@ -89,8 +89,7 @@ def test_what_is_deleted_here_without_a_successor_is_kept_there(shared, make_edg
     report = edge.round()
     assert (report.retired, report.deleted) == (1, 0)
     states = {
-        each["path"]: each["state"]
-        for each in shared.call("files", "--sender", edge.uuid)["files"]
+        each["path"]: each["state"] for each in shared.call("files", "--sender", edge.uuid)["files"]
     }
     assert states == {edge.path(1): "retired", edge.path(2): "live"}
 
@@ -364,7 +363,7 @@ def test_a_cloned_edge_is_refused_with_the_way_out(shared, make_edge, tmp_path):
 def test_a_wrong_token_is_a_refusal_and_names_itself(centre, make_edge):
     url = centre.start()
     edge = make_edge(url)
-    made = centre.call("token", "create", "sender", "--sender", edge.uuid)
+    made = centre.call("token", "create", "--role", "sender", "--sender", edge.uuid)
     edge.write(1)
     assert edge.round().exit_code == 4
     entry = edge.config.receivers[0]

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from common import crash
+from common.crash import SimulatedCrash
 from common.durable import temporary_name
 from common.names import FilePath
 from sender.ledger import Ledger
@@ -81,6 +83,23 @@ def test_a_file_that_moved_is_on_one_list(site):
     again = site.ledger()
     assert again.entries[A].data_dir == site.data_dirs[1]
     assert again.entries[A].inode == 5
+
+
+@pytest.mark.parametrize(("source", "target"), [(0, 1), (1, 0)])
+@pytest.mark.parametrize("point", ["ledger.last_deleted", "ledger.renamed"])
+def test_a_file_that_moves_is_never_on_no_list(site, source, target, point):
+    begun(site).fold([an_entry(site, data_dir=source)])
+
+    def die(name):
+        if name == point:
+            raise SimulatedCrash(name)
+
+    with pytest.raises(SimulatedCrash), crash.arm(die):
+        site.ledger().refresh([an_entry(site, data_dir=target)])
+    ledger = site.ledger()
+    assert set(ledger.entries) == {A}
+    ledger.refresh([an_entry(site, data_dir=target)])
+    assert (lines(site, source), lines(site, target)) == ([], [A.text])
 
 
 def test_new_facts_alone_leave_the_list_as_it_is(site):

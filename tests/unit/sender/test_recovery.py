@@ -161,6 +161,33 @@ def test_a_replaced_file_is_listed_with_its_new_content(site, order):
     assert site.ledger().entries[A].md5 == digest(tsfile(value=5))
 
 
+def test_folding_a_replacement_again_does_not_delete_it(site):
+    """A crash after the fold, before the log was removed."""
+    site.put(A)
+    ledger = site.load_all()
+    site.put(A, tsfile(value=5))
+    sent(site, ledger, [A], deleted=[A])
+    log = (site.sender_dir() / "sync.log").read_bytes()
+    both = [
+        Outcome(path=A.text, result=Result.DELETED),
+        Outcome(path=A.text, result=Result.LOADED),
+    ]
+    answer = TaskAnswer(task=TASK, state=TaskState.DONE, commit=1, outcomes=both)
+    for _ in range(2):
+        (site.sender_dir() / "sync.log").write_bytes(log)
+        recovered(site, Receiver(answer))
+        assert site.ledger().entries[A].md5 == digest(tsfile(value=5))
+
+
+def test_an_open_task_folds_nothing_whatever_it_claims(site):
+    site.put(A)
+    sent(site, begun(site), [A])
+    claims = [Outcome(path=A.text, result=Result.LOADED)]
+    answer = TaskAnswer(task=TASK, state=TaskState.OPEN, outcomes=claims)
+    assert recovered(site, Receiver(answer)).tasks == {TASK: False}
+    assert site.ledger().entries == {}
+
+
 def test_a_replacement_that_failed_leaves_the_old_content_listed(site):
     site.put(A)
     ledger = site.load_all()

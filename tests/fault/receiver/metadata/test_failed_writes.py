@@ -44,7 +44,7 @@ def test_a_failed_sync_publishes_nothing_and_the_engine_takes_no_more(home, engi
     before = view(engine)
     with monkeypatch.context() as broken:
         break_sync(broken, errno.EIO)
-        with pytest.raises(FailedSyncError, match="mlog-1.tsf"):
+        with pytest.raises(FailedSyncError, match=r"mlog-1\.tsf"):
             engine.commit([load()])
     assert view(engine) == before
     assert "mlog-1.tsf" in engine.failed
@@ -126,7 +126,7 @@ def test_an_io_error_on_write_turns_the_engine_read_only(home, engine, monkeypat
             raise OSError(errno.EIO, "Input/output error")
 
         broken.setattr(os, "write", write)
-        with pytest.raises(Exception, match="mlog-1.tsf"):
+        with pytest.raises(Exception, match=r"mlog-1\.tsf"):
             engine.commit([load()])
     assert engine.failed
     with pytest.raises(ReadOnlyError):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import threading
 
 import click
@@ -239,3 +240,12 @@ def test_every_command_explains_itself(command, name):
 
 def test_the_whole_explains_its_exit_codes(command):
     assert "Exit codes:" in command("--help")
+
+
+def test_what_init_shows_as_defaults_are_the_defaults(command, tmp_path):
+    plain = json.loads(command("config", "show", "--json"))
+    text = (tmp_path / "receiver.toml").read_text()
+    for key in ("tls_cert", "tls_key", "file"):
+        text = text.replace(f"\n#{key} ", f"\n# {key} ")
+    (tmp_path / "receiver.toml").write_text(re.sub(r"(?m)^#(?=[a-z_]+ = )", "", text))
+    assert json.loads(command("config", "show", "--json")) == plain

@@ -23,8 +23,8 @@ def test_an_address_that_changes_keeps_the_folder(tmp_path: Path) -> None:
     with Tree(tmp_path) as tree:
         folders = Folders(tree)
         folders.scan({})
-        first = folders.make(A, "10.0.0.7")
-        assert folders.make(A, "192.168.1.1") is first
+        first = folders.make(A, folder_name("10.0.0.7", A))
+        assert folders.make(A, folder_name("192.168.1.1", A)) is first
         again = Folders(tree)
         assert [each.directory for each in again.scan({})] == [first.directory]
         found = again.find(A)
@@ -45,7 +45,7 @@ def test_half_uploads_and_temporaries_are_swept_and_nothing_else(tmp_path: Path)
     with Tree(tmp_path) as tree:
         folders = Folders(tree)
         folders.scan({})
-        folder = folders.make(A, "10.0.0.7")
+        folder = folders.make(A, folder_name("10.0.0.7", A))
         uploads = tmp_path / folder.uploads
         for name in ("1.part", "2.upload", "3.part", "3.upload"):
             (uploads / name).write_bytes(b"x")

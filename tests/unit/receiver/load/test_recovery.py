@@ -24,10 +24,6 @@ from tests.support.node_world import (
 FILES = {path_of(number): tsfile(first=number * 100) for number in (1, 2)}
 
 
-class Died(BaseException):
-    pass
-
-
 def die_at(name: str, nth: int = 1):  # noqa: ANN201
     count = 0
 
@@ -226,10 +222,9 @@ def test_a_disk_error_in_one_folder_does_not_keep_the_others_from_working(
 def test_an_upload_without_a_task_that_was_verified_is_loaded_at_the_next_start(
     world: World,
 ) -> None:
-    for at in ("intake.recorded", "placing.synced", "load.committed"):
+    for number, at in enumerate(("intake.recorded", "placing.synced", "load.committed"), 1):
         node = world.still_node()
-        name = path_of(hash(at) % 1000)
-        content = tsfile(first=hash(at) % 1000)
+        name, content = path_of(number), tsfile(first=number * 100)
         with die_at(at), pytest.raises(crash.SimulatedCrash):
             Edge(node).upload(None, name, content)
         abandon(node)

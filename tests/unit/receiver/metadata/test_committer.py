@@ -95,6 +95,15 @@ def test_a_commit_that_touches_what_an_earlier_one_changes_waits_for_the_next_ba
     assert frames.sizes == [1, 2]
 
 
+def test_commits_that_wait_for_each_other_keep_their_order(engine, frames):
+    labels = [[seen(label=f"label {number}")] for number in range(5)]
+    stamps = together(engine, frames, *labels)
+    assert frames.sizes == [1, 1, 1, 1, 1, 1]
+    assert stamps == sorted(stamps)
+    with engine.reading() as state:
+        assert state.senders[A].label == "label 4"
+
+
 def test_loads_of_devices_that_are_owned_do_not_wait_for_each_other(engine, frames):
     engine.commit([load()])
     loads = [[load(path(f"{n}-1-0"), n)] for n in range(2, 22)]

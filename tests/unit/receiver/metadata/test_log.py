@@ -61,16 +61,16 @@ def test_frames_come_back_with_their_commits(tmp_path):
     assert commits == [records.Commit(5, [op, op]), records.Commit(6, [op])]
 
 
-@pytest.mark.parametrize("cut", range(1, len(TWO) + 1))
-def test_a_frame_that_is_short_is_cut_off(tmp_path, cut):
-    assert read(tmp_path, WHOLE[:-cut]) == ([1], BEGIN, len(TWO) - cut)
+def test_a_frame_that_is_short_is_cut_off(tmp_path):
+    for cut in range(1, len(TWO) + 1):
+        assert read(tmp_path, WHOLE[:-cut]) == ([1], BEGIN, len(TWO) - cut)
 
 
-@pytest.mark.parametrize("kept", range(len(TWO) - 4))
-def test_a_tail_of_zeros_is_cut_off(tmp_path, kept):
-    content = HEAD + ONE + TWO[:kept] + bytes(len(TWO) - kept)
-    assert read(tmp_path, content) == ([1], BEGIN, len(TWO))
-    assert read(tmp_path, content + bytes(5000))[:2] == ([1], BEGIN)
+def test_a_tail_of_zeros_is_cut_off(tmp_path):
+    for kept in range(len(TWO) - 4):
+        content = HEAD + ONE + TWO[:kept] + bytes(len(TWO) - kept)
+        assert read(tmp_path, content) == ([1], BEGIN, len(TWO)), kept
+        assert read(tmp_path, content + bytes(5000))[:2] == ([1], BEGIN), kept
 
 
 @pytest.mark.parametrize("kept", range(0, len(TWO) - 4, 7))
@@ -102,15 +102,15 @@ def test_a_first_sector_that_was_never_written_is_cut_off(tmp_path):
     assert read(tmp_path, bytes(content)) == ([1], BEGIN, len(big))
 
 
-@pytest.mark.parametrize("at", range(len(TWO) - 4))
 @pytest.mark.parametrize("bits", [0x01, 0x80, 0xFF])
-def test_a_last_frame_that_decayed_is_never_dropped_silently(tmp_path, at, bits):
+def test_a_last_frame_that_decayed_is_never_dropped_silently(tmp_path, bits):
     """It is whole, so it was flushed, and somebody may have been told."""
-    with pytest.raises(DamagedError) as caught:
-        read(tmp_path, flip(WHOLE, BEGIN + at, bits))
-    assert caught.value.extra == {"file": str(tmp_path / "log"), "offset": BEGIN}
-    assert str(tmp_path / "log") in caught.value.message
-    assert f"offset {BEGIN}" in caught.value.message
+    for at in range(len(TWO) - 4):
+        with pytest.raises(DamagedError) as caught:
+            read(tmp_path, flip(WHOLE, BEGIN + at, bits))
+        assert caught.value.extra == {"file": str(tmp_path / "log"), "offset": BEGIN}
+        assert str(tmp_path / "log") in caught.value.message
+        assert f"offset {BEGIN}" in caught.value.message
 
 
 @pytest.mark.parametrize("at", range(len(TWO) - 4, len(TWO)))
@@ -119,10 +119,10 @@ def test_a_decayed_mark_does_no_harm(tmp_path, at):
     assert read(tmp_path, flip(WHOLE, BEGIN + at) + THREE)[0] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("at", range(len(ONE) - 4))
-def test_damage_in_the_middle_is_refused(tmp_path, at):
-    with pytest.raises(DamagedError, match=f"offset {len(HEAD)}: "):
-        read(tmp_path, flip(WHOLE, len(HEAD) + at))
+def test_damage_in_the_middle_is_refused(tmp_path):
+    for at in range(len(ONE) - 4):
+        with pytest.raises(DamagedError, match=f"offset {len(HEAD)}: "):
+            read(tmp_path, flip(WHOLE, len(HEAD) + at))
 
 
 def test_damage_before_a_torn_tail_is_refused(tmp_path):
@@ -183,16 +183,16 @@ def test_a_newer_version_is_refused_with_its_number(tmp_path):
         read(tmp_path, encode_log_head(SALT, 1, version=7) + ONE)
 
 
-@pytest.mark.parametrize("at", range(len(HEAD)))
-def test_a_damaged_head_is_named(tmp_path, at):
-    with pytest.raises((DamagedError, NewerLogError), match="log"):
-        read(tmp_path, flip(WHOLE, at))
+def test_a_damaged_head_is_named(tmp_path):
+    for at in range(len(HEAD)):
+        with pytest.raises((DamagedError, NewerLogError), match="log"):
+            read(tmp_path, flip(WHOLE, at))
 
 
-@pytest.mark.parametrize("size", range(len(HEAD)))
-def test_a_log_shorter_than_its_head_is_damaged(tmp_path, size):
-    with pytest.raises(DamagedError, match="no log of the metadata engine"):
-        read(tmp_path, WHOLE[:size])
+def test_a_log_shorter_than_its_head_is_damaged(tmp_path):
+    for size in range(len(HEAD)):
+        with pytest.raises(DamagedError, match="no log of the metadata engine"):
+            read(tmp_path, WHOLE[:size])
 
 
 def test_the_search_finds_a_frame_across_window_borders(tmp_path):

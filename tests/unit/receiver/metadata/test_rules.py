@@ -237,6 +237,7 @@ def test_a_task_is_done_once(state):
     [
         (token(role="root"), "is no role"),
         (token(hash="00"), "64 hex digits"),
+        (token(expires=float("nan")), "no time to expire"),
         (token(role="sender"), "bound to a sender"),
         (token(role="reader", sender=A), "bound to a sender"),
         (token(role="sender", sender="x"), "no sender uuid"),

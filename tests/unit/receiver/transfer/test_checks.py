@@ -61,11 +61,32 @@ def test_a_token_checks_for_its_own_sender_only(node: Node) -> None:
         node.check(OPERATOR, request(node))
 
 
-def test_a_check_leaves_nothing_behind(node: Node, world: World) -> None:
-    before = node.engine.newest_commit
-    node.check(sender(), request(node))
-    assert node.engine.newest_commit == before
+def test_a_first_check_enters_the_sender_and_its_label_once(node: Node, world: World) -> None:
+    node.check(sender(), request(node, label="plant 7"))
+    commit = node.engine.newest_commit
+    node.check(sender(), request(node, label="plant 7"))
+    assert node.engine.newest_commit == commit
+    (view,) = node.senders(OPERATOR)
+    assert (view.uuid, view.label) == (A, "plant 7")
+    node.check(sender(), request(node, label="plant 8" * 1000))
+    (view,) = node.senders(OPERATOR)
+    assert view.label.startswith("plant 8")
+    assert len(view.label) == 200
     assert list((world.data / "sync-receiver").iterdir()) == []
+    Edge(node).round({path_of(1): tsfile()})
+    assert world.folder().name == view.directory
+
+
+def test_a_receiver_that_cannot_write_still_answers_a_check(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from common.errors import ReadOnlyError
+
+    def fails(*_: object) -> None:
+        raise ReadOnlyError("after a failed sync")
+
+    monkeypatch.setattr(node.engine, "commit", fails)
+    assert node.check(sender(), request(node)).history is wire.History.NEW
 
 
 def test_the_check_tells_the_scope_and_the_limits(node: Node) -> None:
@@ -235,7 +256,7 @@ def test_heartbeats_are_kept_for_senders_that_are_known(node: Node) -> None:
     beat = wire.Heartbeat(version="0", pending_files=3)
     node.heartbeat(edge.who, A, beat)
     assert node.senders(OPERATOR) == []
-    edge.round({path_of(1): tsfile()})
+    edge.check()
     node.heartbeat(edge.who, A, beat)
     (view,) = node.senders(OPERATOR)
     assert view.heartbeat == beat

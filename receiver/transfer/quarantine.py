@@ -1,0 +1,164 @@
+"""What was refused or found bad: shown to an operator, looked at again, given up."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from common.digests import md5_of_fd
+from common.errors import NotFoundError
+from common.names import FilePath
+from common.tsfile import read_tail
+from receiver.load.verify import hash_staged
+from receiver.metadata import records
+from receiver.metadata.guards import Guard
+from receiver.metadata.state import FileState
+from receiver.transfer.views import QuarantineView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from receiver.load.service import LoadService
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state import FileRow, QuarantineRow
+
+__all__ = ["Quarantine"]
+
+
+class Quarantine:
+    """Two kinds of entries: files refused at or before their load, and loaded ones found bad.
+
+    The first are kept under (sender, path, digest of the tail); of the second the digest is the
+    physical path.
+    """
+
+    def __init__(self, engine: Engine, load: LoadService, *, clock: Callable[[], float]) -> None:
+        self._engine = engine
+        self._load = load
+        self._clock = clock
+
+    def all(self, sender: str | None) -> list[QuarantineView]:
+        """Every entry, of one sender if told so."""
+        with self._engine.reading() as state:
+            refused = [row for row in state.quarantine.values() if sender in (None, row.sender)]
+            bad = [
+                row
+                for row in state.files.values()
+                if row.state is FileState.QUARANTINED and sender in (None, row.sender)
+            ]
+        views = [_refused(row) for row in refused] + [_bad(row) for row in bad]
+        return sorted(views, key=lambda each: (each.sender, each.path, each.digest))
+
+    def retry(self, sender: str, path: str, digest: str) -> str:
+        """Look at a file again, or let the next round try; says in words what came of it.
+
+        Raises:
+            NotFoundError: there is no such entry.
+            NotATsFileError: the bytes are still bad.
+        """
+        with self._engine.reading() as state:
+            row = state.quarantine.get((sender, path, digest))
+            file = state.files.get(digest)
+        if row is not None:
+            return self._retry_refused(row)
+        if file is not None and (file.sender, file.path) == (sender, path):
+            return self._retry_loaded(file)
+        raise _not_in_quarantine(path, digest)
+
+    def _retry_refused(self, row: QuarantineRow) -> str:
+        """Look at kept bytes again; without them, or if they are good now, clear the entry."""
+        key = (row.sender, row.path, row.digest)
+        drop, guard = records.QuarantineDrop(*key), Guard("quarantine", key, row.changed)
+        folder = self._load.folders.find(row.sender)
+        tree = self._load.trees[0]
+        if row.kept is None or folder is None or not tree.exists(row.kept):
+            self._engine.commit([drop], [guard])
+            return "the next round of the sender tries again"
+        path = FilePath.parse(row.path)
+        hash_staged(tree, row.kept, path, at=self._clock())  # raises what is still wrong with it
+        with folder.lock:
+            tree.make_dirs(folder.at(f"data/{path.directory}"))
+            tree.rename(row.kept, folder.staged_at(path))
+            folder.staged.put([hash_staged(tree, folder.staged_at(path), path, at=self._clock())])
+        self._engine.commit([drop], [guard])
+        return "the bytes are good; the next round of the sender loads them"
+
+    def _retry_loaded(self, row: FileRow) -> str:
+        if row.state is not FileState.QUARANTINED:
+            raise _not_in_quarantine(row.path, row.physical)
+        found = self._load.find_physical(row)
+        if found is None:
+            return "the bytes are gone; the sender is asked for the file in its next round"
+        tree, rel = found
+        fd = tree.open_read(rel)
+        try:
+            tail = read_tail(fd, structure=True)
+            good = tail.complete and tail.size == row.size and md5_of_fd(fd) == row.md5
+        finally:
+            os.close(fd)
+        if not good:
+            return "the bytes are still bad; the sender is asked for the file in its next round"
+        self._engine.commit(
+            [records.FileRestored(row.physical)], [Guard("file", row.physical, row.changed)]
+        )
+        return "the bytes are good; the file is visible again"
+
+    def drop(self, sender: str, path: str, digest: str) -> None:
+        """Forget an entry and the bytes kept for it; a loaded file is deleted.
+
+        Raises:
+            NotFoundError: there is no such entry.
+        """
+        key = (sender, path, digest)
+        with self._engine.reading() as state:
+            row = state.quarantine.get(key)
+            file = state.files.get(digest)
+        if row is not None:
+            self._engine.commit(
+                [records.QuarantineDrop(*key)], [Guard("quarantine", key, row.changed)]
+            )
+            if row.kept is not None:
+                self._load.trees[0].unlink(row.kept)
+            return
+        if (
+            file is None
+            or (file.sender, file.path) != (sender, path)
+            or file.state is not FileState.QUARANTINED
+        ):
+            raise _not_in_quarantine(path, digest)
+        self._engine.commit(
+            [records.FileDeleted(file.physical, "operator")],
+            [Guard("file", file.physical, file.changed)],
+        )
+
+
+def _refused(row: QuarantineRow) -> QuarantineView:
+    return QuarantineView(
+        sender=row.sender,
+        path=row.path,
+        digest=row.digest,
+        size=row.size,
+        hold=row.hold,
+        reason=row.reason,
+        device=row.device,
+        kept=row.kept is not None,
+        since=row.created,
+    )
+
+
+def _bad(row: FileRow) -> QuarantineView:
+    return QuarantineView(
+        sender=row.sender,
+        path=row.path,
+        digest=row.physical,
+        size=row.size,
+        hold=False,
+        reason=str(row.reason),
+        kept=True,
+        loaded=True,
+        since=row.changed,
+    )
+
+
+def _not_in_quarantine(path: str, digest: str) -> NotFoundError:
+    return NotFoundError(f"{path[:200]!a} is not in quarantine under {digest[:200]!a}")

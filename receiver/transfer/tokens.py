@@ -1,0 +1,105 @@
+"""Tokens: made once, shown once, kept as a hash."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import TYPE_CHECKING
+
+from common.errors import NotFoundError, UsageError
+from common.names import is_sender_uuid
+from receiver.load.scope import Scope
+from receiver.metadata import records
+from receiver.transfer.views import TokenMade, TokenView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from receiver.metadata.engine import Engine
+
+__all__ = ["hash_token", "list_tokens", "make_token", "revoke_token"]
+
+_ROLES: tuple[records.Role, ...] = ("sender", "reader", "operator")
+
+
+def hash_token(token: str) -> str:
+    """What is stored of a token; it is random enough that no salt is needed."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def make_token(
+    engine: Engine,
+    role: str,
+    *,
+    sender: str | None = None,
+    scope: Iterable[str] = (),
+    note: str = "",
+    expires: float | None = None,
+) -> TokenMade:
+    """Commit a new token.
+
+    Raises:
+        UsageError: role, sender and scope do not fit together.
+    """
+    patterns = list(scope)
+    if role not in _ROLES:
+        raise UsageError(f"role {role[:40]!a}: expected sender, reader or operator")
+    if (role == "sender") is not (sender is not None):
+        raise UsageError("a sender token, and no other, is bound to a sender's uuid")
+    if sender is not None and not is_sender_uuid(sender):
+        raise UsageError(f"{sender[:60]!a} is no sender uuid (32 lower-case hex digits)")
+    if patterns and role != "sender":
+        raise UsageError("only a sender token has a scope")
+    Scope(patterns)
+    token_id = secrets.token_hex(4)
+    token = f"tsf_{token_id}_{secrets.token_urlsafe(32)}"
+    made = records.TokenPut(
+        id=token_id,
+        role=next(each for each in _ROLES if each == role),
+        hash=hash_token(token),
+        sender=sender,
+        scope=patterns,
+        note=note,
+        expires=expires,
+    )
+    engine.commit([made])
+    return TokenMade(
+        id=token_id,
+        token=token,
+        role=role,
+        sender=sender,
+        scope=patterns,
+        note=note,
+        expires=expires,
+    )
+
+
+def list_tokens(engine: Engine) -> list[TokenView]:
+    """All tokens that are not revoked, the oldest first."""
+    with engine.reading() as state:
+        rows = sorted(state.tokens.values(), key=lambda row: row.created)
+    return [
+        TokenView(
+            id=row.id,
+            role=row.role,
+            sender=row.sender,
+            scope=list(row.scope),
+            note=row.note,
+            expires=row.expires,
+            created=row.created,
+        )
+        for row in rows
+    ]
+
+
+def revoke_token(engine: Engine, token_id: str) -> None:
+    """The token is worth nothing from now on.
+
+    Raises:
+        NotFoundError: there is no such token.
+    """
+    with engine.reading() as state:
+        known = token_id in state.tokens
+    if not known:
+        raise NotFoundError(f"there is no token {token_id[:40]!a}")
+    engine.commit([records.TokenRevoke(token_id)])

@@ -1,0 +1,97 @@
+"""The engine on a disk whose power is cut: what was acknowledged is there, and whole."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from receiver.metadata.engine import Engine
+from tests.support import powercut
+from tests.support.architecture import ROOT
+from tests.support.metadata import log_file, plain
+
+# Commits numbered senders, each with its epoch, from four threads; says what it was told.
+PROGRAM = """
+import sys, threading
+from pathlib import Path
+from receiver.metadata import records
+from receiver.metadata.engine import Engine
+engine = Engine.open(Path(sys.argv[1]))
+out = threading.Lock()
+
+def work(first):
+    for number in range(first, 60, 4):
+        uuid = f"{number:032x}"
+        seen = records.SenderSeen(uuid, "x" * 50 * number, f"dir-{number}")
+        ts = engine.commit([seen, records.EpochSet(uuid, f"1.{number}", None, None, True)])
+        with out:
+            print(ts, uuid, flush=True)
+
+threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print("end", flush=True)
+"""
+
+
+@pytest.mark.parametrize("passage", [1, 4, 9, 13, 17, 18, 19, 20, 21, 22, 50, 100])
+def test_an_acknowledged_commit_survives_a_death_and_a_power_cut(tmp_path, passage):
+    with powercut.disk(tmp_path) as disk:
+        home = disk.path / "schema"
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(home)],
+            env={**os.environ, "TSFERRY_CRASH_AT": f"*:{passage}"},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == -9, done.stderr
+        acknowledged = [line.split() for line in done.stdout.splitlines()]
+        disk.cut()
+        with Engine.open(home) as engine:
+            with engine.reading() as state:
+                first = plain(state)
+            assert all(engine.has_commit(int(ts)) for ts, _ in acknowledged)
+        senders = first["senders"]
+        assert {uuid for _, uuid in acknowledged} <= set(senders)
+        assert all(row.epoch for row in senders.values()), "a commit is there as a whole"
+        assert all(row.created == row.changed for row in senders.values())
+        disk.cut()
+        with Engine.open(home) as engine, engine.reading() as state:
+            assert plain(state) == first, "recovery that is run twice gives the same"
+        disk.unmount()
+        disk.check()
+
+
+def test_a_cut_during_recovery_gives_the_same(tmp_path):
+    with powercut.disk(tmp_path) as disk:
+        home = disk.path / "schema"
+        Engine.open(home).close()
+        whole = log_file(home).stat().st_size
+        with log_file(home).open("ab") as file:
+            file.write(b"TSFm" + bytes(3000))
+        disk.unmount()
+        for passage in range(1, 12):
+            disk.mount()
+            opening = "import sys, pathlib; from receiver.metadata.engine import Engine\n"
+            opening += "Engine.open(pathlib.Path(sys.argv[1])).close()"
+            subprocess.run(
+                [sys.executable, "-c", opening, str(home)],
+                env={**os.environ, "TSFERRY_CRASH_AT": f"*:{passage}"},
+                cwd=ROOT,
+                capture_output=True,
+                check=False,
+                timeout=120,
+            )
+            disk.off()
+        disk.mount()
+        with Engine.open(home) as engine:
+            assert engine.newest_commit
+            assert log_file(home).stat().st_size == whole
