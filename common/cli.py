@@ -125,8 +125,12 @@ class Invocation(Generic[T]):
     verbose: bool = False
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
-    def load(self, flags: Mapping[str, object] | None = None) -> Loaded[T]:
+    def load(
+        self, flags: Mapping[str, object] | None = None, *, secrets: bool = True
+    ) -> Loaded[T]:
         """Load the configuration, with the flags that a command has of its own (dotted keys).
+
+        Without `secrets` the files that hold tokens are not read, and need not be there yet.
 
         Raises:
             ConfigError: something in it is wrong.
@@ -138,6 +142,7 @@ class Invocation(Generic[T]):
             env_prefix=self.program.env_prefix,
             environ=self.environ,
             flags=dict(map(_setting, self.settings)) | dict(flags or {}),
+            secrets=secrets,
         )
 
     def start(self, log: LogConfig) -> None:

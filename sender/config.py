@@ -107,7 +107,7 @@ class StorageGroups(Struct, frozen=True, kw_only=True):
         exclude: and none of these. A narrower filter deletes nothing at the receiver.
     """
 
-    include: Annotated[tuple[str, ...], Meta(min_length=1)] = ("root.**",)
+    include: Annotated[tuple[str, ...], Meta(min_length=1)] = ("**",)
     exclude: tuple[str, ...] = ()
 
     def check(self) -> Iterator[Finding]:
@@ -266,7 +266,7 @@ def _plain_http(key: str, url: str, insecure: bool) -> Iterator[Finding]:
 
 def _is_path(text: str) -> bool:
     nodes = text.split(".")
-    return len(nodes) > 1 and nodes[0] == "root" and all(nodes) and "/" not in text
+    return all(nodes) and "/" not in text
 
 
 def _repeated(key: str, values: Sequence[str]) -> Iterable[Finding]:

@@ -67,6 +67,7 @@ def load(
     env_prefix: str,
     environ: Mapping[str, str],
     flags: Mapping[str, object],
+    secrets: bool = True,
 ) -> Loaded[T]:
     """Load and check a configuration.
 
@@ -78,11 +79,12 @@ def load(
             the file and is none of ours.
         environ: the environment.
         flags: dotted key -> value or `Flag`; None counts as not given.
+        secrets: read the files that hold tokens; without, they need not be there yet.
 
     Raises:
         ConfigError: names file, key, value and expectation of everything that is wrong.
     """
-    loading = _Loading(schema, env_prefix)
+    loading = _Loading(schema, env_prefix, secrets)
     if file is not None:
         loading.add_file(read_toml(file.absolute()))
     loading.add_environment(environ)
@@ -100,9 +102,10 @@ _Maker = Callable[[str, Any], _Setting]
 class _Loading:
     """The settings of all layers, and what has been made of them so far."""
 
-    def __init__(self, root: type[msgspec.Struct], env_prefix: str) -> None:
+    def __init__(self, root: type[msgspec.Struct], env_prefix: str, secrets: bool) -> None:
         self.root = root
         self.env_prefix = env_prefix
+        self.secrets = secrets
         self.settings: dict[str, _Setting] = {}
         self.origins: dict[str, Origin] = {}
         self.problems: list[Problem] = []
@@ -263,7 +266,7 @@ class _Loading:
             if given == rank and values[field.name] is not None:
                 both = f"expected one of {full} and {full}{_FILE_SUFFIX}, not both"
                 self._problem(origin, full + _FILE_SUFFIX, None, both)
-            elif given <= rank:
+            elif given <= rank and self.secrets:
                 values[field.name] = self._secret(node.kind, full, path, origin)
 
     def _secret(self, kind: Kind, key: str, path: Path, origin: Origin) -> Secret | None:

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from common import wire
 from common.durable import Tree
-from common.errors import ForbiddenError, ProtocolError, UnreachableError
+from common.errors import ForbiddenError, ProtocolError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
@@ -100,6 +100,11 @@ class Server:
         host, port = _reachable(self._url.hostname or "127.0.0.1"), self._url.port
         if self._url.scheme != "https":
             return http.client.HTTPConnection(host, port, timeout=TIMEOUT)
+        if self._config.listen.tls_cert is None:
+            raise UsageError(
+                f"the server at {self._url.geturl()} speaks TLS, and this configuration does not name "
+                "its certificate: give the listen.tls_cert that it was started with"
+            )
         # Names do not matter: it is the very certificate of our own configuration, or nobody.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False

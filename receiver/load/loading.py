@@ -279,7 +279,7 @@ def finish(engine: Engine, folder: SenderFolder, current: CurrentTask, *, keep_b
     """
     with engine.reading() as state:
         row = state.task(folder.uuid, current.id)
-    if row is None or not _is_there(folder, current):
+    if row is None:
         current.close()
         return
     outcomes = row.outcomes

@@ -98,7 +98,7 @@ def init(
         return 0
     loaded = Invocation(
         invocation.program, file, invocation.settings, invocation.verbose, invocation.environ
-    ).load()
+    ).load(secrets=False)
     invocation.start(loaded.value.log)
     uuid, marked = _identify(loaded.value, adopt, new_identity)
     found = {"config": str(file), "written": written, "uuid": uuid, "marked": marked}
@@ -176,4 +176,9 @@ def _tell(as_machine: bool, found: dict[str, object]) -> None:
     marked = found["marked"]
     assert isinstance(marked, list)
     lines += [f"marked {each}" for each in marked]
+    if found["uuid"]:
+        lines.append(
+            f"next: at the receiver `tsferry-receiver token create --sender {found['uuid']}`, "
+            "then here `tsferry-sender check`"
+        )
     click.echo("\n".join(map(printable, lines)))

@@ -88,7 +88,7 @@ def test_a_write_that_fails_once_costs_a_retry_and_nothing_else(
 ) -> None:
     nth = 0
     while True:
-        nth += 1 if nth < 12 else 5
+        nth += 1 if nth < 5 else 13
         root = tmp_path / str(nth)
         world, told = crashes.fresh(root)
         with monkeypatch.context() as patch:
