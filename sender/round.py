@@ -160,6 +160,9 @@ class Round:
         report.pending_files, report.pending_bytes = pending(scan, desk.ledger.entries)
         report.complete_until = complete_until(scan, desk.ledger.entries, desk.facts)
         report.looked = True
+        self.lane.scanner.forget(
+            file for path, file in scan.files.items() if path in desk.ledger.entries
+        )
 
     # -- check and recovery ----------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from sender.seen import SeenFiles
 from sender.walk import Found, Rules, Walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from common.durable import Tree
@@ -77,6 +77,10 @@ class Scanner:
     def facts(self, dirs: DataDirs) -> FileFacts:
         """Contents and times of scanned files, while `dirs` are open."""
         return FileFacts(dirs, self._seen)
+
+    def forget(self, files: Iterable[LocalFile]) -> None:
+        """What was read of these files is not needed any more: a list has it."""
+        self._seen.forget(files)
 
     def scan(self, dirs: DataDirs, known: Sequence[Mapping[FilePath, Entry]] = ()) -> Scan:
         """Look at every TsFile.

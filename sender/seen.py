@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from sender.local import LocalFile, Span
@@ -75,3 +76,8 @@ class SeenFiles:
     def of(self, file: LocalFile) -> Seen:
         """The record of a scanned file."""
         return self.at(file.data_dir, file.rel, file.identity, 0.0)
+
+    def forget(self, files: Iterable[LocalFile]) -> None:
+        """Drop the records of files that a list of loaded files knows by now."""
+        for file in files:
+            self._seen.pop((file.data_dir, file.rel), None)

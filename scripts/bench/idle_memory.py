@@ -117,6 +117,7 @@ def idle(schema: Path, daemon: subprocess.Popen[bytes], files: int) -> tuple[flo
     wait_for(rested, daemon)
     time.sleep(1)
     resident, peak = numbers(daemon.pid)
+    print(f"after the round that sent them {first:.1f} MB, after an empty one {resident:.1f} MB")
     return max(first, resident), peak
 
 
