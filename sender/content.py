@@ -132,7 +132,7 @@ def prepare(
         retry=addition.retry,
         first_time=tail.first_time,
         last_time=tail.last_time,
-        devices=[device.name for device in tail.devices],
+        devices=[device.name_in(addition.path.sg) for device in tail.devices],
         resource=resource,
     )
     span = None

@@ -33,6 +33,7 @@ CHANGING = (
     ".resource.temp",
     ".broken",
 )
+_USUAL = (SUFFIX, SUFFIX + RESOURCE)
 _SHARED = re.compile(r"[0-9]+-[0-9]+\.mods2\Z")
 _UNFINISHED = re.compile(r".*\.(inner|cross)(\.resource)?\Z|.*\.compaction\.log\Z|merge\.log\Z")
 
@@ -42,7 +43,14 @@ class Beside:
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names: Set[str] = frozenset(names)
-        self._shared = min((name for name in self.names if _SHARED.match(name)), default=None)
+        # Nearly all names are TsFiles and resources: only the few others are looked at closely.
+        self._others = sorted(name for name in self.names if not name.endswith(_USUAL))
+        self._shared = next((name for name in self._others if _SHARED.match(name)), None)
+        self._changes: dict[str, str] = {}
+        for name in self._others:
+            for suffix in CHANGING:
+                if name.endswith(SUFFIX + suffix):
+                    self._changes.setdefault(name.removesuffix(suffix), name)
 
     @property
     def tsfiles(self) -> list[str]:
@@ -55,12 +63,9 @@ class Beside:
 
     def change(self, name: str) -> str | None:
         """What says that this TsFile is being changed, or None."""
-        for suffix in CHANGING:
-            if name + suffix in self.names:
-                return name + suffix
-        return self._shared
+        return self._changes.get(name, self._shared)
 
     @property
     def unfinished(self) -> str | None:
         """A name that says that a compaction in this directory is under way, or None."""
-        return min((name for name in self.names if _UNFINISHED.match(name)), default=None)
+        return next((name for name in self._others if _UNFINISHED.match(name)), None)

@@ -228,7 +228,7 @@ class Ledger:
         paths, problem = parse_paths(data)
         if problem:
             self._doubt(f"{data_dir}: {LAST} is damaged: {problem}")
-        facts, trouble = parse_state(_read(tree, f"{self._base}/{STATE}") or b"", data_dir)
+        facts, trouble = parse_state(_read(tree, f"{self._base}/{STATE}") or b"", data_dir, paths)
         if trouble:
             self._doubt(f"{data_dir}: {STATE} is unusable: {trouble}")
         elif list_digest(data) not in (facts.lists if interrupted else facts.lists[:1]):

@@ -26,7 +26,7 @@ from common.names import FilePath
 from sender.local import LocalFile, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 __all__ = ["Entry", "EntryState", "Facts", "list_digest", "parse_state", "write_state"]
@@ -152,8 +152,17 @@ def _row(entry: Entry) -> _Row:
     )
 
 
-def parse_state(content: bytes, data_dir: Path) -> tuple[Facts, str | None]:
-    """The facts, or none and why the file cannot be used."""
+def parse_state(
+    content: bytes, data_dir: Path, paths: Iterable[FilePath] = ()
+) -> tuple[Facts, str | None]:
+    """The facts, or none and why the file cannot be used.
+
+    Args:
+        content: of the file.
+        data_dir: that it lies in.
+        paths: of the list beside it, already parsed: used instead of equal ones.
+    """
+    known = {path.text: path for path in paths}
     head, newline, body = content.partition(b"\n")
     try:
         if not newline:
@@ -168,16 +177,16 @@ def parse_state(content: bytes, data_dir: Path) -> tuple[Facts, str | None]:
         entries: dict[FilePath, Entry] = {}
         pending: dict[FilePath, Entry] = {}
         for line in lines:
-            entry = _entry(_decode_row(line), data_dir)
+            entry = _entry(_decode_row(line), data_dir, known)
             (pending if entry.state is EntryState.SENT else entries)[entry.path] = entry
     except (msgspec.MsgspecError, UnicodeDecodeError, NameRefusedError, ValueError) as error:
         return Facts(), str(error)
     return Facts(digests, entries, pending), None
 
 
-def _entry(row: _Row, data_dir: Path) -> Entry:
+def _entry(row: _Row, data_dir: Path, known: Mapping[str, FilePath]) -> Entry:
     text, state, size, mtime_ns, inode, md5, first, last = row
     if md5 and not is_md5(md5):
         raise ValueError(f"{md5!r} is no MD5")
-    path = FilePath.parse(text)
+    path = known.get(text) or FilePath.parse(text)
     return Entry(path, data_dir, size, mtime_ns, inode, md5, first, last, state)

@@ -226,16 +226,17 @@ class Walk:
 
     def _file(self, place: _Place, beside: Beside, name: str, stat: os.stat_result) -> None:
         at = place.at(name)
-        try:
-            check_file_name(name)
-        except NameRefusedError as error:
-            self._wait(at, Why.REFUSED, str(error), place, stat.st_size)
-            return
         path = None
         if place.partition is not None:
             path = FilePath(place.kind, place.sg, place.vsg, place.partition, name)
         entries = self._known_flat(name) if path is None else self._known(path)
-        if path is not None and entries:
+        if not entries:
+            try:
+                check_file_name(name)
+            except NameRefusedError as error:
+                self._wait(at, Why.REFUSED, str(error), place, stat.st_size)
+                return
+        elif path is not None:
             path = entries[0].path  # one object for list and scan
         verdict = self._verdict(place, beside, name, stat, path, entries)
         if isinstance(verdict, FilePath):

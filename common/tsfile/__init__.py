@@ -13,7 +13,7 @@
 from common.tsfile.device import Device, Totals
 from common.tsfile.layout import ColumnCategory, Compression, DataType, Encoding
 from common.tsfile.metadata import TableColumn, TableSchema
-from common.tsfile.names import parse_name, quote_node, split_path
+from common.tsfile.names import parse_name, quote_node, split_database, split_path
 from common.tsfile.primitives import Corrupt
 from common.tsfile.series import Chunk, Series
 from common.tsfile.source import TsFileSource
@@ -44,5 +44,6 @@ __all__ = [
     "quote_node",
     "read_status",
     "read_tail",
+    "split_database",
     "split_path",
 ]

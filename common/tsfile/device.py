@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from common.tsfile.index import Run
 from common.tsfile.layout import TIME_COLUMN_FLAG, VALUE_COLUMN_FLAG, DataType
+from common.tsfile.names import in_database
 from common.tsfile.primitives import Malformed
 from common.tsfile.series import Series, check_chunks, decode, entries
 
@@ -53,6 +54,10 @@ class Device:
     _index: bytes = dataclasses.field(repr=False, compare=False)
     _runs: tuple[Run, ...] = dataclasses.field(repr=False, compare=False)
     _codecs: bytes | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    def name_in(self, database: str) -> str:
+        """Its name among the devices of many files: of a table, behind the database it lies in."""
+        return in_database(self.name, database) if self.is_table else self.name
 
     @property
     def aligned(self) -> bool:

@@ -9,7 +9,8 @@ same path gives the same text from each.
 Table model: the table, a colon, and the tags joined by dots: ``sensors:plant1.null.`west 2` ``.
 A null tag is the bare word ``null`` (the string "null" is quoted); trailing nulls are left out,
 as they are in the file. No node of a tree name has a bare colon, so the two never meet. The
-database is no part of it: a file does not know its own.
+database is no part of it: a file does not know its own. Where tables of several databases meet,
+the name stands behind its database: ``/plant/sensors:plant1`` (``in_database``).
 
 Both forms are reversible (``parse_name``) and may hold any character a name may hold, a newline
 included: who writes them into lines has to escape.
@@ -21,7 +22,16 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["device_name", "is_table_id", "parse_name", "quote_node", "split_path", "tree_name"]
+__all__ = [
+    "device_name",
+    "in_database",
+    "is_table_id",
+    "parse_name",
+    "quote_node",
+    "split_database",
+    "split_path",
+    "tree_name",
+]
 
 _NODE: Final = re.compile(r"`((?:[^`]|``)++)`(?=\.|\Z)|([^.]*)", re.DOTALL)
 _IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_\u2E80-\u9FFF]+")
@@ -32,6 +42,26 @@ _PLAIN_PATH: Final = re.compile(
 )
 _NULL: Final = "null"
 _EMPTY: Final = "``"
+
+
+def in_database(name: str, database: str) -> str:
+    """Name a table-model device for all databases: ``/<database>/<name>``.
+
+    No other name begins with a slash: a node that has one is quoted.
+
+    Args:
+        name: ``<table>:<tags>``.
+        database: without a slash; the storage group that the file lies in.
+    """
+    return f"/{database}/{name}"
+
+
+def split_database(device: str) -> tuple[str | None, str]:
+    """Undo ``in_database``; the database is None for a name without one."""
+    if not device.startswith("/"):
+        return None, device
+    database, _, name = device[1:].partition("/")
+    return database, name
 
 
 def split_path(path: str) -> list[str]:

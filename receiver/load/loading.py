@@ -191,7 +191,10 @@ class _Collected:
             staged=staged,
             resource=resource,
             version=tail.version or 0,
-            devices=[records.DeviceRange(each.name, each.start, each.end) for each in tail.devices],
+            devices=[
+                records.DeviceRange(each.name_in(path.sg), each.start, each.end)
+                for each in tail.devices
+            ],
             first=tail.first_time,
             last=tail.last_time,
             series=tail.series_count,
@@ -279,7 +282,7 @@ def finish(engine: Engine, folder: SenderFolder, current: CurrentTask, *, keep_b
     """
     with engine.reading() as state:
         row = state.task(folder.uuid, current.id)
-    if row is None:
+    if row is None or not _is_there(folder, current):
         current.close()
         return
     outcomes = row.outcomes

@@ -1,7 +1,8 @@
 """Which devices a token may write: patterns such as `root.siteA.**`, `root.*.d1`, `sensors:**`.
 
 `*` stands for one node, `**` for one or more, as in Apache IoTDB. A table-model device is
-`<table>:<tags>`; its table, colon included, is its first node.
+`/<database>/<table>:<tags>`; its table, colon included, is its first node. A pattern without a
+database covers the table in each.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from common.errors import UsageError
-from common.tsfile import parse_name, split_path
+from common.tsfile import parse_name, split_database, split_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +31,8 @@ class Scope:
             UsageError: one of them has an empty node.
         """
         self.patterns = tuple(patterns)
-        self._regex = [re.compile(_regex(each), re.DOTALL) for each in self.patterns]
+        parts = [split_database(each) for each in self.patterns]
+        self._regex = [(database, re.compile(_regex(each), re.DOTALL)) for database, each in parts]
 
     def covers(self, device: str) -> bool:
         """Whether a device may be written."""
@@ -38,8 +40,11 @@ class Scope:
             return True
         if _BETWEEN in device:  # would be taken for a border between nodes
             return False
-        text = _BETWEEN.join(_nodes(device))
-        return any(regex.fullmatch(text) for regex in self._regex)
+        database, name = split_database(device)
+        text = _BETWEEN.join(_nodes(name))
+        return any(
+            only in (None, database) and regex.fullmatch(text) for only, regex in self._regex
+        )
 
     def first_outside(self, devices: Iterable[str]) -> str | None:
         """The first device that is not covered."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common.digests import md5_of_fd
+from common.names import FilePath
 from common.tsfile import Status, Tail, read_tail
 
 if TYPE_CHECKING:
@@ -133,10 +134,12 @@ def _counts(file: _Open) -> bool:
 def _devices(file: _Open) -> bool:
     assert file.tail is not None
     found = set()
+    database = FilePath.parse(file.expected.physical).sg
     for device in file.tail.devices:
-        found.add(device.name)
+        name = device.name_in(database)
+        found.add(name)
         if device.start is not None and device.end is not None:
-            file.verdict.spans.append((device.name, device.start, device.end))
+            file.verdict.spans.append((name, device.start, device.end))
     for name in sorted(found.symmetric_difference(file.expected.devices)):
         where = "in the file only" if name in found else "in the catalogue only"
         file.verdict.find("devices", f"{name} is {where}")

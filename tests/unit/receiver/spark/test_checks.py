@@ -22,7 +22,7 @@ def good(tmp_path: Path) -> Expected:
     place.write_bytes(FILE)
     tail = read_tail(FILE)
     return Expected(
-        physical="f.tsfile",
+        physical="sequence/root.sg/0/0/1-1-0-0.tsfile",
         locations=[str(tmp_path / "elsewhere" / "f.tsfile"), str(place)],
         size=len(FILE),
         md5=hashlib.md5(FILE).hexdigest(),
