@@ -237,6 +237,8 @@ class Ledger:
 
     def _take(self, data_dir: Path, paths: list[FilePath], facts: Facts) -> None:
         self._lists[data_dir] = set(paths)
+        if facts.lists and not all(path in facts.entries for path in paths):
+            self._doubt(f"{data_dir}: {STATE} lacks files of the list")
         for path in paths:
             entry = facts.entries.get(path) or Entry.unknown(path, data_dir)
             other = self.entries.get(path)

@@ -8,8 +8,9 @@ Format, version 1: a header line, the lists, then one line for each file, all JS
     [path, state, size, mtime_ns, inode, md5, first time, last time]
 
 The second line has the digests of the lists that these facts were written for, the new one first
-and the one that it replaces second: a list that is none of them was cut off or edited. The whole file is replaced at once;
-a damaged one is refused as a whole, and the receiver's inventory takes its place.
+and the one that it replaces second: a list that is none of them was cut off or edited. The whole
+file is replaced at once; a damaged one is refused as a whole, and the receiver's inventory takes
+its place.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from common.names import FilePath
 from common.wire import Propagate, Result
 from receiver.load.coverage import judge_gone
+from receiver.load.retired import Retired
 from receiver.load.scope import Scope
 from receiver.metadata import records
 from receiver.metadata.guards import Guard
@@ -137,7 +138,7 @@ class _Decision:
         self.change = Change()
         self._owners_guarded: set[str] = set()
         self._held_groups: dict[tuple[str, str, int], str] = {}
-        self._retired: dict[tuple[str, str, int], dict[str, FileRow]] = {}
+        self._retired = Retired(state, record.sender)
 
     def make(self) -> Change:
         change = self.change
@@ -175,13 +176,15 @@ class _Decision:
         self, path: FilePath, held: FileRow | None, candidate: Candidate | None
     ) -> bool:
         """Whether the content is loaded; without the bytes, as far as the manifest tells."""
-        row = held if held is not None and held.visible else self._retired_row(path)
-        if row is None:
-            return False
-        if candidate is not None:
-            return (row.size, row.md5) == (candidate.staged.size, candidate.staged.md5)
         entry = self.manifest[path.text]
-        return (row.size, row.md5) == (entry.size, entry.md5)
+        found = candidate.staged if candidate is not None else entry
+
+        def is_same(row: FileRow) -> bool:
+            return (row.size, row.md5) == (found.size, found.md5)
+
+        if held is not None and held.visible:
+            return is_same(held)
+        return self._retired.find(path, is_same) is not None
 
     def _refusal(
         self, path: FilePath, candidate: Candidate, held: FileRow | None
@@ -251,16 +254,6 @@ class _Decision:
         self.change.guards.append(Guard("path", (self.record.sender, path.text), seen))
         return row
 
-    def _retired_row(self, path: FilePath) -> FileRow | None:
-        rows = self._retired.get(path.group)
-        if rows is None:
-            rows = self._retired[path.group] = {
-                row.path: row
-                for row in self.state.partition(*path.group)
-                if row.retired and row.sender == self.record.sender
-            }
-        return rows.get(path.text)
-
     # -- deletions -------------------------------------------------------------------------
 
     def _find_held_groups(self) -> None:
@@ -272,9 +265,19 @@ class _Decision:
             if planned.path in self.change.outcomes:
                 continue
             path = FilePath.parse(planned.path)
-            row = self.state.live(self.record.sender, planned.path) or self._retired_row(path)
-            if row is None or (row.size, row.tail) != (planned.size, planned.tail):
+            if not self._is_here(path, planned):
                 self._held_groups.setdefault(path.group, planned.path)
+
+    def _is_here(self, path: FilePath, planned: Planned) -> bool:
+        """Whether a planned file that is not in the manifest was loaded before."""
+
+        def is_same(row: FileRow) -> bool:
+            return (row.size, row.tail) == (planned.size, planned.tail)
+
+        row = self.state.live(self.record.sender, planned.path)
+        if row is not None:
+            return is_same(row)
+        return self._retired.find(path, is_same) is not None
 
     def _deletions(self) -> None:
         gone: list[FileRow] = []

@@ -77,6 +77,7 @@ def hash_staged(tree: Tree, rel: str, path: FilePath, *, at: float) -> Verified:
     """
     fd = tree.open_read(rel)
     try:
+        check_content(fd, path)
         return record_of(fd, path, md5_of_fd(fd), at=at)
     finally:
         os.close(fd)

@@ -25,6 +25,7 @@ import xxhash
 from common import crash
 from common.digests import md5 as new_md5
 from common.digests import read_blocks
+from common.errors import TsferryError
 
 if TYPE_CHECKING:
     import hashlib
@@ -223,7 +224,7 @@ class Partial:
 
     def give_up(self, file: WriteFile) -> None:
         """Cut off what was written and does not count; what cannot be cut is written over later."""
-        with suppress(Exception):
+        with suppress(OSError, TsferryError):
             file.truncate(self.offset)
 
     def drop(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common.errors import NameRefusedError
@@ -12,6 +12,7 @@ from common.wire import Action, PlanDecision, PlanEntry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from receiver.load.retired import Retired
     from receiver.load.scope import Scope
     from receiver.load.staged import Staged, Verified
     from receiver.metadata.state import FileRow, State
@@ -74,18 +75,7 @@ class Situation:
     resumable: Callable[[PlanEntry], Resumable | None]
     room: Room
     reveal_owner: bool
-    _retired: dict[tuple[str, str, int], dict[str, FileRow]] = field(default_factory=dict)
-
-    def retired(self, path: FilePath) -> FileRow | None:
-        """The retired file that had this path before; partitions are searched once each."""
-        rows = self._retired.get(path.group)
-        if rows is None:
-            rows = self._retired[path.group] = {
-                row.path: row
-                for row in self.state.partition(*path.group)
-                if row.retired and row.sender == self.sender
-            }
-        return rows.get(path.text)
+    retired: Retired
 
 
 def same_content(row: FileRow | Verified, size: int, tail: str, md5: str | None) -> bool:
@@ -103,11 +93,18 @@ def decide(entry: PlanEntry, here: Situation) -> PlanDecision:
         return _refused(entry, f"{path}: a resource is planned with its TsFile")
     if (wrong := _malformed(entry)) is not None:
         return _refused(entry, wrong)
-    row = here.state.live(here.sender, path.text) or here.retired(path)
-    if row is not None and same_content(row, entry.size, entry.tail, entry.md5):
-        return PlanDecision(path=entry.path, action=Action.ALREADY, md5=row.md5)
+    row = here.state.live(here.sender, path.text)
+    same = row if row is not None and _is_entry(row, entry) else None
+    if row is None:
+        same = here.retired.find(path, lambda each: _is_entry(each, entry))
+    if same is not None:
+        return PlanDecision(path=entry.path, action=Action.ALREADY, md5=same.md5)
     against = _against(entry, row, here)
     return against or _wanted(entry, path, here)
+
+
+def _is_entry(row: FileRow, entry: PlanEntry) -> bool:
+    return same_content(row, entry.size, entry.tail, entry.md5)
 
 
 def _malformed(entry: PlanEntry) -> str | None:
@@ -120,7 +117,7 @@ def _malformed(entry: PlanEntry) -> str | None:
 
 def _against(entry: PlanEntry, row: FileRow | None, here: Situation) -> PlanDecision | None:
     """A decision against the file, if there is a reason."""
-    if row is not None and not row.retired and not entry.replaces:
+    if row is not None and not entry.replaces:
         return PlanDecision(
             path=entry.path,
             action=Action.CONFLICT,

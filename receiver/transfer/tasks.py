@@ -18,6 +18,7 @@ from common.wire import (
     TaskAnswer,
     TaskState,
 )
+from receiver.load.retired import Retired
 from receiver.load.scope import Scope
 from receiver.load.task import Planned, TaskRecord, start_task
 from receiver.metadata import records
@@ -223,6 +224,7 @@ class Tasks:
                 resumable=lambda entry: self._uploads.resumable(who, folder, entry),
                 room=room,
                 reveal_owner=self._config.auth.reveal_owner,
+                retired=Retired(state, folder.uuid),
             )
             return [decide(entry, here) for entry in entries]
 

@@ -62,7 +62,9 @@ def _full_name(node: ast.expr, aliases: dict[str, str]) -> str | None:
 
 # -- the one door to the disk --------------------------------------------------------------------
 
-DOOR = frozenset({"common.durable", "common.beneath"})
+DOOR = frozenset(
+    {"common.beneath", "common.durable.files", "common.durable.health", "common.durable.tree"}
+)
 _OS_CALLS = frozenset({
     "copy_file_range", "fdatasync", "fsync", "ftruncate", "link", "makedirs", "mkdir", "mkfifo",
     "mknod", "posix_fallocate", "pwrite", "pwritev", "remove", "removedirs", "rename", "renames",

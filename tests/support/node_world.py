@@ -1,9 +1,9 @@
 """A receiver's node without a network, and an edge that speaks to it as a sender does.
 
-    world = World(tmp_path)
-    with world.node() as node:
-        edge = Edge(node, uuid="a" * 32)
-        outcome = edge.round({path: content}, deleted=[...])
+world = World(tmp_path)
+with world.node() as node:
+    edge = Edge(node, uuid="a" * 32)
+    outcome = edge.round({path: content}, deleted=[...])
 """
 
 from __future__ import annotations

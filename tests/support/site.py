@@ -1,4 +1,4 @@
-"""The local half of a sender on disk, for tests: data directories with real TsFiles, no receiver."""
+"""The local half of a sender on disk, for tests: real TsFiles, no receiver."""
 
 from __future__ import annotations
 

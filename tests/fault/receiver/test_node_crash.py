@@ -21,9 +21,9 @@ from common import crash, wire
 from common.digests import xxh3_128
 from receiver.load.fsck import fsck
 from tests.support.node_world import (
+    OPERATOR,
     A,
     B,
-    OPERATOR,
     Edge,
     World,
     path_of,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.names import FilePath
+from common.wire import Result
 from sender.recovery import recover
 from sender.state import Entry, EntryState, Facts, list_digest, parse_state, write_state
-from tests.support.site import Site, inventory, path, tsfile
+from tests.support.site import Site, done, inventory, path, tsfile
 
 PATHS = [path(f"{n}-1-0.tsfile", sg=sg) for n in (1, 2) for sg in ("root.a", "root.b_c d ü")]
 D = Path("/d")
@@ -75,9 +77,6 @@ def test_after_any_damage_the_inventory_puts_all_right(site):
 
 
 def test_every_truncation_of_the_sync_log_folds_only_what_was_committed(tmp_path):
-    from common.wire import Result
-    from tests.support.site import done
-
     task = "ab" * 16
     site = Site(tmp_path)
     for number, each in enumerate(PATHS):
@@ -87,7 +86,7 @@ def test_every_truncation_of_the_sync_log_folds_only_what_was_committed(tmp_path
     site.remove(PATHS[0])
     files = [each for at, each in site.scan(ledger.entries).files.items() if at in PATHS[1:]]
     logs = site.logs()
-    logs.begin(task, {each: site.data_dirs[0] for each in PATHS})
+    logs.begin(task, dict.fromkeys(PATHS, site.data_dirs[0]))
     logs.deleted([PATHS[0]])
     logs.files(PATHS[1:])
     ledger.sent(site.entry(each) for each in files)
@@ -136,8 +135,6 @@ entries = st.builds(
 
 @given(st.lists(entries, max_size=20), st.lists(entries, max_size=5), st.binary(max_size=9))
 def test_what_is_written_is_read_back(loaded, sent, list_content):
-    from dataclasses import replace
-
     facts = Facts(
         (list_digest(list_content),),
         {each.path: each for each in loaded},
@@ -151,5 +148,3 @@ def test_any_bytes_are_refused_with_a_reason(content):
     facts, problem = parse_state(content, D)
     assert problem
     assert facts == Facts()
-
-

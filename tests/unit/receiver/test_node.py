@@ -10,7 +10,7 @@ import pytest
 from common import wire
 from common.errors import LockedError
 from receiver.node import Node
-from tests.support.node_world import A, B, OPERATOR, Edge, World, path_of, results, tsfile
+from tests.support.node_world import OPERATOR, A, B, Edge, World, path_of, results, tsfile
 
 
 def loaded_set(world: World, node: Node, uuid: str) -> dict[str, bytes]:

@@ -47,7 +47,12 @@ def test_hostile_patterns_take_no_time():
 
 @pytest.mark.parametrize(
     ("part", "level", "expected"),
-    [("a*a", "a", False), ("a*a", "aa", True), ("*ab*ab*", "xabyabz", True), ("*ab*ab", "ab", False)],
+    [
+        ("a*a", "a", False),
+        ("a*a", "aa", True),
+        ("*ab*ab*", "xabyabz", True),
+        ("*ab*ab", "ab", False),
+    ],
 )
 def test_stars_inside_a_level(part, level, expected):
     assert matches(f"root.{part}", f"root.{level}") is expected

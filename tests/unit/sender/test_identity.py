@@ -40,7 +40,7 @@ def test_a_damaged_identity_is_never_silently_made_anew(tmp_path, content):
     where = tmp_path / "sync" / "uuid.txt"
     where.write_bytes(content)
     for call in (identity.read, identity.create):
-        with pytest.raises(DamagedError, match="uuid.txt is damaged"):
+        with pytest.raises(DamagedError, match=r"uuid\.txt is damaged"):
             call(tmp_path)
     assert where.read_bytes() == content
 

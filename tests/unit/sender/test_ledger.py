@@ -102,6 +102,23 @@ def test_a_file_that_moves_is_never_on_no_list(site, source, target, point):
     assert (lines(site, source), lines(site, target)) == ([], [A.text])
 
 
+@pytest.mark.parametrize("point", ["current_written", "state_written", "last_deleted", "renamed"])
+def test_a_list_cut_off_while_it_was_replaced_is_the_old_or_the_new_one_without_doubt(site, point):
+    begun(site).fold([an_entry(site, A), an_entry(site, B)])
+    before = site.ledger().entries
+
+    def die(name):
+        if name == f"ledger.{point}":
+            raise SimulatedCrash(name)
+
+    with pytest.raises(SimulatedCrash), crash.arm(die):
+        site.ledger().fold(removed=[A])
+    ledger = site.ledger()
+    assert ledger.doubts == ()
+    after = {at: each for at, each in before.items() if at != A}
+    assert ledger.entries == (before if point in ("current_written", "state_written") else after)
+
+
 def test_new_facts_alone_leave_the_list_as_it_is(site):
     ledger = begun(site)
     ledger.fold([an_entry(site)])

@@ -168,9 +168,7 @@ def test_while_a_directory_is_away_deletions_of_the_others_wait():
 
 def test_never_deletes_nothing_but_what_is_replaced():
     never = PlanOptions(Propagate.NEVER)
-    result = run(
-        a_scan(a_file(B, size=11)), [an_entry(A), an_entry(B)], options=never
-    )
+    result = run(a_scan(a_file(B, size=11)), [an_entry(A), an_entry(B)], options=never)
     assert deletions(result) == set()
     assert result.tasks[0].deleted_paths == [B]
     assert result.kept == 1
@@ -252,9 +250,7 @@ def test_after_a_break_in_history_all_deletions_wait():
         a_scan(a_file(B)), [an_entry(A)], options=PlanOptions(hold_deletions="list was lost")
     )
     assert additions(result) == {B}
-    assert [(each.why, each.reason) for each in result.held] == [
-        (HeldWhy.HISTORY, "list was lost")
-    ]
+    assert [(each.why, each.reason) for each in result.held] == [(HeldWhy.HISTORY, "list was lost")]
 
 
 # -- the guard ---------------------------------------------------------------------------------
@@ -265,12 +261,15 @@ def many(count, partition=0):
 
 
 @pytest.mark.parametrize(
-    ("listed_files", "gone", "held"), [(10, 5, 0), (10, 6, 6), (9, 9, 0), (10, 10, 10), (100, 51, 51)]
+    ("listed_files", "gone", "held"),
+    [(10, 5, 0), (10, 6, 6), (9, 9, 0), (10, 10, 10), (100, 51, 51)],
 )
 def test_mass_deletions_are_held_above_the_fraction_from_ten_files_up(listed_files, gone, held):
     paths = many(listed_files)
     entries = [an_entry(each) for each in paths]
-    scan = a_scan(*[a_file(each) for each in paths[gone:]], a_file(path("77-1-0.tsfile", partition=3)))
+    scan = a_scan(
+        *[a_file(each) for each in paths[gone:]], a_file(path("77-1-0.tsfile", partition=3))
+    )
     result = run(scan, entries, options=ALL)
     assert len(deletions(result)) == gone - held
     assert len(result.held) == held

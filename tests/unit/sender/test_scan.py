@@ -9,9 +9,9 @@ from common.names import FilePath
 from sender.config import StorageGroups
 from sender.local import Why
 from sender.scan import Scanner
+from tests.support.real_tsfiles import real_file
 from tests.support.site import WEEK, Site, path, tsfile
 
-REAL = Path("/work/shared/tsfiles")
 P = path()
 CLOSED_SIGNS = [
     ".mods",
@@ -126,13 +126,17 @@ def test_an_unclosed_file_is_never_shipped(edge, cut):
     assert set(edge.scan().files) == {P}
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="the real files are not here")
 @pytest.mark.parametrize("name", ["legacy_v0.3.0.tsfile", "legacy_v0.7.0.tsfile"])
 def test_a_legacy_file_waits_with_its_reason(edge, name):
-    edge.put(P, (REAL / name).read_bytes())
+    edge.put(P, real_file(name))
     waiting = only_waiting(edge.scan())
     assert waiting.why is Why.UNREADABLE
     assert "legacy" in waiting.reason
+
+
+def test_a_file_of_the_second_version_waits_with_its_reason(edge):
+    edge.put(P, b"TsFile000002" + bytes(200) + b"TsFile")
+    assert "legacy" in only_waiting(edge.scan()).reason
 
 
 def test_what_is_no_tsfile_waits_with_its_reason_and_the_rest_goes_on(edge):
@@ -379,7 +383,8 @@ def flat_path(name="x.tsfile", partition=0):
 
 
 @pytest.mark.parametrize(
-    ("first", "partition"), [(0, 0), (WEEK - 1, 0), (WEEK, 1), (-1, -1), (-WEEK, -1), (-WEEK - 1, -2)]
+    ("first", "partition"),
+    [(0, 0), (WEEK - 1, 0), (WEEK, 1), (-1, -1), (-WEEK, -1), (-WEEK - 1, -2)],
 )
 def test_a_flat_files_partition_comes_from_its_first_time(flat, first, partition):
     flat.put("x.tsfile", tsfile(first, first + 10), resource=False)

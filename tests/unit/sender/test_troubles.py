@@ -132,8 +132,12 @@ def test_an_expired_file_blocks_nothing(reopen):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\0" * 80, b'{"version":9,"troubles":[]}', b'{"version":1,"troubles":[{"path":"../x",'
-     b'"size":1,"mtime_ns":1,"kind":"conflict"}]}'],
+    [
+        b"",
+        b"\0" * 80,
+        b'{"version":9,"troubles":[]}',
+        b'{"version":1,"troubles":[{"path":"../x","size":1,"mtime_ns":1,"kind":"conflict"}]}',
+    ],
 )
 def test_a_damaged_list_does_not_keep_the_sender_from_starting(reopen, tmp_path, content):
     reopen().record([(a_file(), a_trouble())])

@@ -8,12 +8,13 @@ import pytest
 
 from common import wire
 from common.errors import ConflictError
+from common.names import FilePath
 from receiver.load.change import physical_name
 from receiver.node import Node
 from tests.support.node_world import (
+    OPERATOR,
     A,
     B,
-    OPERATOR,
     Edge,
     World,
     path_of,
@@ -21,7 +22,6 @@ from tests.support.node_world import (
     results,
     tsfile,
 )
-from common.names import FilePath
 
 ALL, NEVER = wire.Propagate.ALL, wire.Propagate.NEVER
 
@@ -37,7 +37,7 @@ def visible(node: Node, uuid: str = A) -> list[str]:
     return sorted(each.path for each in node.files(OPERATOR, sender=uuid).files)
 
 
-# -- physical names ---------------------------------------------------------------------------------------
+# -- physical names ------------------------------------------------
 
 
 def test_a_physical_name_is_always_the_same_and_differs_by_sender_task_and_path() -> None:
@@ -75,7 +75,7 @@ def test_a_name_used_again_after_a_deletion_does_not_meet_the_old_file(
     assert visible(edge.node) == [path_of(1)]
 
 
-# -- conflicts ------------------------------------------------------------------------------------------------
+# -- conflicts ------------------------------------------------
 
 
 def without_hint(edge: Edge, files: dict[str, bytes]) -> dict[str, wire.Outcome]:
@@ -167,7 +167,7 @@ def test_a_transfer_while_a_file_is_being_loaded_is_not_lost(
     assert on_disk == stems
 
 
-# -- replacements ------------------------------------------------------------------------------------------------
+# -- replacements ------------------------------------------------
 
 
 @pytest.mark.parametrize("propagate", list(wire.Propagate))
@@ -176,7 +176,9 @@ def test_a_replacement_takes_the_place_of_the_old_content(
 ) -> None:
     edge.round({path_of(1): tsfile()})
     new = tsfile(salt=1)
-    outcome = edge.round({path_of(1): new}, [path_of(1)], replaces=[path_of(1)], propagate=propagate)
+    outcome = edge.round(
+        {path_of(1): new}, [path_of(1)], replaces=[path_of(1)], propagate=propagate
+    )
     assert results(outcome) == {path_of(1): "loaded"}
     (row,) = edge.node.files(OPERATOR).files
     assert world.loaded()[row.physical] == new
@@ -191,12 +193,14 @@ def test_a_replacement_that_cannot_be_loaded_leaves_the_old_one(
     edge.round({path_of(1): tsfile()})
     Edge(edge.node, B).round({path_of(9): tsfile("root.sg.b")})
     new = tsfile("root.sg.b", salt=1)
-    outcome = edge.round({path_of(1): new}, [path_of(1)], replaces=[path_of(1)], propagate=propagate)
+    outcome = edge.round(
+        {path_of(1): new}, [path_of(1)], replaces=[path_of(1)], propagate=propagate
+    )
     assert results(outcome) == {path_of(1): "held"}
     assert visible(edge.node) == [path_of(1)]
 
 
-# -- deletions -----------------------------------------------------------------------------------------------------
+# -- deletions ------------------------------------------------
 
 
 def compacted(*numbers: int) -> bytes:
@@ -371,3 +375,13 @@ def test_an_upload_without_a_task_while_a_task_is_open_disturbs_it_not(edge: Edg
     edge.end(task, {path_of(1): tsfile()})
     assert results(edge.outcome(task)) == {path_of(1): "loaded"}
     assert visible(edge.node) == [path_of(1), path_of(2)]
+
+
+def test_of_several_retired_files_of_a_name_any_may_come_back(edge: Edge, world: World) -> None:
+    contents = [tsfile(salt=salt) for salt in range(3)]
+    for content in contents:
+        edge.round({path_of(1): content})
+        edge.round({}, [path_of(1)], propagate=NEVER)
+    for content in contents:
+        assert results(edge.round({path_of(1): content})) == {path_of(1): "already"}
+    assert sorted(world.loaded().values()) == sorted(contents)

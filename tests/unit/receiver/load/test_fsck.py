@@ -10,7 +10,7 @@ import pytest
 from common.errors import ConfigError, LockedError, NotFoundError
 from receiver.load.fsck import Found, fsck
 from receiver.node import Node
-from tests.support.node_world import A, OPERATOR, Edge, World, path_of, results, tsfile
+from tests.support.node_world import OPERATOR, A, Edge, World, path_of, results, tsfile
 
 FILES = {path_of(number): tsfile(first=number * 100) for number in (1, 2, 3)}
 

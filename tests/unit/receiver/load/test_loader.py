@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import os
 
 import pytest
@@ -22,7 +23,7 @@ class Monotonic:
 
 
 @pytest.fixture
-def still(world: World):  # noqa: ANN201
+def still(world: World):
     node = world.still_node()
     node.load.loader._monotonic = Monotonic()
     yield node
@@ -83,14 +84,14 @@ def test_pauses_grow_and_a_load_that_waits_lets_the_others_pass(
         real(engine, folder, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(loader, "load_task", fails_for_a)
-    _, first = ended(still)
+    _, _first = ended(still)
     edge, second = ended(still, B, tsfile("root.sg.b"))
     still.load.loader.run_due()
     assert results(edge.outcome(second)) == {path_of(1): "loaded"}
     while len(tries) < 6:
         time_of(still).now += 0.25
         still.load.loader.run_due()
-    gaps = [later - earlier for earlier, later in zip(tries, tries[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(tries)]
     assert gaps == sorted(gaps)
     assert gaps[-1] > 4 * gaps[0]
 
@@ -126,7 +127,7 @@ def test_after_a_failed_sync_nothing_is_taken_and_the_receiver_says_so(
     edge = Edge(node)
     edge.round({path_of(1): CONTENT})
     task = edge.start()
-    monkeypatch.setattr(durable, "_failure", None)
+    monkeypatch.setattr(durable.health, "_failure", None)
 
     def fails(fd: int) -> None:
         raise OSError(5, "Input/output error")
@@ -159,3 +160,28 @@ def test_a_full_disk_in_the_middle_of_a_load_heals(
     assert world.loaded() == {}
     time_of(still).now += 100
     assert results(edge.outcome(task)) == {path_of(1): "loaded"}
+
+
+def test_a_clean_up_that_comes_late_leaves_the_next_task_alone(
+    still: Node, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import receiver.load.loading as loading
+
+    edge, first = ended(still)
+
+    def fails(*_: object) -> None:
+        raise DiskError("EIO")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(loading, "_write_load_log", fails)
+        still.load.loader.run_due()  # committed, not cleaned up; it will be tried again
+    second = edge.start()
+    edge.batch(second, {path_of(2): tsfile(first=50)})
+    time_of(still).now += 100
+    still.load.loader.run_due()
+    assert still.load.loader.waiting == 0
+    assert (world.folder() / "sync.log").read_text().startswith(f"sync start {second}\n")
+    assert not (world.folder() / "load.log").exists()
+    edge.end(second, {path_of(2): tsfile(first=50)})
+    assert results(edge.outcome(second)) == {path_of(2): "loaded"}
+    assert results(edge.outcome(first)) == {path_of(1): "loaded"}

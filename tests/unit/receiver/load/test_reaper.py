@@ -106,9 +106,7 @@ def test_verified_files_that_nobody_asks_for_are_let_go(
     assert not list((world.folder() / "data").rglob("*.tsfile"))
 
 
-def test_kept_bytes_stay_as_long_as_their_entry(
-    node: Node, world: World, clock: Clock
-) -> None:
+def test_kept_bytes_stay_as_long_as_their_entry(node: Node, world: World, clock: Clock) -> None:
     edge = Edge(node)
     task = edge.start()
     with pytest.raises(NotATsFileError):

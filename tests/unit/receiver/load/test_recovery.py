@@ -11,8 +11,8 @@ from common import crash, wire
 from common.errors import DiskError
 from receiver.node import Node
 from tests.support.node_world import (
-    A,
     OPERATOR,
+    A,
     Edge,
     World,
     path_of,
@@ -24,7 +24,7 @@ from tests.support.node_world import (
 FILES = {path_of(number): tsfile(first=number * 100) for number in (1, 2)}
 
 
-def die_at(name: str, nth: int = 1):  # noqa: ANN201
+def die_at(name: str, nth: int = 1):
     count = 0
 
     def hook(here: str) -> None:
@@ -75,7 +75,9 @@ def test_a_task_with_a_durable_end_is_loaded_at_the_next_start(
     task, _ = ended(world, at)
     assert outcome_of(world, task) == DONE
     assert sorted(world.loaded().values()) == sorted(FILES.values())
-    assert not any((world.folder() / name).exists() for name in ("sync.log", "load.log", "sync.end"))
+    assert not any(
+        (world.folder() / name).exists() for name in ("sync.log", "load.log", "sync.end")
+    )
 
 
 def test_the_outcome_is_the_same_however_often_it_is_asked_for(world: World) -> None:
@@ -133,12 +135,11 @@ def test_a_torn_sync_log_end_never_happened(world: World) -> None:
 
 
 def test_load_log_is_read_before_it_is_written(world: World) -> None:
-    task, _ = ended(world, "finish.load_log")
+    _task, _ = ended(world, "finish.load_log")
     log = world.folder() / "load.log"
     before = log.read_bytes()
-    assert before.splitlines() == [
-        f"delete {path_of(9)}".encode(), f"load {path_of(1)}".encode(), f"load {path_of(2)}".encode()
-    ]  # fmt: skip
+    lines = [f"delete {path_of(9)}", f"load {path_of(1)}", f"load {path_of(2)}"]
+    assert before.decode().splitlines() == lines
     node = None
     with die_at("finish.load_log"), pytest.raises(crash.SimulatedCrash):
         node = world.still_node()

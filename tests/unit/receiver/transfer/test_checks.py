@@ -10,9 +10,9 @@ from common import wire
 from common.errors import CloneError, ForbiddenError, GoneError, ProtocolError
 from receiver.node import Node
 from tests.support.node_world import (
+    OPERATOR,
     A,
     B,
-    OPERATOR,
     Edge,
     World,
     path_of,
@@ -41,7 +41,7 @@ def copy_of(edge: Edge) -> Edge:
     )
 
 
-# -- the check ---------------------------------------------------------------------------------------
+# -- the check ------------------------------------------------
 
 
 def test_another_protocol_is_refused_with_both_numbers(node: Node) -> None:
@@ -95,7 +95,7 @@ def test_the_check_tells_the_scope_and_the_limits(node: Node) -> None:
     assert answer.limits.max_chunk_bytes == node.config.limits.max_chunk_bytes
 
 
-# -- history -------------------------------------------------------------------------------------------
+# -- history ------------------------------------------------
 
 
 def test_first_contact_is_new_and_a_round_later_it_continues(node: Node) -> None:
@@ -155,7 +155,7 @@ def test_a_last_task_of_another_commit_is_rewound(node: Node) -> None:
     assert edge.check().history is wire.History.REWOUND
 
 
-# -- clones ----------------------------------------------------------------------------------------------
+# -- clones ------------------------------------------------
 
 
 def test_clones_by_turns_are_refused_with_the_way_out(node: Node) -> None:
@@ -232,7 +232,7 @@ def test_a_start_meant_for_another_engine_is_refused(node: Node) -> None:
         node.start_task(edge.who, A, "1" * 32, wire.StartRequest(engine="0" * 32))
 
 
-# -- wanted, heartbeats --------------------------------------------------------------------------------------
+# -- wanted, heartbeats ------------------------------------------------
 
 
 def test_a_file_found_bad_is_wanted_and_loaded_again_once(node: Node, world: World) -> None:

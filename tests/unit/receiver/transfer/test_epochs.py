@@ -147,7 +147,8 @@ def test_a_receiver_restored_from_an_old_copy_continues_from_the_senders_number(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1", "0.ab", "-1.ab", "01.ab", "1.", "1.AB", f"{10**18}.ab", "9" * 5000 + ".a", "1.a\n"]
+    "text", ["", "1", "0.ab", "-1.ab", "01.ab", "1.", "1.AB", f"{10**18}.ab", "9" * 5000 + ".a",
+             "1.a\n"],
 )  # fmt: skip
 def test_what_is_no_epoch_is_refused(text: str) -> None:
     with pytest.raises(ProtocolError):

@@ -10,10 +10,10 @@ from receiver.node import Node
 from receiver.principal import Principal
 from receiver.transfer.operating import hash_token
 from tests.support.node_world import (
-    A,
-    B,
     OPERATOR,
     READER,
+    A,
+    B,
     Edge,
     World,
     path_of,
@@ -149,7 +149,7 @@ def test_what_an_operator_names_wrongly_is_not_found(node: Node) -> None:
             call()
 
 
-# -- quarantine --------------------------------------------------------------------------------------------
+# -- quarantine ------------------------------------------------
 
 
 def refused(edge: Edge) -> tuple[str, str]:
@@ -232,7 +232,7 @@ def test_a_bad_loaded_file_can_be_given_up(edge: Edge) -> None:
     assert edge.node.quarantine_list(OPERATOR) == []
 
 
-# -- tokens --------------------------------------------------------------------------------------------------
+# -- tokens ------------------------------------------------
 
 
 def test_a_token_is_shown_once_and_kept_as_a_hash(node: Node, world: World) -> None:

@@ -45,7 +45,7 @@ def only(decisions: list[wire.PlanDecision]) -> wire.PlanDecision:
     return decision
 
 
-# -- plan ------------------------------------------------------------------------------------------------
+# -- plan ------------------------------------------------
 
 
 def test_a_new_file_is_to_be_sent(edge: Edge) -> None:
@@ -158,7 +158,7 @@ def test_a_page_has_a_limit(edge: Edge) -> None:
         edge.plan(edge.start(), many)
 
 
-# -- order, replays ------------------------------------------------------------------------------------------
+# -- order, replays ------------------------------------------------
 
 
 def test_a_call_for_a_task_that_is_not_open_is_refused(edge: Edge) -> None:
@@ -340,7 +340,7 @@ def test_while_a_task_is_loading_another_one_has_to_wait(
     assert results(edge.outcome(task)) == {path_of(1): "loaded"}  # it heals by itself
 
 
-# -- batches -----------------------------------------------------------------------------------------------
+# -- batches ------------------------------------------------
 
 
 def test_each_file_of_a_batch_has_its_own_result(edge: Edge, world: World) -> None:
@@ -358,7 +358,9 @@ def test_each_file_of_a_batch_has_its_own_result(edge: Edge, world: World) -> No
     assert not list((world.folder() / "data" / ".uploads").iterdir())
 
 
-@pytest.mark.parametrize("body", [b"", b"TSFB", b"TSFB\x02", b"XXXX\x01", b"TSFB\x01\xff\xff\xff\xff"])
+@pytest.mark.parametrize(
+    "body", [b"", b"TSFB", b"TSFB\x02", b"XXXX\x01", b"TSFB\x01\xff\xff\xff\xff"]
+)
 def test_what_is_no_batch_is_refused_whole(edge: Edge, body: bytes) -> None:
     task = edge.start()
     with pytest.raises(ProtocolError):

@@ -27,9 +27,9 @@ from common.errors import (
 from receiver.node import Node
 from receiver.transfer.views import UploadView
 from tests.support.node_world import (
+    OPERATOR,
     A,
     B,
-    OPERATOR,
     Clock,
     Edge,
     World,
@@ -83,7 +83,7 @@ class Broken:
         return piece
 
 
-# -- the way it should go --------------------------------------------------------------------------
+# -- the way it should go ------------------------------------------------
 
 
 def test_a_file_in_blocks_is_staged_and_loaded(edge: Edge, world: World) -> None:
@@ -180,7 +180,7 @@ def test_an_empty_tsfile_is_refused_at_once(edge: Edge) -> None:
         edge.node.uploads.create(edge.who, A, 0, {"path": path_of(1)})
 
 
-# -- offsets and blocks ------------------------------------------------------------------------------
+# -- offsets and blocks ------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -256,9 +256,7 @@ def test_a_second_connection_on_one_upload_is_told_busy_at_once(edge: Edge) -> N
             go_on.wait(20)
             return BIG[:500]
 
-    thread = threading.Thread(
-        target=lambda: patch(edge, upload, 0, BIG[:500], stream=Slow())
-    )
+    thread = threading.Thread(target=lambda: patch(edge, upload, 0, BIG[:500], stream=Slow()))
     thread.start()
     reading.wait(20)
     for call in (
@@ -286,7 +284,7 @@ def test_what_came_whole_before_a_break_counts_without_a_checksum(
     assert edge.node.uploads.head(edge.who, upload).complete
 
 
-# -- the whole -----------------------------------------------------------------------------------------
+# -- the whole ------------------------------------------------
 
 
 def test_right_block_checksums_with_a_wrong_whole_digest_are_found(
@@ -355,7 +353,7 @@ def test_bytes_of_refused_files_are_bounded(tmp_path: Path) -> None:
         assert len(node.quarantine_list(OPERATOR)) == 5
 
 
-# -- names, owners, limits -------------------------------------------------------------------------------
+# -- names, owners, limits ------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -370,9 +368,7 @@ def test_bytes_of_refused_files_are_bounded(tmp_path: Path) -> None:
         ".uploads/x.part", "sequence/root.sg/0/0/.tsfile", "sequence/c:/0/0/a.tsfile",
     ],
 )  # fmt: skip
-def test_a_name_that_is_no_path_is_refused_at_the_door(
-    edge: Edge, world: World, path: str
-) -> None:
+def test_a_name_that_is_no_path_is_refused_at_the_door(edge: Edge, world: World, path: str) -> None:
     edge.start()
     before = sorted(world.root.rglob("*"))
     with pytest.raises(NameRefusedError):
@@ -529,7 +525,10 @@ def test_a_terminated_upload_is_gone(edge: Edge, world: World) -> None:
     upload = create(edge, None)
     patch(edge, upload, 0, BIG[:100])
     edge.node.uploads.terminate(edge.who, upload)
-    for call in (lambda: edge.node.uploads.head(edge.who, upload), lambda: patch(edge, upload, 0, b"x")):
+    for call in (
+        lambda: edge.node.uploads.head(edge.who, upload),
+        lambda: patch(edge, upload, 0, b"x"),
+    ):
         with pytest.raises(NotFoundError):
             call()
     assert not list((world.folder() / "data" / ".uploads").iterdir())

@@ -1,29 +1,4 @@
-"""The one door to the disk: every write, rename, link and directory sync that must last.
-
-The order behind each promise is write, fsync the file, rename, fsync the directory; each step is
-needed. Without the first sync a power cut leaves the final name with no bytes behind it; without
-the second it leaves no name. Appending to a log is write, fdatasync. Only then may a caller tell
-anybody. What is *not* promised: that a file which was being written when the power went is gone;
-leftovers have names of their own (`is_temporary`) and the start-up of each program sweeps them
-(`Tree.sweep_temporaries`).
-
-What a process finds at its start may be in the kernel's memory only, left there by one that was
-killed between a write and its sync. `Tree.append_file` therefore flushes a log before it is relied
-on; whoever goes on from other files owes them a `sync_file` and a `sync_dir`.
-
-A failed sync is never retried: the kernel may have dropped the dirty pages and would report success
-the second time. `FailedSyncError` is raised, and every later change by this process is refused
-with `ReadOnlyError` (`failed_sync()` says why) until it is started again. A disk that is full
-(ENOSPC, EDQUOT) is no such failure, even if only the sync finds out: `NoSpaceError`, and what was
-not acknowledged has to be written again, in a log over the place to which it was cut back.
-
-Errors that say something about a name (`FileNotFoundError`, `FileExistsError`, EXDEV and so on) are
-the `OSError` they are; those that say something about the disk are of our tree.
-
-All paths are relative to a `Tree`, a directory held open by descriptor; none can leave it
-(`common.beneath`). A `Tree` and an `AppendFile` may be used by several threads at once, a
-`WriteFile` by one at a time; nothing may be used while another thread closes it.
-"""
+"""A directory held by descriptor, and the durable operations beneath it."""
 
 from __future__ import annotations
 
@@ -33,7 +8,6 @@ import os
 import re
 import secrets
 import stat
-import threading
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -41,14 +15,11 @@ from typing import TYPE_CHECKING, Self
 from common import crash
 from common.beneath import exclusive_rename, open_beneath, open_regular, parts, require_regular
 from common.digests import read_blocks
+from common.durable.files import AppendFile, Lock, WriteFile
+from common.durable.health import flush, flush_names, may_write, meaning
 from common.errors import (
-    DiskError,
-    FailedSyncError,
     LockedError,
-    NoSpaceError,
-    ReadOnlyError,
     TooLargeError,
-    TsferryError,
     UnsafePathError,
 )
 
@@ -58,26 +29,9 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-__all__ = [
-    "AppendFile",
-    "Lock",
-    "Tree",
-    "WriteFile",
-    "failed_sync",
-    "free_bytes",
-    "is_temporary",
-    "temporary_name",
-]
+__all__ = ["Tree", "free_bytes", "is_temporary", "temporary_name"]
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_DISK = frozenset({errno.EIO, errno.EUCLEAN, errno.ENODEV})
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp\Z")
-_failure: str | None = None
-
-
-def failed_sync() -> str | None:
-    """Why this process takes no writes any more, or None while all is well."""
-    return _failure
 
 
 def temporary_name() -> str:
@@ -94,270 +48,6 @@ def free_bytes(path: Path) -> int:
     """Bytes that an unprivileged process may still write on the file system of `path`."""
     at = os.statvfs(path)
     return at.f_bavail * at.f_frsize
-
-
-def _may_write() -> None:
-    if _failure is not None:
-        raise ReadOnlyError(f"no more writes after a failed sync: {_failure}; restart the process")
-
-
-def _sync(fd: int, what: str, *, data_only: bool = False) -> None:
-    """Flush a file.
-
-    Raises:
-        NoSpaceError: it does not fit; the caller writes it again or gives it up.
-        FailedSyncError: what is on the disk is unknown; this process writes no more.
-    """
-    _may_write()
-    try:
-        if data_only:
-            os.fdatasync(fd)
-        else:
-            os.fsync(fd)
-    except OSError as error:
-        if error.errno in _FULL:
-            raise NoSpaceError(f"no space to flush {what}") from error
-        raise _poison(error, what) from error
-
-
-def _sync_names(fd: int, what: str) -> None:
-    """Flush a directory. There is nothing to write again here, so any failure is final."""
-    _may_write()
-    try:
-        os.fsync(fd)
-    except OSError as error:
-        raise _poison(error, what) from error
-
-
-def _poison(error: OSError, what: str) -> FailedSyncError:
-    global _failure
-    if _failure is None:
-        _failure = f"{what}: {error.strerror}"
-    return FailedSyncError(f"flushing {what} to disk failed: {error.strerror}")
-
-
-@contextmanager
-def _meaning(what: str) -> Iterator[None]:
-    """Turn what an `OSError` says about the disk into an error of ours that names the file."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _FULL:
-            raise NoSpaceError(f"no space to write {what}") from error
-        if error.errno == errno.EROFS:
-            raise ReadOnlyError(f"the file system of {what} is read-only") from error
-        if error.errno == errno.EFBIG:
-            raise TooLargeError(
-                f"{what}: larger than its file system or this process (RLIMIT_FSIZE) may write"
-            ) from error
-        if error.errno in _DISK:
-            raise DiskError(
-                f"{what}: {error.strerror}; the kernel's log (dmesg) says more"
-            ) from error
-        raise
-
-
-def _write_all(fd: int, data: ReadableBuffer, what: str, *, at: int | None = None) -> int:
-    view = memoryview(data).cast("B")
-    done = 0
-    with _meaning(what):
-        while done < len(view):  # a write may be short: a limit, a full disk, 2 GiB
-            if at is None:
-                done += os.write(fd, view[done:])
-            else:
-                done += os.pwrite(fd, view[done:], at + done)
-    return done
-
-
-class WriteFile:
-    """A file being written; nothing of it counts before `sync`."""
-
-    def __init__(self, fd: int, what: str) -> None:
-        self._fd = fd
-        self._what = what
-        self._lost = False
-
-    def write(self, data: ReadableBuffer, *, at: int | None = None) -> int:
-        """Write all of `data` at the end, or at offset `at` bytes; returns the bytes written.
-
-        Raises:
-            NoSpaceError: the disk is full; part of `data` may be in the file.
-        """
-        self._may_change()
-        if at is None:
-            at = os.fstat(self._fd).st_size
-        return _write_all(self._fd, data, self._what, at=at)
-
-    def truncate(self, size: int) -> None:
-        """Cut (or extend) the file to `size` bytes."""
-        self._may_change()
-        with _meaning(self._what):
-            os.ftruncate(self._fd, size)
-
-    def sync(self) -> None:
-        """Flush content and size to the disk.
-
-        Raises:
-            NoSpaceError: nothing written since the last sync counts, and this object takes no
-                more: open the file afresh, cut it to what counts, and write the rest again.
-            FailedSyncError: as in the module's docstring.
-        """
-        self._may_change()
-        crash.point("durable.sync_file.before")
-        try:
-            _sync(self._fd, self._what)
-        except NoSpaceError:
-            self._lost = True
-            raise
-        crash.point("durable.sync_file.after")
-
-    def _may_change(self) -> None:
-        _may_write()
-        if self._lost:
-            raise NoSpaceError(f"{self._what} was not flushed before and is to be opened afresh")
-
-    def fileno(self) -> int:
-        """The descriptor, open for reading as well."""
-        return self._fd
-
-    def close(self) -> None:
-        """Close; closing twice is harmless."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class AppendFile:
-    """A log: what `append` returned from is on the disk, whole; a failed append leaves no trace.
-
-    After a failed write the log is cut back to its last good length, so a later append never
-    follows half a record; where even that fails it is tried again before the next append, which
-    fails as long as it does. After a failed sync it takes nothing more.
-    """
-
-    def __init__(self, fd: int, what: str) -> None:
-        self._fd = fd
-        self._what = what
-        self._lock = threading.Lock()
-        self._good = os.fstat(fd).st_size
-        self._torn = False
-        self._dead = False
-
-    @property
-    def size(self) -> int:
-        """Bytes that are known to be on the disk."""
-        return self._good
-
-    def append(self, data: ReadableBuffer) -> int:
-        """Write `data` at the end and flush it; returns the offset at which it begins.
-
-        Raises:
-            NoSpaceError: the disk is full; the log is as it was.
-            FailedSyncError: the flush failed; the log, and this process, take no more writes.
-        """
-        with self._lock:
-            self._may_append()
-            begin = self._good
-            crash.point("durable.append.before")
-            try:
-                written = _write_all(self._fd, data, self._what)
-                crash.point("durable.append.written")
-                _sync(self._fd, self._what, data_only=True)
-                self._good = begin + written
-            except (FailedSyncError, crash.SimulatedCrash):
-                self._dead = True
-                raise
-            except BaseException:
-                self._torn = True
-                with suppress(OSError, TsferryError):
-                    self._cut_back()
-                raise
-            crash.point("durable.append.after")
-            return begin
-
-    def _may_append(self) -> None:
-        _may_write()
-        if self._dead:
-            raise ReadOnlyError(f"{self._what} takes no more entries after a failed sync")
-        if self._torn:
-            self._cut_back()
-
-    def _cut_back(self) -> None:
-        with _meaning(self._what):
-            os.ftruncate(self._fd, self._good)
-        # Synced, or a power cut could bring back a record whose append was reported as failed.
-        _sync(self._fd, self._what)
-        self._torn = False
-
-    def truncate(self, size: int) -> None:
-        """Cut a torn tail: keep the first `size` bytes, and flush that."""
-        with self._lock:
-            _may_write()
-            if size > self._good:
-                raise ValueError(f"{self._what} has {self._good} bytes, cannot keep {size}")
-            with _meaning(self._what):
-                os.ftruncate(self._fd, size)
-            _sync(self._fd, self._what)
-            self._good = size
-
-    def fileno(self) -> int:
-        """The descriptor."""
-        return self._fd
-
-    def close(self) -> None:
-        """Close; closing twice is harmless."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class Lock:
-    """An flock held for as long as this object (or its process) lives.
-
-    A process forked from the holder holds it as well, until both have closed it.
-    """
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    def release(self) -> None:
-        """Give the lock back; releasing twice is harmless."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        self.release()
 
 
 class Tree:
@@ -469,21 +159,21 @@ class Tree:
 
         One that is there already is synced as well, once: who made it may have died before it was.
         """
-        _may_write()
+        may_write()
         pieces = parts(rel)
         for depth in range(len(pieces)):
             here = "/".join(pieces[: depth + 1])
-            with self._parent(here) as (parent, name), _meaning(self._what(here)):
+            with self._parent(here) as (parent, name), meaning(self._what(here)):
                 try:
                     os.mkdir(name, 0o755, dir_fd=parent)
                 except FileExistsError:
                     if here in self._lasting:
                         continue
                 crash.point("durable.make_dirs.made")
-                _sync_names(parent, self._what(here))
+                flush_names(parent, self._what(here))
                 self._lasting.add(here)
         if pieces:
-            with _meaning(self._what(rel)):
+            with meaning(self._what(rel)):
                 os.close(open_beneath(self._fd, rel, os.O_RDONLY | os.O_DIRECTORY))
 
     def write_atomic(self, rel: str, data: ReadableBuffer, *, mode: int = 0o644) -> None:
@@ -491,24 +181,24 @@ class Tree:
 
         Order: temporary file, fsync, rename, fsync of the directory.
         """
-        _may_write()
+        may_write()
         what = self._what(rel)
         with self._parent(rel) as (parent, name):
             with _temporary(parent, what, mode) as (temporary, file):
                 file.write(data)
                 file.sync()
                 crash.point("durable.write_atomic.written")
-                with _meaning(what):
+                with meaning(what):
                     os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
             crash.point("durable.write_atomic.renamed")
-            _sync_names(parent, what)
+            flush_names(parent, what)
             crash.point("durable.write_atomic.after")
 
     def create(self, rel: str, *, mode: int = 0o644) -> WriteFile:
         """A new file, `FileExistsError` if the name is taken. Its name lasts after `sync_dir`."""
-        _may_write()
+        may_write()
         what = self._what(rel)
-        with _meaning(what):
+        with meaning(what):
             fd = open_beneath(self._fd, rel, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
         return WriteFile(fd, what)
 
@@ -519,9 +209,9 @@ class Tree:
             UnsafePathError: it is no regular file, or has a second name: what is written here
                 would change under that one too.
         """
-        _may_write()
+        may_write()
         what = self._what(rel)
-        with _meaning(what):
+        with meaning(what):
             fd = open_regular(self._fd, rel, os.O_RDWR)
         if os.fstat(fd).st_nlink > 1:
             os.close(fd)
@@ -537,17 +227,17 @@ class Tree:
             settled: this process has had it open through `append_file` before, and nobody has
                 touched it since, so the two syncs are not needed again.
         """
-        _may_write()
+        may_write()
         what = self._what(rel)
         flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
-        with _meaning(what):
+        with meaning(what):
             fd = open_beneath(self._fd, rel, flags if settled else flags | os.O_CREAT, mode)
         try:
             require_regular(fd, what)
             if not settled:
-                _sync(fd, what)
+                flush(fd, what)
                 with self._parent(rel) as (parent, _):
-                    _sync_names(parent, what)
+                    flush_names(parent, what)
             return AppendFile(fd, what)
         except BaseException:
             os.close(fd)
@@ -560,10 +250,10 @@ class Tree:
             FileExistsError: `replace` is False and another file is there. The same file under
                 both names is a move that was cut off in the middle, and is completed.
         """
-        _may_write()
+        may_write()
         with self._parent(source) as (source_dir, old), self._parent(target) as (target_dir, new):
             crash.point("durable.rename.before")
-            with _meaning(self._what(target)):
+            with meaning(self._what(target)):
                 if replace:
                     os.rename(old, new, src_dir_fd=source_dir, dst_dir_fd=target_dir)
                 else:
@@ -571,9 +261,9 @@ class Tree:
             crash.point("durable.rename.renamed")
             if sync:
                 # The new name before the end of the old one: no moment has neither on the disk.
-                _sync_names(target_dir, self._what(target))
+                flush_names(target_dir, self._what(target))
                 if not os.path.samestat(os.fstat(source_dir), os.fstat(target_dir)):
-                    _sync_names(source_dir, self._what(source))
+                    flush_names(source_dir, self._what(source))
                 crash.point("durable.rename.after")
 
     def link(self, source: str, target: str, *, sync: bool = True) -> None:
@@ -582,9 +272,9 @@ class Tree:
         Raises:
             UnsafePathError: the source is no regular file.
         """
-        _may_write()
+        may_write()
         with self._parent(source) as (source_dir, old), self._parent(target) as (target_dir, new):
-            with _meaning(self._what(target)):
+            with meaning(self._what(target)):
                 os.link(
                     old, new, src_dir_fd=source_dir, dst_dir_fd=target_dir, follow_symlinks=False
                 )
@@ -594,7 +284,7 @@ class Tree:
                     raise UnsafePathError(f"{self._what(source)} is no regular file")
             crash.point("durable.link.linked")
             if sync:
-                _sync_names(target_dir, self._what(target))
+                flush_names(target_dir, self._what(target))
                 crash.point("durable.link.after")
 
     def copy(self, source: str, target: str, *, mode: int = 0o644) -> None:
@@ -603,7 +293,7 @@ class Tree:
         Raises:
             FileExistsError: the name is taken.
         """
-        _may_write()
+        may_write()
         what = self._what(target)
         fd = self.open_read(source)
         try:
@@ -613,23 +303,23 @@ class Tree:
                         out.write(block)
                     out.sync()
                     crash.point("durable.copy.written")
-                    with _meaning(what):
+                    with meaning(what):
                         exclusive_rename(parent, temporary, parent, name)
                 crash.point("durable.copy.renamed")
-                _sync_names(parent, what)
+                flush_names(parent, what)
         finally:
             os.close(fd)
 
     def unlink(self, rel: str, *, sync: bool = True) -> bool:
         """Remove a file; False if there was none."""
-        _may_write()
+        may_write()
         try:
             with self._parent(rel) as (parent, name):
-                with _meaning(self._what(rel)):
+                with meaning(self._what(rel)):
                     os.unlink(name, dir_fd=parent)
                 crash.point("durable.unlink.unlinked")
                 if sync:
-                    _sync_names(parent, self._what(rel))
+                    flush_names(parent, self._what(rel))
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
@@ -656,13 +346,13 @@ class Tree:
 
     def remove_empty(self, rel: str) -> bool:
         """Remove a directory if nothing is in it; whether it is gone."""
-        _may_write()
+        may_write()
         self._lasting.discard(rel)
         try:
             with self._parent(rel) as (parent, name):
-                with _meaning(self._what(rel)):
+                with meaning(self._what(rel)):
                     os.rmdir(name, dir_fd=parent)
-                _sync_names(parent, self._what(rel))
+                flush_names(parent, self._what(rel))
         except FileNotFoundError:
             return True
         except OSError as error:
@@ -673,20 +363,20 @@ class Tree:
 
     def sync_dir(self, rel: str = "") -> None:
         """Make the names in a directory last."""
-        with _meaning(self._what(rel)):
+        with meaning(self._what(rel)):
             fd = open_beneath(self._fd, rel, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            _sync_names(fd, self._what(rel))
+            flush_names(fd, self._what(rel))
         finally:
             os.close(fd)
         crash.point("durable.sync_dir.after")
 
     def sync_file(self, rel: str) -> None:
         """Flush a file that somebody else wrote, or an earlier process of ours."""
-        with _meaning(self._what(rel)):
+        with meaning(self._what(rel)):
             fd = self.open_read(rel)
         try:
-            _sync(fd, self._what(rel))
+            flush(fd, self._what(rel))
         finally:
             os.close(fd)
 
@@ -715,7 +405,7 @@ class Tree:
 
     def _flock(self, rel: str) -> int:
         what = self._what(rel)
-        with _meaning(what):
+        with meaning(what):
             fd = open_beneath(self._fd, rel, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY)
         try:
             require_regular(fd, what)
@@ -739,7 +429,7 @@ class Tree:
     @contextmanager
     def _parent(self, rel: str) -> Iterator[tuple[int, str]]:
         with ExitStack() as stack:
-            with _meaning(self._what(rel)):
+            with meaning(self._what(rel)):
                 found = stack.enter_context(self._reading_parent(rel))
             yield found
 
@@ -762,7 +452,7 @@ class Tree:
 def _temporary(parent: int, what: str, mode: int) -> Iterator[tuple[str, WriteFile]]:
     """A new file to be renamed within the block; removed if the block fails."""
     name = temporary_name()
-    with _meaning(what):
+    with meaning(what):
         fd = open_beneath(parent, name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
     try:
         with WriteFile(fd, what) as file:
@@ -778,12 +468,12 @@ def _temporary(parent: int, what: str, mode: int) -> Iterator[tuple[str, WriteFi
 def _make_root(path: Path) -> None:
     if path.is_dir():
         return
-    _may_write()
+    may_write()
     _make_root(path.parent)
-    with suppress(FileExistsError), _meaning(str(path)):
+    with suppress(FileExistsError), meaning(str(path)):
         path.mkdir()
     fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _sync_names(fd, str(path))
+        flush_names(fd, str(path))
     finally:
         os.close(fd)
