@@ -266,7 +266,7 @@ def _plain_http(key: str, url: str, insecure: bool) -> Iterator[Finding]:
 
 def _is_path(text: str) -> bool:
     nodes = text.split(".")
-    return all(nodes) and "/" not in text
+    return all(nodes) and nodes != ["root"] and "/" not in text
 
 
 def _repeated(key: str, values: Sequence[str]) -> Iterable[Finding]:

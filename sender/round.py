@@ -81,6 +81,9 @@ class Round:
                 self._run(sync, memory)
             except TsferryError as error:
                 self._report.error = error
+            except OSError as error:
+                # A disk that fails, or was unmounted under way: nothing to see in a traceback.
+                self._report.error = TsferryError(f"the file system: {error}")
             finally:
                 self._report.seconds = self.clock() - begin
             self._remember(memory)

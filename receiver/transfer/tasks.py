@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from common import crash
 from common.digests import is_md5
-from common.errors import BusyError, GoneError, NotFoundError, ProtocolError, TooLargeError
+from common.errors import (
+    BusyError,
+    GoneError,
+    NameRefusedError,
+    NotFoundError,
+    ProtocolError,
+    TooLargeError,
+)
 from common.names import FilePath, is_task_id
 from common.wire import (
     Action,
@@ -360,7 +367,7 @@ def _tsfile(text: str) -> FilePath:
 def _is_path(text: str) -> bool:
     try:
         _tsfile(text)
-    except Exception:
+    except (NameRefusedError, ProtocolError):
         return False
     return True
 

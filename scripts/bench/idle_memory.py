@@ -92,7 +92,9 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.wait(60)
 
 
-def wait_for(what: Callable[[], bool], process: subprocess.Popen[bytes], bound: float = 1800) -> None:
+def wait_for(
+    what: Callable[[], bool], process: subprocess.Popen[bytes], bound: float = 1800
+) -> None:
     limit = time.monotonic() + bound
     while not what():
         if process.poll() is not None or time.monotonic() > limit:

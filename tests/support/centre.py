@@ -75,7 +75,7 @@ class Centre:
         return json.loads(done.stdout)
 
     def loaded(self, sender: str) -> dict[str, str]:
-        """path -> MD5 of the bytes on disk, for every visible file of a sender that is not retired."""
+        """path -> MD5 of the bytes on disk, for every live file of a sender."""
         found: dict[str, str] = {}
         for each in self.call("files", "--sender", sender, "--limit", "100000")["files"]:
             if each["state"] != "live":

@@ -1,4 +1,4 @@
-"""An edge for tests: data directories with valid TsFiles, a configuration, rounds in this process."""
+"""An edge for tests: a data directory with valid TsFiles, a configuration, rounds."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Disk:
 @contextmanager
 def disk(directory: Path, *, megabytes: int = 16, inodes: int | None = None) -> Iterator[Disk]:
     """A fresh disk, mounted; skips the test where that is impossible."""
-    if reason := _impossible():
+    if reason := impossible():
         pytest.skip(reason)
     image, mount_point = directory / "disk.img", directory / "disk"
     mount_point.mkdir()
@@ -105,7 +105,7 @@ def disk(directory: Path, *, megabytes: int = 16, inodes: int | None = None) -> 
 
 
 @cache
-def _impossible() -> str | None:
+def impossible() -> str | None:
     """Why there can be no such disk here; None if there can."""
     if os.geteuid() != 0:
         return "cutting the power of a loop device needs root"

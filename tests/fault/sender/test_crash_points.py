@@ -155,3 +155,31 @@ def test_a_recovery_that_is_cut_off_is_done_again(shared, make_edge, first, seco
     assert crashed(edge, first, 1)
     crashed(edge, second, 1)
     settle(edge, shared)
+
+
+def test_a_file_that_came_back_is_not_deleted_by_the_task_that_was_interrupted(shared, make_edge):
+    edge = make_edge(shared.url, **SETTINGS)
+    for number in range(4):
+        edge.write(number)
+    edge.round()
+    away = edge.root / "away"
+    away.mkdir()
+    for suffix in ("", ".resource"):
+        (edge.data / f"{edge.path(0)}{suffix}").rename(away / f"x{suffix}")
+    edge.write(5, size=200_000)
+    assert crashed(edge, "upload.block.acknowledged", 2)
+    for suffix in ("", ".resource"):
+        (away / f"x{suffix}").rename(edge.data / f"{edge.path(0)}{suffix}")
+    settle(edge, shared)
+
+
+def test_a_last_copy_is_sent_although_its_source_is_gone(shared, make_edge):
+    edge = make_edge(shared.url, **SETTINGS)
+    edge.write(1, size=200_000)
+    content = edge.files
+    assert crashed(edge, "upload.block.acknowledged", 2)
+    edge.remove(edge.path(1))
+    assert edge.round().sent == 1
+    assert shared.loaded(edge.uuid) == content
+    # It was loaded, and it is gone: now that is what the receiver is told.
+    settle(edge, shared)

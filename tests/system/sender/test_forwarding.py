@@ -22,9 +22,7 @@ def chain(tmp_path):
         token = b.call("token", "create", "--role", "reader")["token"]
         sender = b.call("token", "create", "--sender", edge.uuid)["token"]
         edge.with_settings(
-            receivers=(
-                msgspec.structs.replace(edge.config.receivers[0], token=Secret(sender)),
-            )
+            receivers=(msgspec.structs.replace(edge.config.receivers[0], token=Secret(sender)),)
         )
         forwarder = Edge(
             tmp_path / "b-sender", upper, propagate_deletes="all", max_delete_fraction=1.0

@@ -267,7 +267,7 @@ def test_a_damaged_file_is_skipped_with_its_reason_and_the_rest_goes_on(shared, 
     assert report.waiting == 2
 
 
-# -- what the receiver forgot, and what this node forgot -------------------------------------------
+# -- what the receiver forgot, and what this node forgot -----------------------------------------
 
 
 def test_a_lost_list_is_made_again_and_nothing_travels_twice(shared, make_edge):
@@ -333,7 +333,7 @@ def test_resync_sends_nothing_again(shared, make_edge):
     in_sync(edge, shared)
 
 
-# -- identity and access ---------------------------------------------------------------------------
+# -- identity and access -------------------------------------------------------------------------
 
 
 def test_a_cloned_edge_is_refused_with_the_way_out(shared, make_edge, tmp_path):
@@ -379,7 +379,7 @@ def test_a_wrong_token_is_a_refusal_and_names_itself(centre, make_edge):
     assert "wrong" not in json.dumps(report.as_json())
 
 
-# -- the command line ------------------------------------------------------------------------------
+# -- the command line ----------------------------------------------------------------------------
 
 
 def test_another_sender_to_this_receiver_is_noticed(shared, make_edge):

@@ -172,7 +172,7 @@ def test_directories_whose_names_begin_alike_are_apart(read, tmp_path):
 def test_a_flat_layout_needs_its_storage_group(read, refused):
     assert "storage_group: missing" in refused("layout=flat")
     assert "storage_group" in refused("storage_group=root.x")
-    for wrong in ("root", "turbine", "root..x", "root.*", "root.a/b", "root."):
+    for wrong in ("root", "root..x", "root.*", "root.a/b", "root."):
         assert "expected a path" in refused("layout=flat", f"storage_group={wrong}")
     config = read("layout=flat", "storage_group=root.turbine", "closed_by=tail")
     assert config.warnings == ()
@@ -181,7 +181,7 @@ def test_a_flat_layout_needs_its_storage_group(read, refused):
 
 
 def test_patterns_that_can_match_nothing_are_refused(read, refused):
-    for wrong in ("turbine.**", "root..x", "/root/x"):
+    for wrong in ("root", "root..x", "/root/x"):
         assert "expected patterns" in refused(f"storage_groups.exclude={wrong}")
     assert "include" in refused("storage_groups.include=[]")
     assert read("storage_groups.include=root.a.**,root.*.b").value.storage_groups.include == (
@@ -211,3 +211,9 @@ def test_numbers_that_make_no_sense_are_refused(refused, settings):
 def test_a_configuration_cannot_be_changed(read):
     with pytest.raises(AttributeError):
         read().value.layout = "flat"
+
+
+def test_databases_of_the_table_model_have_no_root(read):
+    """Apache IoTDB keeps them in directories of their plain names."""
+    assert read("storage_groups.include=plant1").value.storage_groups.include == ("plant1",)
+    assert read().value.storage_groups.include == ("**",)

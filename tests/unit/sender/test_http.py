@@ -247,10 +247,11 @@ def self_signed(directory):
     import subprocess
 
     target = directory / "both.pem"
+    request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=x"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(directory / "k.pem"), "-out", str(directory / "c.pem")]
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-        + ["-nodes", "-keyout", str(directory / "k.pem"), "-out", str(directory / "c.pem")]
-        + ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"],
+        ["openssl", *request.split(), *names, *files],
         check=True,
         capture_output=True,
     )

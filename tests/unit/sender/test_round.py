@@ -47,7 +47,7 @@ def in_sync(edge: Edge, receiver) -> None:
     assert edge.leftovers == []
 
 
-# -- the plan's answers ----------------------------------------------------------------------------
+# -- the plan's answers --------------------------------------------------------------------------
 
 
 def test_plan_entries_tell_what_spares_bytes(edge, receiver):
@@ -166,7 +166,7 @@ def test_what_is_held_is_not_offered_again_until_the_operator_says_so(edge, rece
     in_sync(edge, receiver)
 
 
-# -- the bytes -------------------------------------------------------------------------------------
+# -- the bytes -----------------------------------------------------------------------------------
 
 
 def test_one_poison_file_does_not_stop_the_queue(edge, receiver):
@@ -259,7 +259,7 @@ def test_what_is_sent_is_the_snapshot_whatever_becomes_of_the_source(edge, recei
     assert receiver.loaded[path] == content
 
 
-# -- the load --------------------------------------------------------------------------------------
+# -- the load ------------------------------------------------------------------------------------
 
 
 def test_a_slow_load_is_waited_for_and_never_raced(edge, receiver):
@@ -331,7 +331,7 @@ def test_a_deletion_that_the_receiver_holds_stays_on_the_list(edge, receiver):
     assert edge.listed == sorted([path, other])
 
 
-# -- the receiver's past -----------------------------------------------------------------------------
+# -- the receiver's past -------------------------------------------------------------------------
 
 
 def test_files_that_are_wanted_again_are_sent_again(edge, receiver):

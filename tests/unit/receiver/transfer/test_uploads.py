@@ -9,7 +9,6 @@ import pytest
 
 from common import wire
 from common.digests import xxh3_128
-from common.durable import NoSpaceError
 from common.errors import (
     BusyError,
     ConflictError,
@@ -17,6 +16,7 @@ from common.errors import (
     ForbiddenError,
     GoneError,
     NameRefusedError,
+    NoSpaceError,
     NotATsFileError,
     NotFoundError,
     OffsetError,
