@@ -4,7 +4,7 @@ As scripts/chaos.py, but the receiver's directories lie on a disk of their own, 
 senders on another. Now one, now the other disk loses its power while everything is at work: what
 was not flushed is gone (`tests.support.powercut`). The programs on it are killed, at once or after
 they have met the dead disk; in between they are killed without a cut as well, so that they find
-what was written and never flushed. Then the disk is switched on again, and the programs are started.
+what was written and never flushed. Then the disk is switched on again, and all are started.
 
 The databases at the edges flush some of their files, as they should, and of some say so too early.
 
@@ -308,7 +308,8 @@ def keep(run: Path) -> None:
     """What is on the disks is gone from sight with them: make a copy."""
     for name in (CENTRE, "north", "south"):
         if (run / name).is_symlink():
-            shutil.copytree((run / name).resolve(), run / "kept" / name, dirs_exist_ok=True)
+            sockets = shutil.ignore_patterns("*.sock")
+            shutil.copytree((run / name).resolve(), run / "kept" / name, ignore=sockets)
 
 
 def main() -> int:

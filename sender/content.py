@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -23,13 +23,13 @@ __all__ = [
     "Prepared",
     "SmallFile",
     "Unfit",
-    "fitted",
     "opened",
     "opened_resource",
     "pages",
     "prepare",
     "small_file",
     "small_resource",
+    "without_devices",
 ]
 
 
@@ -241,26 +241,30 @@ def small_resource(snapshot: Snapshot, prepared: Prepared) -> SmallFile:
     )
 
 
-def pages(entries: Sequence[wire.PlanEntry], limits: wire.Limits) -> Iterator[list[int]]:
-    """Positions of the entries of each page, within the receiver's limits."""
-    page: list[int] = []
+_FRAME = len(wire.encode(wire.PlanPage(entries=[])))
+
+
+def pages(ready: Iterable[Prepared], limits: wire.Limits) -> Iterator[list[Prepared]]:
+    """Pages within the receiver's limits, each as soon as it is full.
+
+    Devices are only a hint that spares bytes: where they alone would fill a page, they stay away.
+    """
+    page: list[Prepared] = []
     used = _FRAME
-    for number, entry in enumerate(entries):
-        size = len(wire.encode(entry)) + 1
+    for each in ready:
+        size = len(wire.encode(each.entry)) + 1
+        if size + _FRAME > limits.max_page_bytes // 2:
+            each = without_devices(each)  # noqa: PLW2901
+            size = len(wire.encode(each.entry)) + 1
         if page and (used + size > limits.max_page_bytes or len(page) >= limits.max_page_items):
             yield page
             page, used = [], _FRAME
-        page.append(number)
+        page.append(each)
         used += size
     if page:
         yield page
 
 
-_FRAME = len(wire.encode(wire.PlanPage(entries=[])))
-
-
-def fitted(entry: wire.PlanEntry, limits: wire.Limits) -> wire.PlanEntry:
-    """The entry, its devices left out where they alone would fill a page: they are only a hint."""
-    if len(wire.encode(entry)) + _FRAME <= limits.max_page_bytes // 2:
-        return entry
-    return msgspec.structs.replace(entry, devices=[])
+def without_devices(prepared: Prepared) -> Prepared:
+    """The same without its devices: thousands of names a file are not kept for a whole task."""
+    return replace(prepared, entry=msgspec.structs.replace(prepared.entry, devices=[]))

@@ -18,7 +18,7 @@ from common import crash, wire
 from common.errors import DigestError, StoppedError, TsferryError
 from common.names import FilePath
 from common.wire import Action, Propagate, Result, TaskState
-from sender.content import Prepared, fitted, pages, prepare
+from sender.content import Prepared, pages, prepare, without_devices
 from sender.desk import Desk
 from sender.http import UploadState
 from sender.lane import Lane
@@ -26,6 +26,7 @@ from sender.progress import Meter
 from sender.recovery import recover
 from sender.report import FileOffset, FileReason, RoundReport
 from sender.sending import Fate, Job, Sending
+from sender.snapshot import SnapshotFile
 from sender.state import Entry
 from sender.tasks import Addition, TaskPlan
 from sender.upload import ChangedWhileSentError, Received
@@ -112,26 +113,13 @@ class TaskRun:
         self._epoch = answer.epoch
         return answer
 
-    def _take_snapshot(self) -> list[Prepared]:
+    def _take_snapshot(self) -> Sequence[SnapshotFile]:
         self._meter.step("plan")
         taken = self._desk.snapshot.take(each.file for each in self._plan.additions)
         crash.point("task.snapshot")
         for dropped in taken.dropped:
             self._verdicts.changed(dropped.path, dropped.reason)
-        ready = []
-        for snap in taken.files:
-            self._go_on()
-            addition = self._additions[snap.path]
-            found = prepare(
-                self._desk.snapshot, snap, addition, self._desk.md5_known(addition.file)
-            )
-            if isinstance(found, Prepared):
-                ready.append(replace(found, entry=fitted(found.entry, self._check.limits)))
-            elif found.changed:
-                self._verdicts.changed(addition.path, found.reason)
-            else:
-                self._verdicts.unfit(addition.file, found.reason)
-        return ready
+        return taken.files
 
     def _go_on(self) -> None:
         if self._lane.stop.is_set():
@@ -139,28 +127,31 @@ class TaskRun:
 
     # -- plan ------------------------------------------------------------------------------
 
-    def _offer(self, ready: Sequence[Prepared]) -> list[Job]:
+    def _offer(self, taken: Sequence[SnapshotFile]) -> list[Job]:
         """Ask what to do with each file; returns what is to be sent."""
         jobs: list[Job] = []
-        for page in pages([each.entry for each in ready], self._check.limits):
+        for page in pages(self._prepared(taken), self._check.limits):
             self._go_on()
-            offered = [ready[number] for number in page]
-            for prepared, decision in zip(offered, self._ask(offered), strict=True):
-                jobs += self._decided(prepared, decision)
+            decisions = self._ask(page)
+            for prepared, decision in zip(page, decisions, strict=True):
+                jobs += self._decided(without_devices(prepared), decision)
             crash.point("task.planned")
         self._hold_deletions()
         return jobs
 
-    def _hold_deletions(self) -> None:
-        """What was to take the place of old files is not in the task: these must stay."""
-        reduced = self._plan.without(self._verdicts.lost)
-        going = {each.path for each in reduced.deletions}
-        culprits = {path.group: path for path in self._verdicts.lost}
-        for each in self._plan.deletions:
-            if each.path not in going:
-                reason = f"waits for {culprits[each.path.group]}, which is not loaded"
-                self._report.held.append(FileReason(each.path.text, reason))
-        self._plan = reduced
+    def _prepared(self, taken: Sequence[SnapshotFile]) -> Iterator[Prepared]:
+        """The files that can be offered, one by one as they are read."""
+        for snap in taken:
+            self._go_on()
+            addition = self._additions[snap.path]
+            known = self._desk.md5_known(addition.file)
+            found = prepare(self._desk.snapshot, snap, addition, known)
+            if isinstance(found, Prepared):
+                yield found
+            elif found.changed:
+                self._verdicts.changed(addition.path, found.reason)
+            else:
+                self._verdicts.unfit(addition.file, found.reason)
 
     def _ask(self, offered: Sequence[Prepared]) -> list[wire.PlanDecision]:
         page = wire.PlanPage(entries=[each.entry for each in offered])
@@ -200,6 +191,17 @@ class TaskRun:
             yield from self._decided(again, self._ask([again])[0])
         else:
             self._verdicts.clash(file, decision.md5)
+
+    def _hold_deletions(self) -> None:
+        """What was to take the place of old files is not in the task: these must stay."""
+        reduced = self._plan.without(self._verdicts.lost)
+        going = {each.path for each in reduced.deletions}
+        culprits = {path.group: path for path in self._verdicts.lost}
+        for each in self._plan.deletions:
+            if each.path not in going:
+                reason = f"waits for {culprits[each.path.group]}, which is not loaded"
+                self._report.held.append(FileReason(each.path.text, reason))
+        self._plan = reduced
 
     # -- deletions and files ---------------------------------------------------------------
 

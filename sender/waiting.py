@@ -21,7 +21,8 @@ def wait_until_loaded(
 ) -> wire.TaskAnswer:
     """Ask for the outcome of a task until it is there.
 
-    A receiver that is restarted meanwhile is waited for as well: it goes on loading.
+    A load may take its time; a receiver that does not answer gets the tries of any other call. If
+    it was restarted, it goes on loading by itself, and the next round learns what came of it.
 
     Raises:
         BusyError: not loaded within `load_timeout`.
@@ -39,7 +40,7 @@ def wait_until_loaded(
             answer = lane.client.task(task, transfer.load_poll)
         except Transient as error:
             failures += 1
-            if clock() > deadline:
+            if failures > transfer.max_retries or clock() > deadline:
                 raise
             pause = lane.tries.backoff.pause(failures, error.retry_after)
             lane.tries.tell(task, error, pause)

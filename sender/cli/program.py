@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -107,12 +109,18 @@ def _chosen(config: SenderConfig, names: Sequence[str]) -> list[ReceiverEntry]:
 
 @contextmanager
 def stopping(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the work after the block on its way; the second at once."""
+    """Ctrl-C and SIGTERM end the work after the block on its way; the second at once.
+
+    At once is safe as well: whatever the moment, the next round goes on from what is on disk.
+    """
 
     def handler(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
-            raise KeyboardInterrupt
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
         stop.set()
+        if number == signal.SIGINT and sys.stderr.isatty():
+            os.write(2, b"\nstopping after the block on its way; once more to stop at once\n")
 
     before = {each: signal.signal(each, handler) for each in (signal.SIGINT, signal.SIGTERM)}
     try:

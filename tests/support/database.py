@@ -38,7 +38,7 @@ class Database(Workload):
         super().step()
 
     def recover(self) -> list[str]:
-        """Put all right after a power cut; returns what the disk has lost although it was flushed."""
+        """Put all right after a power cut; returns what was flushed and is lost all the same."""
         lost = []
         for path in sorted(self._on_disk() | self.files.keys()):
             here, wanted = self._data / path, self.files.get(path)

@@ -7,7 +7,6 @@ file deleted, several storage groups with virtual groups and partitions, restart
 from __future__ import annotations
 
 import hashlib
-import json
 
 import pytest
 

@@ -170,6 +170,8 @@ def test_a_file_that_came_back_is_not_deleted_by_the_task_that_was_interrupted(s
     assert crashed(edge, "upload.block.acknowledged", 2)
     for suffix in ("", ".resource"):
         (away / f"x{suffix}").rename(edge.data / f"{edge.path(0)}{suffix}")
+    report = edge.round()
+    assert (report.sent, report.deleted, report.exit_code) == (1, 0, 0), report.as_json()
     settle(edge, shared)
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-import threading
+from pathlib import Path
 
 import pytest
 
@@ -83,10 +83,10 @@ def test_a_dead_receiver_does_not_hold_up_the_other(shared, make_edge, processes
     file = edge.write_config()
     dead = '[[receiver]]\nname = "dead"\nurl = "http://127.0.0.1:9"\n'
     file.write_text(file.read_text().replace("[transfer]", f"{dead}[transfer]"))
-    child = processes.start(
-        [COMMAND, "--config", str(file), "--set", "transfer.retry_first=1h"]
-        + ["--set", "transfer.retry_max=1h", "--set", "daemon.watch_settle=50ms", "run"]
-    )
+    arguments = [COMMAND, "--config", str(file)]
+    for each in ("transfer.retry_first=1h", "transfer.retry_max=1h", "daemon.watch_settle=50ms"):
+        arguments += ["--set", each]
+    child = processes.start([*arguments, "run"])
     child.until(lambda: answers(edge), "the daemon's answer")
     edge.write(1)
     wait_until(lambda: edge.path(1) in edge.listed, "the load")
@@ -205,6 +205,5 @@ def test_an_idle_daemon_is_small(shared, make_edge, processes):
     edge = make_edge(shared.url)
     child, _ = daemon(processes, edge)
     wait_until(lambda: last(edge)["last"] is not None, "the first round")
-    maps = open(f"/proc/{child.pid}/maps").read()
+    maps = Path(f"/proc/{child.pid}/maps").read_text()
     assert not any(name in maps for name in ("numpy", "pyarrow", "flask"))
-    assert threading.active_count() < 50
