@@ -125,9 +125,7 @@ class Invocation(Generic[T]):
     verbose: bool = False
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
-    def load(
-        self, flags: Mapping[str, object] | None = None, *, secrets: bool = True
-    ) -> Loaded[T]:
+    def load(self, flags: Mapping[str, object] | None = None, *, secrets: bool = True) -> Loaded[T]:
         """Load the configuration, with the flags that a command has of its own (dotted keys).
 
         Without `secrets` the files that hold tokens are not read, and need not be there yet.

@@ -83,6 +83,8 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     sender: str
     label: str = ""
     partition_interval_ms: Count
+    time_unit: str = "ms"
+    """Precision of the timestamps in the sender's files: ms, us or ns."""
     engine: str | None = None
     """uuid of the engine that `epoch`, `last_task` and `newest_commit` belong to."""
     epoch: str | None = None

@@ -254,7 +254,7 @@ def pages(ready: Iterable[Prepared], limits: wire.Limits) -> Iterator[list[Prepa
     for each in ready:
         size = len(wire.encode(each.entry)) + 1
         if size + _FRAME > limits.max_page_bytes // 2:
-            each = without_devices(each)  # noqa: PLW2901
+            each = without_devices(each)
             size = len(wire.encode(each.entry)) + 1
         if page and (used + size > limits.max_page_bytes or len(page) >= limits.max_page_items):
             yield page

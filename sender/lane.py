@@ -140,6 +140,7 @@ class Lane:
             sender=self.uuid,
             label=label(),
             partition_interval_ms=self.config.partition_interval_ms,
+            time_unit=self.config.time_unit,
             engine=engine,
             epoch=epoch,
             last_task=last_task,

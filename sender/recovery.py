@@ -10,13 +10,15 @@ for. Before each task:
    task that was never committed changes nothing;
 4. the logs are deleted;
 5. links of loaded files, and of files whose source is still there, are dropped. What remains is the
-   last copy of a file that was not loaded: it goes into the next plan.
+   last copy of a file that was not loaded: it goes into the next plan. One that is no whole TsFile
+   is dropped: nobody can load it, it is gone at the edge, and deletions would wait for it for ever.
 
 Each step may be cut off anywhere and is then done again from the first.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,6 +27,7 @@ from common import crash
 from common.digests import md5_of_fd
 from common.errors import BusyError, NameRefusedError, UnsafePathError
 from common.names import FilePath
+from common.tsfile import read_tail
 from common.wire import Result, TaskState
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Folded", "RecoveryReport", "fold_outcomes", "recover"]
 
+_log = logging.getLogger(__name__)
 _COME = frozenset({Result.LOADED, Result.ALREADY})
 _GO = frozenset({Result.DELETED, Result.RETIRED})
 
@@ -166,6 +170,9 @@ def _sort_links(
     for link in snapshot.leftovers():
         if _is_loaded(ledger, dirs, link) or _has_source(dirs, link):
             drop.append(link.path)
+        elif (fault := _fault(dirs, link)) is not None:
+            _log.warning("%s: was deleted here and cannot be loaded: %s", link.path, fault)
+            drop.append(link.path)
         else:
             keep.append(link)
     snapshot.drop(drop)
@@ -186,6 +193,16 @@ def _is_loaded(ledger: Ledger, dirs: DataDirs, link: LocalFile) -> bool:
         return md5_of_fd(fd) == entry.md5
     finally:
         os.close(fd)
+
+
+def _fault(dirs: DataDirs, link: LocalFile) -> str | None:
+    """Why a link is no TsFile that a receiver could take, None if it is one."""
+    fd = dirs.trees[link.data_dir].open_read(link.rel)
+    try:
+        tail = read_tail(fd)
+    finally:
+        os.close(fd)
+    return None if tail.complete else f"{tail.status}: {tail.reason}"
 
 
 def _has_source(dirs: DataDirs, link: LocalFile) -> bool:

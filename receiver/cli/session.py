@@ -102,8 +102,8 @@ class Server:
             return http.client.HTTPConnection(host, port, timeout=TIMEOUT)
         if self._config.listen.tls_cert is None:
             raise UsageError(
-                f"the server at {self._url.geturl()} speaks TLS, and this configuration does not name "
-                "its certificate: give the listen.tls_cert that it was started with"
+                f"the server at {self._url.geturl()} speaks TLS, and this configuration does not "
+                "name its certificate: give the listen.tls_cert that it was started with"
             )
         # Names do not matter: it is the very certificate of our own configuration, or nobody.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -70,11 +70,12 @@ def record_of(
 
 
 def hash_staged(tree: Tree, rel: str, path: FilePath, *, at: float) -> Verified:
-    """Verify a file that lies in `data/` without a record that holds.
+    """Verify a file that lies in `data/` without a record that holds, and flush it.
 
     Raises:
         NotATsFileError: it is none.
     """
+    tree.sync_file(rel)  # a folder that was just copied here is in the kernel's memory only
     fd = tree.open_read(rel)
     try:
         check_content(fd, path)

@@ -24,7 +24,10 @@ PROGRAM = Program(
 )
 
 
-@click.command()
+@click.command(
+    epilog="Example: tsferry-verify --config /etc/tsferry/receiver.toml --report /tmp/report. Exit "
+    "codes: 0 all good; 1 problems found, or the proof could not be completed; 2 usage.",
+)
 @PROGRAM.options
 @click.option("--task", metavar="ID", help="Only the files that this task loaded.")
 @click.option(
@@ -52,13 +55,6 @@ def cli(
     the statistics of their series), series and points as loaded and as in the sender's manifest,
     devices as committed, one owner for each device; across files: no overlap in time within
     sequence. Runs beside the receiver, and without it.
-
-    \b
-    Exit codes: 0 all good; 1 problems found, or the proof could not be completed; 2 usage.
-
-    \b
-    Example:
-      tsferry-verify --config /etc/tsferry/receiver.toml --report /var/lib/tsferry/report
     """
     config = invocation.load().value
     if report is not None and report.exists() and not report.is_dir():

@@ -94,7 +94,7 @@ def text(summary: Summary) -> str:
 
 
 def write(directory: Path, summary: Summary, verdicts: list[FileVerdict]) -> None:
-    """`files.parquet`, `problems.parquet` and `report.json` into `directory`, replacing old ones."""
+    """Replace `files.parquet`, `problems.parquet` and `report.json` in `directory`."""
     import pyarrow as pa
 
     files = pa.Table.from_pylist(

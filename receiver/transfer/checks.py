@@ -70,6 +70,11 @@ class Checks:
                 f"partition_interval is {request.partition_interval_ms} ms at the sender and "
                 f"{here} ms here; they must be the same"
             )
+        if request.time_unit != self._config.time_unit:
+            raise ProtocolError(
+                f"time_unit is {request.time_unit!a} at the sender and "
+                f"{self._config.time_unit!r} here; they must be the same"
+            )
         newest = self._engine.newest_commit
         with self._engine.reading() as state:
             row = state.senders.get(request.sender)
@@ -104,11 +109,13 @@ class Checks:
             raise epochs.clone(row)
         if request.engine is None:
             return History.NEW
-        if standing is epochs.Standing.AHEAD or request.newest_commit > newest:
+        if request.newest_commit > newest:
             return History.REWOUND
         last = request.last_task
-        if last is None:
+        if last is None:  # no past, or it was compared with ours; an epoch ahead is no matter then
             return History.CONTINUES if row is not None else History.NEW
+        if standing is epochs.Standing.AHEAD:
+            return History.REWOUND
         task = state.task(request.sender, last.task)
         known = task is not None and task.commit == last.commit
         return History.CONTINUES if known else History.REWOUND

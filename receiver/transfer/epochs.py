@@ -124,9 +124,9 @@ def clone(row: SenderRow | None) -> CloneError:
     uuid = "this uuid" if row is None else f"uuid {row.uuid}"
     return CloneError(
         f"two machines speak under {uuid}: the epoch that came was used up by another start. If "
-        "this machine is a copy of another, remove its schema/sync/uuid.txt and run "
-        "`tsferry-sender init` to give it an identity of its own. If it is the only one (its "
-        "state was lost or restored), run `tsferry-receiver senders accept` with that uuid."
+        "this machine is a copy of another, run `tsferry-sender init --new-identity` on it. If it "
+        "is the only one (its state was lost or restored), or the copy has its own identity by "
+        "now, run `tsferry-receiver senders accept` with that uuid."
     )
 
 

@@ -144,6 +144,8 @@ class Partial:
     def open(cls, tree: Tree, directory: str, name: str) -> Partial | None:
         """The upload `name` that an earlier process left; None, and it is gone, if it is none."""
         rel = f"{directory}/{name}.upload"
+        # Flushed before anybody hears an offset of it: a killed process may not have come to that.
+        tree.append_file(rel).close()
         meta, blocks, _ = parse_upload(tree.read(rel))
         if meta is None or meta.id != name:
             tree.unlink(rel, sync=False)

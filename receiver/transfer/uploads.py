@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from common.errors import (
     ConflictError,
     DigestError,
@@ -377,9 +379,9 @@ class Uploads:
         return self._view_of(upload.meta.id, upload.meta.length, upload.meta.length, upload.touched)
 
     def _view(self, upload: Upload) -> UploadView:
-        return self._view_of(
-            upload.meta.id, upload.partial.offset, upload.meta.length, upload.touched
-        )
+        meta = upload.meta
+        view = self._view_of(meta.id, upload.partial.offset, meta.length, upload.touched)
+        return msgspec.structs.replace(view, path=meta.path, md5=meta.md5, task=meta.task)
 
     def _view_of(self, upload_id: str, offset: int, length: int, touched: float) -> UploadView:
         expires = touched + self._limits.upload_expiry

@@ -32,12 +32,18 @@ class UploadView(Struct, frozen=True, kw_only=True):
         offset: bytes that are on the disk for good.
         length: bytes that the whole file has.
         expires: when it is dropped if nothing more comes.
+        path: of the file; empty once the upload is finished.
+        md5: of the whole file, where the upload was made with it.
+        task: that it belongs to.
     """
 
     id: str
     offset: int
     length: int
     expires: float
+    path: str = ""
+    md5: str | None = None
+    task: str | None = None
 
     @property
     def complete(self) -> bool:

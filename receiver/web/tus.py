@@ -128,6 +128,9 @@ def head_upload(call: Call) -> Response:
     view = call.node.uploads.head(call.who, call.arguments["upload"])
     response = _where(view, 200)
     response.headers["Upload-Length"] = str(view.length)
+    told = {"path": view.path, "size": str(view.length), "md5": view.md5, "task": view.task}
+    if view.path:
+        response.headers["Upload-Metadata"] = tus_headers.format_metadata(told)
     return response
 
 

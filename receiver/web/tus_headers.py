@@ -9,13 +9,18 @@ import base64
 import binascii
 import re
 from email.utils import formatdate
+from typing import TYPE_CHECKING
 
 from common.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
     "ALGORITHMS",
     "checksum",
     "expires",
+    "format_metadata",
     "metadata",
     "number",
     "repr_md5",
@@ -61,6 +66,15 @@ def metadata(text: str | None) -> dict[str, str]:
     if len(found) > MAX_KEYS:
         raise ProtocolError(f"Upload-Metadata: more than {MAX_KEYS} keys")
     return found
+
+
+def format_metadata(values: Mapping[str, str | None]) -> str:
+    """`Upload-Metadata` as an answer carries it; keys without a value are left out."""
+    return ",".join(
+        f"{key} {base64.b64encode(value.encode()).decode('ascii')}"
+        for key, value in values.items()
+        if value is not None
+    )
 
 
 def checksum(text: str | None) -> tuple[str, bytes] | None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -120,7 +119,8 @@ def stopping(stop: threading.Event) -> Iterator[None]:
             signal.raise_signal(number)
         stop.set()
         if number == signal.SIGINT and sys.stderr.isatty():
-            os.write(2, b"\nstopping after the block on its way; once more to stop at once\n")
+            with suppress(RuntimeError):  # the signal came in the middle of another line
+                click.echo("\nstopping after the block on its way; once more ends it", err=True)
 
     before = {each: signal.signal(each, handler) for each in (signal.SIGINT, signal.SIGTERM)}
     try:

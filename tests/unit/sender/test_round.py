@@ -31,6 +31,7 @@ from tests.support.scripted_receiver import (
     redirect,
     wait_until,
 )
+from tests.support.tsfile_bytes import build
 
 
 @pytest.fixture
@@ -68,6 +69,16 @@ def test_pages_keep_to_the_receivers_limits(edge, receiver):
         edge.write(number)
     edge.round()
     assert receiver.count("POST /tasks/.*/plan") == 3
+    in_sync(edge, receiver)
+
+
+def test_thousands_of_devices_do_not_burst_a_page(edge, receiver):
+    receiver.limits = msgspec.structs.replace(receiver.limits, max_page_bytes=4096)
+    devices = {f"root.a.d{number:05}": {"s1": [(1, 1)]} for number in range(500)}
+    edge.put(edge.path(1), build(devices))
+    edge.write(2)
+    assert edge.round().exit_code == 0
+    assert [len(each.devices) for each in receiver.plans] == [0, 1]
     in_sync(edge, receiver)
 
 

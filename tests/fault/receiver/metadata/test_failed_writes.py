@@ -21,7 +21,8 @@ def home(tmp_path):
 
 @pytest.fixture
 def engine(home, monkeypatch):
-    monkeypatch.setattr(durable.health, "_failure", None)  # a failed sync is remembered by the process
+    # A failed sync is remembered by the process.
+    monkeypatch.setattr(durable.health, "_failure", None)
     engine = Engine.open(home)
     engine.commit([seen()])
     yield engine

@@ -26,6 +26,11 @@ from receiver.load.scope import Scope
         ("sensors:**", "other:plant1", False),
         ("root.**", "sensors:plant1", False),
         ("**", "anything.at.all", True),
+        ("sensors:**", "/plant/sensors:a", True),
+        ("/plant/sensors:**", "/plant/sensors:a", True),
+        ("/plant/sensors:**", "/other/sensors:a", False),
+        ("/plant/sensors:**", "sensors:a", False),
+        ("root.**", "/root/root:a", False),
     ],
 )
 def test_a_pattern_covers_what_it_says(pattern: str, device: str, covered: bool) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from common.digests import xxh3_128
 from receiver.transfer.operating import make_token
+from receiver.web import tus_headers
 from receiver.web.app import site_of
 from tests.support.node_world import A, B, path_of, tsfile
 from tests.unit.receiver.web.conftest import BLOCK, TUS
@@ -65,6 +66,9 @@ def test_head_says_where_to_go_on(client, where):
     assert answer.headers["Upload-Offset"] == "700"
     assert answer.headers["Upload-Length"] == str(len(CONTENT))
     assert answer.headers["Cache-Control"] == "no-store"
+    told = tus_headers.metadata(answer.headers["Upload-Metadata"])
+    assert told["path"] == PATH
+    assert told["size"] == str(len(CONTENT))
 
 
 def test_the_first_bytes_may_come_with_the_creation(client, world):
