@@ -21,7 +21,8 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -34,7 +35,7 @@ from common.errors import EXIT_INTERNAL, EXIT_USAGE, TsferryError, UsageError
 from common.logs import LogConfig, set_up
 from common.terminal import printable
 
-__all__ = ["Invocation", "Program", "config_group", "emit_json", "run"]
+__all__ = ["Invocation", "Program", "config_group", "emit_json", "needs", "run"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -166,6 +167,9 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None = Non
         result = command.main(arguments, prog_name=name, standalone_mode=False)
     except click.exceptions.Exit as request:
         return request.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return EXIT_USAGE
     except click.UsageError as error:
         command_path = error.ctx.command_path if error.ctx else name
         return _report(name, f"{error.format_message()} (see {command_path} --help)", EXIT_USAGE)
@@ -188,6 +192,21 @@ def _report(name: str, message: str, code: int) -> int:
         lines = traceback.format_exc().splitlines()
         click.echo("\n".join(map(printable, lines)), err=True)
     return code
+
+
+@contextmanager
+def needs(extra: str) -> Iterator[None]:
+    """Around imports: says which extra brings a package that is not installed.
+
+    Raises:
+        UsageError: a package of `extra` is missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"the package {error.name} is not installed: pip install 'tsferry[{extra}]'"
+        ) from error
 
 
 def emit_json(value: object) -> None:

@@ -338,6 +338,9 @@ class InventoryEntry(Struct, frozen=True, kw_only=True):
     state: str
     """`loaded`, or `quarantined` (loaded once, found bad since)."""
     commit: Count = 0
+    first_time: Time | None = None
+    """Of its data, as `last_time`: what tells a sender that lost its list what a compaction did."""
+    last_time: Time | None = None
 
 
 class InventoryAnswer(Struct, frozen=True, kw_only=True):

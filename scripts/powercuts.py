@@ -47,7 +47,6 @@ from tests.support.workload import Workload
 
 CENTRE, EDGE = "centre", "edge"
 SIZES = (None, None, 30_000, 30_000, 400_000)
-KEEP_DELETED = "15s"
 
 
 class PowerCuts(Chaos):
@@ -79,8 +78,6 @@ class PowerCuts(Chaos):
                 (self.disks[disk].path / name).mkdir()
                 (self.run / name).symlink_to(self.disks[disk].path / name)
         super().set_up()
-        with self.centre.open("a") as config:
-            config.write(f'[load]\nkeep_deleted = "{KEEP_DELETED}"\n')
         for disk in self.disks.values():
             flush(disk)  # what has been configured has been so for a long time
         port = next(
@@ -304,8 +301,11 @@ def flush(disk: powercut.Disk) -> None:
         os.close(fd)
 
 
-def keep(run: Path) -> None:
+def keep(run: Path, disks: dict[str, powercut.Disk]) -> None:
     """What is on the disks is gone from sight with them: make a copy."""
+    for disk in disks.values():
+        disk.unmount()
+        disk.mount()  # one of them may be dead
     for name in (CENTRE, "north", "south"):
         if (run / name).is_symlink():
             sockets = shutil.ignore_patterns("*.sock")
@@ -322,6 +322,7 @@ def main() -> int:
         print(reason)
         return 77
     seed = random.SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed
+    os.environ["PYTHONFAULTHANDLER"] = "1"  # of the programs
     run = Path(tempfile.mkdtemp(prefix="tsferry-powercuts-"))
     print(f"power cuts with seed {seed} in {run}", flush=True)
     begin = time.monotonic()
@@ -340,7 +341,7 @@ def main() -> int:
             problems = [f"{type(error).__name__}: {error}"]
         if problems:
             made.end_all()
-            keep(run)
+            keep(run, disks)
     show(cuts, time.monotonic() - begin)
     for problem in problems:
         print(f"BROKEN: {problem}")

@@ -17,7 +17,7 @@ from common.errors import GoneError, NotFoundError, ProtocolError
 from sender.bandwidth import Bandwidth
 from sender.transport import Endpoint, Reply, Transport, media_type, seen, short
 
-__all__ = ["Client", "Endpoint", "UploadState", "base64_md5"]
+__all__ = ["CatalogueNow", "Client", "Endpoint", "UploadState", "base64_md5"]
 
 T = TypeVar("T", bound=wire.Struct)
 
@@ -33,6 +33,24 @@ class UploadState:
 
     id: str
     offset: int
+
+
+@dataclass(frozen=True)
+class CatalogueNow:
+    """The whole catalogue of a receiver.
+
+    Attributes:
+        entries: every committed file.
+        engine: uuid of the receiver's engine.
+        commit: of the oldest page.
+        whole: whether all pages are of one commit of one engine: otherwise a file that came
+            meanwhile may be missing.
+    """
+
+    entries: list[wire.CatalogueEntry]
+    engine: str
+    commit: int
+    whole: bool
 
 
 class Client:
@@ -114,19 +132,15 @@ class Client:
         for page in self._pages("/inventory", wire.InventoryAnswer, limit):
             yield from page.entries
 
-    def catalogue_now(self, limit: int = 1000) -> tuple[list[wire.CatalogueEntry], bool]:
-        """Every committed file of the receiver (a reader's call).
-
-        Returns:
-            The files, and whether all pages are of one commit: otherwise a file that came
-            meanwhile may be missing.
-        """
+    def catalogue_now(self, limit: int = 1000) -> CatalogueNow:
+        """Every committed file of the receiver (a reader's call)."""
         entries: list[wire.CatalogueEntry] = []
-        commits = set()
+        marks = set()
         for page in self._pages("/catalogue", wire.CatalogueAnswer, limit):
             entries += page.entries
-            commits.add(page.commit)
-        return entries, len(commits) == 1
+            marks.add((page.commit, page.engine))
+        commit, engine = min(marks)
+        return CatalogueNow(entries, engine, commit, len(marks) == 1)
 
     def _pages(self, path: str, kind: type[T], limit: int) -> Iterator[Any]:
         after: str | None = None

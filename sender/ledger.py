@@ -177,7 +177,8 @@ class Ledger:
             if known is None:
                 taken.append(path)
                 at = present[path].data_dir if path in present else self._home(path, home)
-                known = Entry(path, at, item.size, 0, 0, item.md5, state=EntryState.LISTED)
+                times = (item.first_time, item.last_time)
+                known = Entry(path, at, item.size, 0, 0, item.md5, *times, EntryState.LISTED)
             found[path] = known
         dropped = tuple(path for path in self.entries if path not in found)
         before, self.entries = self.entries, found

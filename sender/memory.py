@@ -20,10 +20,24 @@ from common.wire import TaskMark
 if TYPE_CHECKING:
     from common.durable import Tree
 
-__all__ = ["Memory", "Receiver"]
+__all__ = ["Memory", "Receiver", "SourceMark"]
 
 FILE = "receiver.json"
 _VERSION = 1
+
+
+class SourceMark(msgspec.Struct, frozen=True, kw_only=True):
+    """The past of a forwarding centre's own receiver, as its catalogue showed it.
+
+    Attributes:
+        engine: uuid of its metadata engine.
+        commit: the newest commit that was seen.
+        lost: another past has been found in its place, and the operator has not accepted it yet.
+    """
+
+    engine: str
+    commit: int
+    lost: bool = False
 
 
 class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -37,6 +51,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         newest_commit: the newest commit that it ever reported.
         allow_mass_delete: the operator lets one round of unexplained deletions through.
         data_dirs: data directories of a forwarding centre that hold lists for this receiver.
+        source: the receiver on this node whose catalogue is forwarded, as it was seen last.
         last_round: what `status` shows of the last round; any JSON.
     """
 
@@ -47,6 +62,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     newest_commit: int = 0
     allow_mass_delete: bool = False
     data_dirs: tuple[str, ...] = ()
+    source: SourceMark | None = None
     last_round: dict[str, Any] | None = None
 
 

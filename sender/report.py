@@ -134,10 +134,8 @@ class RoundReport:
     def exit_code(self) -> int:
         """0 if all that is closed is loaded, or what stands most in the way."""
         codes = []
-        if isinstance(self.error, NotFoundError):
-            codes.append(EXIT_UNREACHABLE)  # there is no such call at that address
-        elif self.error is not None:
-            codes.append(self.error.exit_code)
+        if self.error is not None:
+            codes.append(_code_of(self.error))
         if self.conflicts or self.failed or self.quarantined or self.unmounted:
             codes.append(EXIT_NOT_LOADED)
         if self.guarded:
@@ -185,6 +183,17 @@ class RoundReport:
 
 def _reasons(found: list[FileReason]) -> list[dict[str, str]]:
     return [{"file": each.file, "reason": each.reason} for each in found]
+
+
+def _code_of(error: TsferryError) -> int:
+    """The exit code for what ended a round early.
+
+    What a receiver says of itself, such as that its disk fails, is a receiver that refuses.
+    """
+    theirs = "status" in error.extra and error.exit_code == EXIT_INTERNAL
+    if theirs or isinstance(error, NotFoundError):  # there is no such call at that address
+        return EXIT_UNREACHABLE
+    return error.exit_code
 
 
 _SHOWN = 10

@@ -125,7 +125,7 @@ class Round:
             return
         self._meter.step("scan")
         scan = source.scan(desk.ledger.entries)
-        hold = self._compare(desk, scan, check) or source.doubt
+        hold = self._compare(desk, scan, check, source) or source.doubt
         scan = scan.with_last_copies(recovered.last_copies)
         with desk.changing_troubles() as troubles:
             troubles.prune(scan)
@@ -241,7 +241,9 @@ class Round:
             desk.ledger.fold(removed=again)
             crash.point("round.taken_back")
 
-    def _compare(self, desk: Desk, scan: Scan, check: wire.CheckAnswer) -> str | None:
+    def _compare(
+        self, desk: Desk, scan: Scan, check: wire.CheckAnswer, source: Source
+    ) -> str | None:
         """Rebuild a list that cannot be trusted; returns why deletions are held, if they are."""
         reasons = {
             History.NEW: "this receiver was not known, or was exchanged",
@@ -250,11 +252,12 @@ class Round:
         reason = reasons.get(check.history)
         if reason is None and desk.ledger.needs_inventory:
             reason = f"the list of loaded files was lost or damaged: {desk.ledger.doubts[0]}"
-        if reason is None:
+        if reason is None and not source.lost:
             return None
+        told = reason or "the receiver on this node, which has the list, was exchanged or restored"
         first = check.history is History.NEW and desk.memory.now.engine is None
         level = logging.INFO if first else logging.WARNING
-        _log.log(level, "%s: %s; all is compared with its inventory", self.lane.name, reason)
+        _log.log(level, "%s: %s; all is compared with the inventory", self.lane.name, told)
         self._meter.step("inventory")
         inventory = self.lane.patiently(lambda: list(self.lane.client.inventory()))
         rebuilt = desk.ledger.rebuild(inventory, scan.files)
@@ -270,7 +273,7 @@ class Round:
                 "dropped": len(rebuilt.dropped),
             },
         )
-        return f"{reason}; deletions wait for the next round"
+        return reason and f"{reason}; deletions wait for the next round"
 
     @staticmethod
     def _begin_history(memory: Memory, check: wire.CheckAnswer) -> None:

@@ -6,14 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from common import wire
 from common.errors import UsageError
 from common.names import FilePath
 from sender.datadirs import DataDirs
 from sender.filters import group_filter
+from sender.http import CatalogueNow
 from sender.lane import Lane
 from sender.local import LocalFile, Scan
-from sender.memory import Memory
+from sender.memory import Memory, Receiver, SourceMark
 from sender.plan import Facts
 from sender.scan import units_of
 from sender.state import Entry
@@ -32,6 +35,7 @@ class Directories:
     lane: Lane
     dirs: DataDirs
     doubt: str | None = None
+    lost: bool = False
 
     def scan(self, entries: Mapping[FilePath, Entry]) -> Scan:
         """Look at every file; what `entries` knows is not read again."""
@@ -55,6 +59,8 @@ class Catalogue:
     entries: list[wire.CatalogueEntry]
     doubt: str | None = None
     """Why nothing may count as gone in this round, if so."""
+    lost: bool = False
+    """Whether it has another past than before; the lists in its data directories have it too."""
     _facts: Facts = field(init=False)
 
     def __post_init__(self) -> None:
@@ -108,23 +114,48 @@ def open_source(lane: Lane, memory: Memory, *, remember: bool) -> Source:
 def _catalogue(lane: Lane, memory: Memory, remember: bool) -> Catalogue:
     client = lane.source_client()
     try:
-        entries, doubt = _read(lambda: lane.patiently(client.catalogue_now))
+        now = _read(lambda: lane.patiently(client.catalogue_now))
     finally:
         client.close()
-    paths = catalogue_dirs(entries, memory.now.data_dirs)
+    lost = _is_lost(memory.now.source, now)
+    mark, doubt = _judged(memory.now, now, lost)
+    paths = catalogue_dirs(now.entries, memory.now.data_dirs)
     if remember:
         # Before any list is written there, so that a list is never forgotten.
-        memory.update(data_dirs=tuple(str(path) for path in paths))
+        memory.update(data_dirs=tuple(str(path) for path in paths), source=mark)
     dirs = DataDirs.unmarked(Path(path) for path in paths)
-    return Catalogue(lane, dirs, entries, doubt)
+    return Catalogue(lane, dirs, now.entries, doubt, lost)
 
 
-def _read(
-    read: Callable[[], tuple[list[wire.CatalogueEntry], bool]],
-) -> tuple[list[wire.CatalogueEntry], str | None]:
-    entries: list[wire.CatalogueEntry] = []
-    for _ in range(_TRIES):
-        entries, whole = read()
-        if whole:
-            return entries, None
-    return entries, "the catalogue changed while it was read"
+def _read(read: Callable[[], CatalogueNow]) -> CatalogueNow:
+    now = read()
+    for _ in range(_TRIES - 1):
+        if now.whole:
+            break
+        now = read()
+    return now
+
+
+def _is_lost(before: SourceMark | None, now: CatalogueNow) -> bool:
+    """Whether this is not the past that was seen.
+
+    A receiver that was exchanged or restored from an old copy lists less than it did. Its commits
+    soon overtake those that were seen, so it stays lost until the operator ends it.
+    """
+    if before is None:
+        return False
+    return before.lost or before.engine != now.engine or before.commit > now.commit
+
+
+def _judged(known: Receiver, now: CatalogueNow, lost: bool) -> tuple[SourceMark, str | None]:
+    """What to remember of a catalogue, and why nothing may count as gone because of it."""
+    if lost and known.source is not None and not known.allow_mass_delete:
+        return msgspec.structs.replace(known.source, lost=True), _LOST
+    doubt = None if now.whole else "the catalogue changed while it was read"
+    return SourceMark(engine=now.engine, commit=now.commit), doubt
+
+
+_LOST = (
+    "the receiver on this node was exchanged, or restored from an old copy: its catalogue may lack "
+    "what it once had; once it is complete again: tsferry-sender sync --allow-mass-delete"
+)

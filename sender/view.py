@@ -110,7 +110,8 @@ def _as_rebuilt(view: View, inventory: list[wire.InventoryEntry]) -> dict[FilePa
         if entry is None or (entry.size, entry.md5) != (item.size, item.md5):
             file = view.scan.files.get(path)
             at = file.data_dir if file is not None else home
-            entry = Entry(path, at, item.size, 0, 0, item.md5, state=EntryState.LISTED)
+            times = (item.first_time, item.last_time)
+            entry = Entry(path, at, item.size, 0, 0, item.md5, *times, EntryState.LISTED)
         found[path] = entry
     return found
 
@@ -164,6 +165,7 @@ class Standing:
         unmounted: data directories that do not count, and why.
         doubts: why the list will be compared anew, if so.
         last_round: the last one, as `sync --json` shows it.
+        last_task: the last task that was loaded, in that round or an earlier one.
         problem: why all this could not be found out.
     """
 
@@ -179,6 +181,7 @@ class Standing:
     unmounted: tuple[FileReason, ...] = ()
     doubts: tuple[str, ...] = ()
     last_round: dict[str, Any] | None = None
+    last_task: str | None = None
     problem: str | None = None
 
 
@@ -210,6 +213,7 @@ def standing(lane: Lane) -> Standing:
 def _from_memory(found: Standing, sync: Tree, directory: str) -> None:
     memory = Memory.open(sync, directory)
     found.last_round = memory.now.last_round
+    found.last_task = memory.now.last_task.task if memory.now.last_task is not None else None
     troubles = Troubles.open(sync, directory, clock=lambda: 0.0)
     found.troubles = tuple(
         {

@@ -16,9 +16,13 @@ __all__ = ["senders"]
 _HEADERS = ("SENDER", "LABEL", "FILES", "SIZE", "QUARANTINED", "LAST TASK", "HEARTBEAT", "STATE")
 
 
-@click.group()
-def senders() -> None:
-    """Senders that have been here."""
+@click.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+def senders(context: click.Context, as_json: bool) -> None:
+    """Senders that have been here: lists them, unless a command says otherwise."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_senders, as_json=as_json)
 
 
 @senders.command(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from common.cli import Invocation
+from common.cli import Invocation, needs
 from common.config import Flag
 from receiver.config import ReceiverConfig
 
@@ -52,7 +52,8 @@ def serve(
     log = logging.getLogger(__name__)
     for warning in loaded.warnings:
         log.warning("%s", warning)
-    from receiver.web import serving
+    with needs("receiver"):
+        from receiver.web import serving
 
     def ready(url: str) -> None:
         click.echo(f"listening on {url}")

@@ -128,11 +128,15 @@ class SenderFolder:
         """Remove the files of a task that is over, sync.log first.
 
         Without sync.log the others are stale, so a crash in between leaves nothing that counts.
+        Where that one cannot be removed, the task is as it was; the others may be left to the
+        start of the next.
         """
+        first, *others = _KEPT
+        self.tree.unlink(self.at(first))
         if self.task is not None:
             self.task.close()
             self.task = None
-        for name in _KEPT:
+        for name in others:
             self.tree.unlink(self.at(name))
 
 

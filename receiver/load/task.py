@@ -187,6 +187,7 @@ class CurrentTask:
 
 def start_task(folder: SenderFolder, record: TaskRecord) -> CurrentTask:
     """Begin a task in a folder that has none: task.json, then `sync start`."""
+    folder.forget_task()  # what could not be removed at the end of an earlier one
     folder.make()
     _write_record(folder, record)
     crash.point("task.start.record")

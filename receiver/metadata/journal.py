@@ -17,7 +17,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from common.durable import temporary_name
-from common.errors import NoSpaceError
+from common.errors import NoSpaceError, TsferryError
 from common.linelog import parse_lines
 from common.terminal import printable
 from receiver.metadata.state import OwnerChange
@@ -115,10 +115,15 @@ class OwnerJournal:
             self._size += self._file.write(lines, at=self._size)
         except NoSpaceError as error:  # they stay pending
             _log.warning("the journal of owners is behind", extra={"reason": str(error)})
-        except Exception:
+        except Exception as error:
             self._lost = True
             self._pending.clear()
-            _log.exception("the journal of owners is not written until the next start")
+            known = isinstance(error, TsferryError | OSError)
+            _log.error(
+                "the journal of owners is not written until the next start",
+                exc_info=None if known else error,
+                extra={"reason": str(error)},
+            )
         else:
             self._pending.clear()
 
@@ -128,8 +133,8 @@ class OwnerJournal:
             self.write()
             if not self._lost:
                 self._file.sync()
-        except Exception:
-            _log.exception("the journal of owners could not be flushed")
+        except (TsferryError, OSError) as error:  # made afresh at the next start
+            _log.warning("the journal of owners could not be flushed", extra={"reason": str(error)})
         finally:
             self._file.close()
 

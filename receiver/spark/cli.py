@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from common.cli import Invocation, Program, emit_json, run
+from common.cli import Invocation, Program, emit_json, needs, run
 from common.errors import UsageError
 from receiver.config import ReceiverConfig
 
@@ -83,6 +83,9 @@ def _verify(
     from receiver.spark.report import summarise
     from receiver.spark.session import start
 
+    with needs("spark"):
+        import pyarrow  # noqa: F401
+        import pyspark  # noqa: F401
     begun = time.monotonic()
     data_dirs = [Path(each) for each in config.data_dirs]
     catalogue = read_catalogue(Path(config.schema_dir), data_dirs, task)

@@ -53,6 +53,8 @@ class Listing:
                 md5=row.md5,
                 state="loaded" if row.visible else "quarantined",
                 commit=row.created,
+                first_time=row.first,
+                last_time=row.last,
             )
             for row in rows
         ]

@@ -9,6 +9,7 @@ from flask import Flask, Response
 from werkzeug.exceptions import HTTPException
 
 from common import wire
+from common.durable.health import meaning
 from common.errors import TsferryError
 from receiver.web.server.refusal import problem_headers
 
@@ -32,6 +33,7 @@ def register(app: Flask) -> None:
     """Answer all errors of this application with problem documents."""
     app.register_error_handler(TsferryError, _ours)
     app.register_error_handler(HTTPException, _of_http)
+    app.register_error_handler(OSError, _of_disk)
     app.register_error_handler(Exception, _unforeseen)
 
 
@@ -57,6 +59,17 @@ def _of_http(error: HTTPException) -> Response:
         if name == "Allow":
             response.headers[name] = value
     return response
+
+
+def _of_disk(error: OSError) -> Response:
+    """Not only writes fail on a dying disk: a read that does is answered as they are."""
+    try:
+        with meaning(str(error.filename or "a file")):
+            raise error
+    except TsferryError as known:
+        return _ours(known)
+    except OSError:
+        return _unforeseen(error)
 
 
 def _unforeseen(error: Exception) -> Response:

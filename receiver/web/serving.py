@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from common import wire
 from common.durable import Tree
-from common.errors import ConfigError
+from common.errors import ConfigError, TsferryError
 from receiver.web.app import close, create_app, site_of
 from receiver.web.server import (
     Options,
@@ -155,12 +155,20 @@ def _noted(directory: Path, name: str, text: str) -> Iterator[None]:
         try:
             yield
         finally:
-            tree.unlink(name)
+            _remove(tree, name)
 
 
 def _forget(path: Path) -> None:
     with Tree(path.parent) as tree:
-        tree.unlink(path.name)
+        _remove(tree, path.name)
+
+
+def _remove(tree: Tree, name: str) -> None:
+    """Remove a file that only says that this process runs; without a disk it has to stay."""
+    try:
+        tree.unlink(name)
+    except (TsferryError, OSError) as error:
+        log.warning("%s stays: %s", tree.path / name, error)
 
 
 @contextlib.contextmanager

@@ -99,6 +99,7 @@ def _lines(found: Standing, config: SenderConfig) -> list[str]:
         f"  pending         {pending}",
         f"  complete until  {_data_time(found.complete_until, config)}",
         f"  last round      {_round_text(found.last_round)}",
+        f"  last task       {found.last_task or 'none yet'}",
     ]
     lines += [f"  list in doubt   {each}" for each in found.doubts]
     for each in found.unmounted:
@@ -111,7 +112,8 @@ def _lines(found: Standing, config: SenderConfig) -> list[str]:
 
 
 def _trouble(each: dict[str, Any]) -> str:
-    device = f" (device {each['device']})" if each["device"] else ""
+    unnamed = each["device"] and each["device"] not in each["reason"]
+    device = f" (device {each['device']})" if unnamed else ""
     hold = ", held" if each["hold"] else ""
     return f"{each['file']}: {each['kind']}{hold}: {each['reason']}{device}"
 
@@ -147,7 +149,7 @@ def _round_text(last: dict[str, Any] | None) -> str:
     error = last.get("error")
     if isinstance(error, dict):
         return f"{at}ended early: {error.get('message')}"
-    return f"{at}{last.get('sent', 0)} files loaded, task {last.get('task') or 'none'}"
+    return f"{at}{last.get('sent', 0)} files loaded"
 
 
 def _safe_to_delete(session: Session, as_machine: bool) -> int:

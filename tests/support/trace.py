@@ -77,7 +77,7 @@ class Run:
 
 
 @cache
-def _impossible() -> str | None:
+def impossible() -> str | None:
     if shutil.which("strace") is None:
         return "looking at system calls needs strace"
     scope = Path("/proc/sys/kernel/yama/ptrace_scope")
@@ -94,7 +94,7 @@ def run(program: str, root: Path, *, inject: str | None = None) -> Run:
         root: what the tree is over.
         inject: as strace's `-e inject=` has it, such as `fsync:error=EIO:when=2+`.
     """
-    if reason := _impossible():
+    if reason := impossible():
         pytest.skip(reason)
     here, there = socket.socketpair()
     with here, there:

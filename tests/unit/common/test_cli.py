@@ -8,8 +8,8 @@ import click
 import pytest
 from msgspec import Struct
 
-from common.cli import Program, config_group, emit_json, run
-from common.errors import DamagedError, LockedError, UnreachableError
+from common.cli import Program, config_group, emit_json, needs, run
+from common.errors import DamagedError, LockedError, UnreachableError, UsageError
 
 
 class Schema(Struct, frozen=True, kw_only=True):
@@ -81,6 +81,19 @@ def test_wrong_usage_is_2(call, arguments):
     assert (code, out) == (2, "")
     assert err.startswith("x-tool: error: ")
     assert err.endswith("(see x-tool --help)\n")
+
+
+def test_a_group_without_a_command_shows_its_help_and_is_2(call):
+    code, out, err = call("config")
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: x-tool config")
+    assert "error" not in err
+
+
+def test_a_package_that_is_not_installed_names_the_extra_that_brings_it():
+    told = pytest.raises(UsageError, match=r"surely_absent.*pip install 'tsferry\[receiver\]'")
+    with told, needs("receiver"):
+        import surely_absent  # noqa: F401
 
 
 def test_help_is_0(call):

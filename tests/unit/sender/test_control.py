@@ -128,6 +128,7 @@ def test_the_answer_of_something_else_is_no_answer(schema):
 
     def serve() -> None:
         connection, _ = listener.accept()
+        connection.recv(4096)
         connection.sendall(b"hello\n")
         connection.close()
 

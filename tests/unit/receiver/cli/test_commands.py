@@ -98,6 +98,7 @@ def test_what_only_reads_works_with_and_without_a_server(either, command):
     assert status["ready"] == (either == "a server")
     senders = json.loads(command("senders", "list", "--json"))["senders"]
     assert {each["uuid"]: each["files"] for each in senders} == {A: 2, B: 1}
+    assert json.loads(command("senders", "--json"))["senders"] == senders
     files = json.loads(command("files", "--json"))["files"]
     assert sorted(each["path"] for each in files) == [
         path_of(3, sg="root.b"),

@@ -1,0 +1,187 @@
+"""The small promises of the command line: exit codes, Ctrl-C, status, limits."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import signal
+import time
+
+import pytest
+
+from tests.support.looking import in_sync, loaded
+from tests.support.procs import children, wait_until
+from tests.support.tsfile_bytes import build
+from tests.system.sender.test_rounds import COMMAND, call
+
+
+def status(config) -> dict:
+    done = call(config, "status", "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["receivers"]["dc1"]
+
+
+def test_status_shows_what_an_operator_asks_for(shared, make_edge):
+    owner, edge = make_edge(shared.url), make_edge(shared.url)
+    owner.write(1, device=f"{owner.sg}.d1")
+    owner.round()
+    edge.write(1, first=1000)
+    edge.write(2, first=2000)
+    stolen = edge.write(5, first=5000, device=f"{owner.sg}.d1")
+    unclosed = edge.write(6, first=6000, resource=None)
+    changing = edge.write(7, first=7000)
+    (edge.data / f"{changing}.mods").write_bytes(b"m")
+    bad = edge.path(8)
+    whole = build({f"{edge.sg}.d{n}": {"s1": [(8000, 1), (8001, 2)]} for n in range(20)})
+    damaged = bytearray(whole)
+    damaged[-200:-140] = b"\xff" * 60
+    edge.put(bad, bytes(damaged))
+    config = edge.write_config()
+    done = call(config, "sync", "--json")
+    assert done.returncode == 3, done.stderr
+    task = json.loads(done.stdout)["task"]
+    assert task
+    new = edge.write(9, first=9000)
+    found = status(config)
+    assert found["last_task"] == task
+    assert found["listed"] == 2
+    pending = {stolen, new, bad}
+    assert found["pending_files"] == len(pending)
+    assert found["pending_bytes"] == sum((edge.data / each).stat().st_size for each in pending)
+    troubles = {each["file"]: each for each in found["troubles"]}
+    assert troubles[stolen]["kind"] == "conflict"
+    assert troubles[stolen]["device"] == f"{owner.sg}.d1"
+    assert (troubles[bad]["kind"], troubles[bad]["hold"]) == ("quarantined", True)
+    waiting = {each["file"]: each["reason"] for each in found["waiting"]}
+    assert ".resource" in waiting[unclosed]
+    assert ".mods" in waiting[changing]
+    # Nothing of before the first unloaded point is missing at the centre.
+    assert 2000 <= found["complete_until"] <= 5000
+    text = call(config, "status").stdout
+    for each in (task, stolen, unclosed, changing, bad, "complete until", "pending"):
+        assert each in text, text
+
+
+def test_the_last_task_stays_visible_after_an_empty_round(shared, make_edge):
+    edge = make_edge(shared.url)
+    edge.write(1)
+    (task,) = edge.round().tasks
+    config = edge.write_config()
+    for _ in range(2):
+        assert edge.round().tasks == []
+        found = status(config)
+        assert found["last_task"] == task
+        assert found["last_round"]["exit_code"] == 0
+    assert task in call(config, "status").stdout
+
+
+def test_what_is_complete_moves_on_as_files_are_loaded(shared, make_edge):
+    edge = make_edge(shared.url)
+    edge.write(1, first=1000)
+    edge.write(2, first=50_000)
+    config = edge.write_config()
+    assert status(config)["complete_until"] <= 1000
+    edge.round()
+    assert status(config)["complete_until"] >= 50_000
+
+
+@pytest.mark.parametrize("settings", [[], ["--set", "transfer.batch_bytes=1MiB"]])
+def test_ctrl_c_in_a_round_of_many_files_ends_with_130_and_the_next_goes_on(
+    shared, make_edge, tmp_path, settings
+):
+    edge = make_edge(shared.url, transfer={"chunk_bytes": 65536, "batch_bytes": 20_000})
+    for number in range(20):
+        edge.write(number, size=200_000)
+    config = edge.write_config()
+    with children(tmp_path) as processes:
+        slow = ["--set", "transfer.bandwidth_limit=500KiB/s", *settings]
+        sending = processes.start([COMMAND, "--config", str(config), *slow, "sync"])
+        parts = shared.data / "sync-receiver"
+        sending.until(
+            lambda: any(
+                each.stat().st_size > 0
+                for each in parts.glob(f"*{edge.uuid}/data/**/*")
+                if each.is_file()
+            ),
+            "the first bytes",
+        )
+        sending.signal(signal.SIGINT)
+        assert sending.wait(bound=10) == 130
+        assert "Traceback" not in sending.text()
+    assert loaded(shared.root, edge.uuid) == {}, "received is not loaded"
+    report = edge.round()
+    assert report.exit_code == 0, report.as_json()
+    in_sync(edge, shared.root)
+
+
+def test_a_second_sync_beside_a_running_one_ends_with_5(shared, make_edge, tmp_path):
+    edge = make_edge(shared.url, transfer={"chunk_bytes": 65536, "batch_bytes": 1000})
+    edge.write(1, size=3_000_000)
+    config = edge.write_config()
+    with children(tmp_path) as processes:
+        slow = ["--set", "transfer.bandwidth_limit=1MiB/s"]
+        first = processes.start([COMMAND, "--config", str(config), *slow, "sync"])
+        first.until(lambda: list(edge.data.glob("sync-sender/*/sync.log")), "the task")
+        done = call(config, "sync")
+        assert done.returncode == 5
+        assert "Traceback" not in done.stderr
+        assert first.wait() == 0
+    in_sync(edge, shared.root)
+
+
+def test_the_guard_speaks_on_the_command_line_too(shared, make_edge):
+    edge = make_edge(shared.url, propagate_deletes="all")
+    for number in range(12):
+        edge.write(number)
+    edge.round()
+    for number in range(10):
+        edge.remove(edge.path(number))
+    config = edge.write_config(propagate_deletes="all")
+    done = call(config, "sync")
+    assert done.returncode == 6
+    assert "--allow-mass-delete" in done.stdout
+    assert len(loaded(shared.root, edge.uuid)) == 12
+    done = call(config, "sync", "--allow-mass-delete", "--json")
+    assert (done.returncode, json.loads(done.stdout)["deleted"]) == (0, 10)
+    in_sync(edge, shared.root)
+
+
+def test_a_limit_by_the_hour_holds_now(shared, make_edge):
+    edge = make_edge(shared.url, transfer={"chunk_bytes": 65536, "batch_bytes": 1000})
+    edge.write(1, size=1_000_000)
+    now = datetime.datetime.now(datetime.UTC).astimezone()
+    begin, end = ((now + datetime.timedelta(hours=shift)).strftime("%H:%M") for shift in (-2, 2))
+    config = edge.write_config()
+    slow = f"transfer.bandwidth_limit={begin}-{end} 400KiB/s, unlimited"
+    started = time.monotonic()
+    done = call(config, "--set", slow, "sync", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["seconds"] > 1.0
+    assert time.monotonic() - started < 30
+    edge.write(2, size=1_000_000)
+    begin, end = ((now + datetime.timedelta(hours=shift)).strftime("%H:%M") for shift in (2, 4))
+    other = f"transfer.bandwidth_limit={begin}-{end} 1KiB/s, unlimited"
+    done = call(config, "--set", other, "sync", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["seconds"] < 20
+    in_sync(edge, shared.root)
+
+
+def test_ctrl_c_of_a_sync_that_only_watches_the_daemon_leaves_the_daemon_alone(
+    shared, make_edge, tmp_path
+):
+    edge = make_edge(shared.url, transfer={"chunk_bytes": 65536, "batch_bytes": 1000})
+    edge.write(1, size=2_000_000)
+    config = edge.write_config()
+    with children(tmp_path) as processes:
+        flags = ["--set", "transfer.bandwidth_limit=1MiB/s", "--set", "daemon.watch=false"]
+        daemon = processes.start([COMMAND, "--config", str(config), *flags, "run"])
+        daemon.until(lambda: (edge.schema / "sync" / "daemon.lock").exists(), "the daemon")
+        daemon.until(lambda: list(edge.data.glob("sync-sender/*/sync.log")), "the task")
+        watching = processes.start([COMMAND, "--config", str(config), "sync"])
+        time.sleep(0.5)  # whatever it is doing by then
+        watching.signal(signal.SIGINT)
+        assert watching.wait(bound=10) in (130, 0)
+        assert "Traceback" not in watching.text()
+        wait_until(lambda: edge.listed == [edge.path(1)], "the load by the daemon")
+        assert daemon.terminate() == 0
