@@ -25,6 +25,7 @@ import ctypes
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -322,6 +323,7 @@ def main() -> int:
         print(reason)
         return 77
     seed = random.SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # disks and programs are cleaned up
     os.environ["PYTHONFAULTHANDLER"] = "1"  # of the programs
     run = Path(tempfile.mkdtemp(prefix="tsferry-powercuts-"))
     print(f"power cuts with seed {seed} in {run}", flush=True)

@@ -17,16 +17,18 @@ from __future__ import annotations
 import json
 import logging
 import os
+import select
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from common.durable import Tree
-from common.errors import LockedError, ProtocolError, TsferryError, by_slug
+from common.errors import LockedError, ProtocolError, StoppedError, TsferryError, by_slug
 from common.terminal import printable
 
 __all__ = ["SOCKET", "ControlServer", "Handler", "ask"]
@@ -35,6 +37,7 @@ _log = logging.getLogger(__name__)
 
 SOCKET = "control.sock"
 _MAX_LINE = 1 << 24
+_STEP_MS = 200
 _MAX_CONNECTIONS = 16
 _CREDENTIALS = struct.Struct("3i")
 
@@ -127,6 +130,7 @@ def ask(
     tell: Callable[[Event], None] = lambda event: None,
     patience: float = 10.0,
     longer: float | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Event:
     """Ask the running daemon.
 
@@ -136,16 +140,18 @@ def ask(
         tell: hears of progress.
         patience: seconds until it must have taken the request, as its first event shows.
         longer: seconds between two events after that; None for no limit.
+        stop: True when nobody wants the answer any more; the daemon goes on with its work.
 
     Raises:
         LockedError: nobody answers there.
+        StoppedError: told to stop.
         TsferryError: what the daemon answered.
     """
     where = schema_dir / "sync" / SOCKET
     try:
         with _connected(schema_dir, patience) as connection:
             connection.sendall(_line(request))
-            for event in _lines(connection):
+            for event in _lines(connection, stop):
                 connection.settimeout(longer)
                 kind = event.get("event")
                 if kind == "done":
@@ -184,7 +190,7 @@ def _line(event: Event) -> bytes:
     return json.dumps(event, separators=(",", ":"), default=str).encode() + b"\n"
 
 
-def _lines(connection: socket.socket) -> Iterator[Event]:
+def _lines(connection: socket.socket, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
     pending = bytearray()
     while True:
         end = pending.find(b"\n")
@@ -192,12 +198,26 @@ def _lines(connection: socket.socket) -> Iterator[Event]:
             yield _event(bytes(pending[:end]))
             del pending[: end + 1]
             continue
+        _wait_for_bytes(connection, stop)
         piece = connection.recv(1 << 16)
         if not piece:
             return
         pending += piece
         if len(pending) > _MAX_LINE:
             raise ProtocolError(f"control socket: a line is longer than {_MAX_LINE} bytes")
+
+
+def _wait_for_bytes(connection: socket.socket, stop: Callable[[], bool]) -> None:
+    """Wait as long as the connection's time-out says, in steps, so that a stop is noticed."""
+    patience = connection.gettimeout()
+    end = None if patience is None else time.monotonic() + patience
+    ready = select.poll()
+    ready.register(connection, select.POLLIN)
+    while not ready.poll(_STEP_MS):
+        if stop():
+            raise StoppedError("told to stop; the daemon goes on with the round")
+        if end is not None and time.monotonic() >= end:
+            raise TimeoutError("timed out")
 
 
 def _event(line: bytes) -> Event:

@@ -158,7 +158,7 @@ class _Decision:
     def _addition(self, path: FilePath) -> Outcome:
         held = self._held(path)
         candidate = self.candidates.get(path.text)
-        if self._is_already(path, held, candidate):
+        if self._came_before(path, held, candidate):
             return Outcome(path.text, Result.ALREADY)
         if candidate is None:
             return self._absent(path)
@@ -172,10 +172,13 @@ class _Decision:
         missing = Outcome(path.text, Result.MISSING, reason="not received")
         return self.failed.get(path.text, missing)
 
-    def _is_already(
+    def _came_before(
         self, path: FilePath, held: FileRow | None, candidate: Candidate | None
     ) -> bool:
-        """Whether the content is loaded; without the bytes, as far as the manifest tells."""
+        """Whether the content is loaded; without the bytes, as far as the manifest tells.
+
+        A retired file is its sender's again: it can be deleted, and be wanted again.
+        """
         entry = self.manifest[path.text]
         found = candidate.staged if candidate is not None else entry
 
@@ -184,7 +187,14 @@ class _Decision:
 
         if held is not None and held.visible:
             return is_same(held)
-        return self._retired.find(path, is_same) is not None
+        retired = self._retired.find(path, is_same)
+        if retired is None:
+            return False
+        if held is not None:
+            self._delete(held, "replaced")
+        self.change.guards.append(Guard("file", retired.physical, retired.changed))
+        self.change.ops.append(records.FileReturned(retired.physical))
+        return True
 
     def _refusal(
         self, path: FilePath, candidate: Candidate, held: FileRow | None

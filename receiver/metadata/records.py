@@ -36,6 +36,7 @@ __all__ = [
     "FileQuarantined",
     "FileRestored",
     "FileRetired",
+    "FileReturned",
     "ManifestMeta",
     "Op",
     "Outcome",
@@ -246,6 +247,12 @@ class QuarantineDrop(Record, frozen=True, tag=15):
     digest: str
 
 
+class FileReturned(Record, frozen=True, tag=16):
+    """A retired file is at the edge again: it stands for the sender's path as before."""
+
+    physical: str
+
+
 Op = (
     EngineMade
     | SenderSeen
@@ -262,6 +269,7 @@ Op = (
     | TaskDone
     | QuarantinePut
     | QuarantineDrop
+    | FileReturned
 )
 
 

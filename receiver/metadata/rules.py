@@ -248,6 +248,13 @@ class _Draft:
         state = FileState.RETIRED if file.state is FileState.LIVE else file.state
         self.put_file(op.physical, _File(file.sender, file.path, state, retired=True))
 
+    def file_returned(self, op: records.FileReturned) -> None:
+        file = self.need_file(op.physical, op, FileState.RETIRED)
+        there = self.held(file.sender, file.path)
+        if there is not None:
+            raise _refusal(op, f"{file.path} is loaded already, as {there}")
+        self.put_file(op.physical, _File(file.sender, file.path, FileState.LIVE, retired=False))
+
     def file_quarantined(self, op: records.FileQuarantined) -> None:
         file = self.need_file(op.physical, op, FileState.LIVE, FileState.RETIRED)
         changed = _File(file.sender, file.path, FileState.QUARANTINED, file.retired)
@@ -346,6 +353,7 @@ _RULES: dict[type, Callable[[_Draft, Any], None]] = {
     records.FileLoaded: _Draft.file_loaded,
     records.FileDeleted: _Draft.file_deleted,
     records.FileRetired: _Draft.file_retired,
+    records.FileReturned: _Draft.file_returned,
     records.FileQuarantined: _Draft.file_quarantined,
     records.FileRestored: _Draft.file_restored,
     records.FileForgotten: _Draft.file_forgotten,

@@ -338,6 +338,14 @@ class State:
             row, state=state, retired=True, changed=ts
         )
 
+    def _file_returned(self, op: records.FileReturned, ts: int) -> None:
+        row = self.files[op.physical]
+        self._at_path[row.sender, row.path] = op.physical
+        self._inventory(row.sender).add(row.path)
+        self.files[op.physical] = msgspec.structs.replace(
+            row, state=FileState.LIVE, retired=False, changed=ts
+        )
+
     def _file_quarantined(self, op: records.FileQuarantined, ts: int) -> None:
         row = self.files[op.physical]
         self._hide(row)
@@ -460,6 +468,7 @@ _APPLY: dict[type, Callable[[State, Any, int], None]] = {
     records.FileLoaded: State._file_loaded,
     records.FileDeleted: State._file_deleted,
     records.FileRetired: State._file_retired,
+    records.FileReturned: State._file_returned,
     records.FileQuarantined: State._file_quarantined,
     records.FileRestored: State._file_restored,
     records.FileForgotten: State._file_forgotten,

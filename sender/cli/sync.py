@@ -120,7 +120,7 @@ def _by_daemon(
 
     request = {"do": "round", "receiver": lane.name} | asdict(options)
     try:
-        answer = ask(lane.config.schema_dir, request, tell=tell)
+        answer = ask(lane.config.schema_dir, request, tell=tell, stop=lane.stop.is_set)
     except LockedError as error:
         raise LockedError(f"{locked}; {error.message}") from error
     report: dict[str, Any] = answer["report"]

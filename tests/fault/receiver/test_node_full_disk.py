@@ -10,6 +10,7 @@ import errno
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ import common.durable as durable
 from common.errors import TsferryError
 from receiver.node import Node
 from tests.fault.receiver import test_node_crash as crashes
-from tests.support.node_world import A, Edge, results
+from tests.support.node_world import A, Edge, World, path_of, results, tsfile
 
-CALLS = ("write", "pwrite", "fsync", "fdatasync", "rename", "mkdir", "ftruncate")
+CALLS = ("write", "pwrite", "fsync", "fdatasync", "rename", "mkdir", "ftruncate", "unlink", "rmdir")
 
 
 class Failing:
@@ -100,3 +101,21 @@ def test_a_write_that_fails_once_costs_a_retry_and_nothing_else(
         if not failing.failed:
             break
     assert nth > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nth", range(1, 20))
+def test_what_cannot_be_removed_of_a_task_does_not_keep_the_next_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    with World(tmp_path).node() as node:
+        edge = Edge(node)
+        with monkeypatch.context() as patch:
+            Failing(patch, "unlink", nth, errno.EIO)
+            with suppress(TsferryError, OSError):
+                edge.round({path_of(1): tsfile()}, uploads=True)
+            for _ in range(2):  # the second drops the first
+                with suppress(TsferryError, OSError):
+                    edge.start()
+        outcome = edge.round({path_of(4): tsfile(first=100)})
+        assert results(outcome) == {path_of(4): "loaded"}

@@ -16,6 +16,7 @@ from tests.fault.sender.test_local_crash_points import Countdown, judge, points_
 from tests.support import powercut
 from tests.support.disk import heal
 from tests.support.model_centre import local_round
+from tests.support.site import path, tsfile
 
 pytestmark = pytest.mark.slow
 
@@ -102,4 +103,23 @@ def test_what_is_in_the_snapshot_survives_a_power_cut(disk):
         each.path for each in taken.files
     }
     assert all(each.resource is not None for each in site.snapshot().leftovers())
+    site.dirs.close()
+
+
+def test_what_a_database_never_flushed_is_whole_in_the_snapshot(disk):
+    site, _, _ = prepare(disk.path / "site")
+    database_syncs(disk)
+    late = path("99-1-0.tsfile")
+    content = tsfile(device="root.a.late")
+    site.put(late, content)
+    scan = site.scan(site.ledger().entries)
+    taken = site.snapshot().take(scan.files.values())
+    site.remove(late)
+    assert late in {each.path for each in taken.files}
+    site.dirs.close()
+    disk.cut()
+    site.reopen()
+    (link,) = (each for each in site.snapshot().leftovers() if each.path == late)
+    assert (site.data_dirs[0] / link.rel).read_bytes() == content
+    assert link.resource is not None
     site.dirs.close()

@@ -232,6 +232,26 @@ def test_the_last_copy_of_an_unloaded_file_is_kept_and_sent(site):
     assert taken.dropped == ()
 
 
+@pytest.mark.parametrize("content", [b"", bytes(500), tsfile()[:-7]])
+def test_a_last_copy_that_no_receiver_could_load_keeps_nothing_waiting(site, content):
+    """As a power cut leaves one whose database never flushed it; the database then removes it."""
+    site.put(A)
+    site.put(B)
+    ledger = begun(site)
+    sent(site, ledger, [B])
+    recovered(site, Receiver(done(TASK, {B: Result.LOADED})))
+    sent(site, site.ledger(), [A], task="f" * 32)
+    site.place(A).write_bytes(content)  # through the link
+    site.remove(A)
+    site.remove(B)
+    report = recovered(site, Receiver())
+    assert report.last_copies == ()
+    assert report.dropped == (A,)
+    assert site.snapshot().leftovers() == []
+    (task,) = site.plan(site.ledger()).tasks
+    assert [each.path for each in task.deletions] == [B]
+
+
 def test_a_last_copy_that_is_loaded_then_is_dropped_and_later_gone(site):
     site.put(A)
     ledger = begun(site)

@@ -6,6 +6,8 @@ import pytest
 
 from common.errors import (
     ConfigError,
+    DiskError,
+    FailedSyncError,
     LockedError,
     NotFoundError,
     StoppedError,
@@ -37,6 +39,9 @@ REASON = FileReason("sequence/root.a/0/0/1-1-0-0.tsfile", "why")
         ({"error": StoppedError("x"), "failed": [REASON]}, 130),
         ({"error": ConfigError("x")}, 2),
         ({"error": TsferryError("x")}, 1),
+        ({"error": DiskError("this one's")}, 1),
+        ({"error": DiskError("the receiver's", extra={"status": 503})}, 4),
+        ({"error": FailedSyncError("the receiver's", extra={"status": 503})}, 4),
     ],
 )
 def test_a_round_has_the_documented_exit_code(settings, code):

@@ -46,6 +46,7 @@ digests = st.sampled_from(["00", "01"])
 CHANGES = [
     lambda name: records.FileDeleted(name, "gone"),
     records.FileRetired,
+    records.FileReturned,
     lambda name: records.FileQuarantined(name, "bad"),
     records.FileRestored,
     records.FileForgotten,
@@ -67,6 +68,7 @@ operations = st.one_of(
     ),
     st.builds(records.FileDeleted, names, st.just("gone")),
     st.builds(records.FileRetired, names),
+    st.builds(records.FileReturned, names),
     st.builds(records.FileQuarantined, names, st.just("bad")),
     st.builds(records.FileRestored, names),
     st.builds(records.FileForgotten, names),
@@ -159,6 +161,16 @@ class Model:
         file["held"] = False
         if file["state"] == "live":
             file["state"] = "retired"
+
+    def FileReturned(self, op):
+        file = self._file(op, "retired")
+        need(
+            not any(
+                (each["sender"], each["path"]) == (file["sender"], file["path"]) and each["held"]
+                for each in self.files.values()
+            )
+        )
+        file.update(state="live", held=True)
 
     def FileQuarantined(self, op):
         self._file(op, "live", "retired")["state"] = "quarantined"

@@ -20,6 +20,7 @@ from tests.support.node_world import (
     path_of,
     plan_entry,
     results,
+    sender,
     tsfile,
 )
 
@@ -384,4 +385,15 @@ def test_of_several_retired_files_of_a_name_any_may_come_back(edge: Edge, world:
         edge.round({}, [path_of(1)], propagate=NEVER)
     for content in contents:
         assert results(edge.round({path_of(1): content})) == {path_of(1): "already"}
+        edge.round({}, [path_of(1)], propagate=NEVER)
     assert sorted(world.loaded().values()) == sorted(contents)
+
+
+def test_a_retired_file_that_comes_back_is_its_senders_again(edge: Edge, world: World) -> None:
+    edge.round({path_of(1): tsfile()})
+    edge.round({}, [path_of(1)], propagate=NEVER)
+    edge.round({path_of(1): tsfile()})
+    inventory = edge.node.inventory(sender(A), A, None, 10)
+    assert [each.path for each in inventory.entries] == [path_of(1)]
+    assert results(edge.round({}, [path_of(1)], propagate=ALL)) == {path_of(1): "deleted"}
+    assert visible(edge.node) == []

@@ -208,6 +208,8 @@ def test_what_nobody_owns_cannot_be_released(state):
         ([load(), GONE, GONE], "is deleted"),
         ([load(), records.FileRetired(PHYS), records.FileRetired(PHYS)], "is retired"),
         ([load(), records.FileRestored(PHYS)], "is live"),
+        ([load(), records.FileReturned(PHYS)], "is live"),
+        ([load(), GONE, records.FileReturned(PHYS)], "is deleted"),
         ([load(), records.FileForgotten(PHYS)], "is live"),
         ([load(), GONE, records.FileQuarantined(PHYS, "bad")], "is deleted"),
         ([load(), GONE, records.FileForgotten(PHYS), GONE], "there is no file"),

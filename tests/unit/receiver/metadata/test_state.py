@@ -64,6 +64,18 @@ def test_a_retired_file_leaves_the_inventory_and_stays_in_the_catalogue(state):
     assert state.totals().files == 1
 
 
+def test_a_retired_file_that_returns_is_in_the_inventory_and_can_be_wanted_again(state):
+    name = physical(path(), 1)
+    commit(state, load())
+    commit(state, records.FileRetired(name))
+    commit(state, records.FileReturned(name))
+    assert state.live(A, path()).state is FileState.LIVE
+    assert [row.physical for row in state.inventory(A, None, 10)] == [name]
+    assert state.totals() == (1, 101)
+    commit(state, records.FileQuarantined(name, "bad"))
+    assert [row.physical for row in state.wanted(A)] == [name]
+
+
 def test_a_quarantined_file_is_wanted_again_and_not_visible(state):
     commit(state, load())
     commit(state, records.FileQuarantined(physical(path(), 1), "bad page"))
