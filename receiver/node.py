@@ -55,6 +55,7 @@ class Node:
         self._listing = Listing(config, engine, load)
         self._operating = Operating(config, engine, load, self.uploads, self._checks, clock=clock)
         self._closing = threading.Lock()
+        self._closed = False
         self._resources = ExitStack()
         self._resources.callback(engine.close)
         self._resources.callback(load.close)
@@ -81,6 +82,7 @@ class Node:
     def close(self) -> None:
         """Stop the threads, let a running load come to a safe place, close the engine."""
         with self._closing:
+            self._closed = True
             self._resources.close()
 
     def __enter__(self) -> Self:
@@ -91,6 +93,8 @@ class Node:
 
     def problem(self) -> str | None:
         """Why this receiver takes no files now (`/readyz`), or None: it is ready."""
+        if self._closed:
+            return "the receiver is stopped"
         return failed_sync() or self.engine.failed or self.load.problem()
 
     # -- a round ---------------------------------------------------------------------------

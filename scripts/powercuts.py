@@ -310,7 +310,10 @@ def keep(run: Path, disks: dict[str, powercut.Disk]) -> None:
     for name in (CENTRE, "north", "south"):
         if (run / name).is_symlink():
             sockets = shutil.ignore_patterns("*.sock")
-            shutil.copytree((run / name).resolve(), run / "kept" / name, ignore=sockets)
+            try:
+                shutil.copytree((run / name).resolve(), run / "kept" / name, ignore=sockets)
+            except (OSError, shutil.Error):
+                print(f"not all of the {name}'s directories could be copied")
 
 
 def main() -> int:
@@ -339,7 +342,7 @@ def main() -> int:
             cuts.set_up()
             cuts.rage(arguments.cuts, begin + 60 * arguments.minutes)
             problems = cuts.calm()
-        except (Failed, AssertionError, OSError, subprocess.SubprocessError) as error:
+        except (Failed, AssertionError, OSError, RuntimeError, subprocess.SubprocessError) as error:
             problems = [f"{type(error).__name__}: {error}"]
         if problems:
             made.end_all()

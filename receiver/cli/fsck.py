@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation
+from common.errors import UsageError
 from common.terminal import printable, table
 from receiver.cli.showing import json_option, size, write_json
 from receiver.config import ReceiverConfig
@@ -19,9 +20,14 @@ _HEADERS = ("KIND", "PATH", "FOUND", "REPAIR")
     "1 something is wrong; 2 configuration, or there is no receiver; 5 --repair while it runs."
 )
 @click.option("--repair", is_flag=True, help="Put right what can be; the server must be down.")
+@click.option(
+    "--cut-log",
+    is_flag=True,
+    help="With --repair: cut a damaged log of the engine where the damage begins.",
+)
 @json_option
 @click.pass_obj
-def fsck(invocation: Invocation[ReceiverConfig], repair: bool, as_json: bool) -> int:
+def fsck(invocation: Invocation[ReceiverConfig], repair: bool, cut_log: bool, as_json: bool) -> int:
     """Check every loaded file, the logs and the directories.
 
     Without --repair nothing is changed, and a server may run. With it nothing is deleted either:
@@ -30,7 +36,9 @@ def fsck(invocation: Invocation[ReceiverConfig], repair: bool, as_json: bool) ->
     """
     from receiver.load import fsck as checking
 
-    report = checking.fsck(invocation.load().value, repair=repair)
+    if cut_log and not repair:
+        raise UsageError("--cut-log: expected with --repair")
+    report = checking.fsck(invocation.load().value, repair=repair, cut_log=cut_log)
     if as_json:
         write_json(report)
         return 0 if report.good else 1

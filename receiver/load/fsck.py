@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,9 +29,11 @@ from receiver.load.change import physical_name
 from receiver.load.folders import Folders, looks_unmounted
 from receiver.load.task import Planned, TaskRecord
 from receiver.metadata import records
+from receiver.metadata import repair as log_repair
 from receiver.metadata.engine import Engine
 from receiver.metadata.journal import JOURNAL, parse_journal
 from receiver.metadata.state import FileState
+from receiver.metadata.timestamps import to_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,18 +85,25 @@ class Report(Struct, frozen=True, kw_only=True):
         return all(each.repaired for each in self.found)
 
 
-def fsck(config: ReceiverConfig, *, repair: bool = False) -> Report:
+def fsck(config: ReceiverConfig, *, repair: bool = False, cut_log: bool = False) -> Report:
     """Check the directories of a configuration.
+
+    Args:
+        config: of the receiver.
+        repair: put right what can be.
+        cut_log: cut a log of the engine that is damaged in the middle first.
 
     Raises:
         NotFoundError: there is no receiver in them.
         LockedError: a repair was asked for, and the server is running.
+        DamagedError: the log has nothing sound to keep.
     """
+    if cut_log:
+        log_repair.cut(config.schema_dir)
     try:
         engine = Engine.open(config.schema_dir) if repair else Engine.read_only(config.schema_dir)
     except DamagedError as error:
-        found = Found(kind="engine", path=str(config.schema_dir), detail=error.message)
-        return Report(engine="", commit=0, found=[found])
+        return Report(engine="", commit=0, found=[_damaged_engine(config.schema_dir, error)])
     with engine, ExitStack() as stack:
         missing = _absent(engine, config.data_dirs)
         here = [path for path in config.data_dirs if path not in missing]
@@ -103,6 +113,35 @@ def fsck(config: ReceiverConfig, *, repair: bool = False) -> Report:
         if repair and trees:
             report = _repair(engine, trees, report)
     return report
+
+
+def _damaged_engine(directory: Path, error: DamagedError) -> Found:
+    """What a damaged log still holds, so that a human can choose."""
+    where = str(directory)
+    try:
+        log = log_repair.report(directory)
+    except TsferryError:
+        return Found(kind="engine", path=where, detail=error.message)
+    if log.problem is None:
+        return Found(kind="engine", path=where, detail=error.message)
+    totals = log.state.totals()
+    detail = (
+        f"{log.file} is damaged at offset {log.offset}; {log.commits} commits before it are sound "
+        f"(to {_moment(log.newest)}: {totals.files} files), "
+        f"{len(log.behind)} frames behind it cannot be used without what is missing"
+    )
+    if log.behind:
+        detail += f" ({_moment(log.behind[0][1])} to {_moment(log.behind[-1][2])})"
+    detail += (
+        "; restore the file from a copy, or with the server down `fsck --repair --cut-log` keeps "
+        "the commits before the damage and puts the rest aside: senders bring their files again, "
+        "tokens and owners since then are to be set again"
+    )
+    return Found(kind="engine", path=where, detail=detail)
+
+
+def _moment(ts: int) -> str:
+    return datetime.fromtimestamp(to_seconds(ts), UTC).isoformat(sep=" ", timespec="seconds")
 
 
 def _absent(engine: Engine, data_dirs: Sequence[Path]) -> list[Path]:

@@ -199,7 +199,10 @@ class _Collected:
             last=tail.last_time,
             series=tail.series_count,
             points=tail.point_count,
-            manifest=records.ManifestMeta(entry.series, entry.points),
+            # An upload without a task comes with no manifest: ours has no counts to compare with.
+            manifest=None
+            if self._current.record.single
+            else records.ManifestMeta(entry.series, entry.points),
         )
 
     def _resource(self, path: FilePath) -> Verified | str | None:

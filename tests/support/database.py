@@ -45,7 +45,8 @@ class Database(Workload):
             beside = here.with_name(f"{here.name}.resource")
             if wanted and (md5_of(here), md5_of(beside)) == (wanted.md5, wanted.resource_md5):
                 continue
-            if wanted and (path, wanted.md5) in self.flushed:
+            # What was being replaced or removed when the power went may be either way.
+            if wanted and (path, wanted.md5) in self.flushed - self.ended:
                 lost.append(f"{path}: the disk has lost what was flushed")
             self._end(path)
             self.files.pop(path, None)

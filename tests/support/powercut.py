@@ -85,8 +85,8 @@ def disk(directory: Path, *, megabytes: int = 16, inodes: int | None = None) -> 
     """A fresh disk, mounted; skips the test where that is impossible."""
     if reason := impossible():
         pytest.skip(reason)
-    image, mount_point = directory / "disk.img", directory / "disk"
-    mount_point.mkdir()
+    image, mount_point = directory / "disk.img", directory / "power" / "disk"
+    mount_point.mkdir(parents=True)
     with open(image, "wb") as file:
         file.truncate(megabytes << 20)
     extra = ["-N", str(inodes)] if inodes is not None else []
@@ -94,14 +94,30 @@ def disk(directory: Path, *, megabytes: int = 16, inodes: int | None = None) -> 
     device = _run("losetup", "--find", "--show", str(image)).strip()
     made = Disk(device, mount_point)
     try:
-        made.mount()
-        yield made
+        with _shared(mount_point.parent):
+            made.mount()
+            try:
+                yield made
+            finally:
+                if made.mounted:
+                    _run("umount", "--lazy", str(mount_point))
     finally:
-        try:
-            if made.mounted:
-                _run("umount", "--lazy", str(mount_point))
-        finally:
-            _run("losetup", "--detach", device)
+        _run("losetup", "--detach", device)
+
+
+@contextmanager
+def _shared(directory: Path) -> Iterator[None]:
+    """Let unmounting beneath a directory reach the mount namespaces that others make meanwhile.
+
+    `ip netns exec` and the like copy all mounts. A copy would keep a disk alive that has lost its
+    power, and mounting it again would give the dead one.
+    """
+    _run("mount", "--bind", str(directory), str(directory))
+    try:
+        _run("mount", "--make-shared", str(directory))
+        yield
+    finally:
+        _run("umount", "--lazy", str(directory))
 
 
 @cache

@@ -196,7 +196,7 @@ WORDS = {
     "redirects": "redirects",
     "a web page": "no tsferry receiver",
     "protocol 2": "protocol 2",
-    "offset beyond": "offset",
+    "offset beyond": "the receiver answers",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -343,3 +344,22 @@ def test_a_disk_that_went_away_ends_the_writing_and_no_acknowledged_byte(disk):
     disk.unmount()
     disk.mount()
     assert content(disk) == {"log": b"one;"}
+
+
+def test_a_mount_namespace_made_meanwhile_does_not_keep_a_dead_disk_alive(tmp_path):
+    """The rig itself: `ip netns exec` in another test must not spoil this one."""
+    if shutil.which("unshare") is None:
+        pytest.skip("unshare is not installed")
+    with powercut.disk(tmp_path) as disk:
+        other = subprocess.Popen(
+            ["unshare", "--mount", "--propagation", "slave", "sh", "-c", "echo up; exec sleep 60"],
+            stdout=subprocess.PIPE,
+        )
+        try:
+            assert other.stdout is not None
+            other.stdout.readline()
+            disk.cut()
+            (disk.path / "alive").write_bytes(b"1")
+        finally:
+            other.kill()
+            other.wait()

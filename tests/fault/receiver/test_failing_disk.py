@@ -1,10 +1,10 @@
 """A running receiver whose calls to the disk fail, one after the other, during real rounds.
 
 strace lets the n-th call of a kind fail, in each thread of the receiver. Whatever fails: what the
-sender lists as loaded is loaded, the process lives and says what is wrong, and the next round (after
-a restart, where the process has said that it needs one) puts all right.
+sender lists as loaded is loaded, the process lives and says what is wrong, and the next round
+(after a restart, where the process has said that it needs one) puts all right.
 
-`TSFERRY_SWEEP=40` in the environment tries so many positions of each call, in place of a few.
+`TSFERRY_SWEEP=40` in the environment tries so many positions of more calls.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from pathlib import Path
 import pytest
 import requests
 
+from receiver.metadata.engine import Engine
+from receiver.metadata.rows import FileState
 from tests.support import trace
 from tests.support.centre import COMMAND, Centre
 from tests.support.centre import centre as serving
 from tests.support.edge import Edge
+from tests.support.judge import md5_of
 from tests.support.procs import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -99,9 +102,20 @@ class Site:
         assert code == 0, self.centre.server.text()
         assert self.centre.start() == self.url
 
+    def loaded(self) -> dict[str, str]:
+        """path -> MD5 of the bytes on disk, of every file that is live; none is there twice."""
+        engine = Engine.read_only(self.centre.root / "schema")
+        with engine.reading() as state:
+            rows = [each for each in state.files.values() if each.state is FileState.LIVE]
+        engine.close()
+        assert len({each.path for each in rows}) == len(rows)
+        for row in rows:
+            assert md5_of(Path(row.data_dir) / row.physical) == row.md5, row.path
+        return {each.path: each.md5 for each in rows}
+
     def acknowledged(self) -> None:
         """Whatever the sender lists, and the edge still has, is loaded and whole."""
-        loaded = self.centre.loaded(self.edge.uuid)
+        loaded = self.loaded()
         for path in set(self.edge.listed) & self.edge.files.keys():
             assert loaded.get(path) in self.ever[path], path
 
@@ -114,7 +128,7 @@ class Site:
                 break
         else:
             raise AssertionError([str(each.error) or each.as_json() for each in reports])
-        assert self.centre.loaded(self.edge.uuid) == self.edge.files
+        assert self.loaded() == self.edge.files
         assert not self.edge.leftovers
 
 

@@ -191,6 +191,26 @@ def test_fsck_finds_and_repairs(filled, command, config):
     assert "0 left" in command("fsck")
 
 
+def test_fsck_says_what_a_damaged_log_still_holds_and_cuts_it_when_told(filled, command, config):
+    log = config.schema_dir / "mlog-1.tsf"
+    frames = [at for at in range(log.stat().st_size) if log.read_bytes()[at : at + 4] == b"TSFm"]
+    content = bytearray(log.read_bytes())
+    content[frames[-2] + 30] ^= 0xFF
+    log.write_bytes(content)
+    (found,) = json.loads(command("fsck", "--json", code=1).partition("tsferry-receiver:")[0])[
+        "found"
+    ]
+    assert f"damaged at offset {frames[-2]}" in found["detail"]
+    assert "1 frames behind it" in found["detail"]
+    assert "--cut-log" in found["detail"]
+    assert "expected with --repair" in command("fsck", "--cut-log", code=2)
+    assert log.read_bytes() == content
+    command("fsck", "--repair", "--cut-log")
+    assert log.stat().st_size >= frames[-2]
+    assert (config.schema_dir / f"mlog-1.tsf.cut-{frames[-2]}").exists()
+    assert "0 left" in command("fsck")
+
+
 def test_fsck_does_not_repair_beside_a_server(running, command):
     assert "held by process" in command("fsck", "--repair", code=5)
 

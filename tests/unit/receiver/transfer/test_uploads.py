@@ -137,6 +137,14 @@ def test_an_upload_without_a_task_is_committed_when_it_is_answered(edge: Edge) -
     assert edge.node.uploads.head(edge.who, upload).complete  # should the answer have been lost
 
 
+def test_an_upload_without_a_task_has_no_manifest_to_be_judged_by(edge: Edge) -> None:
+    edge.upload(None, path_of(1), BIG)
+    with edge.node.engine.reading() as state:
+        row = state.live(A, path_of(1))
+    assert row is not None
+    assert row.manifest is None
+
+
 def test_an_upload_without_a_task_twice_is_loaded_once(edge: Edge, world: World) -> None:
     edge.upload(None, path_of(1), BIG)
     edge.upload(None, path_of(1), BIG)

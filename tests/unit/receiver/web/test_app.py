@@ -1,4 +1,6 @@
+import errno
 import logging
+import os
 
 import pytest
 
@@ -38,6 +40,13 @@ def test_not_ready_says_why_and_the_process_still_lives(client, node, monkeypatc
     assert client.get("/healthz").status_code == 200
 
 
+def test_a_closed_application_is_not_ready(world, clock):
+    app = create_app(world.config, clock=clock)
+    close(app)
+    close(app)
+    assert app.test_client().get("/readyz").status_code == 503
+
+
 def test_a_full_disk_is_not_ready(world, clock):
     world.limits = {"min_free_bytes": 1 << 60}
     app = create_app(world.config, clock=clock)
@@ -47,6 +56,27 @@ def test_a_full_disk_is_not_ready(world, clock):
         assert "free" in answer.get_json(force=True)["detail"]
     finally:
         close(app)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "slug"),
+    [
+        (errno.EIO, 503, "disk"),
+        (errno.EROFS, 503, "read-only"),
+        (errno.ENOSPC, 507, "no-space"),
+        (errno.ENOENT, 500, "internal"),
+    ],
+)
+def test_a_disk_that_fails_to_read_is_told_as_one_that_fails_to_write(
+    client, node, monkeypatch, code, status, slug
+):
+    def fail(*_):
+        raise OSError(code, os.strerror(code), "plan.log")
+
+    monkeypatch.setattr(node, "inventory", fail)
+    answer = client.get("/sync/v1/inventory", headers=SENDER)
+    assert answer.status_code == status
+    assert answer.get_json(force=True)["type"] == f"urn:tsferry:{slug}"
 
 
 def test_an_error_that_nobody_foresaw_has_a_number_and_its_details_only_in_the_log(
