@@ -210,7 +210,7 @@ def as_text(report: dict[str, Any]) -> str:
         (report["deleted"], "deleted"),
         (report["retired"], "gone here and kept there"),
         (len(report["resumed"]), "resumed in the middle"),
-        (report["waiting"], "waiting to be closed (see status)"),
+        (report["waiting"], "waiting (status says why)"),
         (len(report["changed"]), "changed under way, left for the next round"),
         (len(report["expired"]), "older than the receiver keeps"),
     )

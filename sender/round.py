@@ -251,7 +251,7 @@ class Round:
         }
         reason = reasons.get(check.history)
         if reason is None and desk.ledger.needs_inventory:
-            reason = f"the list of loaded files was lost or damaged: {desk.ledger.doubts[0]}"
+            reason = f"the list of loaded files cannot be relied on: {desk.ledger.doubts[0]}"
         if reason is None and not source.lost:
             return None
         told = reason or "the receiver on this node, which has the list, was exchanged or restored"

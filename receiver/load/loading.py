@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -105,10 +106,17 @@ def _commit(
             collected.leave_out(engine, change, error)
             continue
         crash.point("load.committed")
+        _tell(folder, current, change)
         for kept in change.kept_gone:
             folder.tree.unlink(kept, sync=False)
         return
     raise GuardFailed(f"task {current.id}: overtaken {_ATTEMPTS} times; tried again in a moment")
+
+
+def _tell(folder: SenderFolder, current: CurrentTask, change: Change) -> None:
+    done = [op for op in change.ops if isinstance(op, records.TaskDone)]
+    counts = Counter(each.result.value for op in done for each in op.outcomes)
+    log.info("a task is committed", extra={"sender": folder.uuid, "task": current.id, **counts})
 
 
 def _place(folder: SenderFolder, current: CurrentTask, change: Change) -> None:

@@ -25,6 +25,7 @@ PROGRAM = Program(
 
 
 @click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: tsferry-verify --config /etc/tsferry/receiver.toml --report /tmp/report. Exit "
     "codes: 0 all good; 1 problems found, or the proof could not be completed; 2 usage.",
 )

@@ -158,7 +158,7 @@ def _dry_run(session: Session, allow_mass_delete: bool, as_machine: bool) -> int
 def _plan_lines(plan: dict[str, Any]) -> list[str]:
     lines = [
         f"{plan['receiver']}: a round would send {plan['files']} files "
-        f"({size_text(plan['bytes'])}) in {len(plan['tasks'])} tasks; nothing was sent"
+        f"({size_text(plan['bytes'])}) in {len(plan['tasks'])} task(s); nothing was sent"
     ]
     for task in plan["tasks"]:
         for each in task["additions"]:
