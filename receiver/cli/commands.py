@@ -13,10 +13,9 @@ __all__ = ["CODES", "PROGRAM", "cli"]
 PROGRAM = Program("tsferry-receiver", ReceiverConfig, ENV_PREFIX, FILE)
 
 CODES = (
-    "Example: tsferry-receiver --config /etc/tsferry/receiver.toml status. "
     "Exit codes: 0 done; 1 internal error, or problems were found; 2 wrong usage or configuration; "
     "3 a file is bad; 4 the receiver does not run, or refuses; 5 another process uses the "
-    "directories."
+    "directories. Example: tsferry-receiver --config /etc/tsferry/receiver.toml status"
 )
 
 
