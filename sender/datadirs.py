@@ -12,7 +12,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from common.durable import Tree
+from common.durable import Closing, Tree
 from common.errors import TooLargeError, TsferryError, UsageError
 from common.names import is_sender_uuid
 from sender.local import Unmounted
@@ -20,7 +20,6 @@ from sender.local import Unmounted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
-    from types import TracebackType
 
 __all__ = ["MARKER", "DataDirs", "mark", "read_marker"]
 
@@ -29,7 +28,7 @@ _HEAD = "tsferry data directory 1"
 _LIMIT = 4096
 
 
-class DataDirs:
+class DataDirs(Closing):
     """The data directories that count, each held open for as long as a round needs it.
 
     An open directory keeps its disk from being unmounted, so close this between rounds.
@@ -82,17 +81,6 @@ class DataDirs:
         """Close all; closing twice is harmless."""
         for tree in self.trees.values():
             tree.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _problem(tree: Tree, uuid: str) -> str | None:

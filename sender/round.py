@@ -130,19 +130,19 @@ class Round:
         with desk.changing_troubles() as troubles:
             troubles.prune(scan)
         self._meter.step("plan")
-        todo = self._plan(desk, scan, hold)
-        fill_report(self._report, scan, todo, desk.troubles.by_path.get)
-        desk.ledger.refresh(todo.refreshed)
+        work = self._plan(desk, scan, hold)
+        fill_report(self._report, scan, work, desk.troubles.by_path.get)
+        desk.ledger.refresh(work.refreshed)
         crash.point("round.planned")
         try:
-            self._tasks(desk, check, todo, resumable)
+            self._tasks(desk, check, work, resumable)
         finally:
             self._stand(desk, scan)
 
     def _tasks(
-        self, desk: Desk, check: wire.CheckAnswer, todo: RoundPlan, resumable: _Resumable
+        self, desk: Desk, check: wire.CheckAnswer, work: RoundPlan, resumable: _Resumable
     ) -> None:
-        for each in todo.tasks:
+        for each in work.tasks:
             task = resumable.take(each) or self.new_id()
             _log.info(
                 "%s: a task of %d files (%d bytes), %d deletions",
@@ -327,20 +327,20 @@ def pending(scan: Scan, entries: Mapping[FilePath, Entry]) -> tuple[int, int]:
 def fill_report(
     report: RoundReport,
     scan: Scan,
-    todo: RoundPlan,
+    work: RoundPlan,
     trouble_of: Callable[[FilePath], Trouble | None],
 ) -> None:
     """Enter what a scan and a plan say into a report."""
     report.waiting = sum(1 for each in scan.waiting if each.why != "filtered")
-    report.up_to_date = todo.unchanged + len(todo.refreshed)
-    report.guarded = todo.guard is not None
-    report.held += [FileReason(each.path.text, each.reason) for each in todo.held]
+    report.up_to_date = work.unchanged + len(work.refreshed)
+    report.guarded = work.guard is not None
+    report.held += [FileReason(each.path.text, each.reason) for each in work.held]
     report.unmounted += [FileReason(str(each.data_dir), each.reason) for each in scan.unmounted]
     report.unmounted += [
         FileReason(f"{each.data_dir}/{each.rel}", each.reason) for each in scan.unreadable
     ]
     report.conflicts += [FileDevice(each.path.text, None, each.reason) for each in scan.clashes]
-    for skipped in todo.skipped:
+    for skipped in work.skipped:
         trouble = trouble_of(skipped.file.path)
         if trouble is None:
             report.changed.append(FileReason(skipped.file.path.text, skipped.reason))

@@ -87,11 +87,11 @@ def dry_run(lane: Lane, *, allow_mass_delete: bool) -> dict[str, Any]:
             allow_mass_delete=allow_mass_delete or now.allow_mass_delete,
             hold_deletions=hold,
         )
-        todo = plan(view.scan, entries, desk.troubles.by_path, options, desk.facts)
+        work = plan(view.scan, entries, desk.troubles.by_path, options, desk.facts)
         unfinished = sorted(
             {state.task for state in desk.logs.left_over().values() if state.task is not None}
         )
-        return _as_plan(lane.name, view.scan, todo, unfinished)
+        return _as_plan(lane.name, view.scan, work, unfinished)
 
 
 def _as_rebuilt(view: View, inventory: list[wire.InventoryEntry]) -> dict[FilePath, Entry]:
@@ -116,7 +116,7 @@ def _as_rebuilt(view: View, inventory: list[wire.InventoryEntry]) -> dict[FilePa
     return found
 
 
-def _as_plan(name: str, scan: Scan, todo: RoundPlan, unfinished: list[str]) -> dict[str, Any]:
+def _as_plan(name: str, scan: Scan, work: RoundPlan, unfinished: list[str]) -> dict[str, Any]:
     return {
         "receiver": name,
         "dry_run": True,
@@ -133,15 +133,15 @@ def _as_plan(name: str, scan: Scan, todo: RoundPlan, unfinished: list[str]) -> d
                 ],
                 "deletions": [each.path.text for each in task.deletions],
             }
-            for task in todo.tasks
+            for task in work.tasks
         ],
-        "files": sum(len(task.additions) for task in todo.tasks),
-        "bytes": sum(task.bytes for task in todo.tasks),
-        "held": [{"file": each.path.text, "reason": each.reason} for each in todo.held],
-        "skipped": [{"file": each.file.path.text, "reason": each.reason} for each in todo.skipped],
+        "files": sum(len(task.additions) for task in work.tasks),
+        "bytes": sum(task.bytes for task in work.tasks),
+        "held": [{"file": each.path.text, "reason": each.reason} for each in work.held],
+        "skipped": [{"file": each.file.path.text, "reason": each.reason} for each in work.skipped],
         "waiting": _waiting(scan),
-        "up_to_date": todo.unchanged + len(todo.refreshed),
-        "guard": None if todo.guard is None else todo.guard.reason,
+        "up_to_date": work.unchanged + len(work.refreshed),
+        "guard": None if work.guard is None else work.guard.reason,
     }
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-__all__ = ["AppendFile", "Lock", "WriteFile"]
+__all__ = ["AppendFile", "Closing", "Lock", "WriteFile"]
 
 
 def write_all(fd: int, data: ReadableBuffer, what: str, *, at: int | None = None) -> int:
@@ -36,7 +36,25 @@ def write_all(fd: int, data: ReadableBuffer, what: str, *, at: int | None = None
     return done
 
 
-class WriteFile:
+class Closing:
+    """Something that a `with` block closes at its end."""
+
+    def close(self) -> None:
+        """Close; closing twice is harmless."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class WriteFile(Closing):
     """A file being written; nothing of it counts before `sync`."""
 
     def __init__(self, fd: int, what: str) -> None:
@@ -93,19 +111,8 @@ class WriteFile:
         if fd >= 0:
             os.close(fd)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class AppendFile:
+class AppendFile(Closing):
     """A log: what `append` returned from is on the disk, whole; a failed append leaves no trace.
 
     After a failed write the log is cut back to its last good length, so a later append never
@@ -188,19 +195,8 @@ class AppendFile:
         if fd >= 0:
             os.close(fd)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class Lock:
+class Lock(Closing):
     """An flock held for as long as this object (or its process) lives.
 
     A process forked from the holder holds it as well, until both have closed it.
@@ -215,13 +211,6 @@ class Lock:
         if fd >= 0:
             os.close(fd)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """The same, for a `with` block."""
         self.release()

@@ -10,12 +10,12 @@ import secrets
 import stat
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from common import crash
 from common.beneath import exclusive_rename, open_beneath, open_regular, parts, require_regular
 from common.digests import read_blocks
-from common.durable.files import AppendFile, Lock, WriteFile
+from common.durable.files import AppendFile, Closing, Lock, WriteFile
 from common.durable.health import flush, flush_names, may_write, meaning
 from common.errors import (
     LockedError,
@@ -25,7 +25,6 @@ from common.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
     from _typeshed import ReadableBuffer
 
@@ -50,7 +49,7 @@ def free_bytes(path: Path) -> int:
     return at.f_bavail * at.f_frsize
 
 
-class Tree:
+class Tree(Closing):
     """A directory held by descriptor, and everything durable that may be done beneath it.
 
     `rel` is always a POSIX path relative to the directory. Methods that change names sync the
@@ -72,17 +71,6 @@ class Tree:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # -- reading ---------------------------------------------------------------------------
 
