@@ -57,7 +57,7 @@ def test_any_rounds_end_in_what_a_dictionary_says(
         edge = Edge(node, epoch=epoch)
         new = {path_of(number): content(number, salt) for number, salt in files.items()}
         gone = [path_of(number) for number in numbers_gone if number not in files]
-        # a retired file that comes back with the same content is there already
+        # a retired file that comes back with the same content is there already, and live again
         back = {path for path, each in new.items() if each in retired.get(path, ())
                 and listed.get(path) != each and path not in listed}  # fmt: skip
         replaced = [path for path in new if path in listed and listed[path] != new[path]]
@@ -67,7 +67,9 @@ def test_any_rounds_end_in_what_a_dictionary_says(
         for path in new:
             same = listed.get(path) == new[path] or path in back
             assert outcome[path] == ("already" if same else "loaded")
-        listed |= {path: each for path, each in new.items() if path not in back}
+        listed |= new
+        for path in back:
+            retired[path].remove(new[path])
         for path in gone:
             before = listed.pop(path, None)
             if before is not None and propagate is wire.Propagate.NEVER:
