@@ -149,7 +149,7 @@ class TusProbe:
         assert upload.at is not None
         assert upload.url is not None
         block = upload.content[upload.at : upload.at + self._rng.randrange(4_000, 80_000)]
-        # Once sent, the last byte may be there whatever was answered, until the upload is made anew.
+        # Once sent, the last byte may be there, whatever was answered.
         upload.asked_all |= upload.at + len(block) == len(upload.content)
         check = base64.b64encode(xxhash.xxh3_128_digest(block)).decode()
         headers = {
