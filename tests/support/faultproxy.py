@@ -233,9 +233,9 @@ class _Pair:
                     target.shutdown(socket.SHUT_WR)
                     return
                 self._pause(len(data))
-                self._send(target, data)
                 carried += len(data)
-                self._proxy._count(up, len(data))
+                self._proxy._count(up, len(data))  # before the peer can have it
+                self._send(target, data)
         except OSError:
             self.end(reset=True)
         finally:

@@ -70,7 +70,8 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
     headers_finished: bool
     body_rcv: Any
     headers: dict[str, str]
-    path: str
+    path = ""
+    """Until the request line is read; waitress logs it when a peer leaves before that."""
 
     more = False
     """Whether this is a piece, and not the last, of a body that is taken in pieces."""

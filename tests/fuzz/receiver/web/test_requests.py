@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from receiver.web.app import close, create_app, site_of
+from receiver.web.server.parser import Parser
 from tests.support.mutate import mutants
 from tests.support.node_world import A, World
 from tests.support.web import connect, running, until
@@ -48,5 +49,16 @@ def test_no_damaged_request_harms_the_server(tmp_path, seed, caplog):
             until(lambda: not server.channels)
             assert server.memory.used == 0
         assert "Traceback" not in caplog.text
+    finally:
+        close(app)
+
+
+def test_a_peer_that_leaves_before_its_request_line_was_read_is_no_error(tmp_path, caplog):
+    """waitress names the path of the request in its log, and this one never had any."""
+    app = create_app(World(tmp_path).config)
+    try:
+        with running(app, gate=site_of(app).gate) as server:
+            parser = Parser(server.adj, None)
+            assert parser.path == ""
     finally:
         close(app)
