@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from common.config import AllowList, Duration, Finding, Size, is_loopback
+from common.config import AllowList, Duration, Finding, Secret, Size, Url, is_loopback
 from common.config.rules import overlapping, whole_milliseconds
 from common.logs import LogConfig
 
@@ -16,9 +16,11 @@ __all__ = [
     "ENV_PREFIX",
     "FILE",
     "AuthConfig",
+    "EtcdConfig",
     "LimitsConfig",
     "ListenConfig",
     "LoadConfig",
+    "MetadataConfig",
     "ReceiverConfig",
 ]
 
@@ -138,6 +140,80 @@ class LoadConfig(Struct, frozen=True, kw_only=True):
     keep_deleted: Duration = 3600.0
 
 
+class EtcdConfig(Struct, frozen=True, kw_only=True):
+    """``[metadata.etcd]``: where the commits are kept with ``backend = "etcd"``.
+
+    Attributes:
+        endpoints: of the members, tried in turn.
+        prefix: of all keys of this receiver.
+        user: name to log in with.
+        password: of the user.
+        ca_cert: PEM file with the authorities that the members are checked against.
+        cert: PEM certificate of this client; with `key`.
+        key: PEM private key of this client; with `cert`.
+        timeout: of one request.
+        lease: without a sign of life, until another receiver may take over.
+    """
+
+    endpoints: tuple[Url, ...] = ("http://127.0.0.1:2379",)
+    prefix: str = "/tsferry"
+    user: str | None = None
+    password: Secret | None = None
+    ca_cert: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    timeout: Annotated[Duration, Meta(ge=0.1)] = 5.0
+    lease: Annotated[Duration, Meta(ge=2)] = 15.0
+
+    def check(self) -> Iterator[Finding]:
+        """What no single key can tell."""
+        if not self.endpoints:
+            yield Finding("endpoints", "expected at least one")
+        if not self.prefix.strip("/"):
+            yield Finding("prefix", "expected a name, such as /tsferry")
+        if (self.cert is None) is not (self.key is None):
+            yield Finding("cert", "expected with key, and key with cert")
+        if (self.user is None) is not (self.password is None):
+            yield Finding("user", "expected with password, and password with user")
+
+
+class MetadataConfig(Struct, frozen=True, kw_only=True):
+    """``[metadata]``: series, devices, tags and their history.
+
+    Attributes:
+        backend: ``embedded``: the log in `schema_dir` is the truth; ``etcd``: every commit is kept
+            in etcd, and what is in `schema_dir` can be made anew from there.
+        history: how far back questions can be asked; deleted files and rows stay that long.
+        history_commits: the same as a number of commits, where it is not 0: what reaches further
+            back counts.
+        max_memory: that series and storage groups may take; none for no limit.
+        storage_group_level: how many nodes below root a missing storage group is made of; 0: the
+            storage group that the file's directory names.
+        tag_bytes: tags and attributes of one series, at most.
+        checkpoint_entries: commits in the log, until a checkpoint is taken.
+        checkpoint_rest: without a commit, until a checkpoint is taken of what is new.
+        fetch_size: rows of a page of an answer, where the question does not say.
+        kv_ring: commits of the key-value store whose place is known without a search.
+        ttl_every: between two looks for expired files.
+        clock_jump: a step of the clock that is taken for a fault: TTL rests until it is confirmed.
+        etcd: where the commits are kept with ``backend = "etcd"``.
+    """
+
+    backend: Literal["embedded", "etcd"] = "embedded"
+    history: Duration = 604800.0
+    history_commits: Annotated[int, Meta(ge=0)] = 0
+    max_memory: Size | None = None
+    storage_group_level: Annotated[int, Meta(ge=0, le=64)] = 0
+    tag_bytes: Annotated[int, Meta(ge=16, le=1 << 20)] = 700
+    checkpoint_entries: Annotated[int, Meta(ge=1)] = 100_000
+    checkpoint_rest: Annotated[Duration, Meta(ge=1)] = 3600.0
+    fetch_size: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
+    kv_ring: Annotated[int, Meta(ge=1, le=1 << 20)] = 1024
+    ttl_every: Annotated[Duration, Meta(ge=1)] = 60.0
+    clock_jump: Annotated[Duration, Meta(ge=60)] = 86400.0
+    etcd: EtcdConfig = EtcdConfig()
+
+
 class ReceiverConfig(Struct, frozen=True, kw_only=True):
     """The whole of ``receiver.toml``.
 
@@ -150,6 +226,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         auth: who is asked for a token.
         limits: what one sender can make it hold.
         load: what becomes of files.
+        metadata: series, devices, tags and their history.
         log: where records go.
     """
 
@@ -161,6 +238,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     auth: AuthConfig = AuthConfig()
     limits: LimitsConfig = LimitsConfig()
     load: LoadConfig = LoadConfig()
+    metadata: MetadataConfig = MetadataConfig()
     log: LogConfig = LogConfig()
 
     @property

@@ -25,6 +25,7 @@ import msgspec
 from common.wire import Result
 
 __all__ = [
+    "AliasSet",
     "Commit",
     "DeletionReason",
     "DeviceRange",
@@ -37,6 +38,8 @@ __all__ = [
     "FileRestored",
     "FileRetired",
     "FileReturned",
+    "KeysWritten",
+    "LoadedDevice",
     "ManifestMeta",
     "Op",
     "Outcome",
@@ -45,17 +48,25 @@ __all__ = [
     "QuarantinePut",
     "ResourceMeta",
     "Role",
+    "SchemaSynced",
     "SenderSeen",
+    "SeriesCreated",
+    "SeriesDeleted",
+    "SeriesLoaded",
+    "StorageGroupDeleted",
+    "StorageGroupSet",
+    "TagsSet",
     "TaskDone",
     "TokenPut",
     "TokenRevoke",
+    "TtlSet",
     "decode_commits",
     "decode_ops",
     "encode_ops",
 ]
 
 Role = Literal["sender", "reader", "operator"]
-DeletionReason = Literal["gone", "superseded", "replaced", "operator"]
+DeletionReason = Literal["gone", "superseded", "replaced", "operator", "expired"]
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -253,6 +264,131 @@ class FileReturned(Record, frozen=True, tag=16):
     physical: str
 
 
+# -- schema --------------------------------------------------------------------------------------
+
+# Paths and devices are texts of `common.paths`, in their one form: back-ticks where needed. Types,
+# encodings and compressions are the codes of the TsFile format, one byte a series.
+
+
+class StorageGroupSet(Record, frozen=True, tag=17):
+    """A new storage group; `if_missing`: nothing happens where the path lies in one already."""
+
+    path: str
+    if_missing: bool = False
+
+
+class StorageGroupDeleted(Record, frozen=True, tag=18):
+    """A storage group goes, with all that is below it."""
+
+    path: str
+
+
+class TtlSet(Record, frozen=True, tag=19):
+    """How long files of a storage group are kept, in milliseconds; None for ever."""
+
+    path: str
+    ttl: int | None
+
+
+class SeriesCreated(Record, frozen=True, tag=20):
+    """New series of one device; it lies in a storage group that is there.
+
+    Attributes:
+        device: the device; made where it is missing.
+        names: of the measurements, bare.
+        types: TSDataType of each.
+        encodings: TSEncoding of each.
+        compressions: CompressionType of each.
+        aligned: whether a device that is made now shares one time column.
+        aliases: of each, or None where none has one.
+        tags: of each, or None where none has any.
+        attributes: of each, or None where none has any.
+        props: of each, what the encoder was told, or None where none has any.
+    """
+
+    device: str
+    names: Sequence[str]
+    types: bytes
+    encodings: bytes
+    compressions: bytes
+    aligned: bool = False
+    aliases: Sequence[str | None] | None = None
+    tags: Sequence[dict[str, str]] | None = None
+    attributes: Sequence[dict[str, str]] | None = None
+    props: Sequence[dict[str, str]] | None = None
+
+
+class SeriesDeleted(Record, frozen=True, tag=21):
+    """All series that match a pattern at this commit go, and the nodes that are empty then."""
+
+    pattern: str
+
+
+class AliasSet(Record, frozen=True, tag=22):
+    """The other name of a series in its device; None takes it away."""
+
+    path: str
+    alias: str | None
+
+
+class TagsSet(Record, frozen=True, tag=23):
+    """All tags and attributes of a series from now on: the outcome of an alteration."""
+
+    path: str
+    tags: dict[str, str]
+    attributes: dict[str, str]
+
+
+class LoadedDevice(Record, frozen=True):
+    """The series of a device of a loaded file; `lasts`: newest time of each, None without."""
+
+    device: str
+    aligned: bool
+    names: Sequence[str]
+    types: bytes
+    encodings: bytes
+    compressions: bytes
+    lasts: Sequence[int | None]
+
+
+class SeriesLoaded(Record, frozen=True, tag=24):
+    """What a loaded file holds: series that are missing are made, times grow.
+
+    It stands behind the `FileLoaded` of the file, in the same commit or a later one; the storage
+    groups are there.
+    """
+
+    physical: str
+    devices: Sequence[LoadedDevice]
+
+
+class SchemaSynced(Record, frozen=True, tag=25):
+    """How far a sender's schema log is applied.
+
+    Attributes:
+        sender: whose.
+        identity: of the log; another log has another.
+        offset: behind the last byte (or commit) applied.
+        applied: records of this step that took effect.
+        failed: (record, reason) of those that did not, the first hundred.
+        unapplied: how many did not.
+    """
+
+    sender: str
+    identity: str
+    offset: int
+    applied: int = 0
+    failed: Sequence[tuple[str, str]] = ()
+    unapplied: int = 0
+
+
+class KeysWritten(Record, frozen=True, tag=26):
+    """Of the key-value store: prefixes whose keys go, then keys with their values."""
+
+    removals: Sequence[str]
+    saves: dict[str, str]
+
+
 Op = (
     EngineMade
     | SenderSeen
@@ -270,6 +406,16 @@ Op = (
     | QuarantinePut
     | QuarantineDrop
     | FileReturned
+    | StorageGroupSet
+    | StorageGroupDeleted
+    | TtlSet
+    | SeriesCreated
+    | SeriesDeleted
+    | AliasSet
+    | TagsSet
+    | SeriesLoaded
+    | SchemaSynced
+    | KeysWritten
 )
 
 
