@@ -14,6 +14,7 @@ from common.tsfile.device import Device, Totals
 from common.tsfile.layout import ColumnCategory, Compression, DataType, Encoding
 from common.tsfile.metadata import TableColumn, TableSchema
 from common.tsfile.names import parse_name, quote_node, split_database, split_path
+from common.tsfile.outlines import Outline, read_outlines
 from common.tsfile.primitives import Corrupt
 from common.tsfile.series import Chunk, Series
 from common.tsfile.source import TsFileSource
@@ -30,6 +31,7 @@ __all__ = [
     "DataType",
     "Device",
     "Encoding",
+    "Outline",
     "Series",
     "Statistics",
     "Status",
@@ -42,6 +44,7 @@ __all__ = [
     "Verdict",
     "parse_name",
     "quote_node",
+    "read_outlines",
     "read_status",
     "read_tail",
     "split_database",

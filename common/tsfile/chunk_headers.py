@@ -14,7 +14,7 @@ from common.tsfile.primitives import Malformed, located, read_uvarint, read_vstr
 from common.tsfile.series import chunk_offsets, entries
 from common.tsfile.source import Source
 
-__all__ = ["read_codecs"]
+__all__ = ["read_codecs", "read_header"]
 
 _MARKERS: Final = (1, 5)  # several pages, one page
 _LONGEST_FRAME: Final = 1 + 5 + 5 + 3  # all of a header but its name
@@ -38,13 +38,27 @@ def read_codecs(file: Source, buf: bytes, runs: Sequence[Run], limit: int) -> by
     codecs = bytearray()
     for begin, end in runs:
         for entry in entries(buf, begin, end):
-            name, code = entry[1], entry[2]
-            longest = _LONGEST_FRAME + len(name.encode())
             for offset in chunk_offsets(buf, entry):
-                header = file.read(offset, min(longest, limit - offset))
-                with located(offset, "the chunk header"):
-                    codecs += _check_header(header, name, code, limit - offset)
+                codecs += read_header(file, offset, entry[1], entry[2], limit)
     return bytes(codecs)
+
+
+def read_header(file: Source, offset: int, name: str, code: int, limit: int) -> bytes:
+    """Read and check the header of one chunk: encoding, compression.
+
+    Args:
+        file: what holds the chunk.
+        offset: of the header.
+        name: of the series, as the index has it.
+        code: of its type.
+        limit: where the data section ends.
+
+    Raises:
+        Corrupt: there is no header of this series.
+    """
+    header = file.read(offset, min(_LONGEST_FRAME + len(name.encode()), limit - offset))
+    with located(offset, "the chunk header"):
+        return _check_header(header, name, code, limit - offset)
 
 
 def _check_header(header: bytes, name: str, code: int, room: int) -> bytes:

@@ -45,14 +45,16 @@ class Device:
         segments: as v4 stores them, None for a null tag; of v3 a tuple of the one path.
         is_table: whether it is of the table model: (table, tag, ...).
         totals: what its series come to; the properties below are shorthands.
+        index: of the whole file, raw.
+        runs: where in it the device's series are.
     """
 
     name: str
     segments: tuple[str | None, ...]
     is_table: bool
     totals: Totals
-    _index: bytes = dataclasses.field(repr=False, compare=False)
-    _runs: tuple[Run, ...] = dataclasses.field(repr=False, compare=False)
+    index: bytes = dataclasses.field(repr=False, compare=False)
+    runs: tuple[Run, ...] = dataclasses.field(repr=False, compare=False)
     _codecs: bytes | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def name_in(self, database: str) -> str:
@@ -100,9 +102,9 @@ class Device:
 
     def _columns(self) -> Iterator[Series]:
         codecs = None if self._codecs is None else iter(self._codecs)
-        for begin, end in self._runs:
-            for entry in entries(self._index, begin, end):
-                yield decode(self._index, entry, codecs)
+        for begin, end in self.runs:
+            for entry in entries(self.index, begin, end):
+                yield decode(self.index, entry, codecs)
 
 
 def add_up(buf: bytes, runs: Sequence[Run], limit: int, *, check: bool) -> Totals:

@@ -6,11 +6,14 @@ import tracemalloc
 
 import pytest
 
-from common import wire
+from common import mlogtext, wire
 from common.digests import xxh3_64
-from common.errors import NameRefusedError, ProtocolError
+from common.errors import DigestError, NameRefusedError, ProtocolError
 from common.linelog import parse_lines, parse_load, parse_paths, parse_sync
 from common.names import FilePath, escape, unescape
+from common.schemaitems import Group, Series, encode_items, read_items
+from common.schemawire import decode_block, encode_schema_block
+from common.tlogtext import TlogSlotError, read_slot, write_slot
 from tests.support.mutate import mutants
 
 ROUNDS = 4000
@@ -121,3 +124,59 @@ def test_a_damaged_body_is_a_value_or_a_protocol_error():
             assert wire.decode(wire.encode(value), kind, "body") == value
             if isinstance(value, wire.Problem):
                 assert wire.from_problem(value).message
+
+
+# -- schemas -------------------------------------------------------------------------------------
+
+MLOG = (
+    b"2,root.turbine\n10,root.turbine,3600000\n"
+    b"0,root.turbine.d,1.s1,3,2,1,k=v&l=w,temperature,700\n"
+    b'0,root.turbine."a.b".`c,d`,2,0,0,,,\n12,root.turbine.d,1.s1,1400\n'
+    b"13,root.turbine.d,1.s1,x\n1,root.turbine.d,1.s1\n11,root.turbine\n"
+)
+BLOCK = encode_schema_block(
+    wire.SchemaKind.TEXT, "log", 0, 0, MLOG, {700: write_slot({"k": "v"}, {"a": "b"}, None)}
+)
+ITEMS = encode_items(
+    [
+        Group(path="root.a", ttl=5),
+        Series(path="root.a.b.c", type=1, encoding=0, compression=1, tags={"k": "v"}),
+    ]
+)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_damaged_schema_log_gives_records_and_reports(wide):
+    seeds = [MLOG, mlogtext.HEADER.encode() + b"\n" + MLOG]
+    for data in mutants(seeds, ROUNDS):
+        parsed = mlogtext.parse(data, wide=wide)
+        assert parsed.end <= len(data)
+        assert len(parsed.records) + len(parsed.bad) <= parsed.lines
+        for _, record in parsed.records:
+            line = mlogtext.print_line(record, wide=True)
+            assert mlogtext.parse_line(line, wide=True) == record
+
+
+def test_a_damaged_slot_is_one_or_an_error():
+    for data in mutants([write_slot({"k": "v", "größe": ""}, {"a": "b"}, None)], ROUNDS):
+        try:
+            slot = read_slot(data)
+        except TlogSlotError:
+            continue
+        assert slot.size <= len(data)
+
+
+def test_a_damaged_block_is_refused_or_whole():
+    for data in mutants([BLOCK], ROUNDS):
+        try:
+            block = decode_block(data)
+        except (ProtocolError, DigestError):
+            continue
+        assert block.end <= len(data)
+        assert len(block.data) == block.head.size
+
+
+def test_damaged_items_are_items_or_reports():
+    for data in mutants([ITEMS], ROUNDS):
+        found = list(read_items(data))
+        assert len(found) == data.count(b"\n")

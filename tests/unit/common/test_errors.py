@@ -27,7 +27,7 @@ for _package in ("common", "sender", "receiver"):
         if _module.name.endswith(("errors", "exceptions")):
             importlib.import_module(_module.name)
 
-CLASSES = list(every_class())
+CLASSES = list(dict.fromkeys(every_class()))  # a class with two bases is met twice
 OWN = [each for each in CLASSES if "slug" in vars(each)]
 
 
