@@ -1,0 +1,11 @@
+"""The tree of storage groups, devices and series, with their history, in columns.
+
+A million series are a million rows of a few arrays, not a million objects. Everything that a
+question asks for has a time: `at=None` is the newest commit.
+"""
+
+from receiver.metadata.schema.freeze import Frozen, room
+from receiver.metadata.schema.rows import DeviceRow, Kind, SeriesRow, StorageGroupRow
+from receiver.metadata.schema.schema import Schema
+
+__all__ = ["DeviceRow", "Frozen", "Kind", "Schema", "SeriesRow", "StorageGroupRow", "room"]
