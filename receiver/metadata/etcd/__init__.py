@@ -1,0 +1,1 @@
+"""etcd: a client of its JSON gateway, and the log of the engine in it."""

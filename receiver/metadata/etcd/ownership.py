@@ -1,0 +1,191 @@
+"""Who may write beneath a prefix of etcd: one process at a time, for as long as it shows life.
+
+    owner   who it is; goes with a lease, so it vanishes when its process does not keep it alive
+    epoch   set with each owner, and stays: nobody came in between as long as it is the same
+
+Every write has the owner key, as it was made, for a condition. A process that was paused, lost its
+lease and wakes up is refused by etcd itself, whatever it believes. If the epoch says that nobody
+took its place meanwhile, it takes it again; otherwise it is fenced off for good.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import secrets
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from common.errors import LockedError, TsferryError, UnreachableError
+from receiver.metadata.errors import FencedError
+from receiver.metadata.etcd.messages import Compare, Get, KeyValue, Put
+from receiver.metadata.etcd.patience import Patience, insist
+
+if TYPE_CHECKING:
+    from receiver.metadata.etcd.client import EtcdClient
+
+__all__ = ["Ownership"]
+
+_POLL = 0.5
+"""Seconds between two looks at another's lease."""
+_log = logging.getLogger(__name__)
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    """The content of the owner key; `id` is that of the epoch too."""
+
+    id: str
+    host: str
+    pid: int
+
+
+class Ownership:
+    """The right to write; see the module. May be used by several threads at once.
+
+    Attributes:
+        fenced: whether another process has taken over.
+    """
+
+    def __init__(self, client: EtcdClient, prefix: bytes, lease: float, patience: Patience) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            client: of the cluster.
+            prefix: of the keys, with a slash at its end.
+            lease: seconds without a sign of life, until another may take over.
+            patience: with which etcd is asked.
+        """
+        self.fenced = False
+        self._client = client
+        self._what = prefix.decode()
+        self._owner_key = prefix + b"owner"
+        self._epoch_key = prefix + b"epoch"
+        self._seconds = math.ceil(lease)
+        self._patience = patience
+        self._me = _Owner(secrets.token_hex(8), socket.gethostname(), os.getpid())
+        self._lease = 0
+        self._created = 0
+        self._epoch = 0
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="etcd-lease", daemon=True)
+
+    # -- taking ------------------------------------------------------------------------------
+
+    def acquire(self, wait: float) -> None:
+        """Become the owner, and stay it; see `RemoteLog.acquire`."""
+        end = self._patience.clock() + wait
+        told = False
+        while (holder := self._try_to_take()) is not None:
+            if self._patience.clock() >= end:
+                raise LockedError(
+                    f"process {holder.pid} on {holder.host} writes to {self._what} in etcd; "
+                    f"stop it, or wait {self._seconds} s after its end",
+                    retry_after=self._seconds,
+                    extra={"pid": holder.pid, "host": holder.host},
+                )
+            if not told:
+                _log.info("waiting for process %d on %s to end", holder.pid, holder.host)
+                told = True
+            self._patience.sleep(_POLL)
+        self._thread.start()
+
+    def _try_to_take(self) -> _Owner | None:
+        """Take the place if it is free; who holds it if it is not."""
+        found = self._client.get(Get(self._owner_key)).keys
+        if found:
+            return _decode(found[0])
+        lease = self._client.grant(self._seconds)
+        owner = Put(self._owner_key, msgspec.json.encode(self._me), lease)
+        epoch = Put(self._epoch_key, self._me.id.encode())
+        got = Get(self._owner_key)
+        free = Compare(self._owner_key, created=0)
+        result = insist(self._client, self._patience, [free], [owner, epoch, got], [got])
+        holder = result.found[0].keys
+        if not holder:  # taken and gone again between two looks
+            return self._try_to_take()
+        # Taken by us, if not just now then by a try whose answer was lost.
+        if (taken := _decode(holder[0])).id != self._me.id:
+            return taken
+        self._lease = holder[0].lease
+        self._created = self._epoch = holder[0].created
+        return None
+
+    def condition(self) -> Compare:
+        """What every write has to have for a condition."""
+        return Compare(self._owner_key, created=self._created)
+
+    def regain(self) -> None:
+        """Take the place again after the lease has run out; call it when a condition failed.
+
+        Raises:
+            FencedError: another one has been there.
+            UnreachableError: etcd does not answer.
+        """
+        with self._lock:
+            if self.fenced or self._ended.is_set():
+                raise self.error()
+            got = Get(self._owner_key), Get(self._epoch_key)
+            now = self._client.transaction([], got)
+            if not self._is_mine(now.found[0].keys):
+                lease = self._client.grant(self._seconds)
+                owner = Put(self._owner_key, msgspec.json.encode(self._me), lease)
+                free = [
+                    Compare(self._owner_key, created=0),
+                    Compare(self._epoch_key, changed=self._epoch),
+                ]
+                now = insist(self._client, self._patience, free, [owner, *got], got)
+            holder = now.found[0].keys
+            if not self._is_mine(holder):
+                self.fenced = True
+                raise self.error()
+            self._lease, self._created = holder[0].lease, holder[0].created
+
+    def _is_mine(self, holder: tuple[KeyValue, ...]) -> bool:
+        return bool(holder) and _decode(holder[0]).id == self._me.id
+
+    def error(self) -> FencedError:
+        """What is raised once another one has taken over."""
+        return FencedError(
+            f"another process has taken over {self._what} in etcd, or its keys were removed; this "
+            "one writes no more: end it, and look for a second receiver with the same prefix"
+        )
+
+    # -- keeping -----------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        while not self._ended.wait(self._seconds / 3):
+            try:
+                if not self._client.keep_alive(self._lease):
+                    self.regain()
+            except FencedError as error:
+                _log.critical("%s", error)
+                return
+            except UnreachableError as error:
+                _log.warning("the lease could not be kept alive: %s", error)
+            except TsferryError:
+                _log.exception("the lease could not be kept alive")
+
+    def close(self) -> None:
+        """Give the place up at once; closing twice is harmless."""
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self._lease and not self.fenced:
+            try:
+                self._client.revoke(self._lease)
+            except TsferryError as error:
+                _log.warning("the lease runs out by itself: %s", error)
+
+
+def _decode(key: KeyValue) -> _Owner:
+    try:
+        return msgspec.json.decode(key.value, type=_Owner)
+    except msgspec.MsgspecError:
+        return _Owner("", f"an unknown host ({key.key.decode(errors='replace')})", 0)

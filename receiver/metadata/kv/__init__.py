@@ -1,0 +1,14 @@
+"""The snapshot key-value store: texts by key, each change with a timestamp, all of them readable.
+
+    kv = open_kv(engine)
+    ts = kv.multi_save({"a": "1"}, lambda ts: ("a/created", str(ts)))
+    kv.load("a")          # as of now
+    kv.load("a", ts - 1)  # as it was: KeyMissingError
+
+The interface is that of the metaSnapShot design; see `SnapshotKV`. `embedded` keeps the keys in the
+log of the engine, `etcd` in a cluster of etcd, where other programs can read them.
+"""
+
+from receiver.metadata.kv.interface import Addition, SnapshotKV
+
+__all__ = ["Addition", "SnapshotKV"]
