@@ -1,0 +1,1 @@
+"""Questions about the schema and their answers, in pages: `statements`, `answers`, `cursors`."""

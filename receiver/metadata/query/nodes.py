@@ -1,0 +1,215 @@
+"""Sources of all that is not a series: devices, storage groups, nodes of the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from common.paths import MANY, ONE, Nodes, Pattern, device_name, format_path, is_below
+from receiver.metadata.query import statements as ask
+from receiver.metadata.query.ordering import Ahead, by_path, first_by_text, take_ahead
+from receiver.metadata.query.searching import Rows, ancestors, select
+from receiver.metadata.query.series import run_of
+from receiver.metadata.query.source import Labels, Look, Row, Source, Taken, same, short, text_of
+from receiver.metadata.schema.columns import view
+from receiver.metadata.schema.walk import has_leaves, walk
+
+if TYPE_CHECKING:
+    from receiver.metadata.schema import DeviceRow, StorageGroupRow
+    from receiver.metadata.schema.walk import Wanted
+    from receiver.metadata.state import State
+
+__all__ = [
+    "COUNT_DEVICES",
+    "COUNT_NODES",
+    "COUNT_STORAGE_GROUPS",
+    "SHOW_CHILD_NODES",
+    "SHOW_CHILD_PATHS",
+    "SHOW_DEVICES",
+    "SHOW_STORAGE_GROUPS",
+    "SHOW_TTL",
+]
+
+_DEVICES: Final = 50
+"""Devices under one hold of the lock: of the past, all series of a device are looked at."""
+_CHILDREN: Final = 200
+
+
+def _take_nodes(look: Look, pattern: Pattern, wanted: Wanted, position: Any, count: int) -> Taken:
+    """Rows of nodes that match, in path order."""
+    is_run = pattern.steps[-1] is MANY or (wanted == "node" and pattern.steps[-1] is ONE)
+    if is_run and len(pattern.prefix) == len(pattern.steps) - 1:
+        with look as (state, at):
+            tree = state.schema.tree
+            after = None if position is None else tree.nodes(position)
+            met = walk(tree, pattern, at, wanted, after)
+            rows = [row for _, row in zip(range(count), met)]  # noqa: B905  # so many at most
+        return Taken(rows, rows[-1] if rows else position, len(rows) == count)
+
+    def search(last: int | None, most: int) -> tuple[list[int], int | None]:
+        rows = by_path(look, select(look, pattern, wanted), run_of(pattern), wanted, last, most)
+        return rows, rows[-1] if rows else last
+
+    return take_ahead(position, count, search)
+
+
+# -- devices ---------------------------------------------------------------------------------------
+
+
+def _take_devices(look: Look, asked: ask.ShowDevices, position: Any, count: int) -> Taken:
+    pattern = asked.pattern
+    if not pattern.is_path:
+        return _take_nodes(look, pattern, "device", position, count)
+    if position is None:  # itself, and all below it
+        with look as (state, at):
+            row = state.schema.device(pattern.prefix, at)
+        if row is not None:
+            return Taken([row.row], row.row, True)
+    return _take_nodes(look, pattern.below(), "device", position, count)
+
+
+def _describe_devices(
+    state: State, rows: Sequence[int], at: int | None
+) -> Sequence[tuple[DeviceRow, str | None]]:
+    found = [state.schema.device_row(row, at) for row in rows]
+    return [(row, _owner(state, row.nodes, at)) for row in found]
+
+
+def _owner(state: State, nodes: Nodes, at: int | None) -> str | None:
+    """Whose a device is; who had it before the present owner is not kept here."""
+    owner = state.owners.get(device_name(nodes))
+    if owner is None or (at is not None and owner.since > at):
+        return None
+    return owner.sender
+
+
+def _show_device(described: tuple[DeviceRow, str | None], _: Labels) -> Row:
+    row, owner = described
+    return row.path, text_of(row.storage_group), row.aligned, row.series, row.created, owner
+
+
+def _count_devices(look: Look, asked: ask.CountDevices) -> list[Row]:
+    pattern = asked.pattern
+    own = 0
+    if pattern.is_path:
+        with look as (state, at):
+            own = state.schema.device(pattern.prefix, at) is not None
+        pattern = pattern.below()
+    elif pattern == ask.ALL:
+        with look as (state, at):
+            if at is None:
+                return [(state.schema.device_count,)]
+    return [(own + len(select(look, pattern, "device")),)]
+
+
+# -- storage groups --------------------------------------------------------------------------------
+
+
+def _groups(look: Look, pattern: Pattern) -> list[StorageGroupRow]:
+    with look as (state, at):
+        rows = state.schema.storage_groups(at)
+    if pattern == ask.ALL:
+        return rows
+    if pattern.is_path:
+        path = pattern.prefix
+        return [row for row in rows if row.nodes == path or is_below(row.nodes, path)]
+    return [row for row in rows if pattern.matches(row.nodes)]
+
+
+def _show_groups(look: Look, asked: ask.ShowStorageGroups) -> list[Row]:
+    return [(row.path, row.ttl, row.created) for row in _groups(look, asked.pattern)]
+
+
+def _count_groups(look: Look, asked: ask.CountStorageGroups) -> list[Row]:
+    return [(len(_groups(look, asked.pattern)),)]
+
+
+def _show_ttl(look: Look, asked: ask.ShowTtl) -> list[Row]:
+    found = {
+        row.nodes: (row.path, row.ttl)
+        for pattern in asked.groups or (asked.pattern,)
+        for row in _groups(look, pattern)
+    }
+    return [found[nodes] for nodes in sorted(found)]
+
+
+# -- nodes -----------------------------------------------------------------------------------------
+
+
+def _children(pattern: Pattern) -> Pattern:
+    return Pattern((*pattern.steps, ONE))
+
+
+def _take_children(look: Look, asked: ask.ShowChildPaths, position: Any, count: int) -> Taken:
+    return _take_nodes(look, _children(asked.pattern), "node", position, count)
+
+
+def _describe_children(
+    state: State, rows: Sequence[int], at: int | None
+) -> Sequence[tuple[Nodes, str]]:
+    return [(state.schema.nodes_of(row), _kind(state, row, at)) for row in rows]
+
+
+def _kind(state: State, row: int, at: int | None) -> str:
+    """As Apache IoTDB names them, from the root down."""
+    tree = state.schema.tree
+    kind = state.schema.kind(row)
+    if kind == "storage_group":
+        return "STORAGE GROUP"
+    if kind == "leaf":
+        return "TIMESERIES"
+    if tree.storage_group(row) < 0:
+        return "SG INTERNAL"
+    return "DEVICE" if has_leaves(tree, row, at) else "INTERNAL"
+
+
+def _show_child(row: tuple[Nodes, str], _: Labels) -> Row:
+    nodes, kind = row
+    return format_path(nodes), kind
+
+
+def _take_names(look: Look, asked: ask.ShowChildNodes, position: Ahead | None, count: int) -> Taken:
+    """Names as numbers, each once, in their order."""
+
+    def search(last: Any, most: int) -> tuple[list[int], Any]:
+        rows = select(look, _children(asked.pattern), "node")
+        with look as (state, _):
+            numbers: Rows = view(state.schema.tree.name)[rows]
+        return first_by_text(look, np.unique(numbers), _names, last, most)
+
+    return take_ahead(position, count, search)
+
+
+def _names(state: State, numbers: Sequence[int]) -> list[str]:
+    return state.schema.tree.names.texts(numbers)
+
+
+def _describe_names(state: State, numbers: Sequence[int], _: int | None) -> Sequence[tuple[str]]:
+    return [(name,) for name in _names(state, numbers)]
+
+
+def _count_nodes(look: Look, asked: ask.CountNodes) -> list[Row]:
+    pattern = asked.pattern.below() if asked.pattern.is_path else asked.pattern
+    return [(len(np.unique(ancestors(look, select(look, pattern, "node"), asked.level))),)]
+
+
+# -- their sources ---------------------------------------------------------------------------------
+
+SHOW_DEVICES: Final = Source(
+    ("devices", "storage group", "isAligned", "timeseries", "created", "owner"),
+    _take_devices,
+    _describe_devices,
+    _show_device,
+    step=_DEVICES,
+)
+SHOW_CHILD_PATHS: Final = Source(
+    ("child paths", "node types"), _take_children, _describe_children, _show_child, step=_CHILDREN
+)
+SHOW_CHILD_NODES: Final = Source(("child nodes",), _take_names, _describe_names, same)
+SHOW_STORAGE_GROUPS: Final = short(("storage group", "ttl", "created"), _show_groups)
+SHOW_TTL: Final = short(("storage group", "ttl"), _show_ttl)
+COUNT_DEVICES: Final = short(("count(devices)",), _count_devices)
+COUNT_STORAGE_GROUPS: Final = short(("count(storage group)",), _count_groups)
+COUNT_NODES: Final = short(("count(nodes)",), _count_nodes)

@@ -1,0 +1,1 @@
+"""SQL over the schema: `parser` reads a statement, `executing` carries it out."""

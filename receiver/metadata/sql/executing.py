@@ -1,0 +1,185 @@
+"""Carries statements out.
+
+    for row in execute(engine, "show timeseries root.sg.** where unit = c"): ...
+
+`Engine.execute` is this. What a statement changes is one commit; what it asks is answered as of one
+commit, in pages (`receiver.metadata.query`).
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from common.errors import UsageError
+from receiver.metadata.query.answers import Answer
+from receiver.metadata.query.source import Row
+from receiver.metadata.query.statements import At
+from receiver.metadata.sql import statements as sql
+from receiver.metadata.sql.parser import parse
+
+if TYPE_CHECKING:
+    from receiver.metadata.engine import Engine
+
+__all__ = ["Result", "execute", "moment"]
+
+
+class Result:
+    """What a statement gave.
+
+    Attributes:
+        statement: as it was understood.
+        columns: names of the members of a row; none for a statement that asks nothing.
+        message: what was done, of one that does something.
+        commit: that holds it, or that the answer is as of.
+        answer: of a statement that asks.
+    """
+
+    def __init__(
+        self,
+        statement: sql.Statement,
+        commit: int,
+        message: str | None = None,
+        answer: Answer | None = None,
+        size: int = 1,
+    ) -> None:
+        self.statement = statement
+        self.columns: tuple[str, ...] = () if answer is None else answer.columns
+        self.message = message
+        self.commit = commit
+        self.answer = answer
+        self._size = size
+
+    def fetch(self, count: int | None = None) -> list[Row]:
+        """The next rows: at most `count`, or the fetch size; none at the end.
+
+        Raises:
+            HistoryGoneError: history does not reach back to `commit` any more.
+            NotATagError: the condition is on no tag.
+        """
+        if self.answer is None:
+            return []
+        return self.answer.fetch(self._size if count is None else count)
+
+    @property
+    def rows(self) -> Iterator[Row]:
+        """All further rows, fetched as they are taken."""
+        return iter(self)
+
+    def __iter__(self) -> Iterator[Row]:
+        while rows := self.fetch():
+            yield from rows
+
+
+def execute(
+    engine: Engine,
+    statement: str | sql.Statement,
+    *,
+    at: At = None,
+    fetch_size: int | None = None,
+) -> Result:
+    """Carry out one statement.
+
+    Args:
+        engine: that it is put to.
+        statement: its text, or what `parse` made of it.
+        at: as of when it asks, where it does not say: a commit timestamp, or a moment.
+        fetch_size: rows of a page of `Result.fetch`.
+
+    Raises:
+        SqlError: the text is no statement; paths, types, encodings and compressions have errors of
+            their own, with the line and column too.
+        UsageError: `at` with a statement that changes something.
+        HistoryGoneError: the time is before the kept history.
+        TsferryError: a rule refuses what it would change (`receiver.metadata.rules`).
+    """
+    if fetch_size is not None and fetch_size < 1:
+        raise UsageError(f"fetch_size: expected a number from 1 up, not {fetch_size}")
+    if isinstance(statement, str):
+        statement = parse(statement)
+    if sql.is_query(statement):
+        answer = Answer(engine, statement, at=at)
+        size = fetch_size or engine.options.fetch_size
+        return Result(statement, answer.ts, answer=answer, size=size)
+    if at is not None:
+        raise UsageError("the past cannot be changed: `at` is for show and count")
+    commit, message = _DO[type(statement)](engine, statement)
+    return Result(statement, commit, message)
+
+
+def moment(text: int | str | None) -> At:
+    """`at` as a command line or a request has it.
+
+    Raises:
+        UsageError: it is neither a commit timestamp nor a time.
+    """
+    if text is None or isinstance(text, int):
+        if text is not None and text < 0:
+            raise UsageError(f"at: {text} is no commit timestamp")
+        return text
+    if text.isascii() and text.isdigit() and len(text) < 20:
+        return int(text)
+    try:
+        return datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(
+            f"at: {text[:40]!r} is no time; expected 2026-01-31T08:00:00Z, or the timestamp of a "
+            "commit"
+        ) from None
+
+
+# -- what changes the schema -----------------------------------------------------------------------
+
+
+def _create_snapshot(engine: Engine, _: sql.CreateSnapshot) -> tuple[int, str]:
+    engine.checkpoint()
+    return engine.newest_commit, "checkpoint taken"
+
+
+def _set_groups(engine: Engine, each: sql.SetStorageGroups) -> tuple[int, str]:
+    return engine.set_storage_group(*each.paths), _counted(len(each.paths), "storage group", "set")
+
+
+def _delete_groups(engine: Engine, each: sql.DeleteStorageGroups) -> tuple[int, str]:
+    return engine.delete_storage_group(*each.patterns), "storage groups deleted"
+
+
+def _create(engine: Engine, each: sql.CreateTimeseries) -> tuple[int, str]:
+    return engine.create_device(each.device, [each.series]), "1 timeseries created"
+
+
+def _create_aligned(engine: Engine, each: sql.CreateAligned) -> tuple[int, str]:
+    commit = engine.create_device(each.device, each.series, aligned=True)
+    return commit, f"{len(each.series)} timeseries created"
+
+
+def _delete(engine: Engine, each: sql.DeleteTimeseries) -> tuple[int, str]:
+    return engine.delete_series(*each.patterns), "timeseries deleted"
+
+
+def _set_ttl(engine: Engine, each: sql.SetTtl) -> tuple[int, str]:
+    said = "TTL taken away" if each.ttl is None else f"TTL set to {each.ttl} ms"
+    return engine.set_ttl(each.path, each.ttl), said
+
+
+def _alter(engine: Engine, each: sql.AlterTimeseries) -> tuple[int, str]:
+    before = engine.newest_commit
+    commit = engine.alter(each.path, each.alteration)
+    return commit, "timeseries altered" if commit > before else "nothing to alter"
+
+
+def _counted(count: int, what: str, done: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'} {done}"
+
+
+_DO: dict[type, Callable[[Engine, Any], tuple[int, str]]] = {
+    sql.CreateSnapshot: _create_snapshot,
+    sql.SetStorageGroups: _set_groups,
+    sql.DeleteStorageGroups: _delete_groups,
+    sql.CreateTimeseries: _create,
+    sql.CreateAligned: _create_aligned,
+    sql.DeleteTimeseries: _delete,
+    sql.SetTtl: _set_ttl,
+    sql.AlterTimeseries: _alter,
+}

@@ -1,0 +1,380 @@
+"""The parts of a statement, from its words: what the parser calls for each rule of the grammar.
+
+The methods of `Reader` have the names of the rules; each gets the values of the rule's parts. What
+the grammar cannot tell (a path's form, a number's range, a clause that comes twice) is told here.
+"""
+
+# ruff: noqa: D102  # the methods of `Reader` are rules, and the grammar says what they mean
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from common.errors import TsferryError
+from common.paths import IllegalPathError, Nodes, Pattern, parse_path, parse_pattern
+from common.tsfile.layout import Encoding
+from receiver.metadata.alterations import (
+    AddAttributes,
+    AddTags,
+    Drop,
+    Rename,
+    SetValues,
+    Upsert,
+)
+from receiver.metadata.errors import SchemaRefusedError
+from receiver.metadata.legality import compression_named, encoding_named, type_named
+from receiver.metadata.operations import NewSeries
+from receiver.metadata.query import statements as query
+from receiver.metadata.sql import statements as sql
+from receiver.metadata.sql.lexing import Word, shown
+
+__all__ = ["Misfit", "Reader"]
+
+T = TypeVar("T")
+
+MAX_COUNT: Final = (1 << 63) - 1
+_DIGITS: Final = 19
+_DURATION: Final = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w)", re.IGNORECASE)
+_MS: Final = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+
+
+class Misfit(Exception):
+    """A part that cannot stand in its place.
+
+    Attributes:
+        why: what is wrong with it.
+        span: where it begins and ends in the text; None for the whole.
+        cause: the error that it is for those who do not come by way of SQL.
+    """
+
+    def __init__(self, why: str, word: object = None, cause: TsferryError | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.cause = cause
+        self.span: tuple[int, int] | None = None
+        if isinstance(word, Word):
+            self.span = (word.start_pos, word.start_pos + len(word))
+
+
+class Part(NamedTuple):
+    """A clause that is put together with others: which, its value, the word to point at."""
+
+    name: str
+    value: Any
+    word: Word | None = None
+
+
+def _parts(parts: Iterable[Part]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for part in parts:
+        if part.name in found:
+            raise Misfit(f"{shown(part.name.replace('_', ' '))} is given twice", part.word)
+        found[part.name] = part.value
+    return found
+
+
+def _split(children: Sequence[Any]) -> tuple[Pattern | None, list[Part]]:
+    """The path that comes first, where there is one, and the clauses behind it."""
+    if children and isinstance(children[0], Word):
+        return _pattern(children[0]), list(children[1:])
+    return None, list(children)
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+def _path(word: Word) -> Nodes:
+    return _as(parse_path, word)
+
+
+def _pattern(word: Word) -> Pattern:
+    return _as(parse_pattern, word)
+
+
+def _as(parse: Callable[[str], T], word: Word) -> T:
+    # `ROOT` is the root too, as keywords go in any case; all other names are as they are.
+    text = str(word)
+    if text[:4].lower() == "root":
+        text = "root" + text[4:]
+    try:
+        return parse(text)
+    except IllegalPathError as error:
+        misfit = Misfit(error.message, word, error)
+        position = error.extra.get("position")
+        if isinstance(position, int):
+            begin = word.start_pos + position
+            misfit.span = (begin, max(begin + 1, word.start_pos + len(word)))
+        raise misfit from None
+
+
+def _text(word: Word) -> str:
+    """A name or value without its quotes."""
+    mark = word[0]
+    if mark not in "'\"`":
+        if "`" in word or '"' in word:
+            raise Misfit(f"quotes stand around the whole of a name: {shown(word)}", word)
+        return str(word)
+    inner = word[1:-1].replace(mark * 2, mark)
+    if mark == "`" and len(word) != len(inner) + inner.count("`") + 2:
+        raise Misfit(f"back-ticks stand around the whole of a name: {shown(word)}", word)
+    return inner
+
+
+def _name(word: Word) -> str:
+    name = _text(word)
+    if not name:
+        raise Misfit("a name may not be empty", word)
+    return name
+
+
+def _count(word: Word) -> int:
+    if len(word) > _DIGITS or int(word) > MAX_COUNT:
+        raise Misfit(f"the number is above {MAX_COUNT}", word)
+    return int(word)
+
+
+def _kind(named: Callable[[str], T], word: Word) -> T:
+    try:
+        return named(_text(word))
+    except SchemaRefusedError as error:
+        raise Misfit(error.message, word, error) from None
+
+
+def _encoding(text: str) -> Encoding:
+    # The name that Apache IoTDB had for it before 2.0.
+    return encoding_named("DICTIONARY" if text.upper() == "PLAIN_DICTIONARY" else text)
+
+
+def _moment(text: str, word: Word) -> datetime.datetime:
+    try:
+        # As on a clock of this machine, where the text does not say otherwise.
+        return datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        raise Misfit(
+            f"{text[:40]!r} is no time: expected a commit timestamp, or a time such as "
+            "2026-01-31T08:00:00Z",
+            word,
+        ) from None
+
+
+def _first(children: Sequence[Any]) -> Word | None:
+    return next((child for child in children if isinstance(child, Word)), None)
+
+
+class Reader:
+    """Makes the value of each rule; without state, so one serves all threads."""
+
+    # -- what changes the schema -------------------------------------------------------------------
+
+    def create_snapshot(self, _: list[Any]) -> sql.CreateSnapshot:
+        return sql.CreateSnapshot()
+
+    def set_storage_groups(self, children: list[Word]) -> sql.SetStorageGroups:
+        return sql.SetStorageGroups(tuple(map(_path, children)))
+
+    def delete_storage_groups(self, children: list[Word]) -> sql.DeleteStorageGroups:
+        return sql.DeleteStorageGroups(tuple(map(_pattern, children)))
+
+    def create_timeseries(self, children: list[Any]) -> sql.CreateTimeseries:
+        word: Word = children[0]
+        nodes = _path(word)
+        if len(nodes) < 3:
+            raise Misfit("a series lies below a device: root.<device>.<name>", word)
+        parts = _parts(children[1:])
+        if "datatype" not in parts:
+            raise Misfit("the statement has no DATATYPE", word)
+        return sql.CreateTimeseries(nodes[:-1], _series(nodes[-1], parts))
+
+    def create_aligned(self, children: list[Any]) -> sql.CreateAligned:
+        return sql.CreateAligned(_path(children[0]), tuple(children[1:]))
+
+    def column(self, children: list[Any]) -> NewSeries:
+        return _series(_name(children[0]), _parts(children[1:]))
+
+    def alias(self, children: list[Word]) -> Part:
+        return Part("alias", _name(children[0]), children[0])
+
+    def datatype(self, children: list[Word]) -> Part:
+        return Part("datatype", _kind(type_named, children[0]), children[0])
+
+    type = datatype
+
+    def encoding(self, children: list[Word]) -> Part:
+        return Part("encoding", _kind(_encoding, children[0]), children[0])
+
+    def compression(self, children: list[Word]) -> Part:
+        return Part("compression", _kind(compression_named, children[0]), children[0])
+
+    def prop(self, children: list[Word]) -> Part:
+        return Part(f"property {_name(children[0])}", _text(children[1]), children[0])
+
+    def tags(self, children: list[Any]) -> Part:
+        return Part("tags", children[0])
+
+    def attributes(self, children: list[Any]) -> Part:
+        return Part("attributes", children[0])
+
+    def pair(self, children: list[Word]) -> tuple[str, str, Word]:
+        return _name(children[0]), _text(children[1]), children[0]
+
+    def pairs(self, children: list[tuple[str, str, Word]]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name, value, word in children:
+            if name in found:
+                raise Misfit(f"{shown(word)} is given twice", word)
+            found[name] = value
+        return found
+
+    def delete_timeseries(self, children: list[Word]) -> sql.DeleteTimeseries:
+        return sql.DeleteTimeseries(tuple(map(_pattern, children)))
+
+    def set_ttl(self, children: list[Word]) -> sql.SetTtl:
+        path, given = children
+        if given.type == "INT":
+            return sql.SetTtl(_path(path), _count(given))
+        found = _DURATION.fullmatch(given)
+        if found is None:
+            raise Misfit(f"{given[:40]!r} is no TTL: expected milliseconds, or 30d, 12h", given)
+        ttl = int(found[1]) * _MS[found[2].lower()]
+        if ttl > MAX_COUNT:
+            raise Misfit(f"the TTL is above {MAX_COUNT} milliseconds", given)
+        return sql.SetTtl(_path(path), ttl)
+
+    def unset_ttl(self, children: list[Word]) -> sql.SetTtl:
+        return sql.SetTtl(_path(children[0]), None)
+
+    # -- alterations -------------------------------------------------------------------------------
+
+    def alter_timeseries(self, children: list[Any]) -> sql.AlterTimeseries:
+        return sql.AlterTimeseries(_path(children[0]), children[1])
+
+    def rename(self, children: list[Word]) -> Rename:
+        return Rename(_name(children[0]), _name(children[1]))
+
+    def set_values(self, children: list[Any]) -> SetValues:
+        return SetValues(children[0])
+
+    def drop(self, children: list[Word]) -> Drop:
+        return Drop(tuple(map(_name, children)))
+
+    def add_tags(self, children: list[Any]) -> AddTags:
+        return AddTags(children[0])
+
+    def add_attributes(self, children: list[Any]) -> AddAttributes:
+        return AddAttributes(children[0])
+
+    def upsert(self, children: list[Part]) -> Upsert:
+        if not children:
+            raise Misfit("upsert: expected ALIAS, TAGS or ATTRIBUTES behind it")
+        return Upsert(**_parts(children))
+
+    other_name = alias
+
+    # -- what asks ---------------------------------------------------------------------------------
+
+    def show_timeseries(self, children: list[Any]) -> query.ShowTimeseries:
+        return _ask(query.ShowTimeseries, children)
+
+    def show_latest(self, children: list[Any]) -> query.ShowTimeseries:
+        return _ask(query.ShowTimeseries, children, by_heat=True)
+
+    def show_devices(self, children: list[Any]) -> query.ShowDevices:
+        return _ask(query.ShowDevices, children)
+
+    def show_storage_groups(self, children: list[Any]) -> query.ShowStorageGroups:
+        return _ask(query.ShowStorageGroups, children)
+
+    def show_child_paths(self, children: list[Any]) -> query.ShowChildPaths:
+        return _ask(query.ShowChildPaths, children)
+
+    def show_child_nodes(self, children: list[Any]) -> query.ShowChildNodes:
+        return _ask(query.ShowChildNodes, children)
+
+    def show_ttl(self, children: list[Any]) -> query.ShowTtl:
+        groups = tuple(_pattern(child) for child in children if isinstance(child, Word))
+        parts = _parts(child for child in children if isinstance(child, Part))
+        return query.ShowTtl(groups=groups, **parts)
+
+    def show_tag_keys(self, children: list[Any]) -> query.ShowTagKeys:
+        return _ask(query.ShowTagKeys, children)
+
+    def show_tag_values(self, children: list[Any]) -> query.ShowTagValues:
+        return _ask(query.ShowTagValues, children)
+
+    def count_timeseries(self, children: list[Any]) -> query.CountTimeseries:
+        return _ask(query.CountTimeseries, children)
+
+    def count_devices(self, children: list[Any]) -> query.CountDevices:
+        return _ask(query.CountDevices, children)
+
+    def count_storage_groups(self, children: list[Any]) -> query.CountStorageGroups:
+        return _ask(query.CountStorageGroups, children)
+
+    def count_nodes(self, children: list[Any]) -> query.CountNodes:
+        return _ask(query.CountNodes, children)
+
+    def where_is(self, children: list[Word]) -> Part:
+        return Part("where", query.TagFilter(_name(children[0]), _text(children[1])), children[0])
+
+    def where_contains(self, children: list[Word]) -> Part:
+        key, value = _name(children[0]), _text(children[1])
+        return Part("where", query.TagFilter(key, value, contains=True), children[0])
+
+    def by_heat(self, _: list[Any]) -> Part:
+        return Part("by_heat", True)
+
+    def level(self, children: list[Word]) -> Part:
+        return Part("level", _count(children[0]), children[0])
+
+    def by_level(self, children: list[Part]) -> Part:
+        return children[0]
+
+    def key(self, children: list[Word]) -> Part:
+        return Part("key", _name(children[0]), children[0])
+
+    def limit(self, children: list[Word]) -> Part:
+        return Part("limit", _count(children[0]), children[0])
+
+    def offset(self, children: list[Word]) -> Part:
+        return Part("offset", _count(children[0]), children[0])
+
+    def at(self, children: list[Word]) -> Part:
+        word = children[0]
+        if word.type == "INT":
+            return Part("at", _count(word), word)
+        return Part("at", _moment("T".join(map(_text, children)), word), word)
+
+
+def _series(name: str, parts: dict[str, Any]) -> NewSeries:
+    props = {
+        key.removeprefix("property "): value
+        for key, value in parts.items()
+        if key.startswith("property ")
+    }
+    return NewSeries(
+        name=name,
+        type=parts["datatype"],
+        encoding=parts.get("encoding"),
+        compression=parts.get("compression"),
+        alias=parts.get("alias"),
+        tags=parts.get("tags", {}),
+        attributes=parts.get("attributes", {}),
+        props=props,
+    )
+
+
+def _ask(kind: Callable[..., T], children: list[Any], **more: Any) -> T:
+    pattern, parts = _split(children)
+    clauses = _parts(parts)
+    if pattern is not None:
+        clauses["pattern"] = pattern
+    return kind(**clauses, **more)

@@ -1,0 +1,103 @@
+"""Statements that change the schema, as values; those that ask are in `receiver.metadata.query`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from common.paths import Nodes, Pattern
+from receiver.metadata.alterations import Alteration
+from receiver.metadata.operations import NewSeries
+from receiver.metadata.query.statements import Asked, Query
+
+__all__ = [
+    "AlterTimeseries",
+    "Change",
+    "CreateAligned",
+    "CreateSnapshot",
+    "CreateTimeseries",
+    "DeleteStorageGroups",
+    "DeleteTimeseries",
+    "SetStorageGroups",
+    "SetTtl",
+    "Statement",
+    "is_query",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSnapshot:
+    """`create snapshot for schema`: a checkpoint, now."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetStorageGroups:
+    """`set storage group to <path>, ...`: all of them in one commit."""
+
+    paths: tuple[Nodes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteStorageGroups:
+    """`delete storage group <path>, ...`: with all that is below; in one commit."""
+
+    patterns: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTimeseries:
+    """`create timeseries <path> ...`: one series of a device."""
+
+    device: Nodes
+    series: NewSeries
+
+
+@dataclass(frozen=True, slots=True)
+class CreateAligned:
+    """`create aligned timeseries <device>(...)`: series that share one time column."""
+
+    device: Nodes
+    series: tuple[NewSeries, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTimeseries:
+    """`delete timeseries <pattern>, ...`: all of them in one commit."""
+
+    patterns: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetTtl:
+    """`set ttl to <storage group> <ms>`, and `unset ttl to <storage group>` with None."""
+
+    path: Nodes
+    ttl: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTimeseries:
+    """`alter timeseries <path> ...`."""
+
+    path: Nodes
+    alteration: Alteration
+
+
+Change = (
+    CreateSnapshot
+    | SetStorageGroups
+    | DeleteStorageGroups
+    | CreateTimeseries
+    | CreateAligned
+    | DeleteTimeseries
+    | SetTtl
+    | AlterTimeseries
+)
+"""A statement that changes something, or makes a checkpoint."""
+
+Statement = Query | Change
+
+
+def is_query(statement: Statement) -> TypeGuard[Query]:
+    """Whether a statement only asks."""
+    return isinstance(statement, Asked)

@@ -1,0 +1,109 @@
+"""Every statement has a text, and the text means the same statement."""
+
+import datetime
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.paths import MANY, ONE, Partial, Pattern
+from common.tsfile.layout import Compression, Encoding
+from receiver.metadata import alterations as alter
+from receiver.metadata.legality import TYPES
+from receiver.metadata.operations import NewSeries
+from receiver.metadata.query import statements as ask
+from receiver.metadata.sql import statements as sql
+from receiver.metadata.sql.parser import keywords, parse
+from receiver.metadata.sql.printing import format_statement
+
+ANY = st.text(st.characters(codec="utf-8"), max_size=12)
+NAMES = st.one_of(
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=12),
+    st.sampled_from(sorted(keywords())),
+    st.sampled_from(
+        ["a", "1", "3e5", "a.b", "a`b", "it's", 'say "x"', "a,b", "--", "/*", ";", "*"]
+    ),
+)
+NODES = st.lists(NAMES, max_size=4).map(lambda names: ("root", *names))
+STEPS = st.one_of(
+    NAMES, st.just(ONE), st.just(MANY), st.sampled_from([Partial("s*"), Partial("*a*b")])
+)
+PATTERNS = st.lists(STEPS, max_size=4).map(lambda steps: Pattern(("root", *steps)))
+PAIRS = st.dictionaries(NAMES, ANY, max_size=3)
+SOME_PAIRS = st.dictionaries(NAMES, ANY, min_size=1, max_size=3)
+NUMBERS = st.integers(0, 2**63 - 1)
+ZONES = st.integers(-14 * 60, 14 * 60).map(
+    lambda minutes: datetime.timezone(datetime.timedelta(minutes=minutes))
+)
+EARLIEST = datetime.datetime.fromisoformat("1971-01-01")
+LATEST = datetime.datetime.fromisoformat("2500-01-01")
+AT = st.one_of(
+    st.none(),
+    NUMBERS,
+    st.datetimes(EARLIEST, LATEST, timezones=ZONES),
+)
+WHERE = st.one_of(st.none(), st.builds(ask.TagFilter, NAMES, ANY, st.booleans()))
+LISTED = {
+    "pattern": PATTERNS,
+    "at": AT,
+    "limit": st.one_of(st.none(), NUMBERS),
+    "offset": st.one_of(st.just(0), NUMBERS),
+}
+ASKED = {"pattern": PATTERNS, "at": AT}
+SERIES = st.builds(
+    NewSeries,
+    name=NAMES,
+    type=st.sampled_from(TYPES),
+    encoding=st.one_of(st.none(), st.sampled_from(Encoding)),
+    compression=st.one_of(st.none(), st.sampled_from(Compression)),
+    alias=st.one_of(st.none(), NAMES),
+    tags=PAIRS,
+    attributes=PAIRS,
+    props=PAIRS,
+)
+ALTERATIONS = st.one_of(
+    st.builds(alter.Rename, NAMES, NAMES),
+    st.builds(alter.SetValues, SOME_PAIRS),
+    st.builds(alter.Drop, st.lists(NAMES, min_size=1, max_size=3).map(tuple)),
+    st.builds(alter.AddTags, SOME_PAIRS),
+    st.builds(alter.AddAttributes, SOME_PAIRS),
+    st.builds(alter.Upsert, st.one_of(st.none(), NAMES), SOME_PAIRS, PAIRS),
+    st.builds(alter.Upsert, NAMES),
+)
+DEVICES = st.lists(NAMES, min_size=1, max_size=3).map(lambda names: ("root", *names))
+PATTERN_LISTS = st.lists(PATTERNS, min_size=1, max_size=3).map(tuple)
+STATEMENTS = st.one_of(
+    st.just(sql.CreateSnapshot()),
+    st.builds(sql.SetStorageGroups, st.lists(NODES, min_size=1, max_size=3).map(tuple)),
+    st.builds(sql.DeleteStorageGroups, PATTERN_LISTS),
+    st.builds(sql.CreateTimeseries, DEVICES, SERIES),
+    st.builds(sql.CreateAligned, DEVICES, st.lists(SERIES, min_size=1, max_size=3).map(tuple)),
+    st.builds(sql.DeleteTimeseries, PATTERN_LISTS),
+    st.builds(sql.SetTtl, NODES, st.one_of(st.none(), NUMBERS)),
+    st.builds(sql.AlterTimeseries, NODES, ALTERATIONS),
+    st.builds(ask.ShowTimeseries, where=WHERE, by_heat=st.booleans(), **LISTED),
+    st.builds(ask.ShowDevices, **LISTED),
+    st.builds(ask.ShowStorageGroups, **LISTED),
+    st.builds(ask.ShowChildPaths, **LISTED),
+    st.builds(ask.ShowChildNodes, **LISTED),
+    st.builds(ask.ShowTagKeys, **LISTED),
+    st.builds(ask.ShowTagValues, key=st.one_of(st.none(), NAMES), **LISTED),
+    st.builds(ask.ShowTtl, groups=st.lists(PATTERNS, max_size=2).map(tuple), at=AT),
+    st.builds(ask.CountTimeseries, where=WHERE, level=st.one_of(st.none(), NUMBERS), **ASKED),
+    st.builds(ask.CountDevices, **ASKED),
+    st.builds(ask.CountStorageGroups, **ASKED),
+    st.builds(ask.CountNodes, level=NUMBERS, **ASKED),
+)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(STATEMENTS)
+def test_the_text_of_a_statement_means_that_statement(statement):
+    text = format_statement(statement)
+    assert parse(text) == statement, text
+
+
+@settings(max_examples=200, deadline=None)
+@given(STATEMENTS)
+def test_there_is_one_text_of_a_statement(statement):
+    text = format_statement(statement)
+    assert format_statement(parse(text)) == text
