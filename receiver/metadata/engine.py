@@ -1,4 +1,4 @@
-"""The metadata engine: commits go in, a consistent state comes out.
+"""The metadata engine: commits go in, a consistent state comes out, as of now or of any time kept.
 
     engine = Engine.open(Path("schema"))
     ts = engine.commit([records.SenderSeen(uuid, "edge 7", f"10.0.0.7_{uuid}")])
@@ -6,62 +6,85 @@
         print(state.senders[uuid].label)
 
 What `commit` returned from is on the disk and visible, all of it. What it raised for is neither,
-with one exception: after `FailedSyncError` the commit may be found when the engine is opened next,
-or not; nothing can tell before that.
+with one exception: after `FailedSyncError` (`UnknownOutcomeError`, with a remote log) the commit
+may be found when the engine is opened next, or not; nothing can tell before that.
 """
 
 from __future__ import annotations
 
-import logging
-import os
+import datetime
 import secrets
 import threading
 import time
-from array import array
-from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from common import crash
 from common.durable import Tree, is_temporary
 from common.errors import DamagedError, NotFoundError, ReadOnlyError
 from receiver.metadata import records
-from receiver.metadata.committer import Committer
+from receiver.metadata.appending import Appender
+from receiver.metadata.committer import Build, Committer, Publish
 from receiver.metadata.errors import GuardFailed
+from receiver.metadata.following import follow, hand_in
 from receiver.metadata.guards import Guard
-from receiver.metadata.journal import JOURNAL, OwnerJournal
-from receiver.metadata.log import LOG_NAME, LogReader, LogWriter, create_log
+from receiver.metadata.history import Horizon, Window
+from receiver.metadata.journal import OwnerJournal
+from receiver.metadata.kv.embedded import EmbeddedKV
+from receiver.metadata.log import LOG_NAME, create_log, encode_payload
+from receiver.metadata.opening import Opened, is_empty, open_for_writing, recover
+from receiver.metadata.operations import Operations
+from receiver.metadata.options import EngineOptions
 from receiver.metadata.reading import Reading
-from receiver.metadata.replay import Replay
-from receiver.metadata.state import State
-from receiver.metadata.timestamps import Allocator, hybrid
+from receiver.metadata.segments import Places, commits_since
+from receiver.metadata.snapshots import Snapshots, newest_checkpoint_time
+from receiver.metadata.sql.executing import Result, execute
+from receiver.metadata.timestamps import Allocator, from_seconds, hybrid
+from receiver.metadata.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from common.durable import Lock
+    from receiver.metadata.kv.interface import SnapshotKV
+    from receiver.metadata.remote import RemoteLog
+    from receiver.metadata.sql.executing import Result
+    from receiver.metadata.sql.statements import Statement
 
-__all__ = ["Engine", "Guard", "GuardFailed"]
+__all__ = ["Engine", "EngineOptions", "Guard", "GuardFailed"]
 
 LOCK_NAME = "engine.lock"
-_log = logging.getLogger(__name__)
+_LOOKS = 5
+"""Times that a reader beside a running server begins anew when files vanish under it."""
 
 
-class Engine:
-    """One engine of a schema directory; see the module. Made by `open` and `read_only`."""
+class Engine(Operations):
+    """One engine of a schema directory; see the module. Made by `open` and `read_only`.
 
-    def __init__(self, what: str, state: State, commits: array[int]) -> None:
+    Attributes:
+        options: as it was opened with.
+    """
+
+    def __init__(self, what: str, opened: Opened, options: EngineOptions) -> None:
+        replay = opened.replay
+        self.options = options
         self._what = what
-        self._reading = Reading(state)
-        self._state = state
-        self._commits = commits
-        self._newest = state.newest
+        self._state = replay.state
+        self._state.max_memory = options.max_memory
+        self._reading = Reading(replay.state)
+        self._window = Window(replay.commits, replay.lsn, opened.oldest)
+        self._base = opened.base
+        self._tlog = opened.tlog
+        self._newest = replay.state.newest
+        self._places = Places()
         self._published = threading.Condition()
         self._committer: Committer | None = None
         self._journal: OwnerJournal | None = None
+        self._snapshots: Snapshots | None = None
+        self._upkeep: Upkeep | None = None
         self._resources = ExitStack()
+        self._resources.callback(opened.tlog.close)
 
     # -- opening -----------------------------------------------------------------------------
 
@@ -70,99 +93,139 @@ class Engine:
         cls,
         directory: Path,
         *,
+        options: EngineOptions | None = None,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         allocate: Allocator | None = None,
+        remote: RemoteLog | None = None,
+        background: bool = True,
     ) -> Self:
         """Open the engine of a directory, or make one; a torn tail of its log is cut.
 
         Args:
             directory: the schema directory; made if it is not there.
-            clock: seconds since the epoch, for commit timestamps.
+            options: limits, history, checkpoints.
+            clock: seconds since the epoch, for commit timestamps and history.
+            monotonic: seconds, for what is due by itself.
             allocate: gives the timestamps themselves, in place of a clock.
+            remote: where commits are kept first; the directory is a cache of it then. The engine
+                closes it.
+            background: whether checkpoints and the collection of history come by themselves.
 
         Raises:
-            LockedError: another process has it open (`extra["pid"]`).
-            DamagedError: the log is damaged in the middle, or gone; it names file and offset.
-            NewerLogError: a newer version of tsferry wrote the log.
+            LockedError: another process has it open (`extra["pid"]`), or the remote log.
+            DamagedError: files are damaged, or gone, and nothing stands in for them; they are
+                named, with the offset.
+            NewerLogError: a newer version of tsferry wrote a file.
         """
+        options = options or EngineOptions()
         allocate = allocate or hybrid(clock)
         with ExitStack() as stack:
+            if remote is not None:
+                stack.callback(remote.close)  # from here on, whatever fails
             tree = stack.enter_context(Tree(directory, create=True))
             lock: Lock = tree.lock(LOCK_NAME)
             stack.callback(lock.release)
             _sweep(tree)
-            if not tree.exists(LOG_NAME):
+            if remote is not None:
+                remote.acquire()
+                stack.callback(remote.close)  # before the lock goes: who gets it need not wait
+                follow(tree, remote)
+            if is_empty(tree):
                 _make(tree, allocate)
-            engine, writer = cls._replay_to_write(tree)
-            stack.callback(writer.close)
+            opened, log = open_for_writing(tree)
+            stack.callback(log.close)
+            if remote is not None:
+                hand_in(tree, remote, opened)
+            engine = cls(str(tree.path), opened, options)
+            stack.callback(engine._resources.close)
             engine._journal = OwnerJournal.open(tree, engine._state)
             stack.callback(engine._journal.close)
-            engine._committer = Committer(
-                engine._state,
-                writer,
-                allocate,
-                publish=engine._publish,
-                settled=engine._journal.write,
-            )
-            stack.callback(engine._committer.close)
+            appender = Appender(tree, log, opened.tlog, remote, flushed=opened.base)
+            engine._go_live(stack, tree, appender, opened, allocate, remote)
+            engine._look_after(stack, clock, monotonic, background=background)
             engine._resources = stack.pop_all()
         return engine
 
+    def _go_live(
+        self,
+        stack: ExitStack,
+        tree: Tree,
+        appender: Appender,
+        opened: Opened,
+        allocate: Allocator,
+        remote: RemoteLog | None,
+    ) -> None:
+        assert self._journal is not None
+        self._committer = Committer(
+            self._state,
+            appender,
+            allocate,
+            publish=self._publish,
+            settled=self._journal.write,
+            tag_bytes=self.options.tag_bytes,
+        )
+        stack.callback(self._committer.close)
+        self._snapshots = Snapshots(
+            tree,
+            self._reading,
+            self._window,
+            self._committer,
+            appender,
+            newest=opened.base,
+            tags_end=opened.replay.tags_end,
+            remote=remote,
+        )
+
+    def _look_after(
+        self,
+        stack: ExitStack,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+        *,
+        background: bool,
+    ) -> None:
+        assert self._committer is not None
+        assert self._snapshots is not None
+        self._upkeep = Upkeep(
+            self.options,
+            self._reading,
+            self._window,
+            Horizon(self.options, clock=clock, monotonic=monotonic),
+            self._committer,
+            self._snapshots,
+            monotonic=monotonic,
+        )
+        stack.callback(self._upkeep.close)
+        if background:
+            self._upkeep.start()
+
     @classmethod
-    def read_only(cls, directory: Path) -> Self:
-        """The engine as its log has it now, for reading beside a server that may be running.
+    def read_only(cls, directory: Path, *, options: EngineOptions | None = None) -> Self:
+        """The engine as its files have it now, for reading beside a server that may be running.
 
         A commit that is being written just now may be seen before its caller is told.
 
+        Args:
+            directory: the schema directory.
+            options: how far back questions may go, as a server with them has it; without, all that
+                the files hold can be asked about.
+
         Raises:
             NotFoundError: there is no engine in this directory.
-            DamagedError: the log is damaged.
-            NewerLogError: a newer version of tsferry wrote the log.
+            DamagedError: as `open`.
+            NewerLogError: a newer version of tsferry wrote a file.
         """
         try:
             tree = Tree(directory)
         except FileNotFoundError as error:
             raise NotFoundError(f"{directory}: there is no such directory") from error
         with tree:
-            if not tree.exists(LOG_NAME):
-                raise NotFoundError(f"{directory}: no metadata engine has been here")
-            try:
-                return cls._replay(tree)[0]
-            except DamagedError:
-                # The server may have cut back a failed write while we read: look once more.
-                return cls._replay(tree)[0]
-
-    @classmethod
-    def _replay(cls, tree: Tree, *, from_disk: bool = False) -> tuple[Self, LogReader]:
-        fd = tree.open_read(LOG_NAME)
-        try:
-            if from_disk:
-                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            reader = LogReader(fd, str(tree.path / LOG_NAME))
-            replay = Replay()
-            replay.run(reader)
-        finally:
-            os.close(fd)
-        return cls(str(tree.path), replay.state, replay.commits), reader
-
-    @classmethod
-    def _replay_to_write(cls, tree: Tree) -> tuple[Self, LogWriter]:
-        # What the last process wrote and did not live to flush is flushed before anybody is told
-        # of it. What a failed flush left in memory alone is forgotten: pages that are dropped now
-        # are read from the disk, and show what is truly there.
-        tree.sync_file(LOG_NAME)
-        crash.point("mlog.open.flushed")
-        engine, reader = cls._replay(tree, from_disk=True)
-        file = tree.append_file(LOG_NAME)
-        if reader.torn:
-            _log.warning(
-                "cut a torn tail off the log",
-                extra={"file": reader.what, "offset": reader.good, "bytes": reader.torn},
-            )
-            crash.point("mlog.cut.before")
-            file.truncate(reader.good)
-            crash.point("mlog.cut.after")
-        return engine, LogWriter(file, reader.salt, reader.next_lsn)
+            engine = cls(str(tree.path), _look(tree), options or EngineOptions())
+        if options is not None:
+            horizon = Horizon(options, clock=time.time, monotonic=time.monotonic)
+            engine._window.move(horizon.now(engine._window))
+        return engine
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -189,10 +252,24 @@ class Engine:
         """
         return self._reading
 
+    def tags_of(self, offset: int) -> tuple[dict[str, str], dict[str, str]]:
+        """Tags and attributes of a series, by their place in the tlog (`SeriesRow.tags_at`).
+
+        Reads the disk; no lock is needed.
+
+        Raises:
+            DamagedError: the tlog is damaged there.
+        """
+        return self._tlog.read(offset)
+
     def has_commit(self, ts: int) -> bool:
-        """Whether there is a commit with exactly this timestamp."""
-        at = bisect_left(self._commits, ts)
-        return at < len(self._commits) and self._commits[at] == ts
+        """Whether there is a commit with exactly this timestamp.
+
+        Raises:
+            HistoryGoneError: it would be before the kept history.
+        """
+        with self._reading:
+            return self._window.has(ts)
 
     def wait_past(self, ts: int, timeout: float) -> int:
         """Wait until there is a commit newer than `ts`, at most `timeout` seconds.
@@ -204,6 +281,103 @@ class Engine:
             self._published.wait_for(lambda: self._newest > ts, timeout)
         return self._newest
 
+    # -- the past ----------------------------------------------------------------------------
+
+    @property
+    def oldest_answerable(self) -> int:
+        """The oldest timestamp that can be asked about; it only grows."""
+        return self._window.oldest
+
+    def check_answerable(self, ts: int) -> None:
+        """See that a time can be asked about; inside `reading` that holds to its end.
+
+        Raises:
+            HistoryGoneError: it is before the kept history; `extra["oldest"]`.
+        """
+        self._window.check(ts)
+
+    def at(self, when: int | datetime.datetime | None = None) -> int:
+        """The timestamp that a question is about: a commit's, a moment's, or the newest.
+
+        A time to come is the newest commit: what is answered now does not change later.
+
+        Raises:
+            HistoryGoneError: it is before the kept history; `extra["oldest"]`.
+        """
+        newest = self._newest
+        if when is None:
+            return newest
+        ts = from_seconds(when.timestamp()) if isinstance(when, datetime.datetime) else when
+        self._window.check(ts)
+        return min(ts, newest)
+
+    def log_since(self, ts: int) -> Iterator[records.Commit]:
+        """The commits after a time, as the log has them, up to the newest one of this moment.
+
+        Raises:
+            HistoryGoneError: the log does not reach back that far.
+            DamagedError: a segment that a checkpoint stands for is damaged.
+        """
+        with self._reading:
+            self._window.check(ts)
+            lsn, newest = self._window.lsn_after(ts), self._newest
+            oldest = self._window.oldest
+        return commits_since(Path(self._what), lsn, newest, oldest, self._places)
+
+    def collect(self) -> None:
+        """Let go of what is before the kept history now; it is done by itself once a minute.
+
+        Raises:
+            ReadOnlyError: the engine takes no commits.
+        """
+        if self._upkeep is None:
+            raise ReadOnlyError(f"{self._what} was opened for reading only")
+        self._upkeep.collect()
+
+    def execute(
+        self,
+        statement: str | Statement,
+        *,
+        at: int | datetime.datetime | None = None,
+        fetch_size: int | None = None,
+    ) -> Result:
+        """Carry out a statement of SQL; see `receiver.metadata.sql.executing.execute`."""
+        return execute(self, statement, at=at, fetch_size=fetch_size)
+
+    def kv(self) -> SnapshotKV:
+        """The key-value store in this engine's log; with a remote log it is kept there too.
+
+        Saving needs an engine that was opened for writing.
+        """
+        return EmbeddedKV(self)
+
+    # -- checkpoints -------------------------------------------------------------------------
+
+    def checkpoint(self) -> int:
+        """Take a checkpoint now, if anything is new; returns the LSN that it stands for.
+
+        Raises:
+            NoSpaceError: the disk is full; what was there stays.
+            ReadOnlyError: the engine takes no commits, so no checkpoints either.
+        """
+        if self._snapshots is None:
+            raise ReadOnlyError(f"{self._what} was opened for reading only")
+        if self._reading.is_mine():
+            raise RuntimeError("checkpoint() inside reading() would wait for itself")
+        return self._snapshots.take()
+
+    @property
+    def entries_since_checkpoint(self) -> int:
+        """Commits that the newest checkpoint does not have."""
+        if self._snapshots is None:
+            return self._window.lsn - self._base
+        return self._snapshots.entries
+
+    def checkpointed_at(self) -> float | None:
+        """When the newest checkpoint was written, in seconds since the epoch; None without one."""
+        with Tree(Path(self._what)) as tree:
+            return newest_checkpoint_time(tree)
+
     # -- committing --------------------------------------------------------------------------
 
     def commit(self, ops: Sequence[records.Op], guards: Sequence[Guard] = ()) -> int:
@@ -213,25 +387,49 @@ class Engine:
             GuardFailed: a row is not as a guard says.
             ConflictError: a file holds a device of another owner.
             RefusedCommitError: another rule is broken (`receiver.metadata.rules`).
+            TimestampRefusedError: the allocator gave a time that does not follow the newest.
             NoSpaceError: the disk is full; a later commit may succeed.
             FailedSyncError: the flush failed; whether the commit lasted shows at the next start.
+            UnknownOutcomeError: the same, of a remote log; the next commit settles it.
             ReadOnlyError: the engine takes no commits (any more).
             TooLargeError: the commit does not fit into a frame.
         """
+        return self._writer().commit(ops, guards)
+
+    def commit_with(self, build: Build, guards: Sequence[Guard] = ()) -> int:
+        """Like `commit`, with operations that need to know the timestamp.
+
+        Args:
+            build: gives the operations. Called while nothing else is committed, so it has to be
+                quick and must not commit; perhaps more than once, each time with another
+                timestamp, of which the last counts. What it raises refuses this commit alone.
+            guards: rows that must be as they were seen.
+
+        Raises:
+            see `commit`.
+        """
+        return self._writer().commit_with(build, guards)
+
+    def _writer(self) -> Committer:
         if self._committer is None:
             raise ReadOnlyError(f"{self._what} was opened for reading only")
         if self._reading.is_mine():
             raise RuntimeError("commit() inside reading() would wait for itself")
-        return self._committer.commit(ops, guards)
+        return self._committer
 
-    def _publish(self, commits: Sequence[records.Commit]) -> None:
+    def _publish(self, commits: Sequence[Publish]) -> None:
+        assert self._snapshots is not None
         with self._reading.writing() as state:
-            for commit in commits:
-                state.apply(commit)
-                self._commits.append(commit.ts)
+            for commit, offsets, tags_size in commits:
+                state.apply(commit, offsets)
+                self._window.add(commit.ts)
+                if tags_size:
+                    self._snapshots.tags_end = commit.tags_at + tags_size
         with self._published:
             self._newest = state.newest
             self._published.notify_all()
+        if self._upkeep is not None:
+            self._upkeep.committed()
 
     def close(self) -> None:
         """Finish what is being committed, refuse what comes later, give the lock back."""
@@ -252,11 +450,19 @@ def _sweep(tree: Tree) -> None:
 
 
 def _make(tree: Tree, allocate: Allocator) -> None:
-    if tree.exists(JOURNAL):
-        raise DamagedError(
-            f"{tree.path / LOG_NAME} is gone, although {JOURNAL} shows that an engine was here; "
-            "restore it, or move what is in the directory away to begin anew",
-            extra={"file": str(tree.path / LOG_NAME), "offset": 0},
-        )
     made = records.encode_ops([records.EngineMade(secrets.token_hex(16))])
-    create_log(tree, LOG_NAME, (allocate(0), made))
+    create_log(tree, LOG_NAME, 1, encode_payload([(allocate(0), made)]))
+
+
+def _look(tree: Tree) -> Opened:
+    for left in reversed(range(_LOOKS)):
+        try:
+            return recover(tree)
+        except FileNotFoundError:  # a checkpoint has just replaced it
+            if not left:
+                raise
+        except DamagedError:
+            # The server may have cut back a failed write while we read: look once more.
+            if left < _LOOKS - 1:
+                raise
+    raise AssertionError

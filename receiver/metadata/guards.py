@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from common.paths import format_path, parse_stored
 from receiver.metadata.errors import GuardFailed
 
 if TYPE_CHECKING:
@@ -14,7 +15,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Guard", "Table", "check_guards"]
 
-Table = Literal["owner", "file", "path", "sender", "token", "quarantine", "task"]
+Table = Literal[
+    "owner",
+    "file",
+    "path",
+    "sender",
+    "token",
+    "quarantine",
+    "task",
+    "series",
+    "storage_group",
+    "schema_position",
+    "key",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +38,10 @@ class Guard:
         table: of the row.
         key: device for "owner"; physical path for "file"; (sender, path) for "path", the file
             that takes that path; uuid for "sender"; id for "token"; (sender, path, digest) for
-            "quarantine"; (sender, task) for "task".
-        changed: `changed` of the row that the caller saw, 0 for none.
+            "quarantine"; (sender, task) for "task"; path in its stored form for "series" and
+            "storage_group"; uuid of the sender for "schema_position"; key for "key".
+        changed: `changed` of the row that the caller saw, 0 for none. Of a series, a storage group
+            and a key of the key-value store, `State.changed` also tells of its deletion.
     """
 
     table: Table
@@ -35,6 +50,9 @@ class Guard:
 
     def keys(self, state: State) -> list[tuple[object, ...]]:
         """The keys of `receiver.metadata.rules` that this guard looks at."""
+        if self.table == "series" and isinstance(self.key, str):
+            nodes = parse_stored(self.key)
+            return [(format_path(nodes[:-1]), nodes[-1])]
         own = self.key if isinstance(self.key, tuple) else (self.key,)
         keys: list[tuple[object, ...]] = [(self.table, *own)]
         if self.table == "path" and (row := state.held(*own)) is not None:

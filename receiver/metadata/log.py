@@ -3,7 +3,10 @@ r"""The engine's log: frames that are on the disk whole before anybody is told.
     head     "TSFMLOG\n", version uint32, 0 uint32, first LSN uint64, salt uint64, check uint64
     frame    "TSFm", length uint32, LSN uint64, payload check uint64, head check uint64,
              payload (`length` bytes), the log's mark
-    payload  msgpack, [[ts, [operation, ...]], ...]: see `receiver.metadata.records`
+    payload  msgpack, [[ts, [operation, ...], tlog offset], ...]: see `receiver.metadata.records`
+
+The log is cut into segments, each a file of this form (`receiver.metadata.segments`). Version 1 was
+a single file without operations of the schema, and is read as it is.
 
 Numbers are little-endian. Checks are xxh3-64 with the log's random salt as seed: a CRC-32 would do
 for one frame, but the search for frames behind a damage tries every place, and bytes that an older
@@ -51,7 +54,8 @@ if TYPE_CHECKING:
 __all__ = ["LOG_NAME", "MAX_PAYLOAD", "VERSION", "LogReader", "LogWriter", "create_log"]
 
 LOG_NAME = "mlog-1.tsf"
-VERSION = 1
+"""The first segment."""
+VERSION = 2
 MAX_PAYLOAD = 1 << 30
 
 _LOG_MAGIC = b"TSFMLOG\n"
@@ -67,26 +71,30 @@ _WINDOW = 1 << 20
 # msgpack by hand, so that commits which callers have encoded need not be encoded again.
 _ARRAY_32 = struct.Struct(">BI")
 _COMMIT_HEAD = struct.Struct(">BBQ")
+_TAGS_AT = struct.Struct(">BQ")
 
 
 # -- writing -------------------------------------------------------------------------------------
 
 
-def encode_payload(commits: Sequence[tuple[int, bytes]]) -> bytes:
-    """A payload of (ts, operations as `records.encode_ops` made them)."""
+def encode_payload(commits: Sequence[tuple[int, bytes] | tuple[int, bytes, int]]) -> bytes:
+    """A payload of (ts, operations as `records.encode_ops` made them, offset of their tags)."""
     pieces = [_ARRAY_32.pack(0xDD, len(commits))]
-    for ts, ops in commits:
-        pieces += (_COMMIT_HEAD.pack(0x92, 0xCF, ts), ops)
+    for ts, ops, *tags_at in commits:
+        if tags_at and tags_at[0] >= 0:
+            pieces += (_COMMIT_HEAD.pack(0x93, 0xCF, ts), ops, _TAGS_AT.pack(0xCF, tags_at[0]))
+        else:
+            pieces += (_COMMIT_HEAD.pack(0x92, 0xCF, ts), ops)
     return b"".join(pieces)
 
 
-def encode_frame(salt: int, lsn: int, payload: bytes) -> bytes:
-    """A frame, ready to be appended."""
+def encode_frame(salt: int, lsn: int, payload: bytes, mark: bytes = b"") -> bytes:
+    """A frame, ready to be appended; `mark` is the log's, where the caller has it at hand."""
     if len(payload) > MAX_PAYLOAD:
         raise TooLargeError(f"a commit of {len(payload)} bytes; at most {MAX_PAYLOAD} are allowed")
     check = xxhash.xxh3_64_intdigest(payload, seed=salt)
     head = _FRAME_HEAD.pack(_FRAME_MAGIC, len(payload), lsn, check)
-    return b"".join((head, _check(head, salt), payload, _mark(salt)))
+    return b"".join((head, _check(head, salt), payload, mark or _mark(salt)))
 
 
 def encode_log_head(salt: int, first_lsn: int, version: int = VERSION) -> bytes:
@@ -95,13 +103,23 @@ def encode_log_head(salt: int, first_lsn: int, version: int = VERSION) -> bytes:
     return head + _check(head, salt)
 
 
-def create_log(tree: Tree, name: str, first: tuple[int, bytes]) -> None:
-    """Make a log that holds its first commit, in one step: there is no log without one."""
+def create_log(tree: Tree, name: str, first_lsn: int, payload: bytes | None = None) -> int:
+    """Make a log in one step; returns its salt.
+
+    Args:
+        tree: the schema directory.
+        name: of the file.
+        first_lsn: of its first commit.
+        payload: of its first frame. The log of a new engine has its first commit in it.
+    """
     salt = secrets.randbits(64)
-    content = encode_log_head(salt, 1) + encode_frame(salt, 1, encode_payload([first]))
+    content = encode_log_head(salt, first_lsn)
+    if payload is not None:
+        content += encode_frame(salt, first_lsn, payload)
     crash.point("mlog.create.before")
     tree.write_atomic(name, content, mode=0o640)
     crash.point("mlog.create.after")
+    return salt
 
 
 def _check(head: bytes, salt: int) -> bytes:
@@ -114,22 +132,47 @@ def _mark(salt: int) -> bytes:
 
 
 class LogWriter:
-    """The end of a log that was read to its end."""
+    """The end of a log that was read to its end.
 
-    def __init__(self, file: AppendFile, salt: int, next_lsn: int) -> None:
+    Attributes:
+        first_lsn: of the segment that is being written.
+        next_lsn: of the next commit.
+    """
+
+    def __init__(self, file: AppendFile, salt: int, next_lsn: int, *, first_lsn: int = 1) -> None:
         self._file = file
         self._salt = salt
+        self._mark = _mark(salt)
+        self.first_lsn = first_lsn
         self.next_lsn = next_lsn
 
     @property
     def size(self) -> int:
-        """Bytes of the log."""
+        """Bytes of the segment."""
         return self._file.size
 
-    def append(self, commits: Sequence[tuple[int, bytes]]) -> None:
-        """Write commits as one frame and flush it; see `encode_payload`, `AppendFile.append`."""
-        self._file.append(encode_frame(self._salt, self.next_lsn, encode_payload(commits)))
-        self.next_lsn += len(commits)
+    def append(self, payload: bytes, commits: int) -> None:
+        """Write the payload of so many commits as one frame and flush it.
+
+        Raises:
+            NoSpaceError: as `AppendFile.append`; so are the others.
+        """
+        self._file.append(encode_frame(self._salt, self.next_lsn, payload, self._mark))
+        self.next_lsn += commits
+
+    def rotate(self, tree: Tree, name: str) -> bool:
+        """Go on in a new segment; False if nothing is in this one, which then is the new one."""
+        if self.first_lsn == self.next_lsn:
+            return False
+        self._file.settle()
+        crash.point("mlog.rotate.before")
+        salt = create_log(tree, name, self.next_lsn)
+        file = tree.append_file(name, settled=True)
+        self._file.close()
+        self._file, self._salt, self._mark = file, salt, _mark(salt)
+        self.first_lsn = self.next_lsn
+        crash.point("mlog.rotate.after")
+        return True
 
     def close(self) -> None:
         """Close the file."""
@@ -157,9 +200,11 @@ class LogReader:
 
     Attributes:
         what: path of the log, for messages.
+        version: of its form.
+        first_lsn: LSN of its first commit.
         salt: seed of its checks.
         good: where the last sound frame read so far ends.
-        next_lsn: LSN of the next commit.
+        next_lsn: LSN of the next commit; while a frame is looked at, that of its first one.
         torn: bytes behind `good` that never were a whole frame; known after `frames` is through.
     """
 
@@ -173,9 +218,18 @@ class LogReader:
         self.what = what
         self._fd = fd
         self._end = os.fstat(fd).st_size
-        self.salt, self.next_lsn = self._read_log_head()
+        self.version, self.salt, self.first_lsn = self._read_log_head()
+        self.next_lsn = self.first_lsn
         self.good = _LOG_HEAD_SIZE
         self.torn = 0
+
+    def go_to(self, lsn: int, offset: int) -> bool:
+        """Begin `frames` at the frame that an LSN had begun at this offset, if it still does."""
+        head = self._frame_head(os.pread(self._fd, _FRAME_HEAD_SIZE, offset))
+        if head is None or head.lsn != lsn:
+            return False
+        self.good, self.next_lsn = offset, lsn
+        return True
 
     def frames(self) -> Iterator[tuple[int, list[Commit]]]:
         """(offset, commits) of each frame; ends at the end of the log or at a torn tail.
@@ -183,6 +237,15 @@ class LogReader:
         Raises:
             DamagedError: a frame that was flushed is damaged; it names file and offset.
         """
+        for at, commits, _ in self._frames():
+            yield at, commits
+
+    def payloads(self) -> Iterator[tuple[int, int, bytes]]:
+        """(first LSN, number of commits, payload) of each frame; as `frames` for the rest."""
+        for _, commits, payload in self._frames():
+            yield self.next_lsn, len(commits), payload
+
+    def _frames(self) -> Iterator[tuple[int, list[Commit], bytes]]:
         with os.fdopen(os.dup(self._fd), "rb", buffering=_WINDOW) as stream:
             stream.seek(self.good)
             while self.good < self._end:
@@ -194,7 +257,7 @@ class LogReader:
                 if not self._is_sound(head, payload):
                     break
                 commits = self._decode(head, payload)
-                yield self.good, commits
+                yield self.good, commits, payload
                 self.next_lsn += len(commits)
                 self.good += head.size
         self._judge_tail()
@@ -209,7 +272,7 @@ class LogReader:
             if self._is_sound(head, payload):
                 yield found, decode_commits(payload)
 
-    def _read_log_head(self) -> tuple[int, int]:
+    def _read_log_head(self) -> tuple[int, int, int]:
         raw = os.pread(self._fd, _LOG_HEAD_SIZE, 0)
         if len(raw) < _LOG_HEAD_SIZE or not raw.startswith(_LOG_MAGIC):
             raise self.damage(0, "this is no log of the metadata engine")
@@ -221,7 +284,7 @@ class LogReader:
             )
         if raw[_LOG_HEAD.size :] != _check(raw[: _LOG_HEAD.size], salt):
             raise self.damage(0, "the head of the log does not match its check")
-        return salt, first_lsn
+        return version, salt, first_lsn
 
     def _frame_head(self, raw: bytes) -> _Head | None:
         if len(raw) < _FRAME_HEAD_SIZE or not raw.startswith(_FRAME_MAGIC):

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from common.digests import xxh3_128
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from receiver.metadata.records import DeviceRange
 
@@ -57,6 +57,10 @@ class Devices:
             if first <= last:
                 yield names[ident], base + first, base + last
 
+    def parts(self) -> tuple[array[int], int, array[int]]:
+        """(ids, base, offsets), for `DeviceTable.restored`; not to be changed."""
+        return self._ids, self._base, self._offsets
+
     def without_ranges(self) -> Devices:
         """The names alone: what is kept of a deleted file."""
         return Devices(self._names, self._ids, 0, array("I"))
@@ -72,6 +76,19 @@ class DeviceTable:
 
     def __len__(self) -> int:
         return len(self._names)
+
+    def names(self) -> list[str]:
+        """A copy of all names, in the order of their ids."""
+        return list(self._names)
+
+    def restore(self, names: Iterable[str]) -> None:
+        """Put names in as `names` gave them, before all else."""
+        for name in names:
+            self._id(name)
+
+    def restored(self, ids: array[int], base: int, offsets: array[int]) -> Devices:
+        """The devices that `Devices.parts` took apart; files with the same ids share them."""
+        return Devices(self._names, self._shared(ids), base, offsets)
 
     def name(self, name: str) -> str:
         """The one copy of this name that is kept."""

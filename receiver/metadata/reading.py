@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Reading"]
 
+_BEHIND = "the state in memory is not that of the log any more; restart the process"
+
 
 class Reading:
     """Context manager for reading, as often nested as needed; one object serves all threads.
@@ -34,7 +36,7 @@ class Reading:
         self._lock.acquire()
         if self._half_applied:
             self._lock.release()
-            raise ReadOnlyError("the state in memory is behind the log; restart the process")
+            raise ReadOnlyError(_BEHIND)
         self._holder = threading.get_ident()
         self._depth += 1
         return self._state
@@ -51,8 +53,10 @@ class Reading:
 
     @contextmanager
     def writing(self) -> Iterator[State]:
-        """For the committer. A failure inside leaves half a commit, which nobody may see."""
+        """For who leads the commits. A failure inside leaves half a change; nobody may see it."""
         with self._lock:
+            if self._half_applied:
+                raise ReadOnlyError(_BEHIND)
             self._half_applied = True
             yield self._state
             self._half_applied = False

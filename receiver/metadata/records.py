@@ -2,7 +2,7 @@
 
 A commit is a sequence of operations; all of it becomes true, or nothing. In the log it is msgpack:
 
-    commit   [ts, [operation, ...]]
+    commit   [ts, [operation, ...], offset of its tags in the tlog, left out where it has none]
     operation [tag, field, ...]          fields in the order below
 
 Rules that keep old logs readable: a tag is never used again for anything else; fields are only
@@ -372,6 +372,7 @@ class SchemaSynced(Record, frozen=True, tag=25):
         applied: records of this step that took effect.
         failed: (record, reason) of those that did not, the first hundred.
         unapplied: how many did not.
+        mark: by which the sender knows its log again; given back to it as it is.
     """
 
     sender: str
@@ -380,6 +381,7 @@ class SchemaSynced(Record, frozen=True, tag=25):
     applied: int = 0
     failed: Sequence[tuple[str, str]] = ()
     unapplied: int = 0
+    mark: str = ""
 
 
 class KeysWritten(Record, frozen=True, tag=26):
@@ -420,10 +422,15 @@ Op = (
 
 
 class Commit(Record, frozen=True):
-    """Operations that became true together, at `ts`."""
+    """Operations that became true together, at `ts`.
+
+    `tags_at` is where its entries of tags begin in the tlog (`receiver.metadata.tlog`), -1 if it
+    has none.
+    """
 
     ts: int
     ops: Sequence[Op]
+    tags_at: int = -1
 
 
 # For the life of the process: building a decoder inspects every type above.

@@ -31,6 +31,7 @@ __all__ = [
     "FileState",
     "OwnerRow",
     "QuarantineRow",
+    "SchemaPositionRow",
     "SenderRow",
     "TaskRow",
     "TokenRow",
@@ -86,6 +87,24 @@ class TokenRow(Row, frozen=True, kw_only=True):
     expires: float | None
 
 
+class SchemaPositionRow(Row, frozen=True, kw_only=True):
+    """How far a sender's schema log is applied; see `records.SchemaSynced`.
+
+    Attributes:
+        applied: records of this log that took effect, over all steps.
+        unapplied: how many did not.
+        failed: (record, reason) of the last hundred of those.
+    """
+
+    sender: str
+    identity: str
+    offset: int
+    mark: str
+    applied: int
+    unapplied: int
+    failed: tuple[tuple[str, str], ...]
+
+
 class OwnerRow(Row, frozen=True, kw_only=True):
     """Who owns a device, since which commit. Devices claimed together share one row."""
 
@@ -107,6 +126,8 @@ class FileRow(Row, frozen=True, kw_only=True):
         retired: gone at the edge; kept while the file is quarantined.
         reason: of a quarantine or deletion.
         deleted: the commit that deleted it, 0 while it is there.
+        registered: whether its series are in the schema (`records.SeriesLoaded`); files that were
+            loaded before there was a schema wait for it.
     """
 
     sender: str
@@ -129,6 +150,7 @@ class FileRow(Row, frozen=True, kw_only=True):
     retired: bool = False
     reason: DeletionReason | str | None = None
     deleted: int = 0
+    registered: bool = False
 
     @property
     def visible(self) -> bool:

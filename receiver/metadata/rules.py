@@ -10,37 +10,31 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from common.digests import is_md5
 from common.errors import ConflictError, NameRefusedError
 from common.names import FilePath, is_sender_uuid, is_task_id
 from receiver.metadata import records
-from receiver.metadata.errors import RefusedCommitError
+from receiver.metadata.errors import MemoryLimitError, RefusedCommitError
+from receiver.metadata.kv.interface import check_keys, check_prefixes
 from receiver.metadata.rows import FileState
+from receiver.metadata.schemarules import SchemaRules
+from receiver.metadata.touched import Key, Touched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from receiver.metadata.state import State
 
-__all__ = ["Touched", "examine"]
+__all__ = ["examine"]
 
-Key = tuple[Hashable, ...]
 T = TypeVar("T")
 
 _HEX64 = re.compile(r"[0-9a-f]{64}\Z")
 _INT64 = range(-(1 << 63), 1 << 63)
-
-
-@dataclass(slots=True)
-class Touched:
-    """Keys of rows, as (table, key...)."""
-
-    read: set[Key] = field(default_factory=set)
-    written: set[Key] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,31 +51,72 @@ class _File:
         return self.state is not FileState.DELETED and not self.retired
 
 
-def examine(state: State, ops: Sequence[records.Op]) -> Touched:
+def examine(state: State, ops: Sequence[records.Op], *, pending: int = 0) -> Touched:
     """Check the operations of a commit, in their order.
 
+    Args:
+        state: committed state; `max_memory` of it is the limit for what the schema may take.
+        ops: of the commit.
+        pending: bytes that earlier commits of the same batch let the schema grow by.
+
     Raises:
-        ConflictError: a file holds a device of another owner (`extra`: device, path).
-        RefusedCommitError: another rule is broken; the message names the operation.
+        ConflictError: a file holds a device of another owner (`extra`: device, path), or a series
+            of another type (`SchemaConflictError`).
+        MemoryLimitError: the schema would take more memory than it may.
+        RefusedCommitError: another rule is broken; the message names the operation or the object.
+        IllegalPathError: a path is none.
     """
     if not ops:
         raise RefusedCommitError("there is nothing to commit")
     draft = _Draft(state)
-    for op in ops:
-        rule = _RULES.get(type(op))
+    rules, last = _RULES, len(ops) - 1
+    for number, op in enumerate(ops):
+        rule = rules.get(type(op))
         if rule is None:
             raise RefusedCommitError(f"{type(op).__name__} is not for callers to commit")
+        draft.schema.keeps = number != last
         rule(draft, op)
+    if state.max_memory is not None:
+        _check_memory(state, state.max_memory, ops, draft.touched, pending)
     return draft.touched
+
+
+def _check_memory(
+    state: State, limit: int, ops: Sequence[records.Op], touched: Touched, pending: int
+) -> None:
+    schema = state.schema
+    touched.cost = sum(schema.cost_of(op) for op in ops if type(op) in _GROWING)
+    used = schema.memory() + pending
+    if touched.cost > 0 and used + touched.cost > limit:
+        raise MemoryLimitError(
+            f"{_grown(ops)} would take {touched.cost} bytes more; the schema takes {used} of the "
+            f"{limit} that it may (max_memory). Delete series, or raise the limit",
+            extra={"limit": limit, "used": used, "needed": touched.cost},
+        )
+
+
+def _grown(ops: Sequence[records.Op]) -> str:
+    for op in ops:
+        if isinstance(op, records.SeriesCreated):
+            return f"{len(op.names)} series of {op.device}"
+        if isinstance(op, records.SeriesLoaded):
+            return f"the series of {op.physical}"
+    for op in ops:
+        if isinstance(op, records.StorageGroupSet):
+            return f"the storage group {op.path}"
+    return "the commit"
 
 
 class _Draft:
     """Committed state with the changes of one commit over it."""
 
+    __slots__ = ("_changes", "_state", "schema", "touched")
+
     def __init__(self, state: State) -> None:
         self._state = state
         self._changes: dict[Key, Any] = {}
         self.touched = Touched()
+        self.schema = SchemaRules(state.schema, self.touched)
 
     def _get(self, key: Key, committed: Callable[[], T]) -> T:
         if key in self._changes:
@@ -288,6 +323,27 @@ class _Draft:
             raise _refusal(op, f"{op.path!a} of {op.sender} is not in quarantine with this digest")
         self._put(("quarantine", op.sender, op.path, op.digest), False)
 
+    def series_loaded(self, op: records.SeriesLoaded) -> None:
+        file = self.need_file(op.physical, op, *_THERE)
+        self.schema.series_loaded(op, file.path, file.sender)
+
+    def schema_synced(self, op: records.SchemaSynced) -> None:
+        self.need_sender(op.sender, op)
+        if not op.identity or min(op.offset, op.applied, op.unapplied) < 0:
+            raise _refusal(op, f"{op.identity!a} {op.offset} is no position in a schema log")
+        if max(op.offset, op.applied, op.unapplied) not in _INT64:
+            raise _refusal(op, f"the position {op.offset} is out of range")
+        self._put(("schema_position", op.sender), True)
+
+    def keys_written(self, op: records.KeysWritten) -> None:
+        check_prefixes(op.removals)
+        check_keys(op.saves)
+        if not op.removals and not op.saves:
+            raise _refusal(op, "there is nothing to write")
+        self.touched.written.update([("key", key) for key in op.saves])
+        # Which keys a prefix removes is not known here, and a guard may be on any of them.
+        self.touched.exclusive |= bool(op.removals)
+
 
 def _check_names(op: records.FileLoaded) -> None:
     path, physical = _parse(op, op.path), _parse(op, op.physical)
@@ -360,4 +416,15 @@ _RULES: dict[type, Callable[[_Draft, Any], None]] = {
     records.TaskDone: _Draft.task_done,
     records.QuarantinePut: _Draft.quarantine_put,
     records.QuarantineDrop: _Draft.quarantine_drop,
+    records.StorageGroupSet: lambda draft, op: draft.schema.storage_group_set(op),
+    records.StorageGroupDeleted: lambda draft, op: draft.schema.storage_group_deleted(op),
+    records.TtlSet: lambda draft, op: draft.schema.ttl_set(op),
+    records.SeriesCreated: lambda draft, op: draft.schema.series_created(op),
+    records.SeriesDeleted: lambda draft, op: draft.schema.series_deleted(op),
+    records.AliasSet: lambda draft, op: draft.schema.alias_set(op),
+    records.TagsSet: lambda draft, op: draft.schema.tags_set(op),
+    records.SeriesLoaded: _Draft.series_loaded,
+    records.SchemaSynced: _Draft.schema_synced,
+    records.KeysWritten: _Draft.keys_written,
 }
+_GROWING = (records.StorageGroupSet, records.SeriesCreated, records.SeriesLoaded)

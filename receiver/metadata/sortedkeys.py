@@ -43,6 +43,14 @@ class SortedKeys:
         begin = 0 if after is None else bisect_right(self._keys, after)
         return self._keys[begin : begin + max(0, limit)]
 
+    def starting(self, prefix: str) -> list[str]:
+        """All keys that begin with `prefix`, in order."""
+        self._settle()
+        begin = bisect_left(self._keys, prefix)
+        # Cut to the length of the prefix, keys in order are in order still.
+        end = bisect_right(self._keys, prefix, begin, key=lambda key: key[: len(prefix)])
+        return self._keys[begin:end]
+
     def _settle(self) -> None:
         if len(self._removed) > _FEW:
             self._keys = [key for key in self._keys if key not in self._removed]

@@ -27,7 +27,10 @@ def hybrid(clock: Callable[[], float] = time.time) -> Allocator:
     """
 
     def allocate(newest: int) -> int:
-        return max(newest + 1, from_seconds(clock()))
+        ms = clock() * 1000
+        # Once for each commit, so without a call; what is no time of ours fails both comparisons.
+        ts = int(ms) << COUNTER_BITS if 0 < ms < _LATEST_MS else from_seconds(ms / 1000)
+        return ts if ts > newest else newest + 1
 
     return allocate
 

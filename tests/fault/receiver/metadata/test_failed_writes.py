@@ -95,7 +95,7 @@ def test_every_caller_of_a_failed_batch_is_told(engine, monkeypatch):
 def test_a_full_disk_refuses_and_heals_by_itself(home, engine, monkeypatch, call):
     before, size = view(engine), log_file(home).stat().st_size
     real = getattr(os, call)
-    log = engine._committer._log._file.fileno()
+    log = engine._committer._appender.log._file.fileno()
     with monkeypatch.context() as full:
 
         def fail(fd, *rest):
@@ -145,12 +145,10 @@ def test_a_sync_that_failed_elsewhere_in_the_process_stops_commits(engine, monke
 def test_half_a_commit_in_memory_is_shown_to_nobody(home, engine, monkeypatch):
     """A fault of ours while a durable commit is applied: no reader gets the half state."""
 
-    def broken(self, op, ts):
+    def broken(op, ts):
         raise RuntimeError("a fault")
 
-    from receiver.metadata import state as state_module
-
-    monkeypatch.setitem(state_module._APPLY, records.FileLoaded, broken)
+    monkeypatch.setitem(engine._state._operations, records.FileLoaded, (broken,))
     with pytest.raises(ReadOnlyError, match="a fault"):
         engine.commit([seen(B), load()])
     with pytest.raises(ReadOnlyError, match="restart"), engine.reading():
@@ -232,9 +230,9 @@ def test_killed_between_write_and_flush_counts_only_once_it_is_flushed(home, eng
         order.append(os.readlink(f"/proc/self/fd/{fd}"))
         real_fsync(fd)
 
-    def apply(self, commit):
+    def apply(self, *rest):
         order.append("apply")
-        real_apply(self, commit)
+        real_apply(self, *rest)
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(State, "apply", apply)

@@ -11,7 +11,8 @@ import pytest
 from receiver.metadata.engine import Engine
 from tests.support import powercut
 from tests.support.architecture import ROOT
-from tests.support.metadata import log_file, plain
+from tests.support.metadata import log_file, plain, seen
+from tests.support.schema_commits import everything
 
 # Commits numbered senders, each with its epoch, from four threads; says what it was told.
 PROGRAM = """
@@ -95,3 +96,62 @@ def test_a_cut_during_recovery_gives_the_same(tmp_path):
         with Engine.open(home) as engine:
             assert engine.newest_commit
             assert log_file(home).stat().st_size == whole
+
+
+# Commits tagged series and keys, and takes a checkpoint after every second commit.
+CHECKPOINTS = """
+import sys
+from pathlib import Path
+from receiver.metadata import records
+from receiver.metadata.engine import Engine
+from receiver.metadata.options import EngineOptions
+engine = Engine.open(Path(sys.argv[1]), options=EngineOptions(history=0.0), background=False)
+print(engine.commit([records.StorageGroupSet("root.t")]), "", flush=True)
+for number in range(9):
+    made = records.SeriesCreated(
+        f"root.t.d{number}", ["s"], b"\\3", b"\\x08", b"\\1", tags=[{"n": "x" * 100 * number}]
+    )
+    ts = engine.commit([made, records.KeysWritten([], {"n": str(number)})])
+    print(ts, number, flush=True)
+    if number % 2:
+        engine.collect()
+        engine.checkpoint()
+print("end", flush=True)
+"""
+
+
+@pytest.mark.parametrize("passage", range(30, 130, 6))
+def test_a_checkpoint_survives_a_death_and_a_power_cut_at_its_steps(tmp_path, passage):
+    with powercut.disk(tmp_path) as disk:
+        home = disk.path / "schema"
+        done = subprocess.run(
+            [sys.executable, "-c", CHECKPOINTS, str(home)],
+            env={**os.environ, "TSFERRY_CRASH_AT": f"*:{passage}"},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == -9, done.stderr
+        acknowledged = [line.split()[1] for line in done.stdout.splitlines()[1:]]
+        disk.cut()
+        with Engine.open(home, background=False) as engine:
+            first = everything(engine)
+        there = {nodes[-2] for nodes in first["schema"]["series"]}
+        assert {f"d{number}" for number in acknowledged} <= there
+        keys, values = first["schema"]["keys"]
+        assert len(there) == (int(values[0]) + 1 if keys else 0), "a commit is there as a whole"
+        for nodes, row in first["schema"]["series"].items():
+            assert row["labels"] == ({"n": "x" * 100 * int(nodes[-2][1:])}, {})
+        disk.cut()
+        with Engine.open(home, background=False) as engine:
+            assert everything(engine) == first, "recovery that is run twice gives the same"
+            engine.commit([seen()])
+            engine.checkpoint()
+            after = everything(engine)
+        disk.cut()
+        with Engine.open(home, background=False) as engine:
+            assert everything(engine) == after
+        disk.unmount()
+        disk.check()

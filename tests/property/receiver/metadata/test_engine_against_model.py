@@ -26,6 +26,7 @@ from common.errors import ConflictError
 from receiver.metadata import records
 from receiver.metadata.engine import Engine
 from receiver.metadata.errors import RefusedCommitError
+from receiver.metadata.options import EngineOptions
 from tests.support.metadata import A, B, load, log_file, path, physical, seen, token
 
 PATHS = [path("1-1-0"), path("2-2-0"), path("1-1-1", part=1)]
@@ -283,7 +284,8 @@ class EngineAgainstModel(RuleBasedStateMachine):
         self.commit([seen(A), seen(B)])
 
     def open(self):
-        return Engine.open(self.home, clock=lambda: self.now)
+        options = EngineOptions(history_commits=1_000_000)  # whatever the clock says
+        return Engine.open(self.home, clock=lambda: self.now, options=options)
 
     def commit(self, ops):
         after = copy.deepcopy(self.model)

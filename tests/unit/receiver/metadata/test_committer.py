@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from common.errors import ConflictError
+from common.paths import parse_pattern
 from receiver.metadata import committer, records
 from receiver.metadata.engine import Engine, Guard
 from receiver.metadata.errors import GuardFailed, RefusedCommitError
 from receiver.metadata.log import LogWriter
 from tests.support.metadata import A, B, load, path, physical, plain, seen
+from tests.support.schema_commits import series
 
 BOUND = 60
 """Seconds after which a test that hangs is given up."""
@@ -31,11 +33,11 @@ def frames(monkeypatch):
     gate.set()
     append = LogWriter.append
 
-    def slow(self, commits):
+    def slow(self, payload, commits):
         reached.set()
         assert gate.wait(BOUND)
-        sizes.append(len(commits))
-        append(self, commits)
+        sizes.append(commits)
+        append(self, payload, commits)
 
     monkeypatch.setattr(LogWriter, "append", slow)
     slow.sizes, slow.gate, slow.reached = sizes, gate, reached
@@ -60,14 +62,13 @@ def together(engine, frames, *requests):
     plug = threading.Thread(target=engine.commit, args=([seen(label="plug")],))
     plug.start()
     assert frames.reached.wait(BOUND)
-    queue = engine._committer._queue
     threads = []
     for number, request in enumerate(requests):
         ops, guards = request if isinstance(request, tuple) else (request, ())
         threads.append(threading.Thread(target=call, args=(number, ops, guards)))
         threads[-1].start()
         deadline = threading.Event()
-        while queue.qsize() <= number:  # bounded: the call above does nothing else
+        while engine._committer.waiting <= number:  # bounded: the call above does nothing else
             deadline.wait(0.001)
     del frames.sizes[:]
     frames.gate.set()
@@ -169,7 +170,7 @@ def test_commits_that_wait_when_the_engine_closes_are_finished(engine, frames):
     assert frames.reached.wait(BOUND)
     for thread in threads[1:]:
         thread.start()
-    while engine._committer._queue.qsize() < 4:
+    while engine._committer.waiting < 4:
         threading.Event().wait(0.001)
     close_soon()
     frames.gate.set()
@@ -266,3 +267,172 @@ def test_sixteen_threads_lose_nothing(tmp_path):
         assert plain(state) == before
         assert len(state.quarantine) == 16 * 40
         assert all(again.has_commit(ts) for ts in stamps)
+
+
+# -- commits that are told their timestamp ---------------------------------------------------------
+
+
+def test_a_commit_that_is_built_knows_its_timestamp(engine):
+    ts = engine.commit_with(lambda ts: [records.KeysWritten([], {"at": str(ts)})])
+    with engine.reading() as state:
+        assert state.keys.load("at") == str(ts)
+        assert state.newest == ts
+
+
+def test_what_building_raises_refuses_that_commit_alone(engine, frames):
+    def build(ts):
+        raise LookupError("no")
+
+    before = engine.newest_commit
+    with pytest.raises(LookupError):
+        engine.commit_with(build)
+    with pytest.raises(RefusedCommitError, match="cannot be stored"):
+        engine.commit_with(lambda ts: [records.KeysWritten([], {"k": 7})])
+    with pytest.raises(RefusedCommitError, match="nothing to commit"):
+        engine.commit_with(lambda ts: [])
+    assert engine.newest_commit == before
+    assert engine.failed is None
+    assert engine.commit([seen(label="on")]) > before
+
+
+def test_built_commits_of_a_batch_have_rising_timestamps(engine):
+    results = {}
+    start = threading.Barrier(16)
+
+    def work(number):
+        def build(ts):
+            results.setdefault(number, []).append(ts)
+            return [records.KeysWritten([], {f"k{number}": str(ts)})]
+
+        start.wait(BOUND)
+        for _ in range(20):
+            ts = engine.commit_with(build)
+            assert results[number][-1] == ts
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(BOUND)
+    assert len(results) == 16
+    assert all(stamps == sorted(stamps) and len(stamps) >= 20 for stamps in results.values())
+
+
+def test_a_commit_from_inside_a_commit_is_an_error_and_no_deadlock(engine):
+    def build(ts):
+        engine.commit([seen(label="inside")])
+        return []
+
+    with pytest.raises(RuntimeError, match="inside a commit"):
+        engine.commit_with(build)
+    engine.commit([seen(label="on")])
+
+
+# -- who leads -------------------------------------------------------------------------------------
+
+
+def test_a_lone_commit_is_written_by_its_own_caller(engine, monkeypatch):
+    writers = []
+    append = LogWriter.append
+
+    def noted(self, payload, commits):
+        writers.append(threading.get_ident())
+        append(self, payload, commits)
+
+    monkeypatch.setattr(LogWriter, "append", noted)
+    engine.commit([seen(label="x")])
+    assert writers == [threading.get_ident()]
+
+
+def test_a_caller_that_is_interrupted_while_it_waits_keeps_nobody_waiting(engine, frames):
+    """A signal takes a waiting caller away; its commit goes its way, and so do the others."""
+    committer = engine._committer
+    frames.gate.clear()
+    frames.reached.clear()
+    plug = threading.Thread(target=engine.commit, args=([seen(label="plug")],))
+    plug.start()
+    assert frames.reached.wait(BOUND)
+
+    class Interrupted(BaseException):
+        pass
+
+    class Turn:
+        def __init__(self, lock):
+            self._lock = lock
+
+        def acquire(self):
+            raise Interrupted
+
+        def release(self):
+            self._lock.release()
+
+    submit = committer._submit
+
+    def interrupted(request, **more):
+        request.turn = Turn(request.turn)
+        return submit(request, **more)
+
+    committer._submit = interrupted
+    with pytest.raises(Interrupted):
+        engine.commit([seen(label="abandoned")])
+    committer._submit = submit
+    other = threading.Thread(target=engine.commit, args=([seen(label="last")],))
+    other.start()
+    while committer.waiting < 2:
+        threading.Event().wait(0.001)
+    frames.gate.set()
+    for thread in (plug, other):
+        thread.join(BOUND)
+        assert not thread.is_alive()
+    with engine.reading() as state:
+        assert state.senders[A].label == "last"
+    engine.commit([seen(label="on")])
+
+
+def test_work_between_batches_sees_no_commit_half_done(engine):
+    """Commits race with work that looks at log and state: they always agree."""
+    stop, problems = threading.Event(), []
+
+    def write():
+        number = 0
+        while not stop.is_set():
+            engine.commit([records.KeysWritten([], {"n": str(number)})])
+            number += 1
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+
+    def look():
+        return engine._committer._appender.log.next_lsn - 1, engine._window.lsn
+
+    for _ in range(200):
+        logged, published = engine._committer.between_batches(look)
+        if logged != published:
+            problems.append((logged, published))
+    stop.set()
+    for thread in threads:
+        thread.join(BOUND)
+    assert not problems
+
+
+def test_what_work_between_batches_raises_is_raised_where_it_was_asked_for(engine):
+    def fail():
+        raise LookupError("no")
+
+    with pytest.raises(LookupError):
+        engine._committer.between_batches(fail)
+    engine.commit([seen(label="on")])
+
+
+def test_a_deletion_by_pattern_is_a_batch_of_its_own(engine, frames):
+    engine.commit([records.StorageGroupSet("root.t"), series("root.t.d1", "a", "b")])
+    one = [series("root.t.d2", "a")]
+    everything = [records.SeriesDeleted("root.t.**")]
+    two = [series("root.t.d3", "a")]
+    results = together(engine, frames, one, everything, two)
+    assert all(isinstance(each, int) for each in results)
+    assert 1 in frames.sizes
+    with engine.reading() as state:
+        left = state.schema.count_series(parse_pattern("root.**"))
+    assert left in (0, 1)

@@ -12,7 +12,12 @@ from common.errors import (
 )
 from receiver.metadata import committer, records
 from receiver.metadata.engine import Engine, Guard
-from receiver.metadata.errors import GuardFailed, NewerLogError, RefusedCommitError
+from receiver.metadata.errors import (
+    GuardFailed,
+    NewerLogError,
+    RefusedCommitError,
+    TimestampRefusedError,
+)
 from receiver.metadata.log import encode_log_head
 from tests.support.metadata import TASK, A, B, load, log_file, path, physical, plain, seen
 
@@ -171,15 +176,19 @@ def test_an_allocator_can_be_handed_in(home):
 
 
 def test_a_timestamp_that_goes_back_is_refused_when_it_is_written(home):
-    given = iter([100, 450, 450])
+    given = iter([100, 450, 450, 90, 1 << 63, 451])
     engine = Engine.open(home, allocate=lambda newest: next(given))
     engine.commit([seen()])
-    with pytest.raises(ReadOnlyError, match="450 does not follow 450"):
-        engine.commit([seen(B)])
+    for wrong in (450, 90, 1 << 63):
+        with pytest.raises(TimestampRefusedError, match=f"{wrong} does not follow 450"):
+            engine.commit([seen(B)])
     assert engine.newest_commit == 450
+    assert engine.failed is None
+    assert B not in view(engine)["senders"]
+    assert engine.commit([seen(B)]) == 451, "it was that commit's trouble alone"
     engine.close()
     with Engine.open(home) as again:
-        assert again.newest_commit == 450
+        assert again.newest_commit == 451
 
 
 def test_a_clock_that_jumps_changes_nothing_but_the_pace(home):
@@ -235,9 +244,9 @@ def test_a_torn_tail_is_cut_before_anything_is_written_behind_it(home):
 
 def test_a_log_from_a_newer_version_stops_the_start(home):
     Engine.open(home).close()
-    log_file(home).write_bytes(encode_log_head(5, 1, version=2) + b"whatever")
+    log_file(home).write_bytes(encode_log_head(5, 1, version=3) + b"whatever")
     for opening in (Engine.open, Engine.read_only):
-        with pytest.raises(NewerLogError, match="version 2"):
+        with pytest.raises(NewerLogError, match="version 3"):
             opening(home)
     log_file(home).unlink()
 
@@ -276,6 +285,7 @@ def test_what_an_unfinished_creation_left_is_swept(home):
         "engine.lock",
         "mlog-1.tsf",
         "sync",
+        "tlog-1.tsf",
     ]
 
 

@@ -2,8 +2,8 @@ import pytest
 
 from common.wire import Result
 from receiver.metadata import records
-from receiver.metadata import state as state_module
 from receiver.metadata.state import FileState, GroupKey, State
+from receiver.metadata.tables import tasks as task_tables
 from tests.support.metadata import A, B, load, path, physical, seen, token
 
 
@@ -175,7 +175,7 @@ def test_the_outcome_of_a_task_comes_back_and_the_sender_row_names_it(state):
 
 
 def test_memory_of_tasks_is_bounded_and_keeps_the_newest(state, monkeypatch):
-    monkeypatch.setattr(state_module, "KEPT_OUTCOMES", 1000)
+    monkeypatch.setattr(task_tables, "KEPT_OUTCOMES", 1000)
     many = [records.Outcome("p", Result.LOADED)] * 400
     for number in range(300):
         commit(state, records.TaskDone(A, f"{number:032x}", []))

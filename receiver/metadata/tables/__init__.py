@@ -1,0 +1,12 @@
+"""The tables of the state, each with what the operations of a commit do to it.
+
+`operations` of a table gives a function for each operation that concerns it; it takes the operation
+and the timestamp of the commit, which was checked and is on the disk.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Operations"]
+
+Operations = dict[type, Callable[[Any, int], None]]

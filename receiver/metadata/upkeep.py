@@ -1,0 +1,154 @@
+"""What an engine does by itself: checkpoints when they are due, and letting go of old history."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from common.errors import NoSpaceError, StoppedError, TsferryError
+
+if TYPE_CHECKING:
+    from receiver.metadata.committer import Committer
+    from receiver.metadata.history import Horizon, Window
+    from receiver.metadata.options import EngineOptions
+    from receiver.metadata.reading import Reading
+    from receiver.metadata.snapshots import Snapshots
+
+__all__ = ["Upkeep"]
+
+_BUDGET = 2000
+"""Pieces of history that are collected while commits wait: about a millisecond."""
+_COLLECT_EVERY = 60.0
+_AFTER_FAILURE = 60.0
+"""Seconds until what failed is tried again."""
+_log = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """A thread that looks after an engine; `step` is what it does."""
+
+    def __init__(
+        self,
+        options: EngineOptions,
+        reading: Reading,
+        window: Window,
+        horizon: Horizon,
+        committer: Committer,
+        snapshots: Snapshots,
+        *,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._options = options
+        self._reading = reading
+        self._window = window
+        self._horizon = horizon
+        self._committer = committer
+        self._snapshots = snapshots
+        self._monotonic = monotonic
+        self._wake = threading.Event()
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+        self._last_lsn = window.lsn
+        self._rests_since = monotonic()
+        self._next_collection = monotonic()
+        self._not_before = 0.0
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._run, name="metadata-upkeep", daemon=True)
+        self._thread.start()
+
+    def committed(self) -> None:
+        """Tell of new commits; cheap."""
+        if self._has_grown() and not self._wake.is_set():
+            self._wake.set()
+
+    def close(self) -> None:
+        """End the thread; a checkpoint that is being written is given up."""
+        self._stopped = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            try:
+                wait = self.step()
+            except StoppedError:
+                return
+            except Exception as error:
+                self._not_before = self._monotonic() + _AFTER_FAILURE
+                wait = _AFTER_FAILURE
+                known = isinstance(error, TsferryError)
+                level = logging.WARNING if isinstance(error, NoSpaceError) else logging.ERROR
+                _log.log(
+                    level,
+                    "looking after the metadata engine failed; it is tried again",
+                    exc_info=None if known else error,
+                    extra={"reason": str(error), "seconds": wait},
+                )
+            self._wake.wait(wait)
+            self._wake.clear()
+
+    def step(self) -> float:
+        """Do what is due; returns the seconds until something may be due next."""
+        now = self._monotonic()
+        if now < self._not_before:
+            return self._not_before - now
+        if now >= self._next_collection:
+            self.collect()
+            every = min(_COLLECT_EVERY, max(1.0, self._options.history / 10))
+            self._next_collection = self._monotonic() + every
+        if self._is_due():
+            self._snapshots.take(lambda: self._stopped)
+        next_look = self._next_collection
+        if self._snapshots.entries:
+            next_look = min(next_look, self._rest_ends())
+        return max(0.05, next_look - self._monotonic())
+
+    def _is_due(self) -> bool:
+        """Whether enough is new, or anything, for long enough."""
+        if self._window.lsn != self._last_lsn:
+            self._last_lsn = self._window.lsn
+            self._rests_since = self._monotonic()
+        entries = self._snapshots.entries
+        if self._has_grown():
+            return True
+        return entries > 0 and self._monotonic() >= self._rest_ends()
+
+    def _has_grown(self) -> bool:
+        """Whether the log is long: many commits, or large ones; the next start has to read it."""
+        options, snapshots = self._options, self._snapshots
+        if snapshots.entries >= options.checkpoint_entries:
+            return True
+        return snapshots.entries > 0 and snapshots.log_bytes >= options.checkpoint_bytes
+
+    def _rest_ends(self) -> float:
+        return self._rests_since + self._options.checkpoint_rest
+
+    def collect(self) -> None:
+        """Move the window to where it should begin now, and drop what is before it."""
+        with self._reading:
+            oldest = self._horizon.now(self._window)
+        if oldest <= self._window.oldest or self._committer.failed is not None:
+            return
+        self._committer.between_batches(lambda: self._move(oldest))
+        while not self._stopped and self._committer.between_batches(self._collect_some):
+            pass
+        self._snapshots.let_go()
+
+    def _move(self, oldest: int) -> None:
+        with self._reading.writing():
+            self._window.move(oldest)
+
+    def _collect_some(self) -> int:
+        try:
+            with self._reading.writing() as state:
+                at = self._window.oldest
+                return state.schema.collect(at, _BUDGET) + state.keys.collect(at, _BUDGET)
+        except Exception as error:
+            # Half of it may be done: nobody sees that state, and nothing is built on it.
+            self._committer.stop(f"collecting history failed: {error!r}")
+            raise
