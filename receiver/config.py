@@ -191,6 +191,7 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
             storage group that the file's directory names.
         tag_bytes: tags and attributes of one series, at most.
         checkpoint_entries: commits in the log, until a checkpoint is taken.
+        checkpoint_bytes: of the log, until a checkpoint is taken: commits can be large.
         checkpoint_rest: without a commit, until a checkpoint is taken of what is new.
         fetch_size: rows of a page of an answer, where the question does not say.
         kv_ring: commits of the key-value store whose place is known without a search.
@@ -206,6 +207,7 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
     storage_group_level: Annotated[int, Meta(ge=0, le=64)] = 0
     tag_bytes: Annotated[int, Meta(ge=16, le=1 << 20)] = 700
     checkpoint_entries: Annotated[int, Meta(ge=1)] = 100_000
+    checkpoint_bytes: Annotated[Size, Meta(ge=65536)] = 64 * 2**20
     checkpoint_rest: Annotated[Duration, Meta(ge=1)] = 3600.0
     fetch_size: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     kv_ring: Annotated[int, Meta(ge=1, le=1 << 20)] = 1024

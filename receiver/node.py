@@ -12,11 +12,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from common.durable import failed_sync
+from receiver.load.opening import open_engine
 from receiver.load.service import LoadService
-from receiver.metadata.engine import Engine
+from receiver.load.taskschema import import_items
+from receiver.load.ttl import steady
 from receiver.transfer.checks import Checks
 from receiver.transfer.listing import Listing
 from receiver.transfer.operating import Operating
+from receiver.transfer.schemachanges import SchemaReader
 from receiver.transfer.tasks import Tasks
 from receiver.transfer.uploads import Uploads
 
@@ -24,8 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from common import wire
+    from common.schemaitems import Item, SchemaChanges
     from receiver.config import ReceiverConfig
     from receiver.load.fsck import Report
+    from receiver.load.schemachange import SchemaChange
+    from receiver.metadata.engine import Engine
     from receiver.principal import Principal
     from receiver.transfer import views
 
@@ -53,6 +59,7 @@ class Node:
         self._checks = Checks(config, engine, load, clock=clock)
         self._tasks = Tasks(config, engine, load, self.uploads, clock=clock)
         self._listing = Listing(config, engine, load)
+        self._schema = SchemaReader(engine)
         self._operating = Operating(config, engine, load, self.uploads, self._checks, clock=clock)
         self._closing = threading.Lock()
         self._closed = False
@@ -61,17 +68,28 @@ class Node:
         self._resources.callback(load.close)
 
     @classmethod
-    def open(cls, config: ReceiverConfig, *, clock: Callable[[], float] = time.time) -> Self:
+    def open(
+        cls,
+        config: ReceiverConfig,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = steady,
+    ) -> Self:
         """Open the directories, finish what a crash left undone, start the threads.
+
+        Args:
+            config: of the receiver.
+            clock: seconds since the epoch.
+            monotonic: seconds that nobody sets; what the clock is compared with.
 
         Raises:
             LockedError: another process has the schema directory open.
             DamagedError: a log of the engine is damaged in the middle.
         """
         with ExitStack() as stack:
-            engine = Engine.open(config.schema_dir, clock=clock)
+            engine = open_engine(config, clock)
             stack.callback(engine.close)
-            load = LoadService.open(config, engine, clock=clock)
+            load = LoadService.open(config, engine, clock=clock, monotonic=monotonic)
             stack.callback(load.close)
             node = cls(config, engine, load, clock)
             node.uploads.recover()
@@ -144,6 +162,12 @@ class Node:
         """`POST /tasks/<id>/batch`: many small files; what has no problem is on disk, verified."""
         return self._tasks.batch(who, sender, task, epoch, body)
 
+    def schema(
+        self, who: Principal, sender: str, task: str, epoch: str | None, body: bytes
+    ) -> wire.SchemaAnswer:
+        """`PATCH /tasks/<id>/schema`: the block is on the disk when this returns."""
+        return self._tasks.schema(who, sender, task, epoch, body)
+
     def end_task(
         self, who: Principal, sender: str, task: str, epoch: str | None, request: wire.EndRequest
     ) -> wire.TaskAnswer:
@@ -169,6 +193,13 @@ class Node:
     def catalogue(self, who: Principal, after: str | None, limit: int) -> wire.CatalogueAnswer:
         """`GET /catalogue`: committed files of everybody, a page in order of physical paths."""
         return self._listing.catalogue(who, after, limit)
+
+    def schema_changes(
+        self, who: Principal, after: int, cursor: str | None, limit: int
+    ) -> SchemaChanges:
+        """`GET /schema/changes`: what became of the schema since a commit, a page in path order."""
+        who.must_read()
+        return self._schema.page(after, cursor, limit)
 
     def pin(self, physicals: Iterable[str], seconds: float) -> None:
         """Keep the bytes of these files on the disk for a reader, even if they are deleted."""
@@ -232,6 +263,17 @@ class Node:
     def quarantine_drop(self, who: Principal, sender: str, path: str, digest: str) -> None:
         """Forget the entry and the bytes kept for it."""
         self._operating.quarantine_drop(who, sender, path, digest)
+
+    def resume_ttl(self, who: Principal) -> str | None:
+        """The clock is right, so files expire by it; why they did not, None if they did."""
+        return self._operating.resume_ttl(who)
+
+    def import_schema(
+        self, who: Principal, items: Iterable[Item], *, dry_run: bool
+    ) -> SchemaChange:
+        """Make storage groups and series that are missing; nothing is deleted."""
+        who.must_operate()
+        return import_items(self.engine, items, dry_run=dry_run)
 
     def token_create(
         self,

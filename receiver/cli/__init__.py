@@ -7,7 +7,7 @@ import sys
 __all__ = ["main"]
 
 NAME = "tsferry-receiver"
-_EXTRA = frozenset({"flask", "waitress", "werkzeug"})
+_EXTRA = frozenset({"flask", "lark", "numpy", "prompt_toolkit", "waitress", "werkzeug"})
 
 
 def main() -> int:

@@ -33,14 +33,32 @@ def _add_commands() -> None:
     from receiver.cli.files import files
     from receiver.cli.fsck import fsck
     from receiver.cli.init import init
+    from receiver.cli.mlog import mlog
+    from receiver.cli.mtree import mtree
     from receiver.cli.owners import owners
     from receiver.cli.quarantine import quarantine
     from receiver.cli.senders import senders
     from receiver.cli.serve import serve
+    from receiver.cli.sql import sql
     from receiver.cli.status import status
     from receiver.cli.token import token
+    from receiver.cli.ttl import ttl
 
-    every = (init, serve, status, senders, files, owners, quarantine, token, fsck)
+    every = (
+        init,
+        serve,
+        status,
+        senders,
+        files,
+        owners,
+        quarantine,
+        token,
+        ttl,
+        sql,
+        mlog,
+        mtree,
+        fsck,
+    )
     for command in (*every, config_group(PROGRAM)):
         cli.add_command(command)
 

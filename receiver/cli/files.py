@@ -14,7 +14,7 @@ from receiver.transfer.views import FilesPage, FileView
 __all__ = ["files"]
 
 _HEADERS = ("PATH", "SENDER", "STATE", "SIZE", "DEVICES", "POINTS", "LOADED", "PHYSICAL")
-_STATES = ("live", "retired", "quarantined", "deleted")
+_STATES = ("live", "retired", "quarantined", "deleted", "expired")
 
 
 @click.command(
@@ -22,7 +22,11 @@ _STATES = ("live", "retired", "quarantined", "deleted")
     "too. Exit codes: 0 done; 2 configuration; 4 the receiver refuses."
 )
 @click.option("--sender", help="Only of the sender with this uuid.")
-@click.option("--state", type=click.Choice(_STATES), help="Only in this state.")
+@click.option(
+    "--state",
+    type=click.Choice(_STATES),
+    help="Only in this state; the expired are among the deleted.",
+)
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many.")
 @json_option
 @click.pass_obj

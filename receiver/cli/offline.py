@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from common.durable import Tree
 from common.errors import NotFoundError
+from receiver.load.opening import open_engine
 from receiver.load.service import LoadService
 from receiver.metadata.engine import Engine
 from receiver.principal import OPERATOR, Principal
@@ -103,7 +104,7 @@ def create_token(config: ReceiverConfig, request: TokenRequest) -> TokenMade:
     Raises:
         LockedError: a server runs after all.
     """
-    with Engine.open(config.schema_dir) as engine:
+    with open_engine(config) as engine:
         return make_token(
             engine,
             request.role,
@@ -120,7 +121,7 @@ def revoke_token(config: ReceiverConfig, token: str) -> None:
     Raises:
         LockedError: a server runs after all.
     """
-    with Engine.open(config.schema_dir) as engine, _operating(config, engine) as operating:
+    with open_engine(config) as engine, _operating(config, engine) as operating:
         operating.token_revoke(WHO, token)
 
 

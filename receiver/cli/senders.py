@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation
+from common.errors import NotFoundError
+from common.wire import SchemaPosition
 from receiver.cli import offline
 from receiver.cli.session import NotRunningError, Server, segment
 from receiver.cli.showing import commit_time, json_option, moment, show, size
@@ -13,7 +15,17 @@ from receiver.web.operating_wire import SendersAnswer
 
 __all__ = ["senders"]
 
-_HEADERS = ("SENDER", "LABEL", "FILES", "SIZE", "QUARANTINED", "LAST TASK", "HEARTBEAT", "STATE")
+_HEADERS = (
+    "SENDER",
+    "LABEL",
+    "FILES",
+    "SIZE",
+    "QUARANTINED",
+    "LAST TASK",
+    "HEARTBEAT",
+    "SCHEMA",
+    "STATE",
+)
 
 
 @click.group(invoke_without_command=True)
@@ -48,11 +60,44 @@ def list_senders(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
             each.quarantined,
             commit_time(each.last_commit),
             moment(each.heartbeat_at),
+            _schema(each.schema),
             each.trouble or ("loading" if each.loading else "sending" if each.open_task else "-"),
         )
         for each in answer.senders
     ]
     show(answer, as_json, _HEADERS, rows, "no sender has been here")
+
+
+def _schema(there: SchemaPosition | None) -> str:
+    if there is None:
+        return "-"
+    left = f", {there.unapplied} not" if there.unapplied else ""
+    return f"{there.applied} applied{left}"
+
+
+@senders.command(
+    epilog="Example: tsferry-receiver senders schema 0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f. Works "
+    "without a server too. Exit codes: 0 done; 2 no such sender; 4 the receiver refuses."
+)
+@click.argument("sender")
+@json_option
+@click.pass_obj
+def schema(invocation: Invocation[ReceiverConfig], sender: str, as_json: bool) -> None:
+    """How far the schema of SENDER is applied, and what of it is not, with the reasons."""
+    config = invocation.load().value
+    try:
+        answer = Server(config).ask("GET", "/v1/senders", SendersAnswer)
+    except NotRunningError:
+        answer = offline.senders(config)
+    found = next((each for each in answer.senders if each.uuid == sender), None)
+    if found is None:
+        raise NotFoundError(f"no sender {sender} has been here")
+    there = found.schema or SchemaPosition(identity="", offset=0)
+    rows = [(each.record, each.reason) for each in there.failed]
+    none = f"schema: {_schema(found.schema)}"
+    show(there, as_json, ("NOT APPLIED", "REASON"), rows, none)
+    if there.unapplied > len(rows) and not as_json:
+        click.echo(f"... and {there.unapplied - len(rows)} more")
 
 
 @senders.command(

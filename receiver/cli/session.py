@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import select
+import socket
 import ssl
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
@@ -39,12 +42,24 @@ class Server:
 
     Where it listens and the token of the day stand in its schema directory, readable for the user
     that it runs as.
+
+    Args:
+        config: of the server.
+        keep: keep the connection open, for calls that follow; any thread may make them.
     """
 
-    def __init__(self, config: ReceiverConfig) -> None:
+    def __init__(self, config: ReceiverConfig, *, keep: bool = False) -> None:
         self._config = config
         self._url = urlsplit(_read(config, ADDRESS_FILE))
         self._token = _read(config, TOKEN_FILE)
+        self._keep = keep
+        self._kept: http.client.HTTPConnection | None = None
+        self._calling = threading.Lock()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection of the last call is still there."""
+        return self._kept is not None and _is_open(self._kept)
 
     def ask(
         self,
@@ -81,22 +96,36 @@ class Server:
         if body is not None:
             headers["Content-Type"] = "application/json"
             content = wire.encode(body)
-        connection = self._connection()
-        try:
-            connection.request(method, target, content, headers)
-            answer = connection.getresponse()
-            got = answer.read(_MAX_ANSWER)
-        except (ConnectionRefusedError, FileNotFoundError) as error:
-            raise NotRunningError(self._config) from error
-        except (OSError, http.client.HTTPException) as error:
-            raise UnreachableError(f"{self._url.geturl()} does not answer: {error}") from error
-        finally:
-            connection.close()
+        with self._calling:
+            connection = self._connection()
+            done = False
+            try:
+                connection.request(method, target, content, headers)
+                answer = connection.getresponse()
+                got = answer.read(_MAX_ANSWER)
+                done = True
+            except (ConnectionRefusedError, FileNotFoundError) as error:
+                raise NotRunningError(self._config) from error
+            except (OSError, http.client.HTTPException) as error:
+                raise UnreachableError(f"{self._url.geturl()} does not answer: {error}") from error
+            finally:
+                if done and self._keep:
+                    self._kept = connection
+                else:
+                    connection.close()
         if answer.status >= 300:
             raise _refusal(answer.status, answer.getheader("Content-Type", ""), got)
         return got
 
     def _connection(self) -> http.client.HTTPConnection:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            if _is_open(kept):
+                return kept
+            kept.close()
+        return self._new_connection()
+
+    def _new_connection(self) -> http.client.HTTPConnection:
         host, port = _reachable(self._url.hostname or "127.0.0.1"), self._url.port
         if self._url.scheme != "https":
             return http.client.HTTPConnection(host, port, timeout=TIMEOUT)
@@ -111,6 +140,13 @@ class Server:
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.load_verify_locations(self._config.listen.tls_cert)
         return http.client.HTTPSConnection(host, port, timeout=TIMEOUT, context=context)
+
+
+def _is_open(connection: http.client.HTTPConnection) -> bool:
+    # Between two calls nothing comes from a server but the end of the connection. To see that
+    # before the next call is better than after it: a statement must not be carried out twice.
+    sock: socket.socket | None = connection.sock
+    return sock is not None and not select.select([sock], [], [], 0)[0]
 
 
 def segment(text: str) -> str:

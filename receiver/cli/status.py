@@ -11,7 +11,7 @@ from receiver.cli import offline
 from receiver.cli.session import NotRunningError, Server
 from receiver.cli.showing import commit_time, json_option, moment, size, write_json
 from receiver.config import ReceiverConfig
-from receiver.transfer.views import StatusView
+from receiver.transfer.views import SchemaView, StatusView
 
 __all__ = ["status"]
 
@@ -58,5 +58,27 @@ def _write(view: StatusView, running: bool) -> None:
         "not loaded yet": f"{size(view.staged_bytes)}, {view.loading} tasks to load",
         "free": size(view.free_bytes),
     }
+    lines |= _schema(view.schema)
     for name, text in lines.items():
         click.echo(f"{name + ':':18}{printable(text)}")
+
+
+def _schema(view: SchemaView) -> dict[str, str]:
+    limit = "no limit" if view.max_memory is None else f"at most {size(view.max_memory)}"
+    checkpoint = "none yet"
+    if view.checkpoint_at is not None:
+        checkpoint = f"{moment(view.checkpoint_at)}, {size(view.checkpoint_bytes)}"
+    expiring = f"{view.ttl_groups} storage groups, {view.expired_files} expired files on disk"
+    lines = {
+        "series": f"{view.series} of {view.devices} devices in {view.storage_groups} groups",
+        "tags": f"{view.tag_entries} entries",
+        "schema memory": f"{size(view.memory)}, {limit}",
+        "history since": commit_time(view.oldest_answerable),
+        "checkpoint": f"{checkpoint}; {view.log_entries} log entries since",
+        "TTL": expiring,
+    }
+    if view.ttl_suspended is not None:
+        lines["TTL"] += f"; suspended: {view.ttl_suspended}"
+    if view.unregistered:
+        lines["series"] += f"; {view.unregistered} files of an earlier version to be registered"
+    return lines

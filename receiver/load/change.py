@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING
 from common.names import FilePath
 from common.wire import Propagate, Result
 from receiver.load.coverage import judge_gone
+from receiver.load.registering import Refusal
 from receiver.load.retired import Retired
 from receiver.load.scope import Scope
 from receiver.metadata import records
 from receiver.metadata.guards import Guard
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from receiver.load.expiry import Expiry
+    from receiver.load.registering import Registering
     from receiver.load.staged import Verified
     from receiver.load.task import Planned, TaskRecord
     from receiver.metadata.state import FileRow, State
@@ -28,7 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Candidate", "Change", "Load", "decide_change", "physical_name"]
 
 Outcome = records.Outcome
-_GOOD = frozenset({Result.LOADED, Result.ALREADY})
+_GOOD = frozenset({Result.LOADED, Result.ALREADY, Result.EXPIRED})
+"""Outcomes of additions that nothing has to wait for."""
 _TAG_DIGITS = 16
 
 
@@ -42,6 +46,7 @@ class Candidate:
         resource: that of its resource, if it has one.
         version: of the TsFile format.
         devices: with their ranges, in the file's order.
+        registers: its series, as the schema names them.
         first: earliest time, None without points.
         last: latest time.
         series: how many.
@@ -54,11 +59,19 @@ class Candidate:
     resource: Verified | None
     version: int
     devices: Sequence[records.DeviceRange]
+    registers: Sequence[records.LoadedDevice]
     first: int | None
     last: int | None
     series: int
     points: int
     manifest: records.ManifestMeta | None
+
+    @property
+    def ranges(self) -> Iterator[tuple[str, int, int]]:
+        """(device, first, last) of the devices with points."""
+        for each in self.devices:
+            if each.first is not None and each.last is not None:
+                yield each.name, each.first, each.last
 
 
 @dataclass(frozen=True)
@@ -79,6 +92,7 @@ class Change:
         outcomes: by path, in the order of the manifest, then of the deletions.
         loads: files to be moved to their final names before the commit.
         kept_gone: bytes of quarantined files that nothing refers to after the commit.
+        schema: those of `ops` that come from the sender's schema; they are the first.
     """
 
     ops: list[records.Op] = field(default_factory=list)
@@ -86,6 +100,7 @@ class Change:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     loads: list[Load] = field(default_factory=list)
     kept_gone: list[str] = field(default_factory=list)
+    schema: list[records.Op] = field(default_factory=list)
 
 
 def physical_name(sender: str, task: str, path: FilePath) -> FilePath:
@@ -101,6 +116,8 @@ def decide_change(
     candidates: Mapping[str, Candidate],
     failed: Mapping[str, Outcome],
     *,
+    registering: Registering,
+    expiry: Expiry | None = None,
     data_dir: str = "",
 ) -> Change:
     """Decide what a task does to committed state.
@@ -111,9 +128,13 @@ def decide_change(
         planned: what was planned in it, by path.
         candidates: the verified files of its manifest, by path.
         failed: the outcomes of those of its manifest that cannot be loaded.
+        registering: of this state, new for each decision.
+        expiry: which files are past their TTL, None while nothing expires.
         data_dir: the data directory that new files go to.
     """
-    return _Decision(state, record, planned, candidates, failed, data_dir).make()
+    return _Decision(
+        state, record, planned, candidates, failed, registering, expiry, data_dir
+    ).make()
 
 
 class _Decision:
@@ -124,6 +145,8 @@ class _Decision:
         planned: Mapping[str, Planned],
         candidates: Mapping[str, Candidate],
         failed: Mapping[str, Outcome],
+        registering: Registering,
+        expiry: Expiry | None,
         data_dir: str,
     ) -> None:
         self.state = state
@@ -131,6 +154,8 @@ class _Decision:
         self.planned = planned
         self.candidates = candidates
         self.failed = failed
+        self.registering = registering
+        self.expiry = expiry
         self.data_dir = data_dir
         self.scope = Scope(record.scope)
         self.manifest = {entry.path: entry for entry in record.manifest or ()}
@@ -203,6 +228,9 @@ class _Decision:
         replaces = path.text in self.deleted or (planned is not None and planned.replaces)
         if held is not None and held.visible and not replaces:
             return Outcome(path.text, Result.CONFLICT, reason="same path, other content")
+        if self.expiry is not None and self.expiry.is_past(candidate.ranges):
+            reason = "all its points are past the TTL of their storage groups"
+            return Outcome(path.text, Result.EXPIRED, reason=reason)
         names = [each.name for each in candidate.devices]
         outside = self.scope.first_outside(names)
         if outside is not None:
@@ -222,6 +250,12 @@ class _Decision:
 
     def _load(self, path: FilePath, candidate: Candidate, held: FileRow | None) -> Outcome:
         physical = physical_name(self.record.sender, self.record.task, path)
+        registers = self.registering.take(physical.text, path.sg, candidate.registers)
+        if isinstance(registers, Refusal):
+            result = Result.QUARANTINED if registers.hold else Result.MISSING
+            return Outcome(
+                path.text, result, registers.device, registers.reason, hold=registers.hold
+            )
         if held is not None:
             self._delete(held, "replaced")
         self._guard_owners(candidate)
@@ -249,6 +283,7 @@ class _Decision:
                 data_dir=self.data_dir,
             )
         )
+        self.change.ops += registers
         return Outcome(path.text, Result.LOADED)
 
     def _guard_owners(self, candidate: Candidate) -> None:
@@ -272,7 +307,7 @@ class _Decision:
             if outcome.result not in _GOOD:
                 self._held_groups.setdefault(FilePath.parse(outcome.path).group, outcome.path)
         for planned in self.planned.values():
-            if planned.path in self.change.outcomes:
+            if planned.path in self.change.outcomes or planned.refused is Result.EXPIRED:
                 continue
             path = FilePath.parse(planned.path)
             if not self._is_here(path, planned):

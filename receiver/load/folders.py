@@ -7,6 +7,7 @@ plan.log                         its planned files, a JSON line each
 verified.log                     which files in data/ are verified (`load.staged`)
 data/<path>                      verified files
 data/.uploads/<id>.part .upload  partial uploads (`transfer.partial`)
+schema.stage                     blocks of its schema log (`load.schemastage`)
 quarantine/<name>                bytes of refused files, for an operator
 """
 
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 from common.durable import is_temporary
 from common.errors import NameRefusedError
 from common.names import escape, is_sender_uuid, unescape
+from receiver.load.schemastage import SchemaStage
 from receiver.load.staged import Staged
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ class SenderFolder:
         directory: its name beneath `sync-receiver`.
         lock: held by whoever changes the task or the staged files; a load holds it all along.
         staged: the verified files.
+        schema: what has come of the sender's schema log.
         task: the task that is open or loading, None between tasks.
         recovered: whether what a crash left here was put in order since this process runs.
     """
@@ -85,6 +88,7 @@ class SenderFolder:
         self.lock = threading.RLock()
         self.root = f"{ROOT}/{directory}"
         self.staged = Staged(tree, self.at("verified.log"), self.at("data"))
+        self.schema = SchemaStage(tree, self.at("schema.stage"))
         self.task: CurrentTask | None = None
         self.recovered = False
 

@@ -27,6 +27,7 @@ from common.wire import Struct
 from receiver.load import jsonlines
 from receiver.load.change import physical_name
 from receiver.load.folders import Folders, looks_unmounted
+from receiver.load.opening import open_engine
 from receiver.load.task import Planned, TaskRecord
 from receiver.metadata import records
 from receiver.metadata import repair as log_repair
@@ -34,6 +35,7 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.journal import JOURNAL, parse_journal
 from receiver.metadata.state import FileState
 from receiver.metadata.timestamps import to_seconds
+from receiver.metadata.tlog import TLOG_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["Found", "Report", "examine", "fsck"]
 
 STRAY = "stray"
+_SHOWN = 20
+"""Series that a finding names."""
 _MakeFound = Callable[[str, str], "Found"]
 
 
@@ -54,7 +58,7 @@ class Found(Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: `missing`, `size`, `md5`, `structure`, `resource`, `stray`, `log`, `engine`,
-            `journal`, `folder`, `quarantine` or `unreadable`.
+            `metadata`, `tags`, `journal`, `folder`, `quarantine` or `unreadable`.
         path: of the file, relative to its data or schema directory.
         detail: what was found.
         repair: what a repair does about it; empty where an operator has to decide.
@@ -101,7 +105,7 @@ def fsck(config: ReceiverConfig, *, repair: bool = False, cut_log: bool = False)
     if cut_log:
         log_repair.cut(config.schema_dir)
     try:
-        engine = Engine.open(config.schema_dir) if repair else Engine.read_only(config.schema_dir)
+        engine = open_engine(config) if repair else Engine.read_only(config.schema_dir)
     except DamagedError as error:
         return Report(engine="", commit=0, found=[_damaged_engine(config.schema_dir, error)])
     with engine, ExitStack() as stack:
@@ -111,7 +115,7 @@ def fsck(config: ReceiverConfig, *, repair: bool = False, cut_log: bool = False)
         schema = stack.enter_context(Tree(config.schema_dir))
         report = examine(engine, trees, schema, missing=missing)
         if repair and trees:
-            report = _repair(engine, trees, report)
+            report = _repair(engine, trees, config.schema_dir, report)
     return report
 
 
@@ -125,17 +129,18 @@ def _damaged_engine(directory: Path, error: DamagedError) -> Found:
     if log.problem is None:
         return Found(kind="engine", path=where, detail=error.message)
     totals = log.state.totals()
-    detail = (
-        f"{log.file} is damaged at offset {log.offset}; {log.commits} commits before it are sound "
-        f"(to {_moment(log.newest)}: {totals.files} files), "
-        f"{len(log.behind)} frames behind it cannot be used without what is missing"
+    where_it_is = f"{log.file} is damaged at offset {log.offset}"
+    detail = log.problem if log.offset is None else where_it_is
+    detail += (
+        f"; {log.commits} commits are sound (to {_moment(log.newest)}: {totals.files} files), "
+        f"{len(log.behind)} frames behind the damage cannot be used without what is missing"
     )
     if log.behind:
         detail += f" ({_moment(log.behind[0][1])} to {_moment(log.behind[-1][2])})"
     detail += (
         "; restore the file from a copy, or with the server down `fsck --repair --cut-log` keeps "
-        "the commits before the damage and puts the rest aside: senders bring their files again, "
-        "tokens and owners since then are to be set again"
+        "the commits before the damage and puts the rest aside: senders bring their files again; "
+        "tokens, owners and attributes that are gone are to be set again"
     )
     return Found(kind="engine", path=where, detail=detail)
 
@@ -175,6 +180,7 @@ def examine(
             found += _check_folder(folder)
     found += _check_quarantine(engine, trees)
     found += _check_journal(engine, schema)
+    found += _check_metadata(engine, schema)
     return Report(
         engine=engine.uuid,
         commit=commit,
@@ -345,12 +351,24 @@ def _check_journal(engine: Engine, schema: Tree) -> Iterator[Found]:
     yield Found(kind="journal", path=JOURNAL, detail=detail, repair=repair)
 
 
+def _check_metadata(engine: Engine, schema: Tree) -> Iterator[Found]:
+    """Files of the engine that its start does not look at, and every entry of the tlog."""
+    for each in log_repair.report(schema.path).damages:
+        yield Found(kind="metadata", path=each.name, detail=each.problem, repair=each.remedy)
+    bad = list(log_repair.bad_tags(engine))
+    if bad:
+        some = ", ".join(bad[:_SHOWN]) + (", ..." if len(bad) > _SHOWN else "")
+        detail = f"tags and attributes of {len(bad)} series cannot be read: {some}"
+        repair = "give them the tags that the index knows; their attributes are lost"
+        yield Found(kind="tags", path=TLOG_NAME, detail=detail, repair=repair)
+
+
 # -- repair --------------------------------------------------------------------------------------
 
 _QUARANTINED = frozenset({"missing", "size", "md5", "structure", "unreadable"})
 
 
-def _repair(engine: Engine, trees: Sequence[Tree], report: Report) -> Report:
+def _repair(engine: Engine, trees: Sequence[Tree], schema: Path, report: Report) -> Report:
     done: list[Found] = []
     for each in report.found:
         repaired = False
@@ -362,6 +380,10 @@ def _repair(engine: Engine, trees: Sequence[Tree], report: Report) -> Report:
             repaired = _put_log_right(trees[0], each.path)
         elif each.kind == "journal":
             repaired = True  # opening the engine for writing has done it
+        elif each.kind == "metadata" and each.repair:
+            repaired = log_repair.put_aside(schema, each.path)
+        elif each.kind == "tags":
+            repaired = bool(log_repair.mend_tags(engine))
         crash.point("fsck.repaired")
         done.append(msgspec.structs.replace(each, repaired=repaired))
     return msgspec.structs.replace(report, found=done)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from receiver.load.folders import SenderFolder
     from receiver.load.task import CurrentTask
+    from receiver.load.ttl import Ttl
     from receiver.metadata.engine import Engine
 
 __all__ = ["Job", "Loader"]
@@ -55,6 +56,7 @@ class Loader:
     def __init__(
         self,
         engine: Engine,
+        ttl: Ttl,
         *,
         keep_bytes: int,
         clock: Callable[[], float] = time.time,
@@ -62,6 +64,7 @@ class Loader:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._engine = engine
+        self._ttl = ttl
         self._keep_bytes = keep_bytes
         self._clock = clock
         self._monotonic = monotonic
@@ -153,6 +156,7 @@ class Loader:
                 self._engine,
                 job.folder,
                 job.task,
+                ttl=self._ttl,
                 clock=self._clock,
                 keep_bytes=self._keep_bytes,
             )

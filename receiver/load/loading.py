@@ -13,31 +13,28 @@ finds them there. A crash after it leaves only the finish to do.
 from __future__ import annotations
 
 import logging
-import os
 from collections import Counter
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from common import crash
-from common.errors import ConflictError, NotATsFileError, TooLargeError, TsferryError
+from common.errors import ConflictError, TooLargeError
 from common.linelog import LoadLog
 from common.names import FilePath
-from common.tsfile import read_tail
 from common.wire import Result
-from receiver.load.change import Candidate, Change, decide_change, physical_name
+from receiver.load.change import Change, decide_change, physical_name
+from receiver.load.collecting import Collected
 from receiver.load.placing import move_back, move_in
-from receiver.load.verify import hash_staged
+from receiver.load.registering import Registering
+from receiver.load.taskschema import SchemaPart, TaskSchema
 from receiver.metadata import records
-from receiver.metadata.errors import GuardFailed, RefusedCommitError
-from receiver.metadata.rules import examine
+from receiver.metadata.errors import GuardFailed, RefusedCommitError, SchemaConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from common.wire import ManifestEntry
     from receiver.load.folders import SenderFolder
-    from receiver.load.staged import Verified
     from receiver.load.task import CurrentTask
+    from receiver.load.ttl import Ttl
     from receiver.metadata.engine import Engine
 
 __all__ = ["finish", "load_task"]
@@ -55,6 +52,7 @@ def load_task(
     folder: SenderFolder,
     current: CurrentTask,
     *,
+    ttl: Ttl,
     clock: Callable[[], float],
     keep_bytes: int,
 ) -> None:
@@ -64,6 +62,7 @@ def load_task(
         engine: the metadata engine.
         folder: of the sender.
         current: the task; its end is durable.
+        ttl: says what is not taken in any more.
         clock: seconds since the epoch.
         keep_bytes: of files in conflict that may stay for a later round.
 
@@ -74,36 +73,38 @@ def load_task(
         with engine.reading() as state:
             done = state.has_task(folder.uuid, current.id)
         if not done:
-            _commit(engine, folder, current, clock)
+            _commit(engine, folder, current, ttl, clock)
         finish(engine, folder, current, keep_bytes=keep_bytes)
 
 
 def _commit(
-    engine: Engine, folder: SenderFolder, current: CurrentTask, clock: Callable[[], float]
+    engine: Engine,
+    folder: SenderFolder,
+    current: CurrentTask,
+    ttl: Ttl,
+    clock: Callable[[], float],
 ) -> None:
-    collected = _Collected(folder, current, clock)
+    collected = Collected(folder, current, clock)
     collected.read()
+    schema = TaskSchema.read(engine, folder, current)
+    if schema is not None:
+        schema.prepare()
+    trusting = True
     for _ in range(_ATTEMPTS):
-        with engine.reading() as state:
-            change = decide_change(
-                state,
-                current.record,
-                current.planned,
-                collected.candidates,
-                collected.failed,
-                data_dir=str(folder.tree.path),
-            )
+        change = _decide(engine, folder, current, ttl, collected, schema, trusting=trusting)
         crash.point("load.decided")
         _place(folder, current, change)
         try:
             engine.commit(change.ops, change.guards)
+        except (RefusedCommitError, SchemaConflictError) as error:
+            if not trusting:  # the rules see what the decision does not
+                collected.leave_out(engine, change, error)
+            trusting = False
+            continue
         except (GuardFailed, ConflictError):
             continue
         except TooLargeError:
             collected.put_off(change)
-            continue
-        except RefusedCommitError as error:
-            collected.leave_out(engine, change, error)
             continue
         crash.point("load.committed")
         _tell(folder, current, change)
@@ -111,6 +112,42 @@ def _commit(
             folder.tree.unlink(kept, sync=False)
         return
     raise GuardFailed(f"task {current.id}: overtaken {_ATTEMPTS} times; tried again in a moment")
+
+
+def _decide(
+    engine: Engine,
+    folder: SenderFolder,
+    current: CurrentTask,
+    ttl: Ttl,
+    collected: Collected,
+    schema: TaskSchema | None,
+    *,
+    trusting: bool,
+) -> Change:
+    moment = ttl.moment()
+    with engine.reading() as state:
+        part = SchemaPart([], []) if schema is None else schema.decide(state)
+        registering = Registering(
+            state.schema,
+            level=engine.options.storage_group_level,
+            max_memory=engine.options.max_memory,
+            trusting=trusting,
+        )
+        registering.assume(part.ops)
+        change = decide_change(
+            state,
+            current.record,
+            current.planned,
+            collected.candidates,
+            collected.failed,
+            registering=registering,
+            expiry=ttl.expiry(state, moment),
+            data_dir=str(folder.tree.path),
+        )
+    change.schema = part.ops
+    change.ops[:0] = part.ops
+    change.guards += part.guards
+    return change
 
 
 def _tell(folder: SenderFolder, current: CurrentTask, change: Change) -> None:
@@ -140,149 +177,6 @@ def _place(folder: SenderFolder, current: CurrentTask, change: Change) -> None:
     move_in(folder.tree, moves)
 
 
-class _Collected:
-    """The files of a manifest: those that can be loaded, and why the others cannot."""
-
-    def __init__(
-        self, folder: SenderFolder, current: CurrentTask, clock: Callable[[], float]
-    ) -> None:
-        self._folder = folder
-        self._current = current
-        self._clock = clock
-        self.candidates: dict[str, Candidate] = {}
-        self.failed: dict[str, Outcome] = {}
-
-    def read(self) -> None:
-        """Look at each file of the manifest."""
-        for entry in self._current.record.manifest or ():
-            self._read(entry)
-
-    def _read(self, entry: ManifestEntry) -> None:
-        path = FilePath.parse(entry.path)
-        found = self._locate(path)
-        if found is None:
-            self._fail(path, Result.MISSING, "not received")
-            return
-        staged, rel = found
-        if (staged.size, staged.md5) != (entry.size, entry.md5):
-            self._fail(
-                path,
-                Result.MISSING,
-                f"received with {staged.size} bytes and MD5 {staged.md5}, the manifest has "
-                f"{entry.size} bytes and MD5 {entry.md5}",
-            )
-            return
-        resource = self._resource(path)
-        if isinstance(resource, str):
-            self._fail(path, Result.MISSING, resource)
-            return
-        self._candidate(path, staged, rel, resource, entry)
-
-    def _candidate(
-        self,
-        path: FilePath,
-        staged: Verified,
-        rel: str,
-        resource: Verified | None,
-        entry: ManifestEntry,
-    ) -> None:
-        fd = self._folder.tree.open_read(rel)
-        try:
-            tail = read_tail(fd, structure=True)
-        finally:
-            os.close(fd)
-        if not tail.complete:  # it was complete when it was verified: the disk has lost it
-            self._fail(path, Result.QUARANTINED, f"{tail.status}: {tail.reason}")
-            return
-        self.candidates[path.text] = Candidate(
-            path=path,
-            staged=staged,
-            resource=resource,
-            version=tail.version or 0,
-            devices=[
-                records.DeviceRange(each.name_in(path.sg), each.start, each.end)
-                for each in tail.devices
-            ],
-            first=tail.first_time,
-            last=tail.last_time,
-            series=tail.series_count,
-            points=tail.point_count,
-            # An upload without a task comes with no manifest: ours has no counts to compare with.
-            manifest=None
-            if self._current.record.single
-            else records.ManifestMeta(entry.series, entry.points),
-        )
-
-    def _resource(self, path: FilePath) -> Verified | str | None:
-        """The resource that was planned with a file; in words what is wrong with it."""
-        planned = self._current.planned.get(path.text)
-        if planned is None or planned.resource is None:
-            return None
-        found = self._locate(path.resource)
-        if found is None:
-            return "its .resource was not received"
-        wanted = planned.resource
-        if (found[0].size, found[0].md5) != (wanted.size, wanted.md5):
-            return "its .resource was received with other content than planned"
-        return found[0]
-
-    def _locate(self, path: FilePath) -> tuple[Verified, str] | None:
-        """A verified file of the task, where it was received or where an attempt has moved it.
-
-        Without a record that fits what is there, it is hashed.
-        """
-        folder = self._folder
-        record = folder.staged.get(path.text)
-        physical = physical_name(folder.uuid, self._current.id, path).text
-        for rel in (folder.staged_at(path), physical):
-            found = folder.tree.stat(rel)
-            if found is None:
-                continue
-            if record is not None and record.is_still(found):
-                return record, rel
-            with suppress(NotATsFileError):
-                return hash_staged(folder.tree, rel, path, at=self._clock()), rel
-        return None
-
-    def put_off(self, change: Change) -> None:
-        """Leave half of the loads for the next round: one commit cannot hold them all."""
-        loads = change.loads
-        keep = len(loads) // 2
-        for load in loads[keep:]:
-            path = load.candidate.path
-            del self.candidates[path.text]
-            if keep:
-                self._fail(path, Result.MISSING, "too many devices for one commit; once more")
-            else:
-                self._fail(path, Result.REFUSED, "too many devices for one commit")
-
-    def leave_out(self, engine: Engine, change: Change, error: RefusedCommitError) -> None:
-        """Quarantine the files that the engine will never take, so that the others get through.
-
-        Raises:
-            RefusedCommitError: no single file is to blame.
-        """
-        blamed = False
-        for op in change.ops:
-            if not isinstance(op, records.FileLoaded):
-                continue
-            with engine.reading() as state:
-                held = state.held(op.sender, op.path)
-                before = [] if held is None else [records.FileDeleted(held.physical, "replaced")]
-                try:
-                    examine(state, [*before, op])
-                except TsferryError as why:
-                    blamed = True
-                    del self.candidates[op.path]
-                    self._fail(FilePath.parse(op.path), Result.QUARANTINED, why.message)
-        if not blamed:
-            raise error
-
-    def _fail(self, path: FilePath, result: Result, reason: str) -> None:
-        hold = result is Result.QUARANTINED
-        self.failed[path.text] = Outcome(path.text, result, reason=reason, hold=hold)
-
-
 # -- after the commit ----------------------------------------------------------------------------
 
 
@@ -301,6 +195,8 @@ def finish(engine: Engine, folder: SenderFolder, current: CurrentTask, *, keep_b
         _write_load_log(folder, outcomes)
         crash.point("finish.load_log")
     _clear_staged(folder, outcomes, keep_bytes)
+    if current.record.schema is not None:
+        folder.schema.clear()
     crash.point("finish.staged")
     if not current.record.single:
         folder.forget_task()

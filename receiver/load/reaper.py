@@ -1,8 +1,9 @@
 """What leaves the disk, and when: bytes of deleted files, stale uploads, forgotten leftovers.
 
-A deleted file's bytes go when `keep_deleted` has passed since the commit that deleted it and no
-reader has pinned it. First the file goes, then its row: a crash in between means one more unlink of
-nothing. What has no row at all is never removed here; `fsck` shows it.
+A deleted file's bytes go when `keep_deleted` has passed since the commit that deleted it, no
+question about the past can see the file any more (the engine's history window), and no reader has
+pinned it. First the file goes, then its row: a crash in between means one more unlink of nothing.
+What has no row at all is never removed here; `fsck` shows it.
 """
 
 from __future__ import annotations
@@ -105,11 +106,14 @@ class Reaper:
         with self._lock:
             self._pins = {each: until for each, until in self._pins.items() if until > now}
             pinned = set(self._pins)
+        self._engine.collect()
+        oldest = self._engine.oldest_answerable
         with self._engine.reading() as state:
             due = [
                 row
                 for row in state.deleted()
                 if to_seconds(row.deleted) + self._keep_deleted <= now
+                and row.deleted <= oldest  # visible at T: not deleted, or deleted after T
                 and row.physical not in pinned
             ]
         for low in range(0, len(due), _BATCH):

@@ -46,11 +46,31 @@ class Scope:
             only in (None, database) and regex.fullmatch(text) for only, regex in self._regex
         )
 
+    def reaches_below(self, path: str) -> bool:
+        """Whether some device that is covered could be at this path of the schema, or below it."""
+        if not self._regex:
+            return True
+        nodes = split_path(path)
+        if nodes[1:2] and nodes[1].startswith("/"):  # where the schema has a database
+            return any(database in (None, nodes[1][1:]) for database, _ in self._regex)
+        return any(_reaches(split_path(each), nodes) for each in self.patterns)
+
     def first_outside(self, devices: Iterable[str]) -> str | None:
         """The first device that is not covered."""
         if not self._regex:
             return None
         return next((each for each in devices if not self.covers(each)), None)
+
+
+def _reaches(pattern: list[str], nodes: list[str]) -> bool:
+    for at, node in enumerate(nodes):
+        if at == len(pattern):
+            return False
+        if pattern[at] == "**":
+            return True
+        if pattern[at] not in ("*", node):
+            return False
+    return True
 
 
 def _nodes(device: str) -> list[str]:

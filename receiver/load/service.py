@@ -14,6 +14,8 @@ from receiver.load.loader import Loader
 from receiver.load.loading import finish
 from receiver.load.reaper import Reaper
 from receiver.load.recovery import recover_folder
+from receiver.load.registrar import Registrar
+from receiver.load.ttl import Ttl, steady
 from receiver.metadata import records
 from receiver.metadata.errors import GuardFailed
 from receiver.metadata.guards import Guard
@@ -39,11 +41,18 @@ class LoadService:
         folders: of the senders, in the first data directory.
         loader: loads tasks.
         reaper: removes what nobody needs.
+        ttl: deletes what has expired.
+        registrar: enters files into the schema that were loaded before there was one.
         after_recovery: called with a folder that was put in order.
     """
 
     def __init__(
-        self, config: ReceiverConfig, engine: Engine, trees: list[Tree], clock: Callable[[], float]
+        self,
+        config: ReceiverConfig,
+        engine: Engine,
+        trees: list[Tree],
+        clock: Callable[[], float],
+        monotonic: Callable[[], float] = steady,
     ) -> None:
         self._config = config
         self._engine = engine
@@ -53,7 +62,17 @@ class LoadService:
         self.folders = Folders(trees[0])
         self.after_recovery: list[Callable[[SenderFolder], None]] = []
         self.keep_bytes = config.limits.max_unloaded_bytes // 2
-        self.loader = Loader(engine, keep_bytes=self.keep_bytes, clock=clock)
+        self.ttl = Ttl(
+            engine,
+            config.schema_dir,
+            unit=config.time_unit,
+            every=config.metadata.ttl_every,
+            jump=config.metadata.clock_jump,
+            clock=clock,
+            monotonic=monotonic,
+        )
+        self.registrar = Registrar(engine, trees)
+        self.loader = Loader(engine, self.ttl, keep_bytes=self.keep_bytes, clock=clock)
         self.reaper = Reaper(
             engine,
             trees,
@@ -65,7 +84,12 @@ class LoadService:
 
     @classmethod
     def open(
-        cls, config: ReceiverConfig, engine: Engine, *, clock: Callable[[], float] = time.time
+        cls,
+        config: ReceiverConfig,
+        engine: Engine,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = steady,
     ) -> Self:
         """Open the data directories and recover every sender's folder.
 
@@ -86,7 +110,7 @@ class LoadService:
             )
         with ExitStack() as stack:
             trees = [stack.enter_context(Tree(path, create=True)) for path in config.data_dirs]
-            service = cls(config, engine, trees, clock)
+            service = cls(config, engine, trees, clock, monotonic)
             for folder in service.folders.scan(named):
                 try:
                     service.recover(folder)
@@ -118,9 +142,13 @@ class LoadService:
         """Start the threads."""
         self.loader.start()
         self.reaper.start()
+        self.ttl.start()
+        self.registrar.start()
 
     def close(self) -> None:
         """Stop the threads and let the directories go."""
+        self.registrar.close()
+        self.ttl.close()
         self.loader.close()
         self.reaper.close()
         for folder in self.folders.all():

@@ -14,7 +14,15 @@ import msgspec
 
 from common import crash
 from common.linelog import Phase, SyncLog
-from common.wire import ManifestEntry, PlanEntry, Propagate, ResourceEntry, Result, TaskState
+from common.wire import (
+    ManifestEntry,
+    PlanEntry,
+    Propagate,
+    ResourceEntry,
+    Result,
+    SchemaEnd,
+    TaskState,
+)
 from receiver.load import jsonlines
 
 if TYPE_CHECKING:
@@ -40,6 +48,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
         manifest: the files that are to be loaded; None before the end.
         deleted: the paths that are gone or replaced, complete with the end.
         single: whether it is an upload without a task, which has no sync.log.
+        schema: the schema that it brings, known with the end.
     """
 
     v: int = 1
@@ -51,6 +60,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     manifest: list[ManifestEntry] | None = None
     deleted: list[str] = []
     single: bool = False
+    schema: SchemaEnd | None = None
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -160,13 +170,21 @@ class CurrentTask:
         if self._sync_log is not None:
             self._sync_log.files([path for path in paths if not path.is_resource])
 
-    def end(self, manifest: list[ManifestEntry], deleted: list[FilePath]) -> None:
+    def end(
+        self,
+        manifest: list[ManifestEntry],
+        deleted: list[FilePath],
+        schema: SchemaEnd | None = None,
+    ) -> None:
         """Record the end: task.json with the manifest, then sync.log, then sync.end."""
         assert self._sync_log is not None
         state = self._sync_log.state
         known = dict.fromkeys([*state.deleted, *deleted])
         self.record = msgspec.structs.replace(
-            self.record, manifest=manifest, deleted=[path.text for path in known]
+            self.record,
+            manifest=manifest,
+            deleted=[path.text for path in known],
+            schema=schema,
         )
         _write_record(self._folder, self.record)
         crash.point("task.end.manifest")

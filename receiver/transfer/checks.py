@@ -21,6 +21,7 @@ from common.wire import (
 from receiver.load.folders import folder_name
 from receiver.transfer import epochs
 from receiver.transfer.intake import check_sender
+from receiver.transfer.schema import position_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state import SenderRow, State
+    from receiver.metadata.state import FileRow, SenderRow, State
     from receiver.principal import Principal
 
 __all__ = ["Checks"]
@@ -81,7 +82,7 @@ class Checks:
             history = self._history(state, row, request, newest)
             wanted = [
                 Wanted(path=each.path, size=each.size, md5=each.md5, reason=str(each.reason))
-                for each in state.wanted(request.sender)[:_MOST_WANTED]
+                for each in _wanted(state, request.sender)[:_MOST_WANTED]
             ]
         self._meet(who, request)
         return self._answer(who, request, history, wanted, newest)
@@ -129,6 +130,8 @@ class Checks:
         newest: int,
     ) -> CheckAnswer:
         limits = self._config.limits
+        with self._engine.reading() as state:
+            position = position_of(state.schema_positions.get(request.sender))
         folder = self._load.folders.find(request.sender)
         task = folder.task if folder is not None else None
         return CheckAnswer(
@@ -149,6 +152,8 @@ class Checks:
             wanted=wanted,
             busy=task.id if task is not None and task.loading else None,
             unfinished=task.id if task is not None and not task.loading else None,
+            schema=True,
+            schema_position=position,
         )
 
     def heartbeat(self, who: Principal, sender: str, heartbeat: Heartbeat) -> HeartbeatAnswer:
@@ -156,7 +161,7 @@ class Checks:
         check_sender(who, sender)
         with self._engine.reading() as state:
             known = sender in state.senders
-            wanted = bool(state.wanted(sender))
+            wanted = bool(_wanted(state, sender))
         if known:  # strangers take no memory
             with self._lock:
                 self._heartbeats[sender] = (self._clock(), heartbeat)
@@ -166,3 +171,15 @@ class Checks:
         """When a sender last gave a sign of life since the start, and which."""
         with self._lock:
             return self._heartbeats.get(sender)
+
+
+def _wanted(state: State, sender: str) -> list[FileRow]:
+    """Files that should come again; not those that have, and were put on hold."""
+    return [row for row in state.wanted(sender) if not _is_on_hold(state, row)]
+
+
+def _is_on_hold(state: State, row: FileRow) -> bool:
+    return any(
+        each.hold and (each.digest, each.size) == (row.tail, row.size)
+        for each in state.quarantined(row.sender, row.path)
+    )

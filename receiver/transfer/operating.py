@@ -9,11 +9,13 @@ from common.durable import Tree
 from common.errors import NotFoundError, UsageError
 from receiver.load.fsck import Report, examine
 from receiver.metadata import records
+from receiver.metadata.checkpoint import checkpoints
 from receiver.metadata.guards import Guard
 from receiver.metadata.state import FileState
 from receiver.transfer import epochs
 from receiver.transfer.listing import page_limit
 from receiver.transfer.quarantine import Quarantine
+from receiver.transfer.schema import position_of
 from receiver.transfer.tokens import hash_token, list_tokens, make_token, revoke_token
 from receiver.transfer.views import (
     FilesPage,
@@ -21,6 +23,7 @@ from receiver.transfer.views import (
     OwnersPage,
     OwnerView,
     QuarantineView,
+    SchemaView,
     SenderView,
     StatusView,
     TokenMade,
@@ -38,7 +41,11 @@ if TYPE_CHECKING:
     from receiver.transfer.checks import Checks
     from receiver.transfer.uploads import Uploads
 
-__all__ = ["Operating", "hash_token", "make_token"]
+__all__ = ["FILE_STATES", "Operating", "hash_token", "make_token"]
+
+_EXPIRED = "expired"
+FILE_STATES = (*FileState, _EXPIRED)
+"""What files can be asked for by; the last are those of the deleted that the TTL has deleted."""
 
 
 class Operating:
@@ -91,7 +98,40 @@ class Operating:
             staged_bytes=staged + partial,
             loading=self._load.loader.waiting,
             free_bytes=self._load.free_bytes(),
+            schema=self._schema(),
         )
+
+    def _schema(self) -> SchemaView:
+        at, size = self._checkpoint()
+        with self._engine.reading() as state:
+            schema = state.schema
+            groups = schema.storage_groups()
+            expiring = sum(group.ttl is not None for group in groups)
+            return SchemaView(
+                series=schema.series_count,
+                devices=schema.device_count,
+                storage_groups=len(groups),
+                tag_entries=schema.index.entries,
+                memory=schema.memory(),
+                max_memory=self._config.metadata.max_memory,
+                oldest_answerable=self._engine.oldest_answerable,
+                checkpoint_at=at,
+                checkpoint_bytes=size,
+                log_entries=self._engine.entries_since_checkpoint,
+                unregistered=sum(
+                    row.visible and not row.registered for row in state.files.values()
+                ),
+                ttl_groups=expiring,
+                ttl_suspended=self._load.ttl.suspended if expiring else None,
+                expired_files=sum(row.reason == _EXPIRED for row in state.deleted()),
+            )
+
+    def _checkpoint(self) -> tuple[float | None, int]:
+        """When the newest checkpoint was written, and its bytes."""
+        with Tree(self._config.schema_dir) as tree:
+            found = checkpoints(tree)
+            there = tree.stat(found[0].name) if found else None
+        return (None, 0) if there is None else (there.st_mtime, there.st_size)
 
     def senders(self, who: Principal) -> list[SenderView]:
         """See `Node.senders`."""
@@ -115,6 +155,8 @@ class Operating:
         task = folder.task if folder is not None else None
         count, partial = self._uploads.numbers(row.uuid)
         beat = self._checks.last_heartbeat(row.uuid)
+        with self._engine.reading() as state:
+            schema = position_of(state.schema_positions.get(row.uuid))
         return SenderView(
             uuid=row.uuid,
             label=row.label,
@@ -133,6 +175,7 @@ class Operating:
             uploads=count,
             heartbeat=beat[1] if beat is not None else None,
             heartbeat_at=beat[0] if beat is not None else None,
+            schema=schema,
         )
 
     def files(
@@ -146,15 +189,15 @@ class Operating:
     ) -> FilesPage:
         """See `Node.files`."""
         who.must_operate()
-        if state is not None and state not in list(FileState):
-            raise UsageError(f"state {state[:40]!a}: expected one of {', '.join(FileState)}")
+        if state is not None and state not in FILE_STATES:
+            raise UsageError(f"state {state[:40]!a}: expected one of {', '.join(FILE_STATES)}")
         limit = page_limit(limit, self._config.limits.max_page_items)
         with self._engine.reading() as tables:
             rows = [
                 row
                 for row in tables.files.values()
                 if (sender is None or row.sender == sender)
-                and (row.state == state if state is not None else row.visible)
+                and (_is_in(row, state) if state is not None else row.visible)
                 and (after is None or row.physical > after)
             ]
         rows.sort(key=lambda row: row.physical)
@@ -271,6 +314,15 @@ class Operating:
         who.must_operate()
         self._quarantine.drop(sender, path, digest)
 
+    # -- TTL ---------------------------------------------------------------------------------------
+
+    def resume_ttl(self, who: Principal) -> str | None:
+        """See `Node.resume_ttl`."""
+        who.must_operate()
+        suspended = self._load.ttl.suspended
+        self._load.ttl.resume()
+        return suspended
+
     # -- tokens ------------------------------------------------------------------------------------
 
     def token_create(
@@ -298,3 +350,9 @@ class Operating:
         """See `Node.token_revoke`."""
         who.must_operate()
         revoke_token(self._engine, token_id)
+
+
+def _is_in(row: FileRow, state: str) -> bool:
+    if state == _EXPIRED:
+        return row.state is FileState.DELETED and row.reason == _EXPIRED
+    return row.state == state

@@ -12,6 +12,7 @@ from common.wire import Action, PlanDecision, PlanEntry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from receiver.load.expiry import Expiry
     from receiver.load.retired import Retired
     from receiver.load.scope import Scope
     from receiver.load.staged import Staged, Verified
@@ -76,6 +77,8 @@ class Situation:
     room: Room
     reveal_owner: bool
     retired: Retired
+    expiry: Expiry | None = None
+    """None while nothing expires."""
 
 
 def same_content(row: FileRow | Verified, size: int, tail: str, md5: str | None) -> bool:
@@ -99,8 +102,15 @@ def decide(entry: PlanEntry, here: Situation) -> PlanDecision:
         same = here.retired.find(path, lambda each: _is_entry(each, entry))
     if same is not None:
         return PlanDecision(path=entry.path, action=Action.ALREADY, md5=same.md5)
-    against = _against(entry, row, here)
-    return against or _wanted(entry, path, here)
+    return _expired(entry, path, here) or _against(entry, row, here) or _wanted(entry, path, here)
+
+
+def _expired(entry: PlanEntry, path: FilePath, here: Situation) -> PlanDecision | None:
+    """A file that would be deleted as soon as it is loaded, as far as its sender describes it."""
+    if here.expiry is None or not here.expiry.is_past_word(path.sg, entry.devices, entry.last_time):
+        return None
+    reason = f"all its points are past the TTL of {path.sg}"
+    return PlanDecision(path=entry.path, action=Action.EXPIRED, reason=reason)
 
 
 def _is_entry(row: FileRow, entry: PlanEntry) -> bool:

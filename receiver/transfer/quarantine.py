@@ -6,9 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 from common.digests import md5_of_fd
-from common.errors import NotFoundError
+from common.errors import ConflictError, NotFoundError
 from common.names import FilePath
-from common.tsfile import read_tail
+from common.paths import IllegalPathError
+from common.tsfile import Corrupt, read_tail
+from receiver.load.registering import Refusal, read_series
+from receiver.load.registrar import registration
 from receiver.load.verify import hash_staged
 from receiver.metadata import records
 from receiver.metadata.guards import Guard
@@ -55,6 +58,7 @@ class Quarantine:
         Raises:
             NotFoundError: there is no such entry.
             NotATsFileError: the bytes are still bad.
+            ConflictError: the file still contradicts the schema.
         """
         with self._engine.reading() as state:
             row = state.quarantine.get((sender, path, digest))
@@ -94,13 +98,20 @@ class Quarantine:
         try:
             tail = read_tail(fd, structure=True)
             good = tail.complete and tail.size == row.size and md5_of_fd(fd) == row.md5
+            registers = read_series(fd, tail, row.parsed.sg) if good and not row.registered else ()
+        except (Corrupt, IllegalPathError):
+            good = False
         finally:
             os.close(fd)
         if not good:
             return "the bytes are still bad; the sender is asked for the file in its next round"
-        self._engine.commit(
-            [records.FileRestored(row.physical)], [Guard("file", row.physical, row.changed)]
-        )
+        ops: list[records.Op] = [records.FileRestored(row.physical)]
+        if not row.registered:
+            schema = registration(self._engine, row, registers)
+            if isinstance(schema, Refusal):
+                raise ConflictError(schema.reason, extra={"path": row.path})
+            ops += schema
+        self._engine.commit(ops, [Guard("file", row.physical, row.changed)])
         return "the bytes are good; the file is visible again"
 
     def drop(self, sender: str, path: str, digest: str) -> None:

@@ -35,11 +35,19 @@ from receiver.transfer import epochs
 from receiver.transfer.batch import receive_batch
 from receiver.transfer.intake import Intake, check_sender
 from receiver.transfer.planning import Room, Situation, decide
+from receiver.transfer.schema import check_end, position_of, receive_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from common.wire import DeletedPage, EndRequest, PlanEntry, PlanPage, StartRequest
+    from common.wire import (
+        DeletedPage,
+        EndRequest,
+        PlanEntry,
+        PlanPage,
+        SchemaAnswer,
+        StartRequest,
+    )
     from receiver.config import ReceiverConfig
     from receiver.load.folders import SenderFolder
     from receiver.load.service import LoadService
@@ -51,7 +59,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Tasks"]
 
-_REFUSED = {Action.CONFLICT: Result.CONFLICT, Action.REFUSED: Result.REFUSED}
+_REFUSED = {
+    Action.CONFLICT: Result.CONFLICT,
+    Action.REFUSED: Result.REFUSED,
+    Action.EXPIRED: Result.EXPIRED,
+}
 _LOAD_PAUSE = 2.0
 _LONGEST_TASK = 200_000
 """Files, and deletions, of one task: they are held in memory, and loaded in one commit."""
@@ -103,7 +115,10 @@ class Tasks:
             if step.fresh:
                 self._set_epoch(sender, step, task)
             crash.point("tasks.started")
-            return TaskAnswer(task=task, state=TaskState.OPEN, epoch=step.current)
+            staged = folder.schema.staged()
+            return TaskAnswer(
+                task=task, state=TaskState.OPEN, epoch=step.current, schema_staged=staged
+            )
 
     def _early(self, sender: str, task: str, given: str | None) -> TaskAnswer | None:
         """The answer for a task that is done or loading; no lock, as a load holds the folder's.
@@ -221,6 +236,7 @@ class Tasks:
             free=self._load.free_bytes() - limits.min_free_bytes,
             max_file=limits.max_file_bytes,
         )
+        moment = self._load.ttl.moment()
         with self._engine.reading() as state:
             here = Situation(
                 state=state,
@@ -232,6 +248,7 @@ class Tasks:
                 room=room,
                 reveal_owner=self._config.auth.reveal_owner,
                 retired=Retired(state, folder.uuid),
+                expiry=self._load.ttl.expiry(state, moment),
             )
             return [decide(entry, here) for entry in entries]
 
@@ -260,6 +277,21 @@ class Tasks:
         _, partial_bytes = self._uploads.numbers(sender)
         return receive_batch(self._intake, folder, current, body, partial_bytes)
 
+    def schema(
+        self, who: Principal, sender: str, task: str, epoch: str | None, body: bytes
+    ) -> SchemaAnswer:
+        """Take a block of the sender's schema log in."""
+        folder = self._enter(who, sender, task, epoch)
+        _, partial_bytes = self._uploads.numbers(sender)
+        return receive_block(
+            self._intake,
+            folder,
+            task,
+            body,
+            limit=self._config.limits.max_chunk_bytes,
+            partial_bytes=partial_bytes,
+        )
+
     def _check_page(self, count: int) -> None:
         limit = self._config.limits.max_page_items
         if count > limit:
@@ -279,6 +311,7 @@ class Tasks:
                 raise ProtocolError(f"{entry.path!a}: size, md5, series or points are none")
             seen.add(entry.path)
         deleted = [_tsfile(each) for each in request.deleted]
+        check_end(request.schema)
         check_sender(who, sender)
         known = self._known(sender, task)
         if known is not None:
@@ -289,7 +322,7 @@ class Tasks:
                 return known
             current = self._intake.open_task(folder, task)
             current.add_files(self._received(folder, seen))
-            current.end(request.manifest, deleted)
+            current.end(request.manifest, deleted, request.schema)
             crash.point("tasks.ended")
         self._load.loader.submit(folder, current)
         return TaskAnswer(task=task, state=TaskState.LOADING, epoch=epoch)
@@ -333,6 +366,8 @@ class Tasks:
 
     def _outcome(self, row: TaskRow, epoch: str | None) -> TaskAnswer:
         reveal = self._config.auth.reveal_owner
+        with self._engine.reading() as state:
+            position = position_of(state.schema_positions.get(row.sender))
         return TaskAnswer(
             task=row.task,
             state=TaskState.DONE,
@@ -349,6 +384,7 @@ class Tasks:
                 )
                 for each in row.outcomes
             ],
+            schema_position=position,
         )
 
 

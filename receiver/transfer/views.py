@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from common.wire import Heartbeat, Struct
+from common.wire import Heartbeat, SchemaPosition, Struct
 
 __all__ = [
     "FileView",
@@ -16,6 +16,7 @@ __all__ = [
     "OwnerView",
     "OwnersPage",
     "QuarantineView",
+    "SchemaView",
     "SenderView",
     "StatusView",
     "TokenMade",
@@ -72,6 +73,7 @@ class SenderView(Struct, frozen=True, kw_only=True):
         uploads: begun and not finished.
         heartbeat: its last one since the server was started.
         heartbeat_at: when that came.
+        schema: how far its schema log is applied, and what of it is not; None for nothing.
     """
 
     uuid: str
@@ -91,6 +93,7 @@ class SenderView(Struct, frozen=True, kw_only=True):
     uploads: int = 0
     heartbeat: Heartbeat | None = None
     heartbeat_at: float | None = None
+    schema: SchemaPosition | None = None
 
 
 class FileView(Struct, frozen=True, kw_only=True):
@@ -104,7 +107,7 @@ class FileView(Struct, frozen=True, kw_only=True):
         size: bytes.
         md5: 32 hex digits.
         state: `live`, `retired`, `quarantined` or `deleted`.
-        reason: of the quarantine or deletion.
+        reason: of the quarantine or deletion; `expired` for what the TTL has deleted.
         task: that loaded it.
         created: commit that loaded it.
         deleted: commit that deleted it, 0 if none.
@@ -210,6 +213,43 @@ class TokenMade(Struct, frozen=True, kw_only=True):
     expires: float | None = None
 
 
+class SchemaView(Struct, frozen=True, kw_only=True):
+    """How the schema is.
+
+    Attributes:
+        series: that live now.
+        devices: that have series now.
+        storage_groups: that live now.
+        tag_entries: tags of series, each series and key counted once.
+        memory: bytes that all of it is estimated to take.
+        max_memory: that it may take, None for no limit.
+        oldest_answerable: the oldest commit that a question can be about.
+        checkpoint_at: when the newest checkpoint was written, seconds since the epoch; None
+            before the first.
+        checkpoint_bytes: its size.
+        log_entries: commits in the log since that checkpoint.
+        unregistered: files of an earlier version that are not in the schema yet.
+        ttl_groups: storage groups with a TTL.
+        ttl_suspended: why no file expires, None while they do.
+        expired_files: files that expired and whose bytes are still on the disk.
+    """
+
+    series: int = 0
+    devices: int = 0
+    storage_groups: int = 0
+    tag_entries: int = 0
+    memory: int = 0
+    max_memory: int | None = None
+    oldest_answerable: int = 0
+    checkpoint_at: float | None = None
+    checkpoint_bytes: int = 0
+    log_entries: int = 0
+    unregistered: int = 0
+    ttl_groups: int = 0
+    ttl_suspended: str | None = None
+    expired_files: int = 0
+
+
 class StatusView(Struct, frozen=True, kw_only=True):
     """How the receiver is.
 
@@ -230,6 +270,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
         staged_bytes: received and not loaded.
         loading: tasks that wait to be loaded, or are being loaded.
         free_bytes: of the first data directory.
+        schema: series and what belongs to them.
     """
 
     engine: str
@@ -248,3 +289,4 @@ class StatusView(Struct, frozen=True, kw_only=True):
     staged_bytes: int = 0
     loading: int = 0
     free_bytes: int = 0
+    schema: SchemaView = SchemaView()

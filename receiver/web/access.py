@@ -38,6 +38,7 @@ __all__ = ["Access"]
 _ROLES = {
     Role.SENDER: (SENDER,),
     Role.READER: (READER, OPERATOR),
+    Role.SQL: (READER, OPERATOR),
     Role.OPERATOR: (OPERATOR,),
 }
 _TOKENLESS = {Role.SENDER: SENDER, Role.READER: READER}
@@ -79,7 +80,7 @@ class Access:
             ForbiddenError: the address, the host, the origin or the role is not allowed.
             UnauthorizedError: a token is missing, unknown or expired.
         """
-        operating = route is not None and route.role is Role.OPERATOR
+        operating = route is not None and route.role in (Role.OPERATOR, Role.SQL)
         if head.peer not in self._config.listen.allow and not (
             operating and head.from_this_machine
         ):

@@ -11,7 +11,7 @@ from flask import Flask, Response, current_app, g, request
 
 from common import wire
 from receiver.node import Node
-from receiver.web import health, openapi, operating, problems, sync, tus
+from receiver.web import health, openapi, operating, problems, sql, sync, tus
 from receiver.web.call import Call
 from receiver.web.server import Head
 from receiver.web.site import Site
@@ -25,7 +25,7 @@ __all__ = ["EXTENSION", "close", "create_app", "site_of"]
 log = logging.getLogger(__name__)
 
 EXTENSION = "tsferry"
-ROUTES = (*sync.ROUTES, *tus.ROUTES, *operating.ROUTES, *health.ROUTES, openapi.route)
+ROUTES = (*sync.ROUTES, *tus.ROUTES, *operating.ROUTES, *sql.ROUTES, *health.ROUTES, openapi.route)
 
 
 def create_app(

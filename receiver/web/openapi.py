@@ -22,6 +22,7 @@ _NAMES = {
     "upload": "Id of an upload, as its Location had it.",
     "sender": "uuid of a sender.",
     "token": "Id of a token.",
+    "cursor": "`next` of the page before.",
 }
 _SENDER = Parameter(
     wire.SENDER_HEADER,
@@ -79,7 +80,7 @@ def _operation(row: Route) -> dict[str, Any]:
     if row.role is not Role.PUBLIC:
         # Without tokens a receiver lets those in who come from its own machine.
         operation["security"] = [{_SCHEME: []}]
-        if row.role is not Role.OPERATOR:
+        if row.role not in (Role.OPERATOR, Role.SQL):
             operation["security"].append({})
     return operation
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from flask import Response
 
 from common.errors import UsageError
+from common.wire import SchemaFailure
 from receiver.transfer import views
 from receiver.web import operating_wire as wire
 from receiver.web.call import Call, json_answer
-from receiver.web.routes import EMPTY, Answer, Parameter, Role, Route
+from receiver.web.routes import EMPTY, Answer, Body, Parameter, Role, Route
 
 __all__ = ["ROUTES"]
 
-_STATES = ("live", "retired", "quarantined", "deleted")
+_STATES = ("live", "retired", "quarantined", "deleted", "expired")
 _SENDER = Parameter("sender", "query", {"type": "string"}, "Only of the sender with this uuid.")
 _STATE = Parameter("state", "query", {"enum": list(_STATES)}, "Only files in this state.")
 _AFTER = Parameter("after", "query", {"type": "string"}, "`next` of the page before.")
@@ -92,6 +93,20 @@ def quarantine_drop(call: Call) -> Response:
     key = call.body(wire.QuarantineKey)
     call.node.quarantine_drop(call.who, key.sender, key.path, key.digest)
     return Response(status=204)
+
+
+def resume_ttl(call: Call) -> Response:
+    """The clock is right."""
+    return json_answer(wire.TtlAnswer(was_suspended=call.node.resume_ttl(call.who)))
+
+
+def import_schema(call: Call) -> Response:
+    """Make storage groups and series."""
+    request = call.body(wire.ImportRequest)
+    done = call.node.import_schema(call.who, request.items, dry_run=request.dry_run)
+    failed = [SchemaFailure(record=record, reason=why) for record, why in done.failed]
+    answer = wire.ImportAnswer(applied=done.applied, changes=len(done.ops), failed=failed)
+    return json_answer(answer)
 
 
 def tokens(call: Call) -> Response:
@@ -205,6 +220,23 @@ ROUTES = (
         "Forget a file and the bytes kept of it",
         EMPTY,
         wire.QuarantineKey,
+    ),
+    _route(
+        "POST",
+        "/v1/ttl/resume",
+        resume_ttl,
+        "Confirm that the receiver's clock is right, so that files expire again",
+        Answer(200, wire.TtlAnswer),
+    ),
+    Route(
+        "POST",
+        "/v1/schema/import",
+        import_schema,
+        Role.OPERATOR,
+        "Make storage groups and series that are missing, with aliases and tags",
+        (Answer(200, wire.ImportAnswer),),
+        takes=wire.ImportRequest,
+        body=Body.LARGE,
     ),
     _route("GET", "/v1/tokens", tokens, "All tokens", Answer(200, wire.TokensAnswer)),
     _route(

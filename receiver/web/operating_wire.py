@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from common.wire import Struct
+from common.schemaitems import Item
+from common.wire import SchemaFailure, Struct
 from receiver.transfer.views import QuarantineView, SenderView, TokenView
 
 __all__ = [
     "CommitAnswer",
+    "ImportAnswer",
+    "ImportRequest",
     "QuarantineAnswer",
     "QuarantineKey",
     "ReleaseRequest",
@@ -17,6 +20,7 @@ __all__ = [
     "TokenRequest",
     "TokensAnswer",
     "TransferRequest",
+    "TtlAnswer",
 ]
 
 
@@ -65,6 +69,32 @@ class RetryAnswer(Struct, frozen=True, kw_only=True):
     result: str
 
 
+class ImportRequest(Struct, frozen=True, kw_only=True):
+    """`POST /v1/schema/import`: storage groups and series that are to be there.
+
+    Attributes:
+        items: storage groups first; deletions among them are left out.
+        dry_run: only say what would be done.
+    """
+
+    items: list[Item]
+    dry_run: bool = False
+
+
+class ImportAnswer(Struct, frozen=True, kw_only=True):
+    """What came of an import.
+
+    Attributes:
+        applied: items that are as they should be, changed or not.
+        changes: operations that it took.
+        failed: the others, and why.
+    """
+
+    applied: int = 0
+    changes: int = 0
+    failed: list[SchemaFailure] = msgspec.field(default_factory=list)
+
+
 class TokensAnswer(Struct, frozen=True, kw_only=True):
     """`GET /v1/tokens`: all that are not revoked."""
 
@@ -87,3 +117,9 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
     scope: list[str] = msgspec.field(default_factory=list)
     note: str = ""
     expires: float | None = None
+
+
+class TtlAnswer(Struct, frozen=True, kw_only=True):
+    """`POST /v1/ttl/resume`: why TTL was suspended until now, None if it was not."""
+
+    was_suspended: str | None = None

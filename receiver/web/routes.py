@@ -28,6 +28,7 @@ class Role(Enum):
     PUBLIC = "anybody who may connect"
     SENDER = "a sender's token"
     READER = "a reader's or an operator's token"
+    SQL = "an operator's token, or a reader's to show and count"
     OPERATOR = "an operator's token"
 
 

@@ -13,6 +13,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import RequestRedirect
 
 from common.durable import Tree
+from receiver.metadata.query.cursors import Cursors
 from receiver.web.access import Access
 from receiver.web.longpoll import LongPolls
 from receiver.web.openapi import document
@@ -44,6 +45,7 @@ class Site:
         access: judges who may call.
         openapi: the description of the calls, as JSON.
         polls: calls that wait for the end of a task.
+        cursors: answers to SQL of which there is more.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Site:
         self.access = Access(config, node.engine, clock=clock)
         self.openapi = msgspec.json.encode(document(routes))
         self.polls = LongPolls(config.listen.threads // 2)
+        self.cursors = Cursors()
         self._of_endpoint = {route.name: route for route in routes}
         self._adapter = url_map.bind("tsferry.invalid")
         self._owns_node = owns_node

@@ -8,6 +8,7 @@ from flask import Response
 
 from common import wire
 from common.errors import ProtocolError, UsageError
+from common.schemaitems import SchemaChanges
 from receiver.web.call import Call, MediaTypeError, json_answer
 from receiver.web.routes import EMPTY, Answer, Body, Parameter, Role, Route
 
@@ -15,6 +16,10 @@ __all__ = ["ROUTES"]
 
 _TASK = f"{wire.BASE}/tasks/<task>"
 _AFTER = Parameter("after", "query", {"type": "string"}, "`next` of the page before.")
+_SINCE = Parameter(
+    "after", "query", {"type": "integer", "minimum": 0}, "The commit that is known; 0 for none."
+)
+_CURSOR = Parameter("cursor", "query", {"type": "string"}, "`next` of the page before.")
 _LIMIT = Parameter("limit", "query", {"type": "integer", "minimum": 1}, "Entries of a page.")
 _WAIT = Parameter(
     "wait",
@@ -77,6 +82,14 @@ def batch(call: Call) -> Response:
     return json_answer(call.node.batch(call.who, call.sender, call.task, call.epoch, body))
 
 
+def schema(call: Call) -> Response:
+    """A block of the sender's schema log."""
+    if call.request.mimetype != wire.SCHEMA_TYPE:
+        raise MediaTypeError(f"expected Content-Type: {wire.SCHEMA_TYPE}")
+    body = call.request.get_data()
+    return json_answer(call.node.schema(call.who, call.sender, call.task, call.epoch, body))
+
+
 def end_task(call: Call) -> Response:
     """Everything was sent."""
     request = call.body(wire.EndRequest)
@@ -94,6 +107,15 @@ def catalogue(call: Call) -> Response:
     """Committed files of everybody."""
     limit = call.limit(call.site.config.limits.max_page_items)
     return json_answer(call.node.catalogue(call.who, call.query("after"), limit))
+
+
+def schema_changes(call: Call) -> Response:
+    """What became of the schema."""
+    after = call.query("after") or "0"
+    if not (after.isascii() and after.isdigit() and len(after) < 20):
+        raise UsageError("after: expected a commit, or 0 for the whole schema")
+    limit = call.limit(call.site.config.limits.max_page_items)
+    return json_answer(call.node.schema_changes(call.who, int(after), call.query("cursor"), limit))
 
 
 def _seconds(text: str | None) -> float:
@@ -148,6 +170,17 @@ ROUTES = (
         "State of a task; its outcome once that is committed",
         (Answer(200, wire.TaskAnswer),),
         parameters=(_WAIT,),
+    ),
+    Route(
+        "PATCH",
+        f"{_TASK}/schema",
+        schema,
+        Role.SENDER,
+        "A block of the sender's schema log",
+        (Answer(200, wire.SchemaAnswer),),
+        media=wire.SCHEMA_TYPE,
+        body=Body.BLOCK,
+        task=True,
     ),
     Route(
         "POST",
@@ -213,5 +246,14 @@ ROUTES = (
         "Committed files of all senders, in path order",
         (Answer(200, wire.CatalogueAnswer),),
         parameters=(_AFTER, _LIMIT),
+    ),
+    Route(
+        "GET",
+        f"{wire.BASE}/schema/changes",
+        schema_changes,
+        Role.READER,
+        "What became of the schema since a commit, as items in path order",
+        (Answer(200, SchemaChanges),),
+        parameters=(_SINCE, _CURSOR, _LIMIT),
     ),
 )

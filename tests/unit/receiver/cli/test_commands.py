@@ -116,6 +116,32 @@ def test_what_only_reads_works_with_and_without_a_server(either, command):
     assert (report["files"], report["found"]) == (3, [])
 
 
+def test_status_tells_of_the_schema(either, command):
+    code = 0 if either == "a server" else 4
+    found = json.loads(command("status", "--json", code=code))["schema"]
+    assert (found["series"], found["devices"], found["storage_groups"]) == (3, 3, 2)
+    assert found["memory"] > 0
+    assert (
+        0
+        <= found["oldest_answerable"]
+        < json.loads(command("status", "--json", code=code))["newest_commit"]
+    )
+    assert found["log_entries"] > 0
+    assert found["ttl_suspended"] is None
+    text = command("status", code=code)
+    for each in ("3 of 3 devices in 2 groups", "no limit", "history since", "TTL:"):
+        assert each in text
+
+
+def test_expired_files_can_be_asked_for(either, command):
+    assert json.loads(command("files", "--state", "expired", "--json"))["files"] == []
+
+
+def test_ttl_goes_on_when_the_clock_is_confirmed(running, command):
+    assert "was not suspended" in command("ttl", "resume")
+    assert json.loads(command("ttl", "resume", "--json")) == {"was_suspended": None}
+
+
 def test_tables_show_names_without_what_a_terminal_would_obey(either, command):
     for arguments in (("owners", "list"), ("files",), ("senders", "list"), ("quarantine", "list")):
         shown = command(*arguments)
@@ -166,6 +192,7 @@ def test_quarantine_is_dropped_by_the_server(running, command):
         ("senders", "accept", A),
         ("quarantine", "drop", "--all"),
         ("quarantine", "retry", "--all"),
+        ("ttl", "resume"),
     ],
 )
 def test_what_changes_something_says_that_no_server_runs(filled, command, arguments):
@@ -201,7 +228,7 @@ def test_fsck_says_what_a_damaged_log_still_holds_and_cuts_it_when_told(filled, 
         "found"
     ]
     assert f"damaged at offset {frames[-2]}" in found["detail"]
-    assert "1 frames behind it" in found["detail"]
+    assert "1 frames behind the damage" in found["detail"]
     assert "--cut-log" in found["detail"]
     assert "expected with --repair" in command("fsck", "--cut-log", code=2)
     assert log.read_bytes() == content

@@ -9,8 +9,11 @@ import pytest
 
 from common.errors import ConfigError, LockedError, NotFoundError
 from receiver.load.fsck import Found, fsck
+from receiver.metadata import records
+from receiver.metadata.engine import Engine
 from receiver.node import Node
 from tests.support.node_world import OPERATOR, A, Edge, World, path_of, results, tsfile
+from tests.support.schema_commits import series
 
 FILES = {path_of(number): tsfile(first=number * 100) for number in (1, 2, 3)}
 
@@ -251,3 +254,59 @@ def test_a_report_is_json(filled: World, node: Node) -> None:
     (filled.data / path_of(77)).write_bytes(b"x")
     report = msgspec.json.decode(msgspec.json.encode(node.fsck(OPERATOR)))
     assert report["found"][0]["kind"] == "stray"
+
+
+# -- the engine's own files ----------------------------------------------------------------------
+
+
+def tagged(world: World, checkpoints: int) -> Path:
+    """Series with tags, so many checkpoints; returns the schema directory."""
+    with Engine.open(world.config.schema_dir, background=False) as engine:
+        engine.commit([records.StorageGroupSet("root.tagged")])
+        for number in range(max(2, checkpoints)):
+            engine.commit([series(f"root.tagged.d{number}", "s", tags=[{"n": str(number)}])])
+            if number < checkpoints:
+                engine.checkpoint()
+    return world.config.schema_dir
+
+
+def test_damage_that_a_start_does_not_look_at_is_found_and_put_aside(filled: World) -> None:
+    schema = tagged(filled, 2)
+    older = min(schema.glob("mtree*"), key=lambda each: int(each.stem.partition("-")[2]))
+    older.write_bytes(b"decayed")
+    (found,) = fsck(filled.config).found
+    assert (found.kind, found.path) == ("metadata", older.name)
+    assert older.exists(), "looking changes nothing"
+    assert fsck(filled.config, repair=True).good
+    assert not older.exists()
+    assert fsck(filled.config).found == []
+
+
+def test_tags_that_cannot_be_read_are_named_and_come_back_from_the_index(filled: World) -> None:
+    schema = tagged(filled, 2)
+    content = bytearray((schema / "tlog-1.tsf").read_bytes())
+    content[-3] ^= 1
+    (schema / "tlog-1.tsf").write_bytes(bytes(content))
+    (found,) = fsck(filled.config).found
+    assert (found.kind, found.path) == ("tags", "tlog-1.tsf")
+    assert "1 series" in found.detail
+    assert "root.tagged.d1.s" in found.detail
+    assert fsck(filled.config, repair=True).good
+    assert fsck(filled.config).found == []
+    with Engine.read_only(schema) as engine:
+        rows = engine.execute("show timeseries root.tagged.** where n = 1").fetch()
+    assert len(rows) == 1
+
+
+def test_a_lost_tlog_is_told_of_and_given_up_only_when_asked(filled: World) -> None:
+    schema = tagged(filled, 2)
+    for each in schema.glob("mlog-*"):
+        if each.name == "mlog-1.tsf":
+            each.unlink()  # so that the log cannot bring the tags back
+    (schema / "tlog-1.tsf").unlink()
+    (found,) = fsck(filled.config).found
+    assert found.kind == "engine"
+    assert "tlog-1.tsf" in found.detail
+    assert not fsck(filled.config, repair=True).good
+    assert fsck(filled.config, repair=True, cut_log=True).good
+    assert fsck(filled.config).found == []

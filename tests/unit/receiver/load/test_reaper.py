@@ -17,7 +17,13 @@ def clock() -> Clock:
 
 @pytest.fixture
 def world(tmp_path: Path, clock: Clock) -> World:
-    return World(tmp_path, clock=clock, keep_deleted=100.0, limits={"upload_expiry": 1000.0})
+    return World(
+        tmp_path,
+        clock=clock,
+        keep_deleted=100.0,
+        limits={"upload_expiry": 1000.0},
+        metadata={"history": 0.0},
+    )
 
 
 def delete_one(node: Node) -> Edge:
@@ -128,3 +134,32 @@ def test_the_resource_goes_with_its_file(node: Node, world: World, clock: Clock)
     clock.now += 200
     node.load.reaper.run_once()
     assert not [each for each in names(world) if each.endswith(".resource")]
+
+
+def test_bytes_stay_as_long_as_the_past_can_be_asked_about(tmp_path: Path, clock: Clock) -> None:
+    world = World(tmp_path, clock=clock, keep_deleted=100.0, metadata={"history": 5000.0})
+    with world.still_node() as node:
+        delete_one(node)
+        deleted = node.engine.newest_commit
+        clock.now += 4000
+        assert node.load.reaper.run_once() == 0
+        assert node.engine.oldest_answerable < deleted
+        clock.now += 2000
+        Edge(node, "b" * 32).check()
+        assert node.load.reaper.run_once() == 1
+        assert node.engine.oldest_answerable >= deleted
+        assert node.status(OPERATOR).deleted_files == 0
+
+
+def test_a_history_of_commits_keeps_bytes_too(tmp_path: Path, clock: Clock) -> None:
+    world = World(
+        tmp_path, clock=clock, keep_deleted=0.0, metadata={"history": 0.0, "history_commits": 20}
+    )
+    with world.still_node() as node:
+        delete_one(node)
+        clock.now += 10_000
+        assert node.load.reaper.run_once() == 0
+        for number in range(20):
+            node.load.make_known("b" * 32, "x_" + "b" * 32, f"label {number}")
+        clock.now += 1
+        assert node.load.reaper.run_once() == 1

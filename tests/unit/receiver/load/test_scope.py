@@ -53,3 +53,27 @@ def test_the_first_device_outside_is_named() -> None:
 def test_an_empty_node_is_refused(pattern: str) -> None:
     with pytest.raises(UsageError):
         Scope([pattern])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "reaches"),
+    [
+        ("root.siteA.**", "root.siteA", True),
+        ("root.siteA.**", "root.siteA.x.y", True),
+        ("root.siteA.**", "root", True),
+        ("root.siteA.**", "root.siteB", False),
+        ("root.*.d1", "root.any", True),
+        ("root.*.d1", "root.any.d1", True),
+        ("root.*.d1", "root.any.d2", False),
+        ("root.*.d1", "root.any.d1.x", False),
+        ("root.`a.b`.**", "root.`a.b`", True),
+        ("sensors:**", "root.`/plant`", True),
+        ("/plant/sensors:**", "root.`/plant`", True),
+        ("/plant/sensors:**", "root.`/other`", False),
+    ],
+)
+def test_a_pattern_reaches_below_what_its_devices_lie_in(
+    pattern: str, path: str, reaches: bool
+) -> None:
+    assert Scope([pattern]).reaches_below(path) is reaches
+    assert Scope([]).reaches_below(path)

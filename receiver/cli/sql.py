@@ -1,0 +1,150 @@
+"""`sql`: statements about the schema, from the command line, a script or a shell."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from common.cli import Invocation
+from common.errors import TsferryError, UsageError
+from common.terminal import display_width, printable
+from receiver.cli.sqlformat import Form, output
+from receiver.cli.sqlsource import SqlSource
+from receiver.config import ReceiverConfig
+
+if TYPE_CHECKING:
+    from receiver.metadata.sql.lexing import Placed
+
+__all__ = ["caret", "sql", "write_reply"]
+
+_EPILOG = (
+    "Example: tsferry-receiver sql 'show timeseries root.turbine.** where unit = c limit 10'; "
+    "tsferry-receiver sql --json 'count devices' --at 2026-01-31T08:00:00Z; "
+    "tsferry-receiver sql < script.sql. Without a server show and count still work. "
+    "Exit codes: 0 done; 1 a statement was refused by a rule; 2 a statement is wrong, or what it "
+    "names is not there; 4 the receiver does not run, or refuses."
+)
+_AROUND = 100
+"""Characters of a line that are shown on each side of a fault."""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("statement", required=False)
+@click.option(
+    "--at", help="Ask as of this time: 2026-01-31T08:00:00Z, or the timestamp of a commit."
+)
+@click.option(
+    "--fetch-size",
+    type=click.IntRange(1, 1_000_000),
+    help="Rows fetched at a time.  [default: metadata.fetch_size of the receiver]",
+)
+@click.option("--json", "form", flag_value="json", help="Write a JSON object a line.")
+@click.option("--csv", "form", flag_value="csv", help="Write CSV (RFC 4180).")
+@click.option("--keep-going", is_flag=True, help="Go on with a script after an error.")
+@click.pass_obj
+def sql(
+    invocation: Invocation[ReceiverConfig],
+    statement: str | None,
+    at: str | None,
+    fetch_size: int | None,
+    form: Form | None,
+    keep_going: bool,
+) -> int:
+    """Carry out STATEMENT; without one those on standard input, or a shell on a terminal.
+
+    In a script each statement ends with a semicolon, and the first that fails ends the script.
+    """
+    source = SqlSource(invocation.load().value)
+    when = _moment(at)
+    form = form or "table"
+    if statement is None and sys.stdin.isatty():
+        from receiver.cli.sqlshell import Shell
+
+        return Shell(source, form, when, fetch_size, invocation.environ).run()
+    script = sys.stdin.read() if statement is None else statement
+    try:
+        return _run_script(source, script, when, fetch_size, form, keep_going)
+    except BrokenPipeError:  # `| head` has seen enough
+        with suppress(BrokenPipeError):
+            sys.stdout.close()
+        return 0
+
+
+def _moment(at: str | None) -> int | str | None:
+    if at is not None and at.isascii() and at.isdigit() and len(at) < 20:
+        return int(at)
+    return at
+
+
+def _run_script(
+    source: SqlSource,
+    script: str,
+    at: int | str | None,
+    size: int | None,
+    form: Form,
+    keep_going: bool,
+) -> int:
+    from receiver.metadata.sql.lexing import statements
+
+    found = list(statements(script))
+    if not found:
+        raise UsageError("expected a statement, as in: tsferry-receiver sql 'show timeseries'")
+    code = 0
+    for each in found:
+        try:
+            write_reply(source, each.text, at, size, form)
+        except TsferryError as error:
+            for line in caret(each.text, error):
+                click.echo(line, err=True)
+            click.echo(f"tsferry-receiver: error: {printable(_placed(each, error))}", err=True)
+            code = code or error.exit_code
+            if not keep_going:
+                break
+    return code
+
+
+def _placed(statement: Placed, error: TsferryError) -> str:
+    """The message of an error, with the place in the script where that in the statement stood."""
+    line, column = error.extra.get("line"), error.extra.get("column")
+    if not isinstance(line, int) or not isinstance(column, int):
+        return f"line {statement.line}: {error.message}" if statement.line > 1 else error.message
+    why = error.message.removeprefix(f"line {line}, column {column}: ")
+    if line == 1:
+        column += statement.column - 1
+    return f"line {statement.line + line - 1}, column {column}: {why}"
+
+
+def write_reply(
+    source: SqlSource, statement: str, at: int | str | None, size: int | None, form: Form
+) -> None:
+    """Carry out a statement, and write to standard output what it gave."""
+    reply = source.run(statement, at, size)
+    out = output(form, sys.stdout)
+    if not reply.columns:
+        out.done(reply.message or "done", reply.commit)
+        return
+    out.begin(reply.columns)
+    with closing(reply.pages):
+        for page in reply.pages:
+            out.page(page)
+    sys.stdout.flush()
+
+
+def caret(statement: str, error: TsferryError) -> Iterator[str]:
+    """The line of a statement that an error is about, and below it a mark under the place."""
+    line, column = error.extra.get("line"), error.extra.get("column")
+    if not isinstance(line, int) or not isinstance(column, int):
+        return
+    lines = statement.split("\n")
+    if not 1 <= line <= len(lines):
+        return
+    text = lines[line - 1]
+    begin = max(0, column - 1 - _AROUND)
+    before = printable(("..." if begin else "") + text[begin : column - 1])
+    after = text[column - 1 :]
+    yield before + printable(after if len(after) <= _AROUND else f"{after[:_AROUND]}...")
+    yield " " * display_width(before) + "^"

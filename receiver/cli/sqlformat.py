@@ -1,0 +1,159 @@
+"""Answers of SQL on the way out: as a table, as JSON lines, as CSV.
+
+All three write page by page, so an answer may be as long as it likes. On a terminal nothing in a
+name can move a cursor: control characters are written out in each form.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol, TextIO
+
+from common.terminal import display_width, printable
+from receiver.cli.showing import commit_time
+
+__all__ = ["Form", "Output", "output"]
+
+Form = Literal["table", "json", "csv"]
+Row = Sequence[Any]
+
+_GAP = "  "
+_WIDEST = 64
+"""Columns that a cell is padded to at most; a longer one pushes the rest of its line aside."""
+_TIMES = frozenset({"created"})
+"""Columns with commits, which a table shows as times."""
+
+
+class Output(Protocol):
+    """Writes one answer."""
+
+    def begin(self, columns: Sequence[str]) -> None:
+        """Names of the columns."""
+
+    def page(self, rows: Sequence[Row]) -> None:
+        """Some more rows."""
+
+    def done(self, message: str, commit: int) -> None:
+        """What a statement without an answer did, in which commit."""
+
+
+def output(form: Form, stream: TextIO) -> Output:
+    """The output of a form to a stream."""
+    kinds: dict[Form, Callable[[TextIO], Output]] = {"table": _Table, "json": _Lines, "csv": _Csv}
+    return kinds[form](stream)
+
+
+class _Table:
+    """Columns as wide as the first page wants them; wider ones later widen what follows."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._columns: Sequence[str] = ()
+        self._widths: list[int] = []
+        self._right: list[bool] = []
+
+    def begin(self, columns: Sequence[str]) -> None:
+        self._columns, self._widths = columns, []
+
+    def page(self, rows: Sequence[Row]) -> None:
+        cells = [[_cell(name, value) for name, value in zip(self._columns, row)] for row in rows]  # noqa: B905  # a newer server may send more columns
+        first = not self._widths
+        if first:
+            self._widths = [display_width(name) for name in self._columns]
+            self._right = [
+                name not in _TIMES and _all_numbers([row[i] for row in rows])
+                for i, name in enumerate(self._columns)
+            ]
+        for line in cells:
+            for i, cell in enumerate(line):
+                self._widths[i] = max(self._widths[i], min(display_width(cell), _WIDEST))
+        if first:
+            self._write([printable(name) for name in self._columns])
+            self._write(["-" * width for width in self._widths])
+        for line in cells:
+            self._write(line)
+
+    def done(self, message: str, commit: int) -> None:
+        self._stream.write(f"{printable(message)} ({commit_time(commit)}, commit {commit})\n")
+
+    def _write(self, line: Sequence[str]) -> None:
+        padded = _GAP.join(map(_padded, line, self._widths, self._right))
+        self._stream.write(padded.rstrip() + "\n")
+
+
+def _all_numbers(values: Sequence[Any]) -> bool:
+    there = [value for value in values if value is not None]
+    return bool(there) and all(type(value) is int for value in there)
+
+
+def _cell(column: str, value: Any) -> str:
+    if value is None or value == {}:
+        return "-"
+    if column in _TIMES and isinstance(value, int):
+        return commit_time(value)
+    return printable(_text(value))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def _padded(cell: str, width: int, right: bool) -> str:
+    padding = " " * (width - display_width(cell))
+    return padding + cell if right else cell + padding
+
+
+class _Lines:
+    """An object a line, pure ASCII."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._columns: Sequence[str] = ()
+
+    def begin(self, columns: Sequence[str]) -> None:
+        self._columns = columns
+
+    def page(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._write(dict(zip(self._columns, row)))  # noqa: B905  # see above
+
+    def done(self, message: str, commit: int) -> None:
+        self._write({"message": message, "commit": commit})
+
+    def _write(self, value: object) -> None:
+        self._stream.write(json.dumps(value, ensure_ascii=True) + "\n")
+
+
+class _Csv:
+    """RFC 4180: a header, CRLF, quotes where needed; null is an empty field, maps are JSON."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._to_people = stream.isatty()
+
+    def begin(self, columns: Sequence[str]) -> None:
+        self._write([columns])
+
+    def page(self, rows: Sequence[Row]) -> None:
+        self._write(rows)
+
+    def done(self, message: str, commit: int) -> None:
+        """A table in a file says nothing of what was done."""
+
+    def _write(self, rows: Sequence[Row]) -> None:
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\r\n")
+        for row in rows:
+            writer.writerow(["" if value is None else self._field(value) for value in row])
+        self._stream.write(text.getvalue())
+
+    def _field(self, value: Any) -> str:
+        text = _text(value)
+        return printable(text) if self._to_people else text

@@ -1,0 +1,122 @@
+"""What SQL on the command line is put to: the server that runs, or the directories of none."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from common.errors import TsferryError
+from receiver.cli.session import NotRunningError, Server, segment
+from receiver.web.sql_wire import SqlAnswer, SqlRequest
+
+if TYPE_CHECKING:
+    from receiver.config import ReceiverConfig
+
+__all__ = ["Reply", "Row", "SqlSource"]
+
+Row = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a statement gave.
+
+    Attributes:
+        columns: of the rows; none for a statement that asks nothing.
+        message: what was done, of one that does something.
+        commit: that holds it, or that the answer is as of.
+        pages: of the answer, fetched as they are taken; close it to have the rest forgotten.
+        offline: whether it comes from the directories.
+    """
+
+    columns: Sequence[str]
+    message: str | None
+    commit: int
+    pages: Generator[Sequence[Row], None, None]
+    offline: bool = False
+
+
+class SqlSource:
+    """Takes statements; finds out anew for each whether a server runs.
+
+    The connection goes on from one to the next: a script has thousands.
+    """
+
+    def __init__(self, config: ReceiverConfig) -> None:
+        self._config = config
+        self._kept: Server | None = None
+
+    def run(self, statement: str, at: int | str | None = None, size: int | None = None) -> Reply:
+        """Carry a statement out.
+
+        Args:
+            statement: one.
+            at: as of when it asks, where it does not say.
+            size: rows of a page.
+
+        Raises:
+            NotRunningError: no server runs, and the statement is not one that only asks.
+            TsferryError: as it was refused.
+        """
+        request = SqlRequest(statement=statement, at=at, fetch_size=size)
+        try:
+            server = self._server()
+            first = server.ask("POST", "/v1/sql", SqlAnswer, body=request)
+        except NotRunningError as not_running:
+            return _from_directories(self._config, request, not_running)
+        return Reply(first.columns, first.message, first.commit, _pages(server, first))
+
+    def _server(self) -> Server:
+        # One that was started anew has another address and another token.
+        server = self._kept
+        if server is None or not server.is_connected:
+            server = self._kept = Server(self._config, keep=True)
+        return server
+
+
+def _pages(server: Server, answer: SqlAnswer) -> Generator[Sequence[Row], None, None]:
+    cursor: str | None = None
+    try:
+        while True:
+            cursor = answer.next
+            yield answer.rows
+            if cursor is None:
+                return
+            answer = server.ask("GET", f"/v1/sql/{segment(cursor)}", SqlAnswer)
+    except GeneratorExit:
+        if cursor is not None:
+            _forget(server, cursor)
+        raise
+
+
+def _forget(server: Server, cursor: str) -> None:
+    try:
+        server.tell("DELETE", f"/v1/sql/{segment(cursor)}")
+    except TsferryError:  # it forgets by itself, after a while
+        return
+
+
+def _from_directories(
+    config: ReceiverConfig, request: SqlRequest, not_running: NotRunningError
+) -> Reply:
+    from receiver.load.opening import options_of
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.sql.executing import execute, moment
+    from receiver.metadata.sql.parser import parse
+    from receiver.metadata.sql.statements import is_query
+
+    statement = parse(request.statement)
+    if not is_query(statement):
+        raise not_running
+    options = options_of(config.metadata)
+    engine = Engine.read_only(config.schema_dir, options=options)
+    result = execute(engine, statement, at=moment(request.at))
+    size = request.fetch_size or engine.options.fetch_size
+
+    def pages() -> Generator[Sequence[Row], None, None]:
+        with engine:
+            while rows := result.fetch(size):
+                yield rows
+
+    return Reply(result.columns, result.message, result.commit, pages(), offline=True)

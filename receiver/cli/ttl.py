@@ -1,0 +1,39 @@
+"""`ttl`: let files expire again after the clock was found implausible."""
+
+from __future__ import annotations
+
+import click
+
+from common.cli import Invocation
+from receiver.cli.session import Server
+from receiver.cli.showing import json_option, write_json
+from receiver.config import ReceiverConfig
+from receiver.web.operating_wire import TtlAnswer
+
+__all__ = ["ttl"]
+
+
+@click.group()
+def ttl() -> None:
+    """Files that are older than their storage group keeps (set it with SQL: set ttl to ...)."""
+
+
+@ttl.command(
+    epilog="Example: tsferry-receiver ttl resume. Exit codes: 0 done; 2 configuration; "
+    "4 the receiver does not run or refuses."
+)
+@json_option
+@click.pass_obj
+def resume(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
+    """Confirm that this machine's clock is right, so that files expire by it again.
+
+    The receiver suspends TTL when the clock stands further from where it was expected than
+    metadata.clock_jump, or when it did not run for that long; `status` shows it.
+    """
+    answer = Server(invocation.load().value).ask("POST", "/v1/ttl/resume", TtlAnswer)
+    if as_json:
+        write_json(answer)
+    elif answer.was_suspended is None:
+        click.echo("TTL was not suspended")
+    else:
+        click.echo("the clock is taken for right; files expire again")

@@ -1,0 +1,228 @@
+"""The files that a task brings, read by the receiver itself before anything is decided about them.
+
+Each is looked for where it was received and where an earlier attempt may have moved it; what is
+there is compared with the manifest, and its tail gives devices, series and times.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from common.errors import NotATsFileError, TsferryError
+from common.names import FilePath
+from common.paths import IllegalPathError
+from common.tsfile import Corrupt, read_tail
+from common.wire import Result
+from receiver.load.change import Candidate, Change, physical_name
+from receiver.load.registering import read_series
+from receiver.load.verify import hash_staged
+from receiver.metadata import records
+from receiver.metadata.errors import MemoryLimitError
+from receiver.metadata.rules import examine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from common.wire import ManifestEntry
+    from receiver.load.folders import SenderFolder
+    from receiver.load.staged import Verified
+    from receiver.load.task import CurrentTask
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state import State
+
+__all__ = ["Collected"]
+
+Outcome = records.Outcome
+
+
+class Collected:
+    """The files of a manifest: those that can be loaded, and why the others cannot.
+
+    Attributes:
+        candidates: the first, by path.
+        failed: the outcomes of the others, by path.
+    """
+
+    def __init__(
+        self, folder: SenderFolder, current: CurrentTask, clock: Callable[[], float]
+    ) -> None:
+        """Look at nothing yet."""
+        self._folder = folder
+        self._current = current
+        self._clock = clock
+        self.candidates: dict[str, Candidate] = {}
+        self.failed: dict[str, Outcome] = {}
+
+    def read(self) -> None:
+        """Look at each file of the manifest."""
+        for entry in self._current.record.manifest or ():
+            self._read(entry)
+
+    def _read(self, entry: ManifestEntry) -> None:
+        path = FilePath.parse(entry.path)
+        found = self._locate(path)
+        if found is None:
+            self._fail(path, Result.MISSING, "not received")
+            return
+        staged, rel = found
+        if (staged.size, staged.md5) != (entry.size, entry.md5):
+            self._fail(
+                path,
+                Result.MISSING,
+                f"received with {staged.size} bytes and MD5 {staged.md5}, the manifest has "
+                f"{entry.size} bytes and MD5 {entry.md5}",
+            )
+            return
+        resource = self._resource(path)
+        if isinstance(resource, str):
+            self._fail(path, Result.MISSING, resource)
+            return
+        self._candidate(path, staged, rel, resource, entry)
+
+    def _candidate(
+        self,
+        path: FilePath,
+        staged: Verified,
+        rel: str,
+        resource: Verified | None,
+        entry: ManifestEntry,
+    ) -> None:
+        fd = self._folder.tree.open_read(rel)
+        try:
+            tail = read_tail(fd, structure=True)
+            registers = read_series(fd, tail, path.sg)
+        except (Corrupt, IllegalPathError) as error:
+            self._fail(path, Result.QUARANTINED, str(error))
+            return
+        finally:
+            os.close(fd)
+        if not tail.complete:  # it was complete when it was verified: the disk has lost it
+            self._fail(path, Result.QUARANTINED, f"{tail.status}: {tail.reason}")
+            return
+        self.candidates[path.text] = Candidate(
+            path=path,
+            staged=staged,
+            resource=resource,
+            version=tail.version or 0,
+            devices=[
+                records.DeviceRange(each.name_in(path.sg), each.start, each.end)
+                for each in tail.devices
+            ],
+            registers=registers,
+            first=tail.first_time,
+            last=tail.last_time,
+            series=tail.series_count,
+            points=tail.point_count,
+            # An upload without a task comes with no manifest: ours has no counts to compare with.
+            manifest=None
+            if self._current.record.single
+            else records.ManifestMeta(entry.series, entry.points),
+        )
+
+    def _resource(self, path: FilePath) -> Verified | str | None:
+        """The resource that was planned with a file; in words what is wrong with it."""
+        planned = self._current.planned.get(path.text)
+        if planned is None or planned.resource is None:
+            return None
+        found = self._locate(path.resource)
+        if found is None:
+            return "its .resource was not received"
+        wanted = planned.resource
+        if (found[0].size, found[0].md5) != (wanted.size, wanted.md5):
+            return "its .resource was received with other content than planned"
+        return found[0]
+
+    def _locate(self, path: FilePath) -> tuple[Verified, str] | None:
+        """A verified file of the task, where it was received or where an attempt has moved it.
+
+        Without a record that fits what is there, it is hashed.
+        """
+        folder = self._folder
+        record = folder.staged.get(path.text)
+        physical = physical_name(folder.uuid, self._current.id, path).text
+        for rel in (folder.staged_at(path), physical):
+            found = folder.tree.stat(rel)
+            if found is None:
+                continue
+            if record is not None and record.is_still(found):
+                return record, rel
+            with suppress(NotATsFileError):
+                return hash_staged(folder.tree, rel, path, at=self._clock()), rel
+        return None
+
+    def put_off(self, change: Change) -> None:
+        """Leave half of the loads for the next round: one commit cannot hold them all."""
+        loads = change.loads
+        keep = len(loads) // 2
+        for load in loads[keep:]:
+            path = load.candidate.path
+            del self.candidates[path.text]
+            if keep:
+                self._fail(path, Result.MISSING, "too many devices for one commit; once more")
+            else:
+                self._fail(path, Result.REFUSED, "too many devices for one commit")
+
+    def leave_out(self, engine: Engine, change: Change, error: TsferryError) -> None:
+        """Quarantine the files that the engine will never take, so that the others get through.
+
+        Raises:
+            RefusedCommitError, SchemaConflictError: no single file is to blame.
+        """
+        blamed = False
+        with engine.reading() as state:
+            if _is_overtaken(state, change.schema):
+                return  # no file is to blame: what the schema does is decided again
+            groups = _good_groups(state, change)
+        for op, loaded in _by_file(change.ops):
+            with engine.reading() as state:
+                held = state.held(op.sender, op.path)
+                before = [] if held is None else [records.FileDeleted(held.physical, "replaced")]
+                try:
+                    examine(state, [*change.schema, *groups, *before, op, loaded])
+                except TsferryError as why:
+                    blamed = True
+                    del self.candidates[op.path]
+                    full = isinstance(why, MemoryLimitError)
+                    result = Result.MISSING if full else Result.QUARANTINED
+                    self._fail(FilePath.parse(op.path), result, why.message)
+        if not blamed:
+            raise error
+
+    def _fail(self, path: FilePath, result: Result, reason: str) -> None:
+        hold = result is Result.QUARANTINED
+        self.failed[path.text] = Outcome(path.text, result, reason=reason, hold=hold)
+
+
+def _is_overtaken(state: State, schema: Sequence[records.Op]) -> bool:
+    """Whether what a schema was decided to do cannot be done any more."""
+    try:
+        if schema:
+            examine(state, schema)
+    except TsferryError:
+        return True
+    return False
+
+
+def _by_file(
+    ops: Iterable[records.Op],
+) -> Iterator[tuple[records.FileLoaded, records.SeriesLoaded]]:
+    """Each file that is loaded, with its series, which stand behind it."""
+    file: records.FileLoaded | None = None
+    for op in ops:
+        if isinstance(op, records.FileLoaded):
+            file = op
+        elif file is not None and isinstance(op, records.SeriesLoaded):
+            yield file, op
+
+
+def _good_groups(state: State, change: Change) -> list[records.Op]:
+    """The storage groups that a change makes, for any of its files, and that can be made."""
+    good: list[records.Op] = []
+    for op in change.ops:
+        if isinstance(op, records.StorageGroupSet) and op not in change.schema:
+            with suppress(TsferryError):
+                examine(state, [*change.schema, *good, op])
+                good.append(op)
+    return good

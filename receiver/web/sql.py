@@ -1,0 +1,96 @@
+"""SQL over HTTP: a statement, and the further pages of a long answer.
+
+A page can be asked for again, with the same token, until the next one is: an answer that got lost
+on its way costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Response
+
+from common.errors import ForbiddenError, UsageError
+from receiver.metadata.query.cursors import Page
+from receiver.metadata.sql.executing import execute, moment
+from receiver.metadata.sql.parser import parse
+from receiver.metadata.sql.statements import is_query
+from receiver.principal import OPERATOR
+from receiver.web.call import Call, json_answer
+from receiver.web.routes import EMPTY, Body, Parameter, Role, Route
+from receiver.web.routes import Answer as Described
+from receiver.web.sql_wire import SqlAnswer, SqlRequest
+
+__all__ = ["ROUTES"]
+
+_SIZE = Parameter(
+    "limit", "query", {"type": "integer", "minimum": 1}, "Rows of this page and the next ones."
+)
+
+
+def run_sql(call: Call) -> Response:
+    """Carry out a statement; the first page of its answer."""
+    request = call.body(SqlRequest)
+    if request.fetch_size is not None and request.fetch_size < 1:
+        raise UsageError("fetch_size: expected a number from 1 up")
+    statement = parse(request.statement)
+    if not is_query(statement) and call.who.role != OPERATOR:
+        raise ForbiddenError(f"a {call.who.role} token may only show and count")
+    result = execute(call.node.engine, statement, at=moment(request.at))
+    if result.answer is None:
+        page = Page([], None)
+    else:
+        most = call.node.engine.options.fetch_size
+        page = call.site.cursors.open(result.answer, min(request.fetch_size or most, most))
+    return _answer(result.columns, result.message, result.commit, page)
+
+
+def sql_page(call: Call) -> Response:
+    """The next page of an answer."""
+    size = call.limit(call.node.engine.options.fetch_size) if call.query("limit") else None
+    answer, page = call.site.cursors.next(call.arguments["cursor"], size)
+    return _answer(answer.columns, None, answer.ts, page)
+
+
+def close_sql(call: Call) -> Response:
+    """Forget the rest of an answer."""
+    call.site.cursors.close(call.arguments["cursor"])
+    return Response(status=204)
+
+
+def _answer(columns: tuple[str, ...], message: str | None, commit: int, page: Page) -> Response:
+    rows: list[Any] = page.rows  # tuples are as good as lists in JSON
+    return json_answer(
+        SqlAnswer(columns=list(columns), rows=rows, message=message, commit=commit, next=page.next)
+    )
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/v1/sql",
+        run_sql,
+        Role.SQL,
+        "Carry out a statement; the first page of its answer",
+        (Described(200, SqlAnswer),),
+        takes=SqlRequest,
+        body=Body.LARGE,
+    ),
+    Route(
+        "GET",
+        "/v1/sql/<cursor>",
+        sql_page,
+        Role.SQL,
+        "The next page of an answer; the same page again until the one behind it is asked for",
+        (Described(200, SqlAnswer),),
+        parameters=(_SIZE,),
+    ),
+    Route(
+        "DELETE",
+        "/v1/sql/<cursor>",
+        close_sql,
+        Role.SQL,
+        "Forget the rest of an answer",
+        (EMPTY,),
+    ),
+)

@@ -1,0 +1,42 @@
+"""What the calls of SQL take and answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from common.wire import Struct
+
+__all__ = ["SqlAnswer", "SqlRequest"]
+
+
+class SqlRequest(Struct, frozen=True, kw_only=True):
+    """`POST /v1/sql`.
+
+    Attributes:
+        statement: one statement.
+        at: as of when show and count answer, where the statement does not say: a commit timestamp,
+            or a time such as `2026-01-31T08:00:00Z`.
+        fetch_size: rows of a page, at most; the receiver's own limit holds in any case.
+    """
+
+    statement: str
+    at: int | str | None = None
+    fetch_size: int | None = None
+
+
+class SqlAnswer(Struct, frozen=True, kw_only=True):
+    """`POST /v1/sql` and `GET /v1/sql/<cursor>`.
+
+    Attributes:
+        columns: names of the members of a row; empty for a statement that asks nothing.
+        rows: text, numbers, truth values, null, or objects (tags and attributes).
+        message: what was done, of a statement that does something.
+        commit: that the answer is as of, or that holds what was done.
+        next: cursor of the next page; null at the end.
+    """
+
+    columns: list[str]
+    rows: list[list[Any]]
+    message: str | None
+    commit: int
+    next: str | None

@@ -1,0 +1,46 @@
+"""A whole receiver that keeps its commits in etcd, and loses its schema directory."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from common.errors import LockedError
+from common.paths import parse_pattern
+from receiver.config import EtcdConfig
+from tests.support.etcd import Etcd, own_etcd, shared_etcd
+from tests.support.node_world import OPERATOR, Edge, World, path_of, results, tsfile
+
+__all__ = ["own_etcd", "shared_etcd"]
+
+
+@pytest.fixture
+def world(tmp_path: Path, shared_etcd: Etcd) -> World:
+    found = shared_etcd.settings()
+    config = EtcdConfig(endpoints=tuple(found.endpoints), prefix=found.prefix, lease=2.0)
+    return World(tmp_path, metadata={"backend": "etcd", "etcd": config})
+
+
+def test_a_receiver_without_its_schema_directory_starts_again_from_etcd(world: World) -> None:
+    with world.node() as node:
+        edge = Edge(node)
+        assert results(edge.round({path_of(1): tsfile()})) == {path_of(1): "loaded"}
+        uuid, newest = node.engine.uuid, node.engine.newest_commit
+    shutil.rmtree(world.root / "schema")
+    with world.node() as node:
+        assert (node.engine.uuid, node.engine.newest_commit) == (uuid, newest)
+        assert [each.path for each in node.files(OPERATOR).files] == [path_of(1)]
+        with node.engine.reading() as state:
+            rows = state.schema.match_series(parse_pattern("root.**"))
+            assert [state.schema.series(row).path for row in rows] == ["root.sg.d1.s1"]
+        assert node.fsck(OPERATOR).found == []
+        edge.node = node
+        assert results(edge.round({path_of(2): tsfile(first=90)})) == {path_of(2): "loaded"}
+
+
+def test_a_second_receiver_on_the_same_keys_does_not_start(world: World, tmp_path: Path) -> None:
+    other = World(tmp_path / "other", metadata=world.metadata)
+    with world.node(), pytest.raises(LockedError):
+        other.node()
