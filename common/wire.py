@@ -29,6 +29,7 @@ SENDER_HEADER = "Tsferry-Sender"
 EPOCH_HEADER = "Tsferry-Epoch"
 PROBLEM_TYPE = "application/problem+json"
 BATCH_TYPE = "application/vnd.tsferry.batch"
+SCHEMA_TYPE = "application/vnd.tsferry.schema"
 OFFSET_TYPE = "application/offset+octet-stream"
 CHECKSUM_MISMATCH = 460
 """HTTP status of the tus checksum extension."""
@@ -63,6 +64,9 @@ class Problem(Struct, frozen=True, kw_only=True):
     offset: Count | None = None
     device: str | None = None
     path: str | None = None
+    line: Count | None = None
+    """Of a statement, where it is wrong; from 1 up, as the column."""
+    column: Count | None = None
 
 
 # -- check -------------------------------------------------------------------------------------
@@ -121,6 +125,29 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_page_bytes: Count
 
 
+class SchemaFailure(Struct, frozen=True, kw_only=True):
+    """A record of a schema log that was not applied, and why."""
+
+    record: str
+    reason: str
+
+
+class SchemaPosition(Struct, frozen=True, kw_only=True):
+    """How far a sender's schema log is applied, and what came of it: the truth of both sides."""
+
+    identity: str
+    offset: Count
+    """Bytes of a text log; the commit that was reached, of a receiver's changes."""
+    mark: str = ""
+    """What the sender gave with it, to know its log again."""
+    applied: Count = 0
+    """Records of the last step that took effect."""
+    unapplied: Count = 0
+    failed: list[SchemaFailure] = []
+    """The first hundred of those that did not."""
+    commit: Count = 0
+
+
 class CheckAnswer(Struct, frozen=True, kw_only=True):
     """What the receiver is, and where it stands with this sender."""
 
@@ -140,6 +167,8 @@ class CheckAnswer(Struct, frozen=True, kw_only=True):
     """Id of a task that was started and has no end."""
     schema: bool = False
     """Whether the receiver takes the step `schema`."""
+    schema_position: SchemaPosition | None = None
+    """What it has applied of this sender's schema log; None for nothing."""
 
 
 # -- tasks -------------------------------------------------------------------------------------
@@ -200,6 +229,51 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """For a quarantine: do not try again by itself."""
 
 
+class SchemaKind(StrEnum):
+    """What a sender's schema log is."""
+
+    TEXT = "iotdb-text"
+    """`mlog.txt`, with the slots of its `tlog.txt`."""
+    CHANGES = "changes"
+    """JSON lines of `common.schemaitems`: what changed in the sender's own receiver."""
+
+
+class SchemaStaged(Struct, frozen=True, kw_only=True):
+    """What the receiver has of a schema that no task has brought to its end yet."""
+
+    kind: SchemaKind
+    identity: str
+    base: Count
+    size: Count
+    """Bytes of the log that are here for good: the next block begins there."""
+    digest: str
+    """xxh3-128 (hex) of these."""
+
+
+class SchemaEnd(Struct, frozen=True, kw_only=True):
+    """The schema that a task brings: blocks of one log, and where they end."""
+
+    kind: SchemaKind
+    identity: str
+    base: Count
+    """Where they begin: the offset that is applied, or 0 for the whole log."""
+    size: Count
+    """Bytes of the log in all blocks."""
+    offset: Count
+    """How far the log is applied, once they are."""
+    news: Count = 0
+    """Deletions that begin here or behind (offset in the log) have not been told before. Those
+    before it are old: they take nothing that holds loaded data."""
+    mark: str = ""
+    """At most 1,024 characters, given back by `SchemaPosition`."""
+
+
+class SchemaAnswer(Struct, frozen=True, kw_only=True):
+    """`PATCH /tasks/<id>/schema`: bytes of the log that are here for good."""
+
+    size: Count
+
+
 class TaskAnswer(Struct, frozen=True, kw_only=True):
     """State of a task; `outcomes` and `commit` once it is done."""
 
@@ -209,6 +283,10 @@ class TaskAnswer(Struct, frozen=True, kw_only=True):
     """The epoch of all further calls of this task, and of the next round's check."""
     commit: Count = 0
     outcomes: list[Outcome] = []
+    schema_staged: SchemaStaged | None = None
+    """In the answer to the start: a schema that was begun."""
+    schema_position: SchemaPosition | None = None
+    """Once it is done: what is applied of the sender's schema log by now."""
 
 
 class ResourceEntry(Struct, frozen=True, kw_only=True):
@@ -300,6 +378,7 @@ class EndRequest(Struct, frozen=True, kw_only=True):
 
     manifest: list[ManifestEntry]
     deleted: list[str] = []
+    schema: SchemaEnd | None = None
 
 
 class BatchResult(Struct, frozen=True, kw_only=True):
@@ -423,6 +502,7 @@ _MAX_RETRY_AFTER = 86_400.0
 def to_problem(error: TsferryError, *, path: str | None = None) -> Problem:
     """An error of ours as the other side will read it. Whatever is in the error, this works."""
     offset, device = error.extra.get("offset"), error.extra.get("device")
+    line, column = error.extra.get("line"), error.extra.get("column")
     where = error.extra.get("path") if path is None else path
     return Problem(
         type=f"urn:tsferry:{error.slug}",
@@ -433,6 +513,8 @@ def to_problem(error: TsferryError, *, path: str | None = None) -> Problem:
         offset=offset if isinstance(offset, int) else None,
         device=None if device is None else _utf8(str(device)),
         path=None if where is None else _utf8(str(where)),
+        line=line if isinstance(line, int) else None,
+        column=column if isinstance(column, int) else None,
     )
 
 
@@ -452,7 +534,7 @@ def from_problem(problem: Problem) -> TsferryError:
         kind = Permanent if 400 <= problem.status < 500 else Transient
     extra: dict[str, object] = {
         key: value
-        for key in ("offset", "device", "path")
+        for key in ("offset", "device", "path", "line", "column")
         if (value := getattr(problem, key)) is not None
     }
     detail = problem.detail or problem.title or f"HTTP status {problem.status}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sender.local import Why
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from common.names import FilePath
     from common.wire import InventoryEntry
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["complete_until", "safe_to_delete"]
 
 
-def complete_until(scan: Scan, entries: Mapping[FilePath, Entry], facts: Facts) -> int | None:
+def complete_until(
+    scan: Scan,
+    entries: Mapping[FilePath, Entry],
+    facts: Facts,
+    expired: Collection[FilePath] = (),
+) -> int | None:
     """The data time before which nothing of this node is unloaded at the receiver.
 
     The lowest first time of what is here and not loaded; of a file that cannot be read yet, the
@@ -29,6 +34,7 @@ def complete_until(scan: Scan, entries: Mapping[FilePath, Entry], facts: Facts) 
         scan: the local files.
         entries: what is loaded at the receiver.
         facts: reads times.
+        expired: files that the receiver is past keeping: nothing is missing there without them.
     """
     if scan.unmounted or scan.unreadable:
         return None
@@ -40,7 +46,9 @@ def complete_until(scan: Scan, entries: Mapping[FilePath, Entry], facts: Facts) 
             return None
         bounds.append(waiting.lower_bound)
     unloaded = [
-        file for path, file in scan.files.items() if not _is_loaded(file, entries.get(path))
+        file
+        for path, file in scan.files.items()
+        if path not in expired and not _is_loaded(file, entries.get(path))
     ]
     unloaded += [file for clash in scan.clashes for file in clash.files]
     for file in unloaded:
@@ -58,6 +66,8 @@ def safe_to_delete(
     inventories: Mapping[str, Iterable[InventoryEntry]],
 ) -> Sequence[LocalFile]:
     """Local files that every receiver holds, loaded and good, with exactly this content.
+
+    A file that has expired at a receiver is held there no more, so it is never among them.
 
     Args:
         scan: the local files; only closed, unchanged ones are in question.

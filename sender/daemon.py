@@ -161,7 +161,7 @@ class Daemon:
                 except OSError:
                     heard.set()  # whoever asked has gone; the round goes on
 
-        names = ("allow_mass_delete", "forget", "only_recover")
+        names = ("allow_mass_delete", "forget", "schema", "only_recover")
         options = Options(**{name: bool(request.get(name, False)) for name in names})
         asked = Request(options, told)
         told(Progress(loop.lane.name, step="waiting"))

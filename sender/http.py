@@ -14,6 +14,7 @@ import common
 from common import wire
 from common.digests import xxh3_128
 from common.errors import GoneError, NotFoundError, ProtocolError
+from common.schemaitems import SchemaChanges
 from sender.bandwidth import Bandwidth
 from sender.transport import Endpoint, Reply, Transport, media_type, seen, short
 
@@ -107,6 +108,17 @@ class Client:
         """Name loaded paths that are gone or replaced."""
         self._send("POST", f"/tasks/{task}/deleted", body=wire.encode(page), epoch=epoch)
 
+    def schema_block(self, task: str, epoch: str | None, body: bytes) -> wire.SchemaAnswer:
+        """Send a block of the schema log (`common.schemawire`)."""
+        reply = self._send(
+            "PATCH",
+            f"/tasks/{task}/schema",
+            body=body,
+            epoch=epoch,
+            headers={"Content-Type": wire.SCHEMA_TYPE},
+        )
+        return self._decoded(reply, wire.SchemaAnswer)
+
     def batch(self, task: str, epoch: str | None, body: bytes) -> wire.BatchAnswer:
         """Send many small files in one body."""
         reply = self._send(
@@ -141,6 +153,17 @@ class Client:
             marks.add((page.commit, page.engine))
         commit, engine = min(marks)
         return CatalogueNow(entries, engine, commit, len(marks) == 1)
+
+    def schema_changes(
+        self, after: int, cursor: str | None = None, limit: int = 1000
+    ) -> SchemaChanges:
+        """A page of what changed in the receiver's schema (a reader's call)."""
+        query = {"after": str(after), "limit": str(limit)}
+        query |= {} if cursor is None else {"cursor": cursor}
+        page = self._json("GET", f"/schema/changes?{urlencode(query)}", SchemaChanges)
+        if page.next is not None and page.next == cursor:
+            raise ProtocolError(f"{self.endpoint.url}/schema/changes: the pages do not end")
+        return page
 
     def _pages(self, path: str, kind: type[T], limit: int) -> Iterator[Any]:
         after: str | None = None

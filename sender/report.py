@@ -17,6 +17,7 @@ from common.errors import (
     TsferryError,
 )
 from common.terminal import printable
+from sender.schemareport import SchemaReport
 
 __all__ = [
     "FileDevice",
@@ -103,6 +104,7 @@ class RoundReport:
         pending_bytes: of these.
         complete_until: data time before which nothing of this node is unloaded; None if unknown.
         looked: whether the three above were found out in this round.
+        schema: what became of the schema log; None if there is none here.
     """
 
     receiver: str
@@ -129,6 +131,7 @@ class RoundReport:
     pending_bytes: int = 0
     complete_until: int | None = None
     looked: bool = False
+    schema: SchemaReport | None = None
 
     @property
     def exit_code(self) -> int:
@@ -173,6 +176,7 @@ class RoundReport:
             "unmounted": _reasons(self.unmounted),
             "pending": {"files": self.pending_files, "bytes": self.pending_bytes},
             "complete_until": self.complete_until,
+            "schema": None if self.schema is None else self.schema.as_json(),
             "error": None,
             "exit_code": self.exit_code,
         }
@@ -224,6 +228,11 @@ def as_text(report: dict[str, Any]) -> str:
         more = len(report[key]) - _SHOWN
         if more > 0:
             lines.append(f"  ... and {more} more {key} (--json lists them all)")
+    schema = report.get("schema")
+    if schema is not None and schema["problem"] is not None:
+        lines.append(f"  schema: {schema['problem']}")
+    elif schema is not None and schema["unapplied"]:
+        lines.append(f"  schema: {schema['unapplied']} records not applied (status says why)")
     if report["error"] is not None:
         lines.append(f"  error: {report['error']['message']}")
     return "\n".join(map(printable, lines))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -24,6 +24,7 @@ from sender.plan import PlanOptions, RoundPlan, plan
 from sender.progress import Meter
 from sender.recovery import RecoveryReport, recover
 from sender.report import FileDevice, FileReason, RoundReport
+from sender.schemaship import SchemaShip, open_schema
 from sender.source import Source, open_source
 from sender.state import Entry
 from sender.taskrun import TaskRun
@@ -44,11 +45,13 @@ class Options:
     Attributes:
         allow_mass_delete: let unexplained deletions through, until a round has come to its end.
         forget: throw the list away first and compare all with the receiver (`resync`).
+        schema: send the whole schema again.
         only_recover: stop after the recovery.
     """
 
     allow_mass_delete: bool = False
     forget: bool = False
+    schema: bool = False
     only_recover: bool = False
 
 
@@ -135,14 +138,25 @@ class Round:
         desk.ledger.refresh(work.refreshed)
         crash.point("round.planned")
         try:
-            self._tasks(desk, check, work, resumable)
+            with open_schema(self.lane, desk.sync, check, whole=self.options.schema) as schema:
+                self._tasks(desk, check, work, resumable, schema)
         finally:
             self._stand(desk, scan)
 
     def _tasks(
-        self, desk: Desk, check: wire.CheckAnswer, work: RoundPlan, resumable: _Resumable
+        self,
+        desk: Desk,
+        check: wire.CheckAnswer,
+        work: RoundPlan,
+        resumable: _Resumable,
+        schema: SchemaShip | None,
     ) -> None:
-        for each in work.tasks:
+        if schema is not None:
+            self._report.schema = schema.report
+        tasks = work.tasks
+        if not tasks and schema is not None and schema.pressing:
+            tasks = (TaskPlan(),)
+        for each in tasks:
             task = resumable.take(each) or self.new_id()
             _log.info(
                 "%s: a task of %d files (%d bytes), %d deletions",
@@ -153,15 +167,24 @@ class Round:
                 extra={"task": task},
             )
             TaskRun(
-                self.lane, desk, check, each, task, self._report, self._meter, clock=self.clock
+                self.lane,
+                desk,
+                check,
+                each,
+                task,
+                self._report,
+                self._meter,
+                schema=schema,
+                clock=self.clock,
             ).run()
             crash.point("round.task_done")
 
     def _stand(self, desk: Desk, scan: Scan) -> None:
         """What is left to do, for status and heartbeats."""
         report = self._report
-        report.pending_files, report.pending_bytes = pending(scan, desk.ledger.entries)
-        report.complete_until = complete_until(scan, desk.ledger.entries, desk.facts)
+        expired = desk.troubles.expired(scan)
+        report.pending_files, report.pending_bytes = pending(scan, desk.ledger.entries, expired)
+        report.complete_until = complete_until(scan, desk.ledger.entries, desk.facts, expired)
         report.looked = True
         self.lane.scanner.forget(
             file for path, file in scan.files.items() if path in desk.ledger.entries
@@ -264,6 +287,9 @@ class Round:
         crash.point("round.rebuilt")
         self._report.already += sum(1 for path in rebuilt.taken if path in scan.files)
         self._begin_history(desk.memory, check)
+        if check.history is not History.CONTINUES:
+            with desk.changing_troubles() as troubles:
+                troubles.forget_expired()
         _log.info(
             "%s: compared",
             self.lane.name,
@@ -314,12 +340,15 @@ class _Resumable:
         return task
 
 
-def pending(scan: Scan, entries: Mapping[FilePath, Entry]) -> tuple[int, int]:
-    """How many closed files are not loaded as they are, and their bytes."""
+def pending(
+    scan: Scan, entries: Mapping[FilePath, Entry], expired: Collection[FilePath] = ()
+) -> tuple[int, int]:
+    """How many closed files are not loaded as they are, and their bytes; without the expired."""
     left = [
         file.size
         for path, file in scan.files.items()
-        if (entry := entries.get(path)) is None or entry.identity != file.identity
+        if path not in expired
+        and ((entry := entries.get(path)) is None or entry.identity != file.identity)
     ]
     return len(left), sum(left)
 

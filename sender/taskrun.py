@@ -25,6 +25,7 @@ from sender.lane import Lane
 from sender.progress import Meter
 from sender.recovery import recover
 from sender.report import FileOffset, FileReason, RoundReport
+from sender.schemaship import SchemaShip
 from sender.sending import Fate, Job, Sending
 from sender.snapshot import SnapshotFile
 from sender.state import Entry
@@ -54,6 +55,7 @@ class TaskRun:
         report: RoundReport,
         meter: Meter,
         *,
+        schema: SchemaShip | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lane = lane
@@ -63,6 +65,8 @@ class TaskRun:
         self._task = task
         self._report = report
         self._meter = meter
+        self._schema = schema
+        self._schema_end: wire.SchemaEnd | None = None
         self._clock = clock
         self._epoch: str | None = None
         self._additions = {each.path: each for each in plan.additions}
@@ -81,6 +85,7 @@ class TaskRun:
         try:
             answer = self._start()
             if answer.state is TaskState.OPEN:
+                self._ship_schema(answer)
                 jobs = self._offer(self._take_snapshot())
                 self._delete()
                 self._send(jobs)
@@ -112,6 +117,13 @@ class TaskRun:
             crash.point("task.epoch")
         self._epoch = answer.epoch
         return answer
+
+    def _ship_schema(self, answer: wire.TaskAnswer) -> None:
+        """Before the files that need it; what goes wrong with it keeps none of them back."""
+        if self._schema is not None and self._schema.due:
+            self._go_on()
+            self._meter.step("schema")
+            self._schema_end = self._schema.ship(self._task, self._epoch, answer.schema_staged)
 
     def _take_snapshot(self) -> Sequence[SnapshotFile]:
         self._meter.step("plan")
@@ -194,7 +206,9 @@ class TaskRun:
 
     def _hold_deletions(self) -> None:
         """What was to take the place of old files is not in the task: these must stay."""
-        reduced = self._plan.without(self._verdicts.lost)
+        expired = self._verdicts.expired
+        reduced = self._plan.without(expired, settled=True)
+        reduced = reduced.without(self._verdicts.lost - expired)
         going = {each.path for each in reduced.deletions}
         culprits = {path.group: path for path in self._verdicts.lost}
         for each in self._plan.deletions:
@@ -306,7 +320,9 @@ class TaskRun:
             for path, (prepared, md5) in self._whole.items()
         ]
         request = wire.EndRequest(
-            manifest=manifest, deleted=[path.text for path in self._plan.deleted_paths]
+            manifest=manifest,
+            deleted=[path.text for path in self._plan.deleted_paths],
+            schema=self._schema_end,
         )
         answer = self._lane.patiently(
             lambda: self._lane.client.end_task(self._task, self._epoch, request)
@@ -321,6 +337,8 @@ class TaskRun:
         recover(desk.ledger, desk.logs, desk.snapshot, desk.dirs, lambda _: answer)
         desk.note(answer)
         crash.point("task.noted")
+        if self._schema is not None and self._schema_end is not None:
+            self._schema.conclude(answer.schema_position)
         self._report.tasks.append(self._task)
         loaded: list[FilePath] = []
         additions = {path.text: addition for path, addition in self._additions.items()}

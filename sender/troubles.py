@@ -5,6 +5,8 @@ file is loaded, when other content stands under the path, or when the file is go
 there, deletions of its partition wait.
 
 * `hold` troubles (not a TsFile, wrong type) are not tried again before the operator says so.
+* Nor is what has *expired*: the receiver does not want it any more. It blocks nothing, and is
+  offered again when the receiver is another one.
 * All others are tried again in the next round: the plan step costs no bytes.
 * One that the operator *dropped* is given up: not sent, not shown, in nobody's way.
 
@@ -85,7 +87,8 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def keeps_back(self) -> bool:
         """Whether the file is not to be offered now."""
-        return self.dropped or (self.hold and not self.retry)
+        held = self.hold or self.kind is TroubleKind.EXPIRED
+        return self.dropped or (held and not self.retry)
 
     @property
     def blocks(self) -> bool:
@@ -178,6 +181,21 @@ class Troubles:
         if ended:
             self._write()
         return ended
+
+    def expired(self, scan: Scan) -> frozenset[FilePath]:
+        """Paths of files in a scan that are older than the receiver keeps."""
+        return frozenset(
+            path
+            for path, each in self._by_path.items()
+            if each.kind is TroubleKind.EXPIRED
+            and (file := scan.files.get(path)) is not None
+            and each.concerns(file)
+        )
+
+    def forget_expired(self) -> None:
+        """Another receiver, or one with another past, may want what this one did not."""
+        expired = TroubleKind.EXPIRED
+        self.clear([path for path, each in self._by_path.items() if each.kind is expired])
 
     def retry(self, path: FilePath | None = None) -> list[Trouble]:
         """Let one (or all) be tried again in the next round; returns those concerned."""

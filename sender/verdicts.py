@@ -34,6 +34,8 @@ class Verdicts:
         self.troubles: list[tuple[LocalFile, Trouble]] = []
         self.lost: set[FilePath] = set()
         """Additions that are not in the task any more."""
+        self.expired: set[FilePath] = set()
+        """Those of them that need not be loaded."""
 
     def changed(self, path: FilePath, reason: str) -> None:
         """The file is not any more what was chosen; no trouble, the next scan sees it."""
@@ -89,6 +91,8 @@ class Verdicts:
     ) -> None:
         path = file.path
         self.lost.add(path)
+        if kind is TroubleKind.EXPIRED:
+            self.expired.add(path)
         trouble = Trouble(
             path=path.text,
             size=file.size,

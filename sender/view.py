@@ -23,6 +23,9 @@ from sender.memory import Memory
 from sender.plan import PlanOptions, RoundPlan, plan
 from sender.report import FileReason
 from sender.round import pending
+from sender.schemamemory import SchemaNotes
+from sender.schemareport import schema_standing
+from sender.schemaship import look_at_schema
 from sender.source import open_source
 from sender.state import Entry, EntryState
 from sender.troubles import Troubles
@@ -91,7 +94,8 @@ def dry_run(lane: Lane, *, allow_mass_delete: bool) -> dict[str, Any]:
         unfinished = sorted(
             {state.task for state in desk.logs.left_over().values() if state.task is not None}
         )
-        return _as_plan(lane.name, view.scan, work, unfinished)
+        schema = look_at_schema(lane, desk.sync, check)
+        return _as_plan(lane.name, view.scan, work, unfinished) | {"schema": schema}
 
 
 def _as_rebuilt(view: View, inventory: list[wire.InventoryEntry]) -> dict[FilePath, Entry]:
@@ -166,6 +170,7 @@ class Standing:
         doubts: why the list will be compared anew, if so.
         last_round: the last one, as `sync --json` shows it.
         last_task: the last task that was loaded, in that round or an earlier one.
+        schema: how far the schema log is applied there, and why some of it is not; None for no log.
         problem: why all this could not be found out.
     """
 
@@ -182,6 +187,7 @@ class Standing:
     doubts: tuple[str, ...] = ()
     last_round: dict[str, Any] | None = None
     last_task: str | None = None
+    schema: dict[str, Any] | None = None
     problem: str | None = None
 
 
@@ -194,8 +200,10 @@ def standing(lane: Lane) -> Standing:
         with viewing(lane) as view:
             entries = view.desk.ledger.entries
             found.listed = len(entries)
-            found.pending_files, found.pending_bytes = pending(view.scan, entries)
-            found.complete_until = complete_until(view.scan, entries, view.desk.facts)
+            expired = view.desk.troubles.expired(view.scan)
+            pending_now = pending(view.scan, entries, expired)
+            found.pending_files, found.pending_bytes = pending_now
+            found.complete_until = complete_until(view.scan, entries, view.desk.facts, expired)
             found.waiting = tuple(_waiting(view.scan))
             found.clashes = tuple(FileReason(c.path.text, c.reason) for c in view.scan.clashes)
             found.unmounted = tuple(
@@ -214,6 +222,7 @@ def _from_memory(found: Standing, sync: Tree, directory: str) -> None:
     memory = Memory.open(sync, directory)
     found.last_round = memory.now.last_round
     found.last_task = memory.now.last_task.task if memory.now.last_task is not None else None
+    found.schema = schema_standing(SchemaNotes.open(sync, directory).now)
     troubles = Troubles.open(sync, directory, clock=lambda: 0.0)
     found.troubles = tuple(
         {

@@ -84,7 +84,8 @@ class WriteFile(Closing):
 
         Raises:
             NoSpaceError: nothing written since the last sync counts, and this object takes no
-                more: open the file afresh, cut it to what counts, and write the rest again.
+                more until `begin_again`; or open the file afresh, cut it to what counts, and write
+                the rest again.
             FailedSyncError: as in `common.durable`.
         """
         self._may_change()
@@ -96,10 +97,19 @@ class WriteFile(Closing):
             raise
         crash.point("durable.sync_file.after")
 
+    @property
+    def lost(self) -> bool:
+        """Whether a flush did not find room, so that the file may be without what was written."""
+        return self._lost
+
+    def begin_again(self) -> None:
+        """After such a flush: take writes again. The caller writes all that was not flushed."""
+        self._lost = False
+
     def _may_change(self) -> None:
         may_write()
         if self._lost:
-            raise NoSpaceError(f"{self._what} was not flushed before and is to be opened afresh")
+            raise NoSpaceError(f"{self._what} was not flushed before and is to be written again")
 
     def fileno(self) -> int:
         """The descriptor, open for reading as well."""
@@ -159,6 +169,15 @@ class AppendFile(Closing):
                 raise
             crash.point("durable.append.after")
             return begin
+
+    def settle(self) -> None:
+        """See that nothing of a failed append is left, before the log goes on in another file.
+
+        Raises:
+            ReadOnlyError: it takes nothing more after a failed sync.
+        """
+        with self._lock:
+            self._may_append()
 
     def _may_append(self) -> None:
         may_write()

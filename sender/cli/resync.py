@@ -11,9 +11,9 @@ from sender.config import SenderConfig
 __all__ = ["resync"]
 
 
-@click.command(epilog="Example: tsferry-sender resync --receiver dc1")
+@click.command(epilog="Example: tsferry-sender resync --schema --receiver dc1")
 @receiver_option
-@click.option("--schema", is_flag=True, help="Send the schema log from its beginning as well.")
+@click.option("--schema", is_flag=True, help="Send the whole schema again as well.")
 @json_option
 @click.pass_obj
 def resync(
@@ -22,17 +22,13 @@ def resync(
     """Throw the list of loaded files away and compare all with the receiver's inventory.
 
     Nothing that is loaded travels again; deletions wait for the round after. For when something
-    was changed at the receiver that this node cannot know of.
+    was changed at the receiver that this node cannot know of. With --schema what the schema log
+    says is told there once more: for when something of it could not be applied, and can be now.
     """
     from sender.cli.sync import run_rounds, show_reports
 
     with opened(invocation, names) as session:
         from sender.round import Options
 
-        reports = run_rounds(session, Options(forget=True))
-        if schema:
-            for report in reports.values():
-                if report["error"] is None:
-                    note = "takes no schema in this version; its files were compared"
-                    click.echo(f"{report['receiver']}: {note}", err=True)
+        reports = run_rounds(session, Options(forget=True, schema=schema))
         return show_reports(reports, as_machine)

@@ -13,6 +13,7 @@ from common.terminal import printable
 from sender.cli.program import Session, json_option, opened, receiver_option
 from sender.config import SenderConfig
 from sender.report import size_text
+from sender.schemareport import schema_lines
 
 if TYPE_CHECKING:
     from sender.view import Standing
@@ -40,8 +41,9 @@ def status(
 ) -> int:
     """Show for each receiver what is loaded, pending, waiting and in trouble.
 
-    "Complete until" is a data time: nothing older lies here that is not loaded there. With
-    --safe-to-delete nothing is printed, and the exit code is 4, if any receiver is out of reach.
+    "Complete until" is a data time: nothing older lies here that is not loaded there, but for what
+    the receiver is past keeping (expired). With --safe-to-delete nothing is printed, and the exit
+    code is 4, if any receiver is out of reach; expired files are not listed, no receiver has them.
     """
     with opened(invocation, names) as session:
         if safe_to_delete:
@@ -107,6 +109,7 @@ def _lines(found: Standing, config: SenderConfig) -> list[str]:
     for clash in found.clashes:
         lines.append(f"  clash           {clash.reason}")
     lines += _several("in trouble", [_trouble(each) for each in found.troubles])
+    lines += schema_lines(found.schema)
     waiting = [f"{each['file']}: {each['reason']}" for each in found.waiting]
     return lines + _several("waiting", waiting)
 

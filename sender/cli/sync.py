@@ -160,6 +160,7 @@ def _plan_lines(plan: dict[str, Any]) -> list[str]:
         f"{plan['receiver']}: a round would send {plan['files']} files "
         f"({size_text(plan['bytes'])}) in {len(plan['tasks'])} task(s); nothing was sent"
     ]
+    lines += _schema_lines(plan["schema"])
     for task in plan["tasks"]:
         for each in task["additions"]:
             verb = "replace" if each["replaces"] else "send"
@@ -170,3 +171,12 @@ def _plan_lines(plan: dict[str, Any]) -> list[str]:
     if plan["guard"]:
         lines.append(f"  guard: {plan['guard']}")
     return lines
+
+
+def _schema_lines(schema: dict[str, Any] | None) -> list[str]:
+    if schema is None:
+        return []
+    if schema["problem"] is not None:
+        return [f"  schema: {schema['problem']}"]
+    whole = f", the whole: {schema['whole']}" if schema["whole"] else ""
+    return [f"  schema {size_text(schema['bytes'])}{whole}"]

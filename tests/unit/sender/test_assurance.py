@@ -43,6 +43,13 @@ def test_an_unsent_file_holds_it_at_its_first_time():
     assert until(a_scan(a_file(A), a_file(B)), an_entry(A, 50), span=Span(20, 60)) == 20
 
 
+def test_what_the_receiver_is_past_keeping_holds_up_nothing():
+    facts = FakeFacts(spans={B: Span(1, 9)})
+    scan, entries = a_scan(a_file(A), a_file(B)), {A: an_entry(A, 50)}
+    assert complete_until(scan, entries, facts) == 1
+    assert complete_until(scan, entries, facts, {B}) == 50
+
+
 def test_a_changed_file_counts_as_unsent():
     assert until(a_scan(a_file(A, inode=2)), an_entry(A, 50), span=Span(20, 60)) == 20
 

@@ -330,6 +330,50 @@ def test_only_what_the_outcome_calls_loaded_goes_on_the_list(edge, receiver, res
     assert edge.leftovers == []
 
 
+def test_an_expired_file_is_offered_once_and_holds_up_nothing(edge, receiver):
+    old, young = edge.write(1), edge.write(2)
+    receiver.decide = lambda entry: (
+        wire.PlanDecision(path=old, action=Action.EXPIRED, reason="past the TTL")
+        if entry.path == old
+        else None
+    )
+    report = edge.round()
+    assert ([each.file for each in report.expired], report.sent, report.exit_code) == ([old], 1, 0)
+    assert (report.pending_files, report.pending_bytes) == (0, 0)
+    offered = len(receiver.plans)
+    for _ in range(2):
+        report = edge.round()
+        assert ([each.file for each in report.expired], report.exit_code) == ([old], 0)
+    assert len(receiver.plans) == offered
+    edge.remove(young)
+    assert edge.round().deleted == 1  # of the same partition
+    assert edge.listed == []
+
+
+def test_a_deletion_goes_on_beside_a_file_that_expires_in_its_task(edge, receiver):
+    gone = edge.write(1)
+    edge.round()
+    edge.remove(gone)
+    old = edge.write(2)
+    receiver.decide = lambda entry: wire.PlanDecision(path=old, action=Action.EXPIRED)
+    report = edge.round()
+    assert (report.deleted, report.held) == (1, [])
+
+
+def test_another_engine_is_asked_again_for_a_file_that_expired(edge, receiver):
+    old = edge.write(1)
+    receiver.decide = lambda entry: wire.PlanDecision(path=old, action=Action.EXPIRED)
+    edge.round()
+    receiver.decide = lambda entry: None
+    assert edge.round().sent == 0
+    receiver.engine = "f" * 32
+    receiver.epoch = None
+    edge.round()
+    edge.round()
+    assert list(receiver.loaded) == [old]
+    in_sync(edge, receiver)
+
+
 def test_a_deletion_that_the_receiver_holds_stays_on_the_list(edge, receiver):
     path, other = edge.write(1), edge.write(2)
     edge.round()

@@ -130,6 +130,23 @@ def test_an_expired_file_blocks_nothing(reopen):
     assert not troubles.by_path[A].blocks
 
 
+def test_an_expired_file_is_not_offered_again_until_somebody_says_so(reopen):
+    troubles = reopen()
+    troubles.record([(a_file(A), a_trouble(TroubleKind.EXPIRED)), (a_file(B), a_trouble())])
+    assert troubles.by_path[A].keeps_back
+    assert troubles.expired(Scan({A: a_file(A), B: a_file(B)})) == {A}
+    assert troubles.expired(Scan({A: a_file(A, size=11), B: a_file(B)})) == frozenset()
+    troubles.retry(A)
+    assert not troubles.by_path[A].keeps_back
+
+
+def test_another_receiver_is_asked_again_for_what_expired(reopen):
+    troubles = reopen()
+    troubles.record([(a_file(A), a_trouble(TroubleKind.EXPIRED)), (a_file(B), a_trouble())])
+    troubles.forget_expired()
+    assert [each.path for each in reopen()] == [B.text]
+
+
 @pytest.mark.parametrize(
     "content",
     [
