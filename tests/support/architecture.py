@@ -191,7 +191,9 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
 _THIRD_PARTY: dict[str, frozenset[str]] = {
     "receiver.web": _LIGHT | _WEB,
     "receiver.spark": _LIGHT | _SPARK | {"tsfile"},
-    "receiver.cli": _LIGHT | _WEB,
+    "receiver.cli": _LIGHT | _WEB | {"prompt_toolkit"},
+    "receiver.metadata": _LIGHT | {"numpy"},
+    "receiver.metadata.sql": _LIGHT | {"lark"},
 }
 
 

@@ -74,6 +74,18 @@ class Centre:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
+    def sql(self, statement: str) -> str:
+        """Carry out one statement; returns what it writes with --json."""
+        done = subprocess.run(
+            [COMMAND, "--config", self.config, "sql", "--json", statement],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def loaded(self, sender: str) -> dict[str, str]:
         """path -> MD5 of the bytes on disk, for every live file of a sender."""
         found: dict[str, str] = {}

@@ -95,8 +95,7 @@ def plain(state: State) -> dict[str, Any]:
         "quarantine": dict(state.quarantine),
         "tasks": {
             sender: {
-                task: (row.commit, row.outcomes)
-                for task, row in state._tasks.get(sender, {}).items()
+                row.task: (row.commit, row.outcomes) for row in state.task_table.of_sender(sender)
             }
             for sender in state.senders
         },

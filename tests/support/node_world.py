@@ -22,9 +22,9 @@ from common import wire
 from common.digests import xxh3_64, xxh3_128
 from common.tsfile import read_tail
 from common.tsfile.identity import tail_digest
-from receiver.config import LimitsConfig, LoadConfig, ReceiverConfig
+from receiver.config import LimitsConfig, LoadConfig, MetadataConfig, ReceiverConfig
+from receiver.load.opening import open_engine
 from receiver.load.service import LoadService
-from receiver.metadata.engine import Engine
 from receiver.node import Node
 from receiver.principal import Principal
 from tests.support.tsfile_bytes import build
@@ -50,13 +50,19 @@ class Clock:
 
 @dataclass
 class World:
-    """The directories of a receiver, over as many lives of its process as a test wants."""
+    """The directories of a receiver, over as many lives of its process as a test wants.
+
+    `metadata` are members of `MetadataConfig`. `steady` is the clock that nobody sets, which goes
+    as `clock` does unless a test says otherwise.
+    """
 
     root: Path
     limits: Mapping[str, Any] = field(default_factory=dict)
     keep_deleted: float = 3600.0
     reveal_owner: bool = False
     clock: Callable[[], float] = field(default_factory=Clock)
+    steady: Callable[[], float] | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def config(self) -> ReceiverConfig:
@@ -65,18 +71,20 @@ class World:
             data_dirs=(self.root / "data", self.root / "data2"),
             limits=LimitsConfig(**{"min_free_bytes": 0, **self.limits}),
             load=LoadConfig(keep_deleted=self.keep_deleted),
+            metadata=MetadataConfig(**self.metadata),
         )
         auth = msgspec.structs.replace(config.auth, reveal_owner=self.reveal_owner)
         return msgspec.structs.replace(config, auth=auth)
 
     def node(self) -> Node:
-        return Node.open(self.config, clock=self.clock)
+        return Node.open(self.config, clock=self.clock, monotonic=self.steady or self.clock)
 
     def still_node(self) -> Node:
         """A node without threads: loads run in the thread that waits for them."""
-        engine = Engine.open(self.config.schema_dir, clock=self.clock)
+        steady = self.steady or self.clock
+        engine = open_engine(self.config, self.clock)
         try:
-            load = LoadService.open(self.config, engine, clock=self.clock)
+            load = LoadService.open(self.config, engine, clock=self.clock, monotonic=steady)
             node = Node(self.config, engine, load, self.clock)
             node.uploads.recover()
         except BaseException:

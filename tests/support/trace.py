@@ -31,12 +31,14 @@ CALLS = (
 _LINE = re.compile(
     r"^(?:\[pid +\d+\] +|\d+ +)?(?P<name>\w+)\((?P<arguments>.*)\) += (?P<result>.+)$"
 )
-_PROLOGUE = """
+_IMPORTS = """
 import json, pathlib, socket, sys
 from common import errors
 from common.durable import Tree
 from common.beneath import have_openat2
 have_openat2()
+"""
+_PROLOGUE = """
 _there = socket.socket(fileno=int(sys.argv[1]))
 root = pathlib.Path(sys.argv[2])
 def say(word): _there.sendall(json.dumps(word).encode() + b"\\n")
@@ -86,20 +88,22 @@ def impossible() -> str | None:
     return None
 
 
-def run(program: str, root: Path, *, inject: str | None = None) -> Run:
+def run(program: str, root: Path, *, imports: str = "", inject: str | None = None) -> Run:
     """Run a program that has `tree` (a `Tree` over `root`), `attempt(name, call)` and `say`.
 
     Args:
         program: Python source.
         root: what the tree is over.
+        imports: what the program needs; not seen.
         inject: as strace's `-e inject=` has it, such as `fsync:error=EIO:when=2+`.
     """
     if reason := impossible():
         pytest.skip(reason)
     here, there = socket.socketpair()
     with here, there:
+        source = _IMPORTS + imports + _PROLOGUE + program
         child = subprocess.Popen(
-            [sys.executable, "-c", _PROLOGUE + program, str(there.fileno()), str(root)],
+            [sys.executable, "-c", source, str(there.fileno()), str(root)],
             cwd=ROOT,
             pass_fds=[there.fileno()],
             stdin=subprocess.DEVNULL,

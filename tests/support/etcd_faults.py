@@ -1,0 +1,63 @@
+"""A client of etcd between which and the server requests and answers are lost, by a script."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from common.errors import UnreachableError
+from receiver.metadata.errors import UnknownOutcomeError
+from receiver.metadata.etcd.client import EtcdClient
+from receiver.metadata.etcd.patience import Patience
+
+FAULTS = ("answer lost", "request lost", "late", "no connection")
+
+
+class LossyClient(EtcdClient):
+    """Each write takes one step off the script; with nothing on it all goes well.
+
+    Steps are "ok", one of `FAULTS`, or a function to be called before the request is made. "late":
+    the request arrives when the test says so, long after the client gave up on it.
+    """
+
+    def __init__(self, settings) -> None:
+        super().__init__(settings)
+        self.script: deque[str | Callable[[], None]] = deque()
+        self.writes = 0
+        self._held: list[tuple[str, object]] = []
+
+    def _call(self, path, request, *, changes):
+        if not changes:
+            return super()._call(path, request, changes=changes)
+        self.writes += 1
+        step = self.script.popleft() if self.script else "ok"
+        while callable(step):
+            step()
+            step = self.script.popleft() if self.script else "ok"
+        if step == "no connection":
+            raise UnreachableError("no connection, says the test")
+        if step == "late":
+            self._held.append((path, request))
+        if step in ("ok", "answer lost"):
+            answer = super()._call(path, request, changes=changes)
+            if step == "ok":
+                return answer
+        raise UnknownOutcomeError(f"{step}, says the test")
+
+    def arrive(self) -> list[bool]:
+        """What was late arrives now; whether each was done."""
+        held, self._held = self._held, []
+        return [
+            bool(super(LossyClient, self)._call(path, request, changes=True).get("succeeded"))
+            for path, request in held
+        ]
+
+
+def quick(seconds: float = 5.0) -> Patience:
+    """A patience that takes no time: its clock moves by what is slept."""
+    now = [0.0]
+
+    def sleep(pause: float) -> None:
+        now[0] += pause
+
+    return Patience(seconds, clock=lambda: now[0], sleep=sleep)

@@ -1,0 +1,82 @@
+"""A centre that forwards its schema to a higher centre: A -> B -> C."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.architecture import ROOT
+from tests.support.schemas import SchemaLog, position, schema_of
+from tests.system.sender import test_forwarding
+
+RECEIVER = str(Path(sys.executable).with_name("tsferry-receiver"))
+
+chain = test_forwarding.chain
+
+
+def test_what_a_schema_says_reaches_the_higher_centre(chain):
+    edge, lower, forwarder, upper = chain
+    log = SchemaLog(edge.schema)
+    log.write("2,root.a", "10,root.a,86400000")
+    log.series("root.a.d1.s1", 2, alias="temperature", tags={"unit": "c"})
+    log.series("root.a.d,2.s1")
+    edge.write(1)
+    assert edge.round().exit_code == 0
+    report = forwarder.round()
+    assert (report.exit_code, report.sent) == (0, 1), report.as_json()
+    below = schema_of(lower, "root.a")
+    assert schema_of(upper, "root.a") == below
+    assert below["root.a.d1.s1"] == {"type": 2, "alias": "temperature", "tags": {"unit": "c"}}
+    assert forwarder.round().quiet
+
+
+def test_changes_travel_and_nothing_else(chain):
+    edge, lower, forwarder, upper = chain
+    log = SchemaLog(edge.schema)
+    log.write("2,root.a")
+    for number in range(30):
+        log.series(f"root.a.d1.s{number}", tags={"n": str(number)})
+    edge.round()
+    forwarder.round()
+    whole = position(upper, forwarder.uuid)["applied"]
+    log.write("1,root.a.d1.s3", "13,root.a.d1.s4,four")
+    log.slot({"n": "changed"}, at=5 * 700)
+    log.series("root.a.d1.new")
+    edge.round()
+    sql(lower, "create timeseries root.a.d1.byhand with datatype=INT32, encoding=PLAIN")
+    report = forwarder.round()
+    assert report.schema.whole is None
+    assert position(upper, forwarder.uuid)["applied"] - whole < 10
+    found = schema_of(upper, "root.a")
+    assert found == schema_of(lower, "root.a")
+    assert "root.a.d1.s3" not in found
+    assert found["root.a.d1.s5"]["tags"] == {"n": "changed"}
+    assert "root.a.d1.byhand" in found
+    assert forwarder.round().quiet
+
+
+def test_a_series_that_gave_way_to_another_type_does_so_above(chain):
+    edge, lower, forwarder, upper = chain
+    log = SchemaLog(edge.schema)
+    log.write("2,root.a")
+    log.series("root.a.d1.s1", 1)
+    edge.round()
+    forwarder.round()
+    log.write("1,root.a.d1.s1")
+    log.series("root.a.d1.s1", 3)
+    edge.round()
+    forwarder.round()
+    assert schema_of(upper, "root.a")["root.a.d1.s1"]["type"] == 3
+    assert schema_of(lower, "root.a")["root.a.d1.s1"]["type"] == 3
+
+
+def sql(centre, statement: str) -> None:
+    done = subprocess.run(
+        [RECEIVER, "--config", centre.config, "sql", statement],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
