@@ -25,8 +25,10 @@ all of them.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from common.errors import Permanent
@@ -48,6 +50,7 @@ __all__ = [
     "SetStorageGroup",
     "SetTtl",
     "dump",
+    "iter_lines",
     "needs_wide",
     "parse",
     "parse_line",
@@ -61,12 +64,17 @@ MAX_LINE: Final = 1 << 20
 """Bytes of a line: more than any path, alias and properties together."""
 
 _PLAIN: Final = re.compile(r"root(?:\.[A-Za-z_][A-Za-z0-9_]*+)*+")
+_USUAL: Final = re.compile(
+    rf"({_PLAIN.pattern}),([0-9]{{1,3}}),([0-9]{{1,3}}),([0-9]{{1,3}}),,([^,\\\\]*+),([0-9]{{0,18}})"
+)
+"""What follows the number of nearly every line that makes a series, and has one meaning only."""
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 _CODE: Final = re.compile(r"[0-9]{1,3}")
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.?))", re.DOTALL)
 _UNSAFE: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _UNSAFE_FIELD: Final = re.compile(r"[\\,&=\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _SHOWN: Final = 200
+_NO_PROPS: Final[Mapping[str, str]] = MappingProxyType({})
 _MOST_FIELDS: Final = 16
 """Of a line that is read in all ways: their number grows with the square of this."""
 
@@ -204,6 +212,18 @@ def parse(data: bytes, *, start: int = 0, wide: bool = False) -> Parsed:
     """
     records: list[tuple[int, Record]] = []
     bad: list[BadLine] = []
+    for at, found in iter_lines(data, start=start, wide=wide):
+        if isinstance(found, BadLine):
+            bad.append(found)
+        else:
+            records.append((at, found))
+    return Parsed(records, bad, start + data.rfind(b"\n") + 1, data.count(b"\n"))
+
+
+def iter_lines(
+    data: bytes, *, start: int = 0, wide: bool = False
+) -> Iterator[tuple[int, Record | BadLine]]:
+    """The whole lines of a log one by one, as (offset in the log, what it is); see `parse`."""
     at = number = 0
     while (end := data.find(b"\n", at)) >= 0:
         number += 1
@@ -214,12 +234,11 @@ def parse(data: bytes, *, start: int = 0, wide: bool = False) -> Parsed:
             try:
                 record = _parse_bytes(raw, wide)
             except MlogLineError as error:
-                bad.append(BadLine(number, start + at, _shown(raw), error.message))
+                yield start + at, BadLine(number, start + at, _shown(raw), error.message)
             else:
                 if record is not None:
-                    records.append((start + at, record))
+                    yield start + at, record
         at = end + 1
-    return Parsed(records, bad, start + at, number)
 
 
 def _parse_bytes(raw: bytes, wide: bool) -> Record | None:
@@ -259,6 +278,13 @@ def parse_line(text: str, *, wide: bool = False) -> Record:
 
 
 def _create(rest: str, wide: bool) -> CreateSeries:
+    usual = _USUAL.fullmatch(rest)
+    if usual is not None:
+        path, *numbers, alias, offset = usual.groups()
+        codes = kind, encoding, compression = tuple(map(int, numbers))
+        if max(codes) <= 255:
+            nodes, at = _split(path), int(offset) if offset else -1
+            return CreateSeries(nodes, kind, encoding, compression, _NO_PROPS, alias or None, at)
     fields = rest.split(",")
     if len(fields) > 6:
         found = _cut(fields, len(fields) - 6, len(fields) - 2, wide)
@@ -269,6 +295,8 @@ def _create(rest: str, wide: bool) -> CreateSeries:
         return ways[0]
     if ways:
         raise MlogLineError("commas in its names let it be read in more than one way")
+    if len(fields) > 6 and all(map(_CODE.fullmatch, fields[-6:-3])):
+        _path(",".join(fields[:-6]), wide)  # says what is wrong with it, if that is
     raise MlogLineError(
         "expected path, type, encoding, compression, properties, alias, tlog offset"
     )
@@ -311,9 +339,11 @@ def _cut(fields: list[str], codes: int, alias: int, wide: bool) -> CreateSeries 
     return CreateSeries(path, kind, encoding, compression, props, name or None, at)
 
 
-def _props(text: str, wide: bool) -> dict[str, str]:
+def _props(text: str, wide: bool) -> Mapping[str, str]:
+    if not text:
+        return _NO_PROPS
     found: dict[str, str] = {}
-    for each in text.split("&") if text else ():
+    for each in text.split("&"):
         key, equals, value = each.partition("=")
         if not equals or not key:
             raise MlogLineError(f"{each[:40]!a} is no property")
@@ -351,11 +381,15 @@ def _alias(rest: str, wide: bool) -> ChangeAlias:
 
 def _path(text: str, wide: bool) -> Nodes:
     if _PLAIN.fullmatch(text):
-        return tuple(text.split("."))
+        return _split(text)
     try:
         return parse_lax(_field(text, wide))
     except IllegalPathError as error:
         raise MlogLineError(error.message) from error
+
+
+def _split(text: str) -> Nodes:
+    return tuple(map(sys.intern, text.split(".")))  # the same nodes come again and again
 
 
 def _field(text: str, wide: bool) -> str:

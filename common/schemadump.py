@@ -1,4 +1,4 @@
-"""A schema in the text forms of Apache IoTDB: as a log that makes it, and as its tree.
+r"""A schema in the text forms of Apache IoTDB: as a log that makes it, and as its tree.
 
 The tree has a line for each node, the children before their parent:
 
@@ -6,8 +6,8 @@ The tree has a line for each node, the children before their parent:
     1,<name>,<TTL>,<children>                   a storage group
     2,<name>,<alias>,<type>,<encoding>,<compression>,<k:v;k:v;>,<tlog offset>,<children>
 
-Names stand as in a path, in back-ticks where they need them. It is for people: line breaks and other
-characters that a terminal would obey are written out, as ``\\n``.
+Names stand as in a path, in back-ticks where they need them. The tree is for people: line breaks
+and other characters that a terminal would obey are written out, as ``\n``.
 """
 
 from __future__ import annotations

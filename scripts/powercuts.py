@@ -35,6 +35,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import metadata_cuts
 from chaos import SENDER_CODES, Chaos, Failed, Part
 
 from receiver.metadata.engine import Engine
@@ -321,12 +322,17 @@ def main() -> int:
     parser.add_argument("--cuts", type=int, default=60)
     parser.add_argument("--seed", type=int, default=None, help="default: a new one")
     parser.add_argument("--minutes", type=float, default=30.0, help="give up after so long")
+    parser.add_argument(
+        "--metadata", action="store_true", help="of a metadata engine: scripts/metadata_cuts.py"
+    )
     arguments = parser.parse_args()
     if reason := powercut.impossible():
         print(reason)
         return 77
     seed = random.SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # disks and programs are cleaned up
+    if arguments.metadata:
+        return metadata_cuts.run(arguments.cuts, seed, arguments.minutes)
     os.environ["PYTHONFAULTHANDLER"] = "1"  # of the programs
     run = Path(tempfile.mkdtemp(prefix="tsferry-powercuts-"))
     print(f"power cuts with seed {seed} in {run}", flush=True)

@@ -17,7 +17,7 @@ import os
 import stat as modes
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ import xxhash
 
 from common.digests import read_blocks, xxh3_128
 from common.durable import Tree
-from common.errors import TsferryError
+from common.errors import TsferryError, UnsafePathError
 from common.schemawire import MAX_SLOT
 from common.tlogtext import SLOT, TlogSlotError, read_slot
 from common.wire import SchemaKind, SchemaPosition, SchemaStaged
@@ -113,16 +113,20 @@ class TextLog:
     def open(
         cls, schema_dir: Path, *, clock_ns: Callable[[], int] = time.time_ns
     ) -> Iterator[TextLog | None]:
-        """The log of a schema directory, None if there is none."""
-        with Tree(schema_dir) as tree:
-            descriptors = [_opened(tree, MLOG), _opened(tree, TLOG)]
-        try:
+        """The log of a schema directory, None if there is none.
+
+        Raises:
+            UnsafePathError: something else stands in its place.
+        """
+        with ExitStack() as stack:
+            descriptors = []
+            with Tree(schema_dir) as tree:
+                for name in (MLOG, TLOG):
+                    descriptors.append(_opened(tree, name))
+                    if descriptors[-1] is not None:
+                        stack.callback(os.close, descriptors[-1])
             mlog, tlog = descriptors
             yield None if mlog is None else cls(mlog, tlog, clock_ns)
-        finally:
-            for each in descriptors:
-                if each is not None:
-                    os.close(each)
 
     # -- what is to be sent ------------------------------------------------------------------
 
@@ -308,8 +312,10 @@ class TextLog:
 
 def _opened(tree: Tree, name: str) -> int | None:
     found = tree.stat(name)
-    if found is None or not modes.S_ISREG(found.st_mode):
+    if found is None:
         return None
+    if not modes.S_ISREG(found.st_mode):
+        raise UnsafePathError(f"{tree.path / name} is no regular file; links are not followed")
     return tree.open_read(name)
 
 

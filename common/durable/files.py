@@ -109,7 +109,7 @@ class WriteFile(Closing):
     def _may_change(self) -> None:
         may_write()
         if self._lost:
-            raise NoSpaceError(f"{self._what} was not flushed before and is to be written again")
+            raise NoSpaceError(f"{self._what} was not flushed before and is to be written afresh")
 
     def fileno(self) -> int:
         """The descriptor, open for reading as well."""

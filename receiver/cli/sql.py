@@ -65,7 +65,8 @@ def sql(
         from receiver.cli.sqlshell import Shell
 
         return Shell(source, form, when, fetch_size, invocation.environ).run()
-    script = sys.stdin.read() if statement is None else statement
+    # Editors of some systems put a byte order mark before a script.
+    script = sys.stdin.read().removeprefix("\ufeff") if statement is None else statement
     try:
         return _run_script(source, script, when, fetch_size, form, keep_going)
     except BrokenPipeError:  # `| head` has seen enough

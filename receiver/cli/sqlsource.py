@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from common.errors import TsferryError
+from common.errors import TsferryError, UsageError
 from receiver.cli.session import NotRunningError, Server, segment
 from receiver.web.sql_wire import SqlAnswer, SqlRequest
 
@@ -57,8 +57,13 @@ class SqlSource:
 
         Raises:
             NotRunningError: no server runs, and the statement is not one that only asks.
+            UsageError: it is no Unicode text.
             TsferryError: as it was refused.
         """
+        try:
+            f"{statement}{at}".encode()
+        except UnicodeEncodeError as error:
+            raise UsageError("the statement is no UTF-8 text") from error
         request = SqlRequest(statement=statement, at=at, fetch_size=size)
         try:
             server = self._server()

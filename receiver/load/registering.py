@@ -18,8 +18,9 @@ from common.paths import (
     parse_pattern,
     parse_stored,
 )
-from common.tsfile import DataType, read_outlines
+from common.tsfile import read_outlines
 from receiver.metadata import records
+from receiver.metadata.legality import TYPE_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["Refusal", "Registering", "read_series"]
 
 _MANY_NAMES = 1 << 14
-_TYPES = {each.value: each.name for each in DataType}
 
 
 class _Shared:
@@ -220,7 +220,7 @@ class Registering:
         own = made.types_of(nodes)
         for name, code in zip(names, types, strict=True) if own else ():
             if own.get(name, code) != code:
-                return _mismatch((*nodes, name), "leaf", _TYPES.get(own[name]), code)
+                return _mismatch((*nodes, name), "leaf", own[name], code)
         missing: Sequence[int] = range(len(names))
         differing: Sequence[int] = ()
         if is_there:
@@ -244,7 +244,7 @@ class Registering:
     def _committed(self, device: Nodes, name: str, code: int) -> Refusal:
         (row,) = self._schema.existing_rows(device, [name])
         kind = self._schema.kind(row)
-        there = _TYPES.get(self._schema.type_of(row)) if kind == "leaf" else None
+        there = self._schema.type_of(row) if kind == "leaf" else None
         return _mismatch((*device, name), kind, there, code)
 
     def _series_above(self, nodes: Nodes, made: _Made) -> tuple[bool, Nodes | None]:
@@ -358,10 +358,11 @@ def _directory(sg: str) -> Nodes | None:
         return None  # a database, or any other name: it is no part of a path
 
 
-def _mismatch(nodes: Nodes, kind: str, there: str | None, code: int) -> Refusal:
-    path, here = format_path(nodes), _TYPES.get(code, str(code))
-    if kind == "leaf":
-        reason = f"series {path} is {there} in the schema, {here} in the file"
+def _mismatch(nodes: Nodes, kind: str, there: int | None, code: int) -> Refusal:
+    path = format_path(nodes)
+    if kind == "leaf" and there is not None:
+        before, here = TYPE_TEXTS[there], TYPE_TEXTS[code]
+        reason = f"series {path} is {before} in the schema, {here} in the file"
     elif kind == "alias":
         reason = f"series {path} of the file has the name of another series' alias"
     else:

@@ -22,12 +22,11 @@ import msgspec
 from common.errors import DamagedError, TsferryError
 from common.paths import IllegalPathError, Nodes, format_path, parse_stored
 from common.schemaitems import UNSET, Altered, Dropped, Group, GroupDropped, Item, Series
-from common.tsfile.layout import DataType
 from receiver.load.acceptance import acceptable
 from receiver.load.schemagroups import GroupPlan, Refused
 from receiver.metadata import records
 from receiver.metadata.alterations import check_labels
-from receiver.metadata.legality import check_codes
+from receiver.metadata.legality import TYPE_TEXTS, check_codes
 from receiver.metadata.tlog import layout
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ KEPT_FAILURES = 100
 Tags = tuple[Mapping[str, str], Mapping[str, str]]
 T = TypeVar("T")
 
-_TYPES = {int(each): each.name for each in DataType}
 _OLD = "it holds loaded data, and its deletion may be an old one; delete it here, if it is meant"
 
 
@@ -243,7 +241,9 @@ class _Decision:
         if there == item.type:
             return False
         if not item.replaces:
-            raise Refused(f"it has type {_type(there)} here, {_type(item.type)} in the schema")
+            raise Refused(
+                f"it has type {TYPE_TEXTS[there]} here, {TYPE_TEXTS[item.type]} in the schema"
+            )
         self.deletions[path] = None
         return True
 
@@ -377,7 +377,3 @@ def _without(item: Series, **changes: Any) -> Series:
 
 def _column(values: list[T]) -> list[T] | None:
     return values if any(values) else None
-
-
-def _type(code: int) -> str:
-    return _TYPES.get(code, str(code))

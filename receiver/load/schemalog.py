@@ -22,6 +22,8 @@ from common.schemaitems import UNSET, Altered, Dropped, Group, GroupDropped, Ite
 __all__ = ["Reduced", "reduce_text"]
 
 _Texts = dict[str, str] | UnsetType
+_NO_PROPS: dict[str, str] = {}
+"""Of all series without any: there may be millions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,13 @@ def reduce_text(
         news: offset of the log behind which deletions have not been told before.
         wide: whether the log has the wider form of `common.mlogtext`, where `data` cannot tell.
     """
-    parsed = mlogtext.parse(data, start=start, wide=wide)
     tree = _Tree(slots, news)
-    for at, record in parsed.records:
-        tree.play(record, at)
-    bad = [_failure(each) for each in parsed.bad]
+    bad: list[tuple[str, str]] = []
+    for at, found in mlogtext.iter_lines(data, start=start, wide=wide):
+        if isinstance(found, BadLine):
+            bad.append(_failure(found))
+        else:
+            tree.play(found, at)
     items = list(tree.items())
     return Reduced(items, bad + tree.failed, tree.untagged)
 
@@ -220,7 +224,7 @@ class _Tree:
             compression=record.compression,
             aligned=self._stands(self.aligned.get(path[:-1]), path[:-1]),
             alias=alias,
-            props=dict(record.props),
+            props=dict(record.props) if record.props else _NO_PROPS,
             tags=tags,
             attributes=attributes,
             replaces=made.remade,

@@ -36,7 +36,8 @@ __all__ = ["SchemaPart", "TaskSchema", "apply_items", "import_items", "steps"]
 
 log = logging.getLogger(__name__)
 
-_STEP = 5000
+_STEP = 500
+"""Things of one commit: while they are decided, and while they are made true, others wait."""
 _LONG = 256
 """Characters of names and tags that weigh as much as one more series."""
 _ATTEMPTS = 20
@@ -111,6 +112,7 @@ class TaskSchema:
             failed=[(what[:300], why[:500]) for what, why in failed[:KEPT_FAILURES]],
             unapplied=len(failed),
             mark=self._end.mark,
+            whole=self._end.base == 0,
         )
         return SchemaPart([*change.ops, synced], change.guards)
 

@@ -98,7 +98,7 @@ def write_checkpoint(
 
     Raises:
         NoSpaceError: the disk is full; nothing is left of it.
-        DamagedError: it does not read back as it was written.
+        DamagedError: it does not read back as it was written; it is removed.
     """
     made = Checkpoint(lsn, checkpoint_name(lsn))
     temporary = temporary_name()
@@ -114,7 +114,11 @@ def write_checkpoint(
         tree.unlink(temporary, sync=False)
         raise
     crash.point("checkpoint.renamed")
-    _verify(tree, made)
+    try:
+        _verify(tree, made)
+    except DamagedError:
+        tree.unlink(made.name)  # or it would count as one of those that are kept
+        raise
     crash.point("checkpoint.verified")
     return made
 
@@ -198,12 +202,14 @@ def open_checkpoint(tree: Tree, wanted: Checkpoint) -> Iterator[dict[str, memory
     """
     what = str(tree.path / wanted.name)
     fd = tree.open_read(wanted.name)
+    at = 0
     try:
         content = bytearray(os.fstat(fd).st_size)
         with memoryview(content) as into:
-            at = 0
             while at < len(into) and (got := os.preadv(fd, [into[at : at + _SLICE]], at)):
                 at += got
+    except OSError as error:  # a bad sector: another checkpoint, or the log, stands in for it
+        raise _damage(what, at, f"it cannot be read: {error.strerror}") from error
     finally:
         os.close(fd)
     if at < _HEAD_SIZE + _SECTION_SIZE:

@@ -187,11 +187,14 @@ class Engine(Operations):
     ) -> None:
         assert self._committer is not None
         assert self._snapshots is not None
+        horizon = Horizon(self.options, clock=clock, monotonic=monotonic)
+        # Before anybody asks: the log tells of more than was answered before the start.
+        self._window.move(horizon.now(self._window))
         self._upkeep = Upkeep(
             self.options,
             self._reading,
             self._window,
-            Horizon(self.options, clock=clock, monotonic=monotonic),
+            horizon,
             self._committer,
             self._snapshots,
             monotonic=monotonic,
@@ -284,8 +287,16 @@ class Engine(Operations):
     # -- the past ----------------------------------------------------------------------------
 
     @property
+    def window(self) -> Window:
+        """The commits that can be asked about; for reading alone."""
+        return self._window
+
+    @property
     def oldest_answerable(self) -> int:
-        """The oldest timestamp that can be asked about; it only grows."""
+        """The oldest timestamp that can be asked about; see `receiver.metadata.history`.
+
+        It only grows while the engine is open. After a start it may be lower than it was before.
+        """
         return self._window.oldest
 
     def check_answerable(self, ts: int) -> None:
@@ -338,7 +349,7 @@ class Engine(Operations):
         self,
         statement: str | Statement,
         *,
-        at: int | datetime.datetime | None = None,
+        at: int | datetime.datetime | str | None = None,
         fetch_size: int | None = None,
     ) -> Result:
         """Carry out a statement of SQL; see `receiver.metadata.sql.executing.execute`."""

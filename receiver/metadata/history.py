@@ -4,7 +4,10 @@
                         `history_commits`, if that reaches further back
 
 Questions at or above it are answered exactly; below it they get an error of their own. It never
-moves down, and what it left behind is collected later, in small steps.
+moves down while the engine is open, and what it left behind is collected later, in small steps. A
+start takes it from the newest checkpoint, or higher, from the clock. That may be lower than it was
+before, where the clock was set back meanwhile, or a long pause since the last commit was seen by
+the process before alone. What is answered then is exact too: checkpoint and log hold all of it.
 """
 
 from __future__ import annotations

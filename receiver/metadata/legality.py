@@ -25,7 +25,10 @@ from receiver.metadata.errors import (
 )
 
 __all__ = [
+    "COMPRESSION_TEXTS",
+    "ENCODING_TEXTS",
     "TYPES",
+    "TYPE_TEXTS",
     "check_codes",
     "compression_named",
     "default_encoding",
@@ -97,6 +100,25 @@ _ENCODINGS: Final = frozenset(map(int, Encoding))
 _COMPRESSIONS: Final = frozenset(map(int, Compression))
 
 Named = TypeVar("Named", bound=IntEnum)
+
+
+class _Texts(dict[int, str]):
+    """Names by code; a file may hold a code of a version that comes after ours."""
+
+    def __init__(self, codes: type[IntEnum]) -> None:
+        # Looked up a million times in a long answer, where an enumeration costs a microsecond each.
+        super().__init__({int(each): each.name for each in codes})
+
+    def __missing__(self, code: int) -> str:
+        return f"UNKNOWN({code})"
+
+
+TYPE_TEXTS: Final = _Texts(DataType)
+"""What a data type is called, by its code; `UNKNOWN(23)`, where it has no name."""
+ENCODING_TEXTS: Final = _Texts(Encoding)
+"""The same of an encoding."""
+COMPRESSION_TEXTS: Final = _Texts(Compression)
+"""The same of a compression."""
 
 
 def legal_encodings(data_type: DataType) -> frozenset[Encoding]:

@@ -35,6 +35,7 @@ from __future__ import annotations
 import os
 import secrets
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,8 @@ import msgspec
 import xxhash
 
 from common import crash
-from common.errors import DamagedError, TooLargeError
+from common.durable.health import meaning
+from common.errors import DamagedError, TooLargeError, TsferryError
 from receiver.metadata.errors import NewerLogError
 from receiver.metadata.records import Commit, decode_commits
 
@@ -143,6 +145,7 @@ class LogWriter:
         self._file = file
         self._salt = salt
         self._mark = _mark(salt)
+        self._stray: tuple[Tree, str] | None = None
         self.first_lsn = first_lsn
         self.next_lsn = next_lsn
 
@@ -157,6 +160,7 @@ class LogWriter:
         Raises:
             NoSpaceError: as `AppendFile.append`; so are the others.
         """
+        self._withdraw()
         self._file.append(encode_frame(self._salt, self.next_lsn, payload, self._mark))
         self.next_lsn += commits
 
@@ -165,14 +169,30 @@ class LogWriter:
         if self.first_lsn == self.next_lsn:
             return False
         self._file.settle()
+        self._withdraw()
         crash.point("mlog.rotate.before")
         salt = create_log(tree, name, self.next_lsn)
-        file = tree.append_file(name, settled=True)
+        try:
+            file = tree.append_file(name, settled=True)
+        except crash.SimulatedCrash:
+            raise
+        except BaseException:
+            self._stray = (tree, name)
+            with suppress(OSError, TsferryError):  # or before the next commit
+                self._withdraw()
+            raise
         self._file.close()
         self._file, self._salt, self._mark = file, salt, _mark(salt)
         self.first_lsn = self.next_lsn
         crash.point("mlog.rotate.after")
         return True
+
+    def _withdraw(self) -> None:
+        """Commits go on in the old segment: a new one, begun before them, must not stay."""
+        if self._stray is not None:
+            tree, name = self._stray
+            tree.unlink(name)
+            self._stray = None
 
     def close(self) -> None:
         """Close the file."""
@@ -246,7 +266,7 @@ class LogReader:
             yield self.next_lsn, len(commits), payload
 
     def _frames(self) -> Iterator[tuple[int, list[Commit], bytes]]:
-        with os.fdopen(os.dup(self._fd), "rb", buffering=_WINDOW) as stream:
+        with meaning(self.what), os.fdopen(os.dup(self._fd), "rb", buffering=_WINDOW) as stream:
             stream.seek(self.good)
             while self.good < self._end:
                 head = self._frame_head(stream.read(_FRAME_HEAD_SIZE))
@@ -260,7 +280,8 @@ class LogReader:
                 yield self.good, commits, payload
                 self.next_lsn += len(commits)
                 self.good += head.size
-        self._judge_tail()
+        with meaning(self.what):
+            self._judge_tail()
 
     def frames_behind_damage(self) -> Iterator[tuple[int, list[Commit]]]:
         """(offset, commits) of the sound frames behind a damage, for a report on what is lost."""
@@ -273,7 +294,8 @@ class LogReader:
                 yield found, decode_commits(payload)
 
     def _read_log_head(self) -> tuple[int, int, int]:
-        raw = os.pread(self._fd, _LOG_HEAD_SIZE, 0)
+        with meaning(self.what):
+            raw = os.pread(self._fd, _LOG_HEAD_SIZE, 0)
         if len(raw) < _LOG_HEAD_SIZE or not raw.startswith(_LOG_MAGIC):
             raise self.damage(0, "this is no log of the metadata engine")
         _, version, _, first_lsn, salt = _LOG_HEAD.unpack_from(raw)

@@ -206,10 +206,20 @@ class Operations(ABC):
             raise SchemaRefusedError("root itself cannot be a series", extra={"path": "root"})
         op = created(nodes, series, aligned=aligned)
         check_written(op.device, (op.device, *op.names, *(op.aliases or ())))
-        return self.commit([*self._make_group(nodes), op])
+        while True:
+            group = self._make_group(nodes)
+            try:
+                return self.commit([*group, op])
+            except StorageGroupMissingError:
+                # It went after we had seen it; so this ends, for each time another is done.
+                if group or not self._makes_group(nodes):
+                    raise
+
+    def _makes_group(self, device: Nodes) -> bool:
+        return self.options.auto_create and len(device) >= 2
 
     def _make_group(self, device: Nodes) -> list[records.Op]:
-        if not self.options.auto_create or len(device) < 2:
+        if not self._makes_group(device):
             return []
         with self.reading() as state:
             if state.schema.storage_group_of(device) is not None:

@@ -373,6 +373,7 @@ class SchemaSynced(Record, frozen=True, tag=25):
         failed: (record, reason) of those that did not, the first hundred.
         unapplied: how many did not.
         mark: by which the sender knows its log again; given back to it as it is.
+        whole: the log was told from its begin, so what was counted before is told again.
     """
 
     sender: str
@@ -382,6 +383,7 @@ class SchemaSynced(Record, frozen=True, tag=25):
     failed: Sequence[tuple[str, str]] = ()
     unapplied: int = 0
     mark: str = ""
+    whole: bool = False
 
 
 class KeysWritten(Record, frozen=True, tag=26):

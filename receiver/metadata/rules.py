@@ -68,6 +68,18 @@ def examine(state: State, ops: Sequence[records.Op], *, pending: int = 0) -> Tou
     """
     if not ops:
         raise RefusedCommitError("there is nothing to commit")
+    if len(ops) == 1 and type(ops[0]) is records.SeriesCreated:
+        # Most commits of many threads: the other tables have no part in it.
+        touched = Touched()
+        SchemaRules(state.schema, touched, keeps=False).series_created(ops[0])
+    else:
+        touched = _examine(state, ops)
+    if state.max_memory is not None:
+        _check_memory(state, state.max_memory, ops, touched, pending)
+    return touched
+
+
+def _examine(state: State, ops: Sequence[records.Op]) -> Touched:
     draft = _Draft(state)
     rules, last = _RULES, len(ops) - 1
     for number, op in enumerate(ops):
@@ -76,8 +88,6 @@ def examine(state: State, ops: Sequence[records.Op], *, pending: int = 0) -> Tou
             raise RefusedCommitError(f"{type(op).__name__} is not for callers to commit")
         draft.schema.keeps = number != last
         rule(draft, op)
-    if state.max_memory is not None:
-        _check_memory(state, state.max_memory, ops, draft.touched, pending)
     return draft.touched
 
 

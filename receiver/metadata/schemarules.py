@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from common.paths import (
     IllegalPathError,
@@ -14,7 +14,6 @@ from common.paths import (
     parse_stored,
     quote_node,
 )
-from common.tsfile.layout import DataType
 from receiver.metadata import records
 from receiver.metadata.alterations import check_labels
 from receiver.metadata.errors import (
@@ -30,6 +29,7 @@ from receiver.metadata.errors import (
     StorageGroupMissingError,
     StorageGroupNestedError,
 )
+from receiver.metadata.legality import TYPE_TEXTS
 from receiver.metadata.schemachecks import (
     alias_taken,
     check_alias,
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SchemaRules"]
 
-_TYPE_CODES: Final = frozenset(map(int, DataType))
-
 
 class SchemaRules:
     """The rules, for one commit.
@@ -58,9 +56,9 @@ class SchemaRules:
 
     __slots__ = ("_draft", "keeps", "touched")
 
-    def __init__(self, schema: Schema, touched: Touched) -> None:
+    def __init__(self, schema: Schema, touched: Touched, *, keeps: bool = True) -> None:
         self.touched = touched
-        self.keeps = True
+        self.keeps = keeps
         self._draft = SchemaDraft(schema)
 
     # -- storage groups ----------------------------------------------------------------------
@@ -125,7 +123,8 @@ class SchemaRules:
         if not is_new:
             self._need_free(path, device, names, aliases)
         self.touched.written.update([(path, name) for name in names])
-        self.touched.written.update([(path, alias) for _, alias in aliases])
+        if aliases:
+            self.touched.written.update([(path, alias) for _, alias in aliases])
         if self.keeps:
             self._draft.add(device, names, op.types, aligned=op.aligned)
             for position, alias in aliases:
@@ -218,7 +217,9 @@ class SchemaRules:
                 f"SeriesDeleted: {op.pattern!r} is not its stored form, which is {pattern.text}"
             )
         draft = self._draft
-        found = draft.has_path(pattern.prefix) if pattern.is_path else draft.has_series(pattern.steps)
+        found = (
+            draft.has_path(pattern.prefix) if pattern.is_path else draft.has_series(pattern.steps)
+        )
         if not found:
             raise self._nothing_to_delete(pattern)
         if self.keeps:
@@ -291,8 +292,8 @@ class SchemaRules:
     def _device_loaded(self, loaded: records.LoadedDevice) -> None:
         device, path, names = parse_stored(loaded.device), loaded.device, loaded.names
         count = len(names)
-        columns = (loaded.types, loaded.encodings, loaded.compressions, loaded.lasts)
-        if not count or any(len(each) != count for each in columns) or len(set(names)) != count:
+        even = count == len(loaded.types) == len(loaded.encodings) == len(loaded.compressions)
+        if not even or not count == len(loaded.lasts) == len(set(names)) or not count:
             raise RefusedCommitError(
                 f"SeriesLoaded: {path} has columns of different length, a name twice, or none"
             )
@@ -380,8 +381,8 @@ class _OtherType(Exception):
     def __init__(self, name: str, expected: int, found: int) -> None:
         super().__init__(name)
         self._name = name
-        self._expected = _type_name(expected)
-        self._found = _type_name(found)
+        self._expected = TYPE_TEXTS[expected]
+        self._found = TYPE_TEXTS[found]
 
     def conflict(self, device: str, extra: dict[str, object]) -> SchemaConflictError:
         series = f"{device}.{quote_node(self._name)}"
@@ -390,7 +391,3 @@ class _OtherType(Exception):
             f"{self._expected} in the schema",
             extra={**extra, "series": series, "expected": self._expected, "found": self._found},
         )
-
-
-def _type_name(code: int) -> str:
-    return DataType(code).name if code in _TYPE_CODES else f"type {code}"

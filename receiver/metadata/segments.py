@@ -144,8 +144,8 @@ def commits_since(
 ) -> Iterator[Commit]:
     """Commits of the log from an LSN on, to the one with the timestamp `newest`.
 
-    Beside a running engine: what is behind `newest`, half written perhaps, is not looked at. Of what
-    is before the LSN only as much is read as `places` cannot spare.
+    Beside a running engine: what is behind `newest`, half written perhaps, is not looked at. Of
+    what is before the LSN only as much is read as `places` cannot spare.
 
     Raises:
         HistoryGoneError: the log begins later; `extra["oldest"]` is what is passed on.
@@ -163,9 +163,7 @@ def commits_since(
             yield from _between(readers, lsn, newest, places)
 
 
-def _between(
-    readers: list[LogReader], lsn: int, newest: int, places: Places
-) -> Iterator[Commit]:
+def _between(readers: list[LogReader], lsn: int, newest: int, places: Places) -> Iterator[Commit]:
     for number, reader in enumerate(readers):
         if number:
             check_chain(readers[number - 1], reader)

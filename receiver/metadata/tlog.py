@@ -24,6 +24,7 @@ import xxhash
 
 from common import crash
 from common.durable import Closing
+from common.durable.health import meaning
 from common.errors import DamagedError
 from receiver.metadata import records
 from receiver.metadata.errors import NewerLogError, TagsTooLargeError
@@ -154,7 +155,8 @@ class Tlog(Closing):
         self.end = FIRST
         self._beside: dict[int, bytes] = {}
         if fd >= 0:
-            _check_head(os.pread(fd, FIRST, 0), what)
+            with meaning(what):
+                _check_head(os.pread(fd, FIRST, 0), what)
         self._fd = fd
         self._file = file
 
@@ -327,7 +329,10 @@ class Tlog(Closing):
             return None
 
     def _pread(self, size: int, at: int) -> bytes:
-        return os.pread(self._fd, size, at) if self._fd >= 0 else b""
+        if self._fd < 0:
+            return b""
+        with meaning(self.what):
+            return os.pread(self._fd, size, at)
 
     def entries(self) -> Iterator[tuple[int, dict[str, str], dict[str, str]]]:
         """(offset, tags, attributes) of each entry up to the first that is not sound."""

@@ -54,6 +54,8 @@ class Upkeep:
         self._rests_since = monotonic()
         self._next_collection = monotonic()
         self._not_before = 0.0
+        # What the window left behind before the start may be there still.
+        self._is_collected = False
 
     def start(self) -> None:
         """Begin."""
@@ -132,11 +134,16 @@ class Upkeep:
         """Move the window to where it should begin now, and drop what is before it."""
         with self._reading:
             oldest = self._horizon.now(self._window)
-        if oldest <= self._window.oldest or self._committer.failed is not None:
+        if self._committer.failed is not None:
             return
-        self._committer.between_batches(lambda: self._move(oldest))
+        if oldest > self._window.oldest:
+            self._committer.between_batches(lambda: self._move(oldest))
+        elif self._is_collected:
+            return
+        self._is_collected = False
         while not self._stopped and self._committer.between_batches(self._collect_some):
             pass
+        self._is_collected = not self._stopped
         self._snapshots.let_go()
 
     def _move(self, oldest: int) -> None:

@@ -310,25 +310,25 @@ def look_up(directory: Path, total: int) -> Figures:
             schema = state.schema
             now = _rate(lambda path: schema.find_series(path), paths)
             at = _rate(lambda path: schema.find_series(path, then), paths)
-        ring = _key_rates(engine)
-    return {
-        "series_now": now,
-        "series_at_a_time": at,
-        "series_ratio": now / at,
-        **ring,
-        "keys_ratio": ring["keys_now"] / ring["keys_in_ring"],
-    }
+        rings = _key_rates(engine, 10) | _key_rates(engine, 100)
+    return {"series_now": now, "series_at_a_time": at, "series_ratio": now / at, **rings}
 
 
-def _key_rates(engine: Engine) -> Figures:
-    """Of a hundred keys with ten versions each: a thousand commits, all within the ring."""
-    keys = EmbeddedKV(engine)
-    stamps = [keys.save(f"key/{number % 100}", f"value {number}") for number in range(1000)]
-    newest = [(f"key/{number % 100}",) for number in range(20_000)]
-    past = [(f"key/{number % 100}", stamps[100 + number * 7 % 900]) for number in range(20_000)]
+def _key_rates(engine: Engine, count: int) -> Figures:
+    """Of so many keys: a thousand commits, all within the ring, each a version of one of them."""
+    keys, home = EmbeddedKV(engine), f"of {count}"
+    stamps = [keys.save(f"{home}/{number % count}", f"value {number}") for number in range(1000)]
+    newest = [(f"{home}/{number % count}",) for number in range(20_000)]
+    later = 1000 - count
+    past = [
+        (f"{home}/{number % count}", stamps[count + number * 7 % later]) for number in range(20_000)
+    ]
+    now = _rate(lambda each: keys.load(*each), newest)
+    ring = _rate(lambda each: keys.load(*each), past)
     return {
-        "keys_now": _rate(lambda each: keys.load(*each), newest),
-        "keys_in_ring": _rate(lambda each: keys.load(*each), past),
+        f"keys_now_{count}": now,
+        f"keys_in_ring_{count}": ring,
+        f"keys_ratio_{count}": now / ring,
     }
 
 

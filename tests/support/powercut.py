@@ -67,7 +67,13 @@ class Disk:
         self.unmount()
 
     def fail(self) -> None:
-        """From now on every access fails; what is open stays so, and is of no use."""
+        """From now on every access fails; what is open stays so, and is of no use.
+
+        A flush that is under way just then may tell of success and be lost, as no disk does it:
+        ext4 looks whether it is shut down when an fsync begins, and a write that fails behind that
+        is not in the journal that the fsync then waits for. Where every acknowledged flush counts,
+        let the process stand still meanwhile (SIGSTOP, as `tests.support.schema_lives.stopped`).
+        """
         fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.ioctl(fd, _EXT4_IOC_SHUTDOWN, ctypes.c_uint32(_NO_LOG_FLUSH))

@@ -4,9 +4,9 @@
     life = lives.begin(crash="*:40")     # another process commits, and dies at its 40th crash point
     lives.end(life)                      # the power is cut; everything is looked at
 
-A life is a process of its own (a fork, so it begins at once). Some threads carry out a plan each, in
-storage groups and keys of their own; meanwhile another lets history go and takes checkpoints. What
-is told of a commit goes through a pipe, which no power cut reaches.
+A life is a process of its own (a fork, so it begins at once). Some threads carry out a plan each,
+in storage groups and keys of their own; meanwhile another lets history go and takes checkpoints.
+What is told of a commit goes through a pipe, which no power cut reaches.
 
 After the cut the log must have every commit that was told, at most one more of each thread (the one
 it was at), and nothing else; all that the engine answers, now and for times of the history that is
@@ -63,6 +63,7 @@ class Life:
     """Timestamp -> (thread, step) of what was acknowledged."""
     checkpoint: int = 0
     """LSN of the newest checkpoint that was told."""
+    checkpoints: set[int] = field(default_factory=set)
     errors: list[str] = field(default_factory=list)
 
 
@@ -122,6 +123,7 @@ class Lives:
                 os.kill(life.pid, signal.SIGKILL)
         _reap(life.pid, 60.0)
         _listen(life)
+        self.checkpoints += len(life.checkpoints)
         if after is None:
             self.disk.cut()
         else:
@@ -245,10 +247,7 @@ def _live(home: Any, plans: list[list[Step]], pipe: int, crash_at: str | None, t
     def work(thread: int) -> None:
         for number, step in enumerate(plans[thread]):
             try:
-                if step.alter is None:
-                    ts = engine.commit(step.ops)
-                else:
-                    ts = engine.alter(*step.alter)
+                ts = engine.commit(step.ops) if step.alter is None else engine.alter(*step.alter)
             except TsferryError as error:
                 say("error", type(error).__name__, str(error))
                 return
@@ -287,6 +286,7 @@ def _listen(life: Life) -> None:
             life.told[ts] = (thread, step)
         elif word == "checkpoint":
             life.checkpoint = max(life.checkpoint, int(rest[0]))
+            life.checkpoints.add(life.checkpoint)
         else:
             life.errors.append(" ".join(rest))
 

@@ -31,12 +31,13 @@ class EmbeddedKV(SnapshotKV):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._reading = engine.reading()
+        self._window = engine.window
 
     def load(self, key: str, ts: int | None = None) -> str:
         """See `SnapshotKV.load`."""
         with self._reading as state:
-            if ts is not None and ts < self._engine.oldest_answerable:
-                self._engine.check_answerable(ts)  # refuses it
+            if ts is not None and ts < self._window.oldest:
+                self._window.check(ts)  # refuses it
             value = state.keys.load(key, ts)
         if value is None:
             when = "" if ts is None else f" at {ts}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import deque
 from itertools import count, islice
 from typing import TYPE_CHECKING, Annotated, Self
@@ -21,7 +21,12 @@ __all__ = ["FrozenKeys", "KeyTable"]
 Version = tuple[int, str | None]
 """When a value came, and the value; None where the key went."""
 
+Older = tuple[list[int], list[str | None]]
+"""Versions that were superseded, oldest first: when each came, and the values beside that. So a
+look into the past bisects numbers alone, and a version takes no object of its own."""
+
 _CHUNK = 2048
+_NONE: Older = ([], [])
 _decoder = msgspec.msgpack.Decoder(
     list[tuple[str, Annotated[list[Version], msgspec.Meta(min_length=1)]]]
 )
@@ -30,7 +35,7 @@ _decoder = msgspec.msgpack.Decoder(
 class FrozenKeys:
     """The table as it was, to be written out while the table goes on."""
 
-    def __init__(self, rows: dict[str, Version], older: dict[str, list[Version]]) -> None:
+    def __init__(self, rows: dict[str, Version], older: dict[str, Older]) -> None:
         self._rows = rows
         self._older = older
 
@@ -41,7 +46,10 @@ class FrozenKeys:
         """
         older, rows = self._older, iter(self._rows.items())
         for number in count():
-            chunk = [(key, [*older.get(key, ()), row]) for key, row in islice(rows, _CHUNK)]
+            chunk = [
+                (key, [*zip(*older.get(key, _NONE), strict=True), row])
+                for key, row in islice(rows, _CHUNK)
+            ]
             if not chunk:
                 return
             yield str(number), msgspec.msgpack.encode(chunk)
@@ -56,7 +64,7 @@ class KeyTable:
 
     def __init__(self) -> None:
         self._rows: dict[str, Version] = {}
-        self._older: dict[str, list[Version]] = {}
+        self._older: dict[str, Older] = {}
         self._order = SortedKeys()
         self._superseded: deque[tuple[int, str]] = deque()
         self._live = 0
@@ -68,7 +76,7 @@ class KeyTable:
     @property
     def versions(self) -> int:
         """Versions that are kept, those of keys that are gone included."""
-        return len(self._rows) + sum(map(len, self._older.values()))
+        return len(self._rows) + sum(len(stamps) for stamps, _ in self._older.values())
 
     # -- looking -----------------------------------------------------------------------------
 
@@ -82,8 +90,9 @@ class KeyTable:
         older = self._older.get(key)
         if older is None:
             return None
-        place = bisect_left(older, (ts + 1,)) - 1
-        return older[place][1] if place >= 0 else None
+        stamps, values = older
+        place = bisect_right(stamps, ts)
+        return values[place - 1] if place else None
 
     def load_with_prefix(self, prefix: str, ts: int | None = None) -> tuple[list[str], list[str]]:
         """The keys that begin with `prefix`, in order, and their values at `ts`."""
@@ -118,7 +127,9 @@ class KeyTable:
         if row is None:
             self._order.add(key)
         elif row[0] != version[0]:  # otherwise removed and set by one commit: one version
-            self._older.setdefault(key, []).append(row)
+            stamps, values = self._older.setdefault(key, ([], []))
+            stamps.append(row[0])
+            values.append(row[1])
             self._superseded.append((version[0], key))
 
     def collect(self, horizon: int, budget: int = 10_000) -> int:
@@ -144,21 +155,21 @@ class KeyTable:
         row = self._rows.get(key)
         if row is None:
             return
-        older = self._older.get(key, [])
         if row[0] <= horizon:
             self._older.pop(key, None)
             if row[1] is None:
                 del self._rows[key]
                 self._order.remove(key)
             return
+        stamps, values = self._older.get(key, _NONE)
         # The last version at or below the horizon is the one that is seen there; as a removal it
         # says no more than no version does.
-        seen = bisect_left(older, (horizon + 1,)) - 1
-        if seen >= 0 and older[seen][1] is None:
+        seen = bisect_right(stamps, horizon) - 1
+        if seen >= 0 and values[seen] is None:
             seen += 1
         if seen > 0:
-            del older[:seen]
-        if not older:
+            del stamps[:seen], values[:seen]
+        if not stamps:
             self._older.pop(key, None)
 
     # -- checkpoints -------------------------------------------------------------------------
@@ -166,7 +177,8 @@ class KeyTable:
     def freeze(self) -> FrozenKeys:
         """A copy of what is there now, made under the caller's lock: references, no texts."""
         return FrozenKeys(
-            self._rows.copy(), {key: older.copy() for key, older in self._older.items()}
+            self._rows.copy(),
+            {key: (stamps.copy(), values.copy()) for key, (stamps, values) in self._older.items()},
         )
 
     @classmethod
@@ -184,7 +196,8 @@ class KeyTable:
                 table._order.add(key)
                 table._live += versions[-1][1] is not None
                 if len(versions) > 1:
-                    table._older[key] = versions[:-1]
+                    older = versions[:-1]
+                    table._older[key] = ([ts for ts, _ in older], [value for _, value in older])
                     superseded += [(ts, key) for ts, _ in versions[1:]]
         superseded.sort()
         table._superseded.extend(superseded)

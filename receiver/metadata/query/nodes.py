@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from common.paths import MANY, ONE, Nodes, Pattern, device_name, format_path, is_below
+from common.paths import MANY, ONE, Nodes, Pattern, device_name, format_path
 from receiver.metadata.query import statements as ask
 from receiver.metadata.query.ordering import Ahead, by_path, first_by_text, take_ahead
-from receiver.metadata.query.searching import Rows, ancestors, select
+from receiver.metadata.query.searching import Rows, ancestors, distinct, select, storage_groups
 from receiver.metadata.query.series import run_of
 from receiver.metadata.query.source import Labels, Look, Row, Source, Taken, same, short, text_of
 from receiver.metadata.schema.columns import view
 from receiver.metadata.schema.walk import has_leaves, walk
 
 if TYPE_CHECKING:
-    from receiver.metadata.schema import DeviceRow, StorageGroupRow
+    from receiver.metadata.schema import DeviceRow
     from receiver.metadata.schema.walk import Wanted
     from receiver.metadata.state import State
 
@@ -107,32 +105,41 @@ def _count_devices(look: Look, asked: ask.CountDevices) -> list[Row]:
 # -- storage groups --------------------------------------------------------------------------------
 
 
-def _groups(look: Look, pattern: Pattern) -> list[StorageGroupRow]:
-    with look as (state, at):
-        rows = state.schema.storage_groups(at)
-    if pattern == ask.ALL:
-        return rows
-    if pattern.is_path:
-        path = pattern.prefix
-        return [row for row in rows if row.nodes == path or is_below(row.nodes, path)]
-    return [row for row in rows if pattern.matches(row.nodes)]
+def _take_groups(
+    look: Look, asked: ask.ShowStorageGroups | ask.ShowTtl, position: Ahead | None, count: int
+) -> Taken:
+    patterns = (asked.groups if isinstance(asked, ask.ShowTtl) else ()) or (asked.pattern,)
+
+    def search(last: int | None, most: int) -> tuple[list[int], int | None]:
+        rows = by_path(look, storage_groups(look, patterns), ask.ALL, "node", last, most)
+        return rows, rows[-1] if rows else last
+
+    return take_ahead(position, count, search)
 
 
-def _show_groups(look: Look, asked: ask.ShowStorageGroups) -> list[Row]:
-    return [(row.path, row.ttl, row.created) for row in _groups(look, asked.pattern)]
+def _describe_groups(
+    state: State, rows: Sequence[int], at: int | None
+) -> Sequence[tuple[Nodes, int | None, int]]:
+    tree, ttls = state.schema.tree, state.schema.ttls
+    found = []
+    for row in rows:
+        ttl = ttls.get(tree.ref[row], at, -1)
+        found.append((tree.nodes(row), None if ttl < 0 else ttl, tree.created[row]))
+    return found
+
+
+def _show_group(described: tuple[Nodes, int | None, int], _: Labels) -> Row:
+    nodes, ttl, created = described
+    return format_path(nodes), ttl, created
+
+
+def _show_ttl(described: tuple[Nodes, int | None, int], _: Labels) -> Row:
+    nodes, ttl, _created = described
+    return format_path(nodes), ttl
 
 
 def _count_groups(look: Look, asked: ask.CountStorageGroups) -> list[Row]:
-    return [(len(_groups(look, asked.pattern)),)]
-
-
-def _show_ttl(look: Look, asked: ask.ShowTtl) -> list[Row]:
-    found = {
-        row.nodes: (row.path, row.ttl)
-        for pattern in asked.groups or (asked.pattern,)
-        for row in _groups(look, pattern)
-    }
-    return [found[nodes] for nodes in sorted(found)]
+    return [(len(storage_groups(look, (asked.pattern,))),)]
 
 
 # -- nodes -----------------------------------------------------------------------------------------
@@ -177,7 +184,7 @@ def _take_names(look: Look, asked: ask.ShowChildNodes, position: Ahead | None, c
         rows = select(look, _children(asked.pattern), "node")
         with look as (state, _):
             numbers: Rows = view(state.schema.tree.name)[rows]
-        return first_by_text(look, np.unique(numbers), _names, last, most)
+        return first_by_text(look, distinct(numbers), _names, last, most)
 
     return take_ahead(position, count, search)
 
@@ -192,7 +199,7 @@ def _describe_names(state: State, numbers: Sequence[int], _: int | None) -> Sequ
 
 def _count_nodes(look: Look, asked: ask.CountNodes) -> list[Row]:
     pattern = asked.pattern.below() if asked.pattern.is_path else asked.pattern
-    return [(len(np.unique(ancestors(look, select(look, pattern, "node"), asked.level))),)]
+    return [(len(distinct(ancestors(look, select(look, pattern, "node"), asked.level))),)]
 
 
 # -- their sources ---------------------------------------------------------------------------------
@@ -208,8 +215,10 @@ SHOW_CHILD_PATHS: Final = Source(
     ("child paths", "node types"), _take_children, _describe_children, _show_child, step=_CHILDREN
 )
 SHOW_CHILD_NODES: Final = Source(("child nodes",), _take_names, _describe_names, same)
-SHOW_STORAGE_GROUPS: Final = short(("storage group", "ttl", "created"), _show_groups)
-SHOW_TTL: Final = short(("storage group", "ttl"), _show_ttl)
+SHOW_STORAGE_GROUPS: Final = Source(
+    ("storage group", "ttl", "created"), _take_groups, _describe_groups, _show_group
+)
+SHOW_TTL: Final = Source(("storage group", "ttl"), _take_groups, _describe_groups, _show_ttl)
 COUNT_DEVICES: Final = short(("count(devices)",), _count_devices)
 COUNT_STORAGE_GROUPS: Final = short(("count(storage group)",), _count_groups)
 COUNT_NODES: Final = short(("count(nodes)",), _count_nodes)

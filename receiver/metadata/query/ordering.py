@@ -29,7 +29,7 @@ _SORTED: Final = 20_000
 """So many rows are put into path order by sorting them; more are met on a walk over the tree."""
 _SINGLE: Final = 2000
 """Things that are looked at one by one under one hold of the lock: some milliseconds."""
-_WALKED: Final[dict[Wanted, int]] = {"leaf": 5000, "node": 5000, "device": 50}
+_WALKED: Final[dict[Wanted, int]] = {"leaf": 2000, "node": 2000, "device": 50}
 """Rows that a walk finds under one hold; for devices of the past it looks at all their series."""
 _HEATS: Final = 1 << 14
 

@@ -7,7 +7,7 @@ so that pieces of different moments fit together; all others are left out as the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,13 +18,24 @@ from receiver.metadata.query.source import Look
 from receiver.metadata.query.statements import ALL
 from receiver.metadata.schema.columns import view
 from receiver.metadata.schema.names import containing
-from receiver.metadata.schema.tree import KIND, LEAF, ROOT_ROW
+from receiver.metadata.schema.tree import KIND, LEAF, ROOT_ROW, STORAGE_GROUP
 from receiver.metadata.schema.walk import Wanted, few, matching
 
 if TYPE_CHECKING:
     from receiver.metadata.query.statements import TagFilter
 
-__all__ = ["Rows", "ancestors", "pieces", "select", "tag_keys", "tag_pairs", "tagged", "texts_of"]
+__all__ = [
+    "Rows",
+    "ancestors",
+    "distinct",
+    "pieces",
+    "select",
+    "storage_groups",
+    "tag_keys",
+    "tag_pairs",
+    "tagged",
+    "texts_of",
+]
 
 Rows = NDArray[Any]
 """Rows of the tree, or numbers of other things."""
@@ -152,6 +163,25 @@ class _States:
         return named
 
 
+def storage_groups(look: Look, patterns: Sequence[Pattern]) -> Rows:
+    """Rows of the storage groups that match, in no order; a path means itself and what is below."""
+    with look as (state, _):
+        count = len(state.schema.tree)
+    parts = [np.empty(0, np.int64)]
+    for part in pieces(count, _COLUMN):
+        with look as (state, at):
+            tree = state.schema.tree
+            kind = view(tree.kind)[part] & KIND
+            there = tree.visible(part, at) & (kind == STORAGE_GROUP)  # type: ignore[arg-type]  # see above
+            parts.append(np.flatnonzero(there) + part.start)
+    found = np.concatenate(parts)
+    if ALL in patterns:
+        return found
+    wider = [each.below() for each in patterns if each.is_path]
+    matched = [_matching(look, each, found) for each in (*patterns, *wider)]
+    return distinct(np.concatenate(matched))
+
+
 def texts_of(look: Look, numbers: Rows) -> Iterator[str]:
     """The texts of names that are in use."""
     listed = numbers.tolist()
@@ -268,6 +298,11 @@ def tag_pairs(look: Look, pattern: Pattern, key: str | None = None) -> Rows:
     return np.flatnonzero(met if key is None else met & (keys == number))
 
 
+def distinct(rows: Rows) -> Rows:
+    """Each once; many times as fast as a sort, for numbers that are dense."""
+    return np.flatnonzero(_marks(rows))
+
+
 def _marks(rows: Rows) -> NDArray[np.bool_]:
     marks = np.zeros(int(rows.max(initial=-1)) + 1, bool)
     marks[rows] = True
@@ -279,4 +314,4 @@ def tag_keys(look: Look, pattern: Pattern) -> Rows:
     pairs = tag_pairs(look, pattern)
     with look as (state, _):
         keys: Rows = view(state.schema.index.key)[pairs]
-    return np.unique(keys)
+    return distinct(keys)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from common.paths import MANY, MAX_NODES, ONE, Nodes, Pattern, format_path
-from common.tsfile.layout import Compression, DataType, Encoding
 from receiver.metadata.errors import NotATagError
+from receiver.metadata.legality import COMPRESSION_TEXTS, ENCODING_TEXTS, TYPE_TEXTS
 from receiver.metadata.query import statements as ask
 from receiver.metadata.query.ordering import Ahead, by_heat, by_path, take_ahead
 from receiver.metadata.query.searching import Rows, ancestors, select, tag_keys, tagged, texts_of
@@ -79,20 +79,14 @@ def _show_series(row: SeriesRow, labels: Labels) -> Row:
         row.path,
         row.alias,
         text_of(row.storage_group),
-        _TYPES[row.type],
-        _ENCODINGS[row.encoding],
-        _COMPRESSIONS[row.compression],
+        TYPE_TEXTS[row.type],
+        ENCODING_TEXTS[row.encoding],
+        COMPRESSION_TEXTS[row.compression],
         tags,
         attributes,
         row.heat,
         row.created,
     )
-
-
-# Looked up a million times in a long answer, where an enumeration costs a microsecond each.
-_TYPES: Final = {int(each): each.name for each in DataType}
-_ENCODINGS: Final = {int(each): each.name for each in Encoding}
-_COMPRESSIONS: Final = {int(each): each.name for each in Compression}
 
 
 _SHOWN: Final = 200
@@ -115,11 +109,11 @@ def _take_counts(
 
     def search(last: Any, most: int) -> tuple[list[int], Any]:
         above = ancestors(look, _found(look, asked.where, pattern), level)
-        rows, counts = np.unique(above, return_counts=True)
+        counts = np.bincount(above)
+        rows = np.flatnonzero(counts)
         within = Pattern((*pattern.prefix[: level + 1], *[ONE] * (level + 1 - len(pattern.prefix))))
         found = by_path(look, rows, within, "node", last, most)
-        places = np.searchsorted(rows, found)
-        packed: list[int] = (counts[places].astype(np.int64) << 32 | rows[places]).tolist()
+        packed = [int(counts[row]) << 32 | row for row in found]
         return packed, found[-1] if found else last
 
     return take_ahead(position, count, search, "q")

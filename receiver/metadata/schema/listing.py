@@ -14,7 +14,7 @@ from receiver.metadata.schema.columns import view
 from receiver.metadata.schema.looking import Looking
 from receiver.metadata.schema.rows import DeviceRow
 from receiver.metadata.schema.tree import KIND, LEAF
-from receiver.metadata.schema.walk import matching, select, sort_keys, walk
+from receiver.metadata.schema.walk import matching, path_order, select, sort_keys, walk
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,9 +77,9 @@ class Listing(Looking):
 
     def in_path_order(self, rows: Iterable[int]) -> list[int]:
         """Rows sorted by their paths."""
-        listed = list(rows)
-        keys = sort_keys(self.tree, listed)
-        return [listed[i] for i in sorted(range(len(listed)), key=keys.__getitem__)]
+        listed = rows if isinstance(rows, np.ndarray) else np.array(list(rows), np.int64)
+        found: list[int] = listed[path_order(self.tree, listed)].tolist() if len(listed) else []
+        return found
 
     def page_of(
         self,
@@ -96,7 +96,7 @@ class Listing(Looking):
             marks = wanted.tobytes()
             found = (row for row in self.iter_series(Pattern(_ALL), at, after) if marks[row])
             return list(islice(found, limit))
-        listed = self.in_path_order(rows.tolist())
+        listed = self.in_path_order(rows)
         begin = 0 if after is None else bisect_right(listed, after, key=self.tree.nodes)
         return listed[begin : None if limit is None else begin + limit]
 

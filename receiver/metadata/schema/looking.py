@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from common.paths import ROOT, Nodes, format_path, quote_node
-from receiver.metadata.schema.changes import BATCH, Changes
+from common.paths import ROOT, Nodes
+from receiver.metadata.schema.blocks import are_leaves, codes_are
+from receiver.metadata.schema.changes import BATCH
 from receiver.metadata.schema.columns import view
+from receiver.metadata.schema.describing import Describing
 from receiver.metadata.schema.heat import COLD
-from receiver.metadata.schema.rows import DeviceRow, Kind, SeriesRow, StorageGroupRow
+from receiver.metadata.schema.rows import DeviceRow, Kind, StorageGroupRow
 from receiver.metadata.schema.tree import (
     ALIAS,
     ALIGNED,
@@ -34,7 +35,7 @@ _KINDS: Final[dict[int, Kind]] = {
 }
 
 
-class Looking(Changes):
+class Looking(Describing):
     """Questions that cost the same in a large schema as in a small one, or nearly."""
 
     # -- series -----------------------------------------------------------------------------------
@@ -56,90 +57,6 @@ class Looking(Changes):
         if kind == LEAF:
             return row
         return tree.ref[row] if alias and kind == ALIAS else -1
-
-    def series(self, row: int, at: int | None = None) -> SeriesRow:
-        """All of a series whose row was found at that time."""
-        return self.series_rows((row,), at)[0]
-
-    def series_rows(self, rows: Iterable[int], at: int | None = None) -> list[SeriesRow]:
-        """`series` of many, cheaper where they share devices."""
-        tree = self.tree
-        names, kinds, codes, created = tree.name, tree.kind, tree.ref, tree.created
-        aliased, told = len(tree.alias), len(self.props)
-        text, parents = tree.names.text, tree.parent
-        listed = list(rows)
-        heats, offsets = self._heats_and_offsets(listed, at)
-        places: dict[int, tuple[Nodes, Nodes]] = {}
-        found = []
-        for row, heat, offset in zip(listed, heats, offsets, strict=True):
-            place = places.get(parents[row])
-            device, group = place or self._place(parents[row], places)
-            code = codes[row]
-            # By position: it takes half the time, and a page has thousands.
-            found.append(
-                SeriesRow(
-                    row,
-                    (*device, text(names[row])),
-                    self._alias(row, at) if row < aliased else None,
-                    group,
-                    device,
-                    kinds[row] & ALIGNED != 0,
-                    code & 0xFF,
-                    code >> 8 & 0xFF,
-                    code >> 16 & 0xFF,
-                    created[row],
-                    0,
-                    offset,
-                    None if heat == COLD else heat,
-                    self._props(row) if row < told else {},
-                )
-            )
-        return found
-
-    def _heats_and_offsets(
-        self, rows: list[int], at: int | None
-    ) -> tuple[Sequence[int], Sequence[int]]:
-        if len(rows) < BATCH:
-            heat, offset = self.heats.get, self.offsets.get
-            return [heat(row, at) for row in rows], [offset(row, at, -1) for row in rows]
-        many = np.array(rows, np.int64)
-        heats: list[int] = self.heats.get_many(many, at).tolist()
-        return heats, self.offsets.get_many(many, at, -1).tolist()
-
-    def _place(self, row: int, known: dict[int, tuple[Nodes, Nodes]]) -> tuple[Nodes, Nodes]:
-        """(nodes of an inner node, nodes of its storage group), with those above it remembered."""
-        found = known.get(row)
-        if found is None:
-            tree = self.tree
-            above, group = self._place(tree.parent[row], known) if row else ((), ())
-            nodes = (*above, tree.names.text(tree.name[row]))
-            if tree.kind[row] & KIND == STORAGE_GROUP:
-                group = nodes
-            found = known[row] = (nodes, group)
-        return found
-
-    def nodes_of(self, row: int) -> Nodes:
-        """The path of a row."""
-        return self.tree.nodes(row)
-
-    def paths_of(self, rows: Iterable[int]) -> list[str]:
-        """The paths of many rows in their stored form, cheaper where they share devices."""
-        tree = self.tree
-        text, names, parents = tree.names.text, tree.name, tree.parent
-        places: dict[int, tuple[Nodes, Nodes]] = {}
-        devices: dict[int, str] = {}
-        quoted: dict[int, str] = {}
-        found = []
-        for row in rows:
-            parent, name = parents[row], names[row]
-            device = devices.get(parent)
-            if device is None:
-                device = devices[parent] = format_path(self._place(parent, places)[0]) + "."
-            node = quoted.get(name)
-            if node is None:
-                node = quoted[name] = quote_node(text(name))
-            found.append(device + node)
-        return found
 
     def tags_of(self, row: int, at: int | None = None) -> dict[str, str]:
         """The tags of a series, by key, from the index (attributes are in the tag log only)."""
@@ -184,21 +101,6 @@ class Looking(Changes):
             inner = [row for row in rows if tree.kind[row] & KIND < LEAF]
             rows = [life for row in inner for life in tree.lives(row, name)]
         return [row for row in rows if tree.kind[row] & KIND == kind]
-
-    def _alias(self, row: int, at: int | None) -> str | None:
-        tree = self.tree
-        found = tree.alias[row] if row < len(tree.alias) else -1
-        while found >= 0:
-            if tree.is_visible(found, at):
-                return tree.names.text(tree.name[found])
-            found = tree.alias[found]
-        return None
-
-    def _props(self, row: int) -> dict[str, str]:
-        if row >= len(self.props) or not self.props[row]:
-            return {}
-        props: dict[str, str] = json.loads(self.tree.names.text(self.props[row] - 1))
-        return props
 
     # -- other nodes ------------------------------------------------------------------------------
 
@@ -303,32 +205,39 @@ class Looking(Changes):
             group, and whether its series share one time column (None if it has none).
         """
         tree = self.tree
-        depth, row = len(nodes), tree.known(nodes)
-        if row < 0:
-            depth, row = 1, ROOT_ROW
-            for node in nodes[1:]:
-                name = tree.names.find(node)
-                below = -1 if name < 0 else tree.child(row, name)
-                if below < 0:
-                    break
-                depth, row = depth + 1, below
-                if tree.kind[row] & KIND >= LEAF:
-                    break
-            else:
-                tree.find_inner(nodes)  # remembers it
+        depth = len(nodes)
+        while (row := tree.known(nodes[:depth])) < 0 and depth > 1:
+            depth -= 1
+        if depth < len(nodes):
+            depth, row = self._walk_down(nodes, depth, max(row, ROOT_ROW))
         kind = tree.kind[row]
         if kind & KIND >= LEAF:
             return depth, _KINDS[kind & KIND], True, None
         aligned = bool(kind & ALIGNED) if tree.leaves[tree.ref[row]] else None
         return depth, self.kind(row), tree.storage_group(row) >= 0, aligned
 
-    def existing_rows(self, device: Nodes, names: Sequence[str]) -> list[int]:
+    def _walk_down(self, nodes: Nodes, depth: int, row: int) -> tuple[int, int]:
+        """How far down there are nodes from an inner one at a depth, and the row of the last."""
+        tree = self.tree
+        for node in nodes[depth:]:
+            name = tree.names.find(node)
+            below = -1 if name < 0 else tree.child(row, name)
+            if below < 0:
+                return depth, row
+            depth, row = depth + 1, below
+            if tree.kind[row] & KIND >= LEAF:
+                return depth, row
+            tree.remember(nodes[:depth], row)
+        return depth, row
+
+    def existing_rows(self, device: Nodes, names: Sequence[str]) -> Sequence[int]:
         """What the device has now under each name: a row (of any kind), or -1."""
         return self.rows_below(self.tree.find_inner(device), names)
 
     def missing(self, device: Nodes, names: Sequence[str]) -> list[int]:
         """Positions of names under which the device has nothing now."""
-        return [i for i, row in enumerate(self.existing_rows(device, names)) if row < 0]
+        rows = self.existing_rows(device, names)
+        return [i for i, row in enumerate(rows) if row < 0] if -1 in rows else []
 
     def taken(self, device: Nodes, names: Sequence[str]) -> Sequence[int]:
         """Positions of names under which the device has anything now: series, alias or node."""
@@ -352,10 +261,12 @@ class Looking(Changes):
         Those are series of another type, or no series.
         """
         rows = self.existing_rows(device, names)
-        missing = [i for i, row in enumerate(rows) if row < 0] if min(rows, default=0) < 0 else ()
+        if isinstance(rows, range) and are_leaves(self.tree, rows):
+            return (), () if codes_are(self.tree, rows, types) else self._differing(rows, types)
+        missing = [i for i, row in enumerate(rows) if row < 0] if -1 in rows else ()
         return missing, self._differing(rows, types)
 
-    def _differing(self, rows: list[int], types: bytes) -> list[int]:
+    def _differing(self, rows: Sequence[int], types: bytes) -> list[int]:
         tree = self.tree
         if len(rows) >= BATCH:
             where = np.array(rows, np.int32)

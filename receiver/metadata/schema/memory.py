@@ -18,5 +18,6 @@ INNER_BYTES: Final = 100
 """A storage group, a device, or a node above: a row, its place, its name's columns."""
 ALIAS_BYTES: Final = 60
 """An alias: a row, and two links."""
-TAG_BYTES: Final = 36
-"""A tag of a series: its posting, its place in the order, its offset."""
+TAG_BYTES: Final = 96
+"""A tag of a series: its posting, its place in the order, its part of the series' place in the tag
+log. Where values are shared by many series it takes some 60, a value of its own takes 150."""

@@ -32,6 +32,8 @@ _CACHED: Final = 1 << 13
 """Texts whose number is at hand; names of measurements come again and again."""
 _TEXTS: Final = 1 << 15
 """The same the other way: a page of an answer has some ten thousand, and names them twice."""
+_COMPARED: Final = 1 << 11
+"""Fewer texts are put in order one by one; numpy is faster with more of them."""
 _WORDS: Final = 8
 """Words of eight bytes that texts are compared by at once; what is alike so far is looked at."""
 
@@ -189,7 +191,7 @@ class Names:
 
     def order(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
         """Positions that put numbers into the order of their texts."""
-        if len(numbers) < _CACHED:
+        if len(numbers) < _COMPARED:
             texts = self.texts(numbers.tolist())
             return np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
         lengths = view(self._lengths)[numbers].astype(np.int64)

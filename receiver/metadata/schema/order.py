@@ -1,7 +1,13 @@
-"""Children in the order of their names: sorted when asked for, and kept where there are many."""
+"""Children in the order of their names: sorted when asked for, and kept where there are many.
+
+Who checks a commit asks without the lock of the readers, so two may ask at once. Rows that were
+given out therefore never change, and one at a time puts into order what is new: a child that was
+put in twice would stay when its row is given to a node elsewhere.
+"""
 
 from __future__ import annotations
 
+import threading
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -25,10 +31,11 @@ _RESORT: Final = 4
 class Order:
     """The children of any node by name; those of one name by row, whatever was asked before."""
 
-    __slots__ = ("_known", "_tree")
+    __slots__ = ("_known", "_one", "_tree")
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
+        self._one = threading.Lock()
         self._known: dict[int, _Children] = {}
 
     def added(self, parent: int, rows: Sequence[int]) -> None:
@@ -39,8 +46,11 @@ class Order:
     def dropped(self, parent: int, row: int) -> None:
         """A child, which still has its name, is no more."""
         if (known := self._known.get(parent)) is not None:
-            self._settle(known)
-            del known.rows[bisect_left(known.rows, self._key(row), key=self._key)]
+            with self._one:
+                rows = self._settled(known)
+                at = bisect_left(rows, self._key(row), key=self._key)
+                assert rows[at] == row, "a child is missing in the order of its parent"
+                del rows[at]  # nobody has them now: it is done with the lock of the readers
 
     def forget(self, parent: int) -> None:
         """A parent is no more."""
@@ -53,12 +63,13 @@ class Order:
             rows = self._tree.children(parent)
             if len(rows) < _SORTED_FROM:
                 return self._sorted(rows, begin)
-            known = self._known[parent] = _Children(array("i"), rows)
-        self._settle(known)
+            known = self._known.setdefault(parent, _Children(array("i"), rows))
+        with self._one:
+            ordered = self._settled(known)
         if begin is None:
-            return known.rows
+            return ordered
         text, name = self._tree.names.text, self._tree.name
-        return known.rows[bisect_left(known.rows, begin, key=lambda row: text(name[row])) :]
+        return ordered[bisect_left(ordered, begin, key=lambda row: text(name[row])) :]
 
     def _sorted(self, rows: list[int], begin: str | None) -> list[int]:
         if len(rows) < 2 and begin is None:
@@ -67,16 +78,23 @@ class Order:
         pairs = sorted(zip(self._tree.names.texts([name[row] for row in rows]), rows, strict=True))
         return [row for text, row in pairs if begin is None or text >= begin]
 
-    def _settle(self, known: _Children) -> None:
-        if len(known.fresh) * _RESORT > len(known.rows):
-            rows = np.array([*known.rows, *known.fresh], np.int32)
-            rows.sort()
-            order = self._tree.names.order(view(self._tree.name)[rows])
-            known.rows = array("i", rows[order].tobytes())
+    def _settled(self, known: _Children) -> Ints:
+        """The rows with the new ones among them; the caller is the only one here."""
+        fresh = known.fresh
+        if not fresh:
+            return known.rows
+        if len(fresh) * _RESORT > len(known.rows):
+            numbers = np.array([*known.rows, *fresh], np.int32)
+            numbers.sort()
+            order = self._tree.names.order(view(self._tree.name)[numbers])
+            rows = array("i", numbers[order].tobytes())
         else:
-            for row in known.fresh:
-                known.rows.insert(bisect_left(known.rows, self._key(row), key=self._key), row)
-        known.fresh.clear()
+            rows = known.rows[:]
+            for row in fresh:
+                rows.insert(bisect_left(rows, self._key(row), key=self._key), row)
+        known.rows = rows
+        fresh.clear()
+        return rows
 
     def _key(self, row: int) -> tuple[str, int]:
         return self._tree.names.text(self._tree.name[row]), row

@@ -29,6 +29,7 @@ class SeriesRow(NamedTuple):
         tags_at: where its tags and attributes are in the tag log, -1 for none.
         heat: newest timestamp loaded, None before the first.
         props: what its encoder was told.
+        path: in the stored form.
     """
 
     row: int
@@ -45,11 +46,7 @@ class SeriesRow(NamedTuple):
     tags_at: int
     heat: int | None
     props: dict[str, str]
-
-    @property
-    def path(self) -> str:
-        """Its path in the stored form."""
-        return format_path(self.nodes)
+    path: str
 
 
 class StorageGroupRow(NamedTuple):

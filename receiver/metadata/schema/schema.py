@@ -13,8 +13,8 @@ asked, collected or restarted between them.
 
 The parts: `tree` (nodes in columns, with `names` and `hashindex`), `tagindex`, `heat`, `columns`
 (growing arrays, values with versions), `history` (what ended, until it is collected), `tables` (all
-of them together, checkpoint and collection), and on top of them `changes` (operations), `looking`
-(one path), `listing` (patterns, with `walk`).
+of them together, checkpoint and collection), and on top of them `changes` (operations, with
+`blocks`), `describing` (rows as values), `looking` (one path), `listing` (patterns, with `walk`).
 """
 
 from __future__ import annotations

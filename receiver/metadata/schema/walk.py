@@ -18,11 +18,13 @@ from receiver.metadata.schema.tree import ALIAS, KIND, LEAF, ROOT_ROW, Tree
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Wanted", "few", "has_leaves", "matching", "select", "sort_keys", "walk"]
+__all__ = ["Wanted", "few", "has_leaves", "matching", "path_order", "select", "sort_keys", "walk"]
 
 Wanted = Literal["leaf", "device", "node"]
 _BUDGET: Final = 4000
 """Rows that `select` looks at one by one (some milliseconds), before it looks at all by columns."""
+_RANKED: Final = 64
+"""Fewer rows are put in order by their texts; numpy takes a hundred microseconds a level."""
 _WIDEST: Final = 61
 """Steps of a pattern whose state fits into a column."""
 
@@ -311,3 +313,30 @@ def sort_keys(tree: Tree, rows: Iterable[int]) -> list[str]:
 def _below(node: str) -> str:
     # Lower than any text that goes on, so that a node stands before those whose name is longer.
     return "\0\0" + (node.replace("\0", "\0\1") if "\0" in node else node)
+
+
+def path_order(tree: Tree, rows: NDArray[Any]) -> NDArray[np.int64]:
+    """Positions that put rows into the order of their paths; those of the same path stay so."""
+    depth = view(tree.depth)[rows]
+    if len(rows) < _RANKED or depth.min() != depth.max():
+        keys = sort_keys(tree, rows.tolist())
+        return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+    found: NDArray[np.int64] = np.argsort(_ranks(tree, rows), kind="stable")
+    return found
+
+
+def _ranks(tree: Tree, rows: NDArray[Any]) -> NDArray[np.int64]:
+    """The rank of each path among them, all of one depth: that of what is above, then the name."""
+    different, which = np.unique(rows, return_inverse=True)
+    if len(different) == 1:
+        return np.zeros(len(rows), np.int64)
+    above = _ranks(tree, view(tree.parent)[different])
+    names, places = np.unique(view(tree.name)[different], return_inverse=True)
+    by_name = np.empty(len(names), np.int64)
+    by_name[tree.names.order(names)] = np.arange(len(names))
+    ranks: NDArray[np.int64] = (above * len(names) + by_name[places])[which]
+    if len(different) * len(names) < 1 << 31:
+        return ranks
+    # They must not grow from level to level beyond what a column holds.
+    dense: NDArray[np.int64] = np.unique(ranks, return_inverse=True)[1]
+    return dense

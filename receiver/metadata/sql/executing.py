@@ -57,7 +57,9 @@ class Result:
         Raises:
             HistoryGoneError: history does not reach back to `commit` any more.
             NotATagError: the condition is on no tag.
+            UsageError: `count` is below 1.
         """
+        _check_size("count", count)
         if self.answer is None:
             return []
         return self.answer.fetch(self._size if count is None else count)
@@ -72,11 +74,16 @@ class Result:
             yield from rows
 
 
+def _check_size(what: str, size: int | None) -> None:
+    if size is not None and size < 1:
+        raise UsageError(f"{what}: expected a number from 1 up, not {size}")
+
+
 def execute(
     engine: Engine,
     statement: str | sql.Statement,
     *,
-    at: At = None,
+    at: At | str = None,
     fetch_size: int | None = None,
 ) -> Result:
     """Carry out one statement.
@@ -84,40 +91,48 @@ def execute(
     Args:
         engine: that it is put to.
         statement: its text, or what `parse` made of it.
-        at: as of when it asks, where it does not say: a commit timestamp, or a moment.
+        at: as of when it asks, where it does not say: a commit timestamp, a moment, or the text of
+            either.
         fetch_size: rows of a page of `Result.fetch`.
 
     Raises:
         SqlError: the text is no statement; paths, types, encodings and compressions have errors of
             their own, with the line and column too.
-        UsageError: `at` with a statement that changes something.
+        UsageError: `at` is no time, or stands with a statement that changes something; or there
+            would be no rows in a page.
         HistoryGoneError: the time is before the kept history.
         TsferryError: a rule refuses what it would change (`receiver.metadata.rules`).
     """
-    if fetch_size is not None and fetch_size < 1:
-        raise UsageError(f"fetch_size: expected a number from 1 up, not {fetch_size}")
+    _check_size("fetch_size", fetch_size)
     if isinstance(statement, str):
         statement = parse(statement)
     if sql.is_query(statement):
-        answer = Answer(engine, statement, at=at)
+        answer = Answer(engine, statement, at=moment(at))
         size = fetch_size or engine.options.fetch_size
         return Result(statement, answer.ts, answer=answer, size=size)
     if at is not None:
         raise UsageError("the past cannot be changed: `at` is for show and count")
-    commit, message = _DO[type(statement)](engine, statement)
+    do = _DO.get(type(statement))
+    if do is None:
+        raise TypeError(f"expected a statement or its text, not {type(statement).__name__}")
+    commit, message = do(engine, statement)
     return Result(statement, commit, message)
 
 
-def moment(text: int | str | None) -> At:
+def moment(text: At | str) -> At:
     """`at` as a command line or a request has it.
 
     Raises:
         UsageError: it is neither a commit timestamp nor a time.
     """
+    if isinstance(text, datetime.datetime):
+        text = text.isoformat()
     if text is None or isinstance(text, int):
         if text is not None and text < 0:
             raise UsageError(f"at: {text} is no commit timestamp")
         return text
+    if not isinstance(text, str):
+        raise TypeError(f"at: expected a time or the timestamp of a commit, not {text!r}")
     if text.isascii() and text.isdigit() and len(text) < 20:
         return int(text)
     try:

@@ -41,6 +41,7 @@ _WORD: Final = re.compile(
 )
 """Group 1: a mark. Group 2: a keyword, name, path or number. Neither: a string."""
 _MARKS: Final = {",": "COMMA", ";": "SEMICOLON", "=": "EQUAL", "(": "LPAR", ")": "RPAR"}
+_LIKE_PATH: Final = re.compile("[.*`]").search
 _IS_PATH: Final = re.compile(r"root(?:\.|\Z)", re.IGNORECASE).match
 
 
@@ -112,8 +113,8 @@ def _kind(word: str, expected: dict[str, Any], keywords: dict[str, str]) -> str:
         return "INT"
     if "NAME" in expected:
         return "NAME"
-    if "PATH" in expected:  # its own parser says what is wrong with it
-        return "PATH"
+    if "PATH" in expected and (len(expected) == 1 or _LIKE_PATH(word)):
+        return "PATH"  # its own parser says what is wrong with it
     return keyword or "NAME"
 
 

@@ -9,6 +9,7 @@ what was expected there: `SqlError`, or for a path, type, encoding or compressio
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Set
 from functools import cache
 from importlib import resources
@@ -40,6 +41,7 @@ _IN_WORDS: Final = {
     "RPAR": "`)`",
 }
 _VALUE: Final = frozenset({"NAME", "INT", "STRING"})
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _COMPARED: Final = 40
 """Characters of a word that are compared with keywords."""
 
@@ -55,6 +57,8 @@ def parse(text: str) -> Statement:
     if len(text) > MAX_TEXT:
         why = f"the statement has {len(text)} characters, at most {MAX_TEXT} are read"
         raise sql_error(why, text, MAX_TEXT)
+    if not text.isascii() and (found := _SURROGATE.search(text)):
+        raise sql_error(f"{found[0]!a} is half a character", text, found.start())
     try:
         statement = _parser().parse(text)
     except UnexpectedToken as error:

@@ -34,6 +34,7 @@ __all__ = ["Misfit", "Reader"]
 
 T = TypeVar("T")
 
+_BARE: Final = re.compile(r"[A-Za-z0-9_\u2E80-\u9FFF]++")
 MAX_COUNT: Final = (1 << 63) - 1
 _DIGITS: Final = 19
 _DURATION: Final = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w)", re.IGNORECASE)
@@ -136,6 +137,18 @@ def _name(word: Word) -> str:
     return name
 
 
+def _node(word: Word) -> str:
+    """A name that becomes a node: what a path would not take bare is not taken here."""
+    name = _name(word)
+    if word[0] != "`" and not _BARE.fullmatch(name):
+        raise Misfit(
+            f"{shown(word)}: a name with other characters than letters, digits and _ needs "
+            "back-ticks around it",
+            word,
+        )
+    return name
+
+
 def _count(word: Word) -> int:
     if len(word) > _DIGITS or int(word) > MAX_COUNT:
         raise Misfit(f"the number is above {MAX_COUNT}", word)
@@ -198,10 +211,10 @@ class Reader:
         return sql.CreateAligned(_path(children[0]), tuple(children[1:]))
 
     def column(self, children: list[Any]) -> NewSeries:
-        return _series(_name(children[0]), _parts(children[1:]))
+        return _series(_node(children[0]), _parts(children[1:]))
 
     def alias(self, children: list[Word]) -> Part:
-        return Part("alias", _name(children[0]), children[0])
+        return Part("alias", _node(children[0]), children[0])
 
     def datatype(self, children: list[Word]) -> Part:
         return Part("datatype", _kind(type_named, children[0]), children[0])
@@ -273,8 +286,6 @@ class Reader:
         return AddAttributes(children[0])
 
     def upsert(self, children: list[Part]) -> Upsert:
-        if not children:
-            raise Misfit("upsert: expected ALIAS, TAGS or ATTRIBUTES behind it")
         return Upsert(**_parts(children))
 
     other_name = alias

@@ -150,7 +150,7 @@ class SchemaPositions:
         known = self.rows.get(op.sender)
         # Another log, or the same from its begin again, is counted anew.
         goes_on = known is not None and known.identity == op.identity and known.offset <= op.offset
-        before = known if goes_on else None
+        before = known if goes_on and not op.whole else None
         failed = [*(before.failed if before else ()), *op.failed][-KEPT_FAILURES:]
         self.rows[op.sender] = SchemaPositionRow(
             sender=op.sender,

@@ -52,7 +52,7 @@ PIECE = 150
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taskschema, "_STEP", 55)  # a deletion and five more
+    monkeypatch.setattr(taskschema, "_STEP", 15)  # of about twenty
 
 
 def begin(world: World) -> str:
@@ -172,7 +172,7 @@ def fresh(root: Path) -> tuple[World, Path]:
 def points(tmp_path_factory: pytest.TempPathFactory) -> int:
     """How many passages a round has; the points that must be among them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(taskschema, "_STEP", 55)
+        patch.setattr(taskschema, "_STEP", 15)
         world, told = fresh(tmp_path_factory.mktemp("dry"))
         seen: Counter[str] = Counter()
         with die_at(None, seen):  # type: ignore[attr-defined]

@@ -71,6 +71,45 @@ def test_a_series_that_gave_way_to_another_type_does_so_above(chain):
     assert schema_of(lower, "root.a")["root.a.d1.s1"]["type"] == 3
 
 
+def test_files_alone_bring_the_position_on(chain):
+    edge, lower, forwarder, upper = chain
+    edge.write(1)
+    edge.round()
+    forwarder.round()
+    before = position(upper, forwarder.uuid)
+    edge.write(2)  # the same series
+    edge.round()
+    report = forwarder.round()
+    assert (report.sent, report.schema.bytes, report.schema.problem) == (1, 0, None)
+    after = position(upper, forwarder.uuid)
+    assert after["offset"] > before["offset"]
+    assert after["applied"] == before["applied"]
+    sql(lower, "set storage group to root.elsewhere")
+    sql(lower, "delete storage group root.elsewhere")
+    assert forwarder.round().quiet or forwarder.round().quiet  # no task for nothing
+
+
+def test_one_that_was_behind_a_checkpoint_gets_what_it_needs(chain):
+    edge, lower, forwarder, upper = chain
+    log = SchemaLog(edge.schema)
+    log.write("2,root.a")
+    for number in range(20):
+        log.series(f"root.a.d1.s{number}", 2, alias=f"n{number}", tags={"n": str(number)})
+    edge.round()
+    forwarder.round()
+    for turn in range(3):  # above is behind while checkpoints come and go
+        log.write(f"1,root.a.d1.s{turn}", f"13,root.a.d1.s{turn + 10},other{turn}")
+        log.series(f"root.a.d2.t{turn}", tags={"turn": str(turn)})
+        edge.round()
+        sql(lower, "create snapshot for schema")
+    lower.kill()
+    lower.start()
+    report = forwarder.round()
+    assert report.exit_code == 0, report.as_json()
+    assert report.schema.whole is None
+    assert schema_of(upper, "root.a") == schema_of(lower, "root.a")
+
+
 def sql(centre, statement: str) -> None:
     done = subprocess.run(
         [RECEIVER, "--config", centre.config, "sql", statement],

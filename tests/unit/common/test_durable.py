@@ -648,6 +648,11 @@ def test_a_file_whose_flush_found_no_space_is_not_flushed_again(tree, monkeypatc
             with pytest.raises(NoSpaceError, match="afresh"):
                 again()
         assert faults.calls == ["fsync"]
+        assert file.lost
+        file.begin_again()
+        file.write(b"3", at=0)
+        file.sync()
+        assert not file.lost
     with tree.open_write("x") as file:
         file.truncate(0)
         file.write(b"2")

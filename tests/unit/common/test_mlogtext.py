@@ -184,3 +184,11 @@ def test_an_escape_counts_only_in_the_wider_form() -> None:
     assert mlogtext.parse_line("2,root.a\\x41", wide=True).path == ("root", "aA")
     with pytest.raises(MlogLineError, match="no escape"):
         mlogtext.parse_line("2,root.a\\q", wide=True)
+
+
+@pytest.mark.parametrize(
+    ("path", "why"), [("root.a..s", "the node is empty"), ("a.b.s", "begins with root")]
+)
+def test_a_line_whose_path_alone_is_wrong_says_what_is_wrong_with_it(path, why):
+    with pytest.raises(MlogLineError, match=why):
+        mlogtext.parse_line(f"0,{path},1,0,1,,,")

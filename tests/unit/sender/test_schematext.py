@@ -8,10 +8,11 @@ import pytest
 import xxhash
 
 from common.durable import Tree
+from common.errors import UnsafePathError
 from common.tlogtext import SLOT, write_slot
 from common.wire import SchemaKind, SchemaPosition, SchemaStaged
 from sender.schemamemory import SchemaNotes
-from sender.schematext import ChangedError, TextLog, TextPlan, binary_log
+from sender.schematext import MLOG, TLOG, ChangedError, TextLog, TextPlan, binary_log
 
 ENDPOINT = "127.0.0.1_5555"
 NOW = 2_000_000_000 * 10**9
@@ -366,3 +367,12 @@ def test_a_newer_databases_log_is_known_by_its_name(world: World) -> None:
     assert not binary_log(world.dir)
     (world.dir / "mlog.bin").write_bytes(b"x")
     assert binary_log(world.dir)
+
+
+@pytest.mark.parametrize("name", [MLOG, TLOG])
+def test_what_is_no_file_in_place_of_a_log_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / MLOG).write_text("2,root.a\n")
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).symlink_to("/etc/hostname")
+    with pytest.raises(UnsafePathError, match=name), TextLog.open(tmp_path):
+        pass

@@ -58,10 +58,12 @@ class World:
         pair = f"p{randomly.randrange(PAIRS)}"
         left, right = f"root.left.{pair}", f"root.right.{pair}"
         tags = [{"turn": f"{turn % 50}"}]
-        choice = randomly.randrange(4)
+        choice = randomly.randrange(5)
         ops = {
             0: [create(left, ["s"], tags=tags), create(right, ["s"], tags=tags)],
             1: [records.SeriesDeleted(f"{left}.s"), records.SeriesDeleted(f"{right}.s")],
+            # Who checks this one walks over all nodes, while readers do.
+            4: [records.SeriesDeleted(f"root.**.{pair}.s")],
             2: [
                 records.TagsSet(f"{left}.s", tags[0], {}),
                 records.TagsSet(f"{right}.s", tags[0], {}),

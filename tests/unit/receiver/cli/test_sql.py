@@ -197,6 +197,15 @@ def test_what_is_before_the_kept_history_is_told_without_a_server_too(config, as
     }
 
 
+def test_a_script_may_begin_with_a_byte_order_mark(either, ask):
+    assert ask("--json", script="\ufeffcount devices;") == '{"count(devices)": 3}\n'
+
+
+def test_what_is_no_text_is_an_error_of_usage(either, ask):
+    for arguments in (("show timeseries root.`\udcff`",), ("show devices", "--at", "\udcff")):
+        assert "UTF-8" in ask(*arguments, code=2).err
+
+
 def test_the_mark_stands_under_the_place_whatever_stands_before_it(either, ask):
     _, mark, _ = ask("show devices root.`\x1b温` limt 3", code=2).err.splitlines()
     assert mark == " " * len("show devices root.`\\x1b  ` ") + "^"

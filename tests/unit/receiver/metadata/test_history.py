@@ -85,6 +85,48 @@ def test_what_history_let_go_of_stays_gone_after_a_restart(world):
         world.engine.at(oldest - 1)
 
 
+def test_without_a_checkpoint_too_it_begins_at_a_start_where_the_clock_has_it(world):
+    world.put("one")
+    world.wait(48 * HOUR)
+    world.put("two")
+    world.engine.collect()
+    oldest = world.engine.oldest_answerable
+    assert oldest > 0
+    world.reopen()
+    assert world.engine.oldest_answerable == oldest
+    with pytest.raises(HistoryGoneError):
+        world.engine.at(oldest - 1)
+    world.engine.collect()
+    with world.engine.reading() as state:
+        assert state.keys.versions == 2
+
+
+def test_where_a_start_finds_it_earlier_all_of_it_is_answered_exactly(tmp_path):
+    """A long pause was seen by the process before alone; no checkpoint tells of it."""
+    world = World(tmp_path / "schema", history=24 * HOUR, clock_jump=HOUR)
+    first, second = world.put("one"), world.put("two")
+    world.engine.collect()  # it sees when the pause begins
+    world.wait(480 * HOUR)
+    world.engine.collect()
+    assert world.engine.oldest_answerable == second
+    world.reopen()
+    assert world.engine.oldest_answerable < first
+    assert [world.get(each) for each in (first - 1, first, second)] == [None, "one", "two"]
+    world.engine.close()
+
+
+def test_what_a_start_leaves_before_the_history_is_collected(world):
+    for value in ("one", "two", "three"):
+        world.put(value)
+        world.wait(48 * HOUR)
+    world.engine.collect()
+    world.reopen()
+    world.engine.collect()
+    assert world.engine.oldest_answerable == world.engine.newest_commit
+    with world.engine.reading() as state:
+        assert state.keys.versions == 1
+
+
 def test_it_never_begins_earlier_again(world):
     world.put("one")
     world.wait(48 * HOUR)

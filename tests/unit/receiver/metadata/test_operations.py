@@ -285,3 +285,39 @@ def test_nobody_writes_control_characters_into_names(engine, mark):
         refuse(engine, IllegalPathError, "control character", work, *args)
     with pytest.raises(IllegalPathError, match="control character"):
         engine.create_series("root.sg.d1.s2", "INT32", alias=f"a{mark}")
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_storage_group_that_goes_meanwhile_is_made_again(making, monkeypatch, times):
+    """Another deletes it each time between the look at the tree and the commit."""
+    making.set_storage_group("root.a.b")
+    commit, left = making.commit, [True] * times
+
+    def late(ops, guards=()):
+        if left and left.pop():
+            commit([records.StorageGroupDeleted("root.a.b")])
+            if left:  # it is there when the next look comes
+                try:
+                    return commit(ops, guards)
+                finally:
+                    commit([records.StorageGroupSet("root.a.b")])
+        return commit(ops, guards)
+
+    monkeypatch.setattr(making, "commit", late)
+    ts = making.create_series("root.a.b.d.s1", "INT32")
+    assert not left
+    assert row(making, "root.a.b.d.s1").created == ts == making.newest_commit
+    assert row(making, "root.a.b.d.s1").storage_group == ("root", "a", "b")
+
+
+def test_where_storage_groups_are_not_made_one_that_goes_meanwhile_is_missing(engine, monkeypatch):
+    commit = engine.commit
+
+    def late(ops, guards=()):
+        monkeypatch.undo()
+        commit([records.StorageGroupDeleted("root.sg")])
+        return commit(ops, guards)
+
+    monkeypatch.setattr(engine, "commit", late)
+    with pytest.raises(StorageGroupMissingError):
+        engine.create_series("root.sg.d.s1", "INT32")

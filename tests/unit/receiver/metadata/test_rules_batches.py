@@ -278,3 +278,5 @@ def test_a_position_counts_over_the_steps_of_one_log(state):
     assert (row.offset, row.applied, row.unapplied, row.failed) == (5, 1, 0, ())
     do(state, records.SchemaSynced(A, "other", 3, 1))
     assert state.schema_positions[A].applied == 1
+    do(state, records.SchemaSynced(A, "other", 9, 5, whole=True))
+    assert state.schema_positions[A].applied == 5

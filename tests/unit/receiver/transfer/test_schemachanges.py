@@ -6,7 +6,7 @@ import pytest
 
 from common.errors import ForbiddenError, UsageError
 from common.schemaitems import Dropped, Group, GroupDropped, Series
-from receiver.metadata import records
+from receiver.metadata import log, records
 from receiver.metadata.engine import Engine
 from receiver.metadata.options import EngineOptions
 from receiver.transfer.schemachanges import SchemaReader
@@ -145,3 +145,47 @@ def test_readers_and_operators_may_ask_and_senders_may_not(tmp_path):
             assert node.schema_changes(who, 0, None, 10).items == []
         with pytest.raises(ForbiddenError):
             node.schema_changes(sender(), 0, None, 10)
+
+
+def test_who_asks_from_the_same_commit_again_costs_only_what_came_since(engine, monkeypatch):
+    for number in range(20):
+        engine.commit([created(f"old{number}")])
+    ts = engine.newest_commit
+    read = []
+
+    def spied(after, whole=engine.log_since):
+        for commit in whole(after):
+            read.append(commit.ts)
+            yield commit
+
+    monkeypatch.setattr(engine, "log_since", spied)
+    asking = SchemaReader(engine)
+    for ops in (
+        [created("s1")],
+        [records.SeriesDeleted("root.t.d1.old*")],
+        [created("old3")],
+        [created("t1", device="root.t.d2"), records.AliasSet("root.t.d1.s1", "x")],
+        [records.OwnerSet("root.t.d1", A, "by hand")],
+        [records.SeriesDeleted("root.**")],
+        [created("old3", kind=2)],
+        [records.StorageGroupDeleted("root.t"), records.StorageGroupSet("root.t")],
+        [records.OwnerSet("root.t.d1", A, "again")],
+    ):
+        read.clear()
+        newest = engine.commit(ops)
+        items = asking.page(ts, None, 100).items
+        assert read == [newest]
+        assert items == SchemaReader(engine).page(ts, None, 100).items
+
+
+def test_the_log_is_not_read_from_its_begin_for_every_question(engine, monkeypatch):
+    for number in range(50):
+        engine.commit([created(f"s{number}")])
+    list(engine.log_since(0))
+    decoded = []
+    real = log.decode_commits
+    monkeypatch.setattr(log, "decode_commits", lambda raw: decoded.append(1) or real(raw))
+    ts = engine.newest_commit
+    engine.commit([created("new")])
+    assert len(list(engine.log_since(ts))) == 1
+    assert len(decoded) == 2

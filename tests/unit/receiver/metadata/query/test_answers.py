@@ -6,6 +6,7 @@ import tracemalloc
 
 import pytest
 
+from common.errors import UsageError
 from receiver.metadata import records
 from receiver.metadata.engine import Engine, EngineOptions
 from receiver.metadata.errors import HistoryGoneError, NotATagError
@@ -207,6 +208,26 @@ def test_the_past_is_asked_by_commit_and_by_moment(engine, clock):
     assert len(paths(answer, 10)) == 3
 
 
+def test_what_is_no_time_and_no_page_is_refused(filled):
+    east = datetime.timezone(datetime.timedelta(hours=14))
+    for at in ("soon", -1, "-1", datetime.datetime(1, 1, 1, tzinfo=east), "9" * 30):
+        with pytest.raises(UsageError, match="at: "):
+            filled.execute("show devices", at=at)
+    for at in (450.5, datetime.date(2026, 1, 31)):
+        with pytest.raises(TypeError, match="at: "):
+            filled.execute("show devices", at=at)
+    assert list(filled.execute("count devices", at="2100-01-01")) == [(7,)]
+    assert list(filled.execute("count devices", at=str(filled.newest_commit))) == [(7,)]
+    for size in (0, -1):
+        with pytest.raises(UsageError, match="from 1 up"):
+            filled.execute("show devices", fetch_size=size)
+        with pytest.raises(UsageError, match="from 1 up"):
+            filled.execute("show devices").fetch(size)
+    for statement in (None, b"show devices", 5):
+        with pytest.raises(TypeError, match="expected a statement"):
+            filled.execute(statement)
+
+
 def test_a_question_below_the_kept_history_has_its_own_error(engine, clock):
     create(engine, 1, 5)
     answer = Answer(engine, ShowTimeseries())
@@ -220,6 +241,17 @@ def test_a_question_below_the_kept_history_has_its_own_error(engine, clock):
     with pytest.raises(HistoryGoneError):
         engine.execute("show timeseries", at=answer.ts)
     assert len(shown(engine, f"show timeseries at {engine.oldest_answerable}")) == 5
+
+
+def test_a_page_may_have_devices_of_all_depths(engine):
+    engine.execute("set storage group to root.sg")
+    ops = [
+        records.SeriesCreated(f"root.sg.{'x.' * (n % 4)}d{n}", ("s",), b"\3", b"\2", b"\1")
+        for n in range(40)
+    ]
+    engine.commit(ops)
+    found = shown(engine, "show timeseries")
+    assert sorted(found) == sorted(f"{op.device}.s" for op in ops)
 
 
 def test_only_tags_filter(filled):

@@ -37,6 +37,12 @@ QUESTIONS = [
     "show child nodes root.sg",
     "show child nodes root.*.*",
     "show child nodes root.**",
+    "show storage group",
+    "show storage group root.s*",
+    "show storage group root.other",
+    "show ttl",
+    "show ttl on root.sg, root.*, root.nowhere",
+    "count storage group",
     "show tag keys",
     "show tag keys root.sg.d1",
     "show tag values",
@@ -114,6 +120,8 @@ def change(engine, number):
         )
         engine.execute("create timeseries root.sg.d1.s2 with datatype=INT64 tags(serial=none)")
     engine.execute(f"alter timeseries root.sg.d1.s0 upsert alias=t{number} tags(unit=u{number})")
+    engine.execute(f"set storage group to root.s{number}")
+    engine.execute(f"set ttl to root.sg {number}")
 
 
 def answer(engine, text, at=None):

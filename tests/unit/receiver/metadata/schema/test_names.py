@@ -30,7 +30,7 @@ def test_thousands_of_texts_are_found_after_growth() -> None:
 
 @pytest.mark.parametrize("few", [3, 10_000])
 def test_the_order_is_that_of_the_texts(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("receiver.metadata.schema.names._CACHED", few)
+    monkeypatch.setattr("receiver.metadata.schema.names._COMPARED", few)
     names = Names()
     source = random.Random(5)
     texts = ["", "\0", "a", "a\0", "a\0\0", "aa", "ä", "z" * 64, "z" * 65, "z" * 64 + "a"]

@@ -286,14 +286,16 @@ def test_every_keyword_can_be_a_name():
         assert parse(
             f"alter timeseries root.a.b rename {word} to {word}"
         ).alteration == alter.Rename(word, word)
+        # A name that becomes a node of a path is written as in a path.
+        node = word if word.replace("_", "").isalnum() else f"`{word}`"
         assert (
-            parse(f"alter timeseries root.a.b upsert alias={word} tags({word}={word})") is not None
+            parse(f"alter timeseries root.a.b upsert alias={node} tags({word}={word})") is not None
         )
         assert parse(f"show timeseries where {word} = {word} limit 1").where == ask.TagFilter(
             word, word
         )
         assert (
-            parse(f"create aligned timeseries root.a({word}({word}) INT32 tags({word}=1))")
+            parse(f"create aligned timeseries root.a({node}({node}) INT32 tags({word}=1))")
             is not None
         )
         assert parse(f"show tag values with key = {word}").key == word
@@ -347,7 +349,12 @@ def test_values_are_what_their_quotes_hold(written, meant):
         ("alter timeseries root.a.b rename a", 1, 35, ["TO"]),
         ("alter timeseries root.a.b set a=", 1, 33, ["a value"]),
         ("alter timeseries root.a.b set a=b, a=c", 1, 36, ["a is given twice"]),
-        ("alter timeseries root.a.b upsert", 1, 1, ["ALIAS, TAGS or ATTRIBUTES"]),
+        ("alter timeseries root.a.b upsert", 1, 33, ["ALIAS, ATTRIBUTES or TAGS"]),
+        ("create aligned timeseries root.a(x.y INT32)", 1, 34, ["x.y", "back-ticks"]),
+        ("create timeseries root.a.b(a-b) INT32", 1, 28, ["a-b", "back-ticks"]),
+        ("alter timeseries root.a.b upsert alias=a.b", 1, 40, ["a.b", "back-ticks"]),
+        ("show timeseries limt 3", 1, 17, ["LIMIT", "a path", "'limt'; did you mean LIMIT?"]),
+        ("count timeseries limit 3", 1, 18, ["a path", "'limit'"]),
         ("create timeseries root.a.b with encoding=RLE", 1, 19, ["DATATYPE"]),
         ("create timeseries root.b with datatype=INT32", 1, 19, ["below a device"]),
         (
@@ -410,6 +417,13 @@ def test_paths_types_encodings_and_compressions_have_errors_of_their_own(text, k
 def test_a_statement_that_is_too_long_is_not_read():
     with pytest.raises(SqlError, match="at most"):
         parse("show timeseries" + " " * MAX_TEXT)
+
+
+def test_half_a_character_is_no_text():
+    for text in ("show timeseries root.`\udcff`", "show timeseries where k = '\ud800'"):
+        with pytest.raises(SqlError, match="half a character") as caught:
+            parse(text)
+        assert caught.value.extra["column"] in (23, 28)
 
 
 def test_what_could_be_mended_by_more_is_told_from_what_could_not():
