@@ -25,7 +25,7 @@ import xxhash
 
 from common.digests import read_blocks, xxh3_128
 from common.durable import Tree
-from common.errors import TsferryError, UnsafePathError
+from common.errors import Transient, UnsafePathError
 from common.schemawire import MAX_SLOT
 from common.tlogtext import SLOT, TlogSlotError, read_slot
 from common.wire import SchemaKind, SchemaPosition, SchemaStaged
@@ -49,7 +49,7 @@ _SETTLED_NS = 2_000_000_000
 _PER_SLOT = 32
 
 
-class ChangedError(TsferryError):
+class ChangedError(Transient):
     """The log was cut while it was read; the next round looks again."""
 
     slug = "schema-changed"

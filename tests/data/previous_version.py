@@ -1,7 +1,8 @@
 """Makes `previous_version.tar.gz`: the directories of a receiver before there was a schema.
 
     git archive 8873435 | tar -x -C <old>; cp <this file> <old>; cd <old>
-    PYTHONPATH=. python -P previous_version.py <target>; tar -czf previous_version.tar.gz -C <target> .
+    PYTHONPATH=. python -P previous_version.py <target>
+    tar -czf previous_version.tar.gz -C <target> .
 
 Two senders; files of versions 3 and 4, aligned ones and of the table model among them; two files
 that disagree about the type of root.sg.d1.s1; one file that is deleted, one retired, one bad.

@@ -16,7 +16,7 @@ import numpy as np
 from common.paths import Pattern
 from receiver.metadata.query.searching import Rows, pieces
 from receiver.metadata.query.source import Look, Taken
-from receiver.metadata.schema.walk import Wanted, sort_keys, walk
+from receiver.metadata.schema.walk import Wanted, is_level, path_order, sort_keys, walk
 
 if TYPE_CHECKING:
     from receiver.metadata.state import State
@@ -93,6 +93,10 @@ def by_path(
     """
     if len(rows) > _SORTED:
         return _met(look, rows, within, wanted, last, count)
+    if last is None:
+        with look as (state, _):
+            if is_level(state.schema.tree, rows):  # some milliseconds at most
+                return rows[path_order(state.schema.tree, rows)][:count].tolist()  # type: ignore[no-any-return]
     listed = rows.tolist()
     found = sorted(zip(_path_keys(look, listed), listed, strict=True))
     if last is not None:

@@ -18,7 +18,17 @@ from receiver.metadata.schema.tree import ALIAS, KIND, LEAF, ROOT_ROW, Tree
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Wanted", "few", "has_leaves", "matching", "path_order", "select", "sort_keys", "walk"]
+__all__ = [
+    "Wanted",
+    "few",
+    "has_leaves",
+    "is_level",
+    "matching",
+    "path_order",
+    "select",
+    "sort_keys",
+    "walk",
+]
 
 Wanted = Literal["leaf", "device", "node"]
 _BUDGET: Final = 4000
@@ -315,10 +325,17 @@ def _below(node: str) -> str:
     return "\0\0" + (node.replace("\0", "\0\1") if "\0" in node else node)
 
 
+def is_level(tree: Tree, rows: NDArray[Any]) -> bool:
+    """Whether `path_order` takes a microsecond for three of these rows: all are of one depth."""
+    if len(rows) < _RANKED:
+        return False
+    depth = view(tree.depth)[rows]
+    return bool(depth.min() == depth.max())
+
+
 def path_order(tree: Tree, rows: NDArray[Any]) -> NDArray[np.int64]:
     """Positions that put rows into the order of their paths; those of the same path stay so."""
-    depth = view(tree.depth)[rows]
-    if len(rows) < _RANKED or depth.min() != depth.max():
+    if not is_level(tree, rows):
         keys = sort_keys(tree, rows.tolist())
         return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
     found: NDArray[np.int64] = np.argsort(_ranks(tree, rows), kind="stable")
