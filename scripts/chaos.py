@@ -306,7 +306,7 @@ class Chaos:
         problems += self.judged(["live", "retired", "deleted"])
         problems += self.stopped()
         # What was deleted leaves the disk when its time has come, and nothing else does.
-        self.serve("--set", "load.keep_deleted=1s")
+        self.serve("--set", "load.keep_deleted=1s", "--set", "metadata.history=1s")
         problems += self.judged(["live", "retired"], patience=100)
         problems += self.stopped()
         code, report, errors = self.call("tsferry-receiver", self.centre, "fsck")

@@ -137,6 +137,11 @@ class CurrentTask:
         return self.state is TaskState.LOADING
 
     @property
+    def half_ended(self) -> bool:
+        """Whether its end was begun and is not durable: its log takes no more files."""
+        return self._sync_log is not None and self._sync_log.state.phase is Phase.SENT
+
+    @property
     def received(self) -> set[str]:
         """The files that its sync.log has."""
         if self._sync_log is None:

@@ -156,7 +156,8 @@ class Tasks:
             return
         if current.loading:
             self._load.settle(folder)
-        elif current.id != task:
+        elif current.id != task or current.half_ended:
+            # Of one whose end found no space, the sender may bring other files by now.
             folder.forget_task()
             crash.point("tasks.dropped")
 

@@ -4,12 +4,13 @@ import hashlib
 
 import pytest
 
-from common import wire
+from common import crash, wire
 from common.errors import (
     BusyError,
     CloneError,
     GoneError,
     NameRefusedError,
+    NoSpaceError,
     NotFoundError,
     ProtocolError,
     TooLargeError,
@@ -238,6 +239,26 @@ def test_an_open_task_is_resumed_after_a_restart(world: World) -> None:
         edge.end(task, {path_of(1): new})
         assert results(edge.outcome(task)) == {path_of(1): "loaded", path_of(5): "deleted"}
         assert b"resource" in world.loaded().values()
+
+
+def test_a_task_whose_end_found_no_space_takes_other_files_when_it_is_resumed(
+    edge: Edge, world: World
+) -> None:
+    def full(name: str) -> None:
+        if name == "task.end.sent":
+            raise NoSpaceError("no space to flush sync.log")
+
+    task = edge.start()
+    edge.plan(task, [plan_entry(path_of(1), CONTENT)])
+    edge.batch(task, {path_of(1): CONTENT})
+    with crash.arm(full), pytest.raises(NoSpaceError):
+        edge.end(task, {path_of(1): CONTENT})
+    assert edge.start(task) == task
+    new = tsfile(salt=3)
+    edge.plan(task, [plan_entry(path_of(1), CONTENT), plan_entry(path_of(2), new)])
+    edge.batch(task, {path_of(2): new})
+    edge.end(task, {path_of(1): CONTENT, path_of(2): new})
+    assert results(edge.outcome(task)) == {path_of(1): "loaded", path_of(2): "loaded"}
 
 
 def test_sync_log_has_the_lines_that_users_know(edge: Edge, world: World) -> None:
