@@ -15,6 +15,7 @@ older ones and the log before it go. Two are kept, so that damage to one loses n
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 import secrets
@@ -204,7 +205,8 @@ def open_checkpoint(tree: Tree, wanted: Checkpoint) -> Iterator[dict[str, memory
     fd = tree.open_read(wanted.name)
     at = 0
     try:
-        content = bytearray(os.fstat(fd).st_size)
+        # Not a `bytearray`: clearing it would stop all threads for as long as it takes.
+        content = mmap.mmap(-1, max(1, os.fstat(fd).st_size), flags=mmap.MAP_PRIVATE)
         with memoryview(content) as into:
             while at < len(into) and (got := os.preadv(fd, [into[at : at + _SLICE]], at)):
                 at += got

@@ -19,6 +19,7 @@ a few thousand at a time, so that the interpreter's lock is never held for long 
 
 from __future__ import annotations
 
+import mmap
 from array import array
 from itertools import islice
 from sys import intern
@@ -125,7 +126,7 @@ class Thawed(NamedTuple):
 
 def freeze(
     state: State,
-    memory: bytearray | None = None,
+    memory: bytearray | mmap.mmap | None = None,
     *,
     lsn: int,
     commits: array[int],

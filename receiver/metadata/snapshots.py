@@ -9,6 +9,7 @@ leaves a directory that opens: nothing is removed before what replaces it is pro
 
 from __future__ import annotations
 
+import mmap
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -127,7 +128,7 @@ class Snapshots:
             raise
         self._appender.flushed = lsn
 
-    def _freeze(self, memory: bytearray) -> Frozen:
+    def _freeze(self, memory: mmap.mmap) -> Frozen:
         with self._reading as state:
             return freeze(
                 state,

@@ -21,7 +21,7 @@ class Frozen:
         self._parts = parts
 
     @classmethod
-    def copy(cls, sections: Iterable[Section], memory: bytearray) -> Self:
+    def copy(cls, sections: Iterable[Section], memory: bytearray | mmap.mmap) -> Self:
         """Copy columns into memory that is there; those that do not fit get their own."""
         free = memoryview(memory)
         parts = []
@@ -41,13 +41,14 @@ class Frozen:
         yield from self._parts
 
 
-def room(size: int) -> bytearray:
+def room(size: int) -> mmap.mmap:
     """Memory for a copy of about this size, a little more of it.
 
     Most of the time of a copy goes into getting memory from the system, and that happens when it is
-    touched first. With this the copy itself, for which writers wait, need not do it.
+    touched first. With this the copy itself, for which writers wait, need not do it. A `bytearray`
+    would be touched as it is made, in one piece, and no other thread runs meanwhile.
     """
-    memory = bytearray(size + size // 16 + (1 << 16))
+    memory = mmap.mmap(-1, size + size // 16 + (1 << 16), flags=mmap.MAP_PRIVATE)
     for at in range(0, len(memory), mmap.PAGESIZE):
         memory[at] = 1
     return memory

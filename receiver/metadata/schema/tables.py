@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import sys
 from array import array
 from collections.abc import Mapping
@@ -126,7 +127,7 @@ class Tables:
         """What a frozen copy takes now: for the `room` that `freeze` needs."""
         return sum(size_of(part) for _, part in self._sections())
 
-    def freeze(self, room: bytearray | None = None) -> Frozen:
+    def freeze(self, room: bytearray | mmap.mmap | None = None) -> Frozen:
         """A copy of all that is here; `Frozen.sections` gives it out later.
 
         Args:
