@@ -1,0 +1,140 @@
+"""The result of a run as one JSON object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from receiver.spark.results import Judgement, Severity
+
+if TYPE_CHECKING:
+    from receiver.spark.results import Verification
+
+__all__ = ["Delivery", "Found", "Summary", "summarise"]
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the verdicts in the engine.
+
+    Attributes:
+        verified: files that count as verified from now on.
+        quarantined: files that are visible no more, and wanted again from their senders.
+        stale: verdicts without effect: the file was replaced, deleted or quarantined meanwhile.
+    """
+
+    verified: int
+    quarantined: int
+    stale: int
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding; see `receiver.spark.results.Finding`."""
+
+    severity: str
+    check: str
+    physical: str
+    sender: str
+    path: str
+    device: str | None
+    measurement: str | None
+    offset: int | None
+    detail: str
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, as `--json` prints it and `report.json` holds it (version 2).
+
+    Attributes:
+        engine: uuid of the receiver's engine, "" for plain files.
+        commit: as of which the catalogue was read.
+        scope: what was asked for, in words.
+        time_unit: `ms`, `us` or `ns`.
+        begun: RFC 3339, UTC.
+        seconds: that the run took.
+        master: of Spark.
+        files: looked at; each of them is one of the next three.
+        proved: every point decoded, and what was sent.
+        bad: content is not what was loaded, or contradicts itself.
+        unproved: could not be judged.
+        problems: findings that concern relations: owners, overlaps, types, TTL.
+        notes: findings that are no fault.
+        bytes: of all files.
+        series: of all files, counted in each.
+        points: decoded.
+        chunks: decoded.
+        pages: decoded.
+        passed_over: visible files that the scope left out.
+        delivery: what became of the verdicts; None if they were not committed.
+        findings: all, file by file (at most a hundred of each).
+    """
+
+    version: int = 2
+    engine: str
+    commit: int
+    scope: str
+    time_unit: str
+    begun: str
+    seconds: float
+    master: str
+    files: int
+    proved: int
+    bad: int
+    unproved: int
+    problems: int
+    notes: int
+    bytes: int
+    series: int
+    points: int
+    chunks: int
+    pages: int
+    passed_over: int
+    delivery: Delivery | None
+    findings: list[Found]
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing was found that anybody must look at."""
+        return not (self.bad or self.unproved or self.problems)
+
+
+def summarise(run: Verification, delivery: Delivery | None = None) -> Summary:
+    """Count, and list every finding."""
+    findings = [
+        Found(
+            severity=each.severity,
+            check=each.check,
+            physical=each.physical,
+            sender=each.sender,
+            path=each.path,
+            device=each.device,
+            measurement=each.measurement,
+            offset=each.offset,
+            detail=each.detail,
+        )
+        for each in run.findings()
+    ]
+    files = run.files
+    return Summary(
+        engine=run.engine,
+        commit=run.commit,
+        scope=run.scope,
+        time_unit=run.time_unit,
+        begun=run.begun.isoformat(timespec="seconds"),
+        seconds=round(run.seconds, 3),
+        master=run.master,
+        files=len(files),
+        proved=run.count(Judgement.PROVED),
+        bad=run.count(Judgement.BAD),
+        unproved=run.count(Judgement.UNPROVED),
+        problems=sum(1 for each in findings if each.severity == Severity.PROBLEM),
+        notes=sum(1 for each in findings if each.severity == Severity.NOTE),
+        bytes=sum(each.size for each in files),
+        series=sum(each.series for each in files),
+        points=sum(each.points for each in files),
+        chunks=sum(each.chunks for each in files),
+        pages=sum(each.pages for each in files),
+        passed_over=run.passed_over,
+        delivery=delivery,
+        findings=findings,
+    )

@@ -1,0 +1,58 @@
+"""The result of a run in a few lines for a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common.terminal import printable
+from receiver.spark.results import Severity
+
+if TYPE_CHECKING:
+    from receiver.spark.report.summary import Found, Summary
+
+__all__ = ["place", "text"]
+
+SHOWN = 20
+_ORDER = (Severity.BAD, Severity.UNPROVED, Severity.PROBLEM)
+
+
+def text(summary: Summary) -> str:
+    """The counts, then the first findings that need somebody; names cannot steer the terminal."""
+    lines = [
+        f"{summary.files:,} files, {summary.bytes:,} bytes, {summary.series:,} series, "
+        f"{summary.points:,} points decoded in {summary.seconds:.1f} s",
+        f"{summary.proved:,} proved, {summary.bad:,} bad, {summary.unproved:,} unproved; "
+        f"{summary.problems:,} problems, {summary.notes:,} notes",
+    ]
+    if summary.passed_over:
+        lines.append(f"{summary.passed_over:,} files were not asked for ({summary.scope})")
+    if summary.delivery is not None:
+        done = summary.delivery
+        stale = f", {done.stale:,} changed meanwhile" if done.stale else ""
+        lines.append(
+            f"committed: {done.verified:,} verified, {done.quarantined:,} in quarantine{stale}"
+        )
+    serious = [each for each in summary.findings if each.severity != Severity.NOTE]
+    serious.sort(key=lambda each: _ORDER.index(Severity(each.severity)))
+    for each in serious[:SHOWN]:
+        lines.append(
+            printable(
+                f"  {each.severity} {each.check}: {each.physical}{place(each)}: {each.detail}"
+            )
+        )
+    if len(serious) > SHOWN:
+        lines.append(f"  and {len(serious) - SHOWN:,} more findings; see --json or --report")
+    return "\n".join(lines)
+
+
+def place(found: Found) -> str:
+    """Where in its file, in brackets; empty for the whole file."""
+    parts = []
+    if found.device is not None:
+        series = found.device
+        if found.measurement is not None:
+            series += f".{found.measurement}" if found.measurement else " (time column)"
+        parts.append(series)
+    if found.offset is not None:
+        parts.append(f"offset {found.offset}")
+    return f" [{', '.join(parts)}]" if parts else ""
