@@ -148,6 +148,15 @@ class SchemaPosition(Struct, frozen=True, kw_only=True):
     commit: Count = 0
 
 
+class VerifiedFiles(Struct, frozen=True, kw_only=True):
+    """How many of a sender's files a verification has proved, point by point."""
+
+    files: Count = 0
+    """Loaded and visible."""
+    verified: Count = 0
+    """Of these."""
+
+
 class CheckAnswer(Struct, frozen=True, kw_only=True):
     """What the receiver is, and where it stands with this sender."""
 
@@ -169,6 +178,8 @@ class CheckAnswer(Struct, frozen=True, kw_only=True):
     """Whether the receiver takes the step `schema`."""
     schema_position: SchemaPosition | None = None
     """What it has applied of this sender's schema log; None for nothing."""
+    verified: VerifiedFiles | None = None
+    """None from a receiver that does not tell."""
 
 
 # -- tasks -------------------------------------------------------------------------------------
@@ -363,6 +374,15 @@ class DeletedPage(Struct, frozen=True, kw_only=True):
     paths: list[str]
 
 
+class ProofEntry(Struct, frozen=True, kw_only=True):
+    """What the sender read in each series of a file: see `common.tsfile.proof`."""
+
+    root: str
+    """xxh3-128 (hex) of the table of its series."""
+    table: bytes | None = None
+    """The table, packed; None where it is too long to travel. Base64 in JSON."""
+
+
 class ManifestEntry(Struct, frozen=True, kw_only=True):
     """One file of the task as the sender knows it."""
 
@@ -371,6 +391,8 @@ class ManifestEntry(Struct, frozen=True, kw_only=True):
     md5: str
     series: Count
     points: Count
+    proof: ProofEntry | None = None
+    """None from a sender that makes none."""
 
 
 class EndRequest(Struct, frozen=True, kw_only=True):
@@ -420,6 +442,8 @@ class InventoryEntry(Struct, frozen=True, kw_only=True):
     first_time: Time | None = None
     """Of its data, as `last_time`: what tells a sender that lost its list what a compaction did."""
     last_time: Time | None = None
+    verified: Count = 0
+    """The commit of its last verification, in which every point was proved; 0 for never."""
 
 
 class InventoryAnswer(Struct, frozen=True, kw_only=True):
@@ -445,10 +469,15 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True):
     first_time: Time | None = None
     last_time: Time | None = None
     resource: bool = False
+    state: str = "loaded"
+    """Or `quarantined`, for who asks for those too."""
 
 
 class CatalogueAnswer(Struct, frozen=True, kw_only=True):
-    """`GET /catalogue?after=<cursor>&limit=<n>`: committed files in path order, for readers."""
+    """`GET /catalogue?after=<cursor>&limit=<n>`: committed files in path order, for readers.
+
+    `commit` is what the answer is as of: the newest commit, or the one that was asked about.
+    """
 
     engine: str
     commit: Count

@@ -16,6 +16,7 @@ from receiver.load.opening import open_engine
 from receiver.load.service import LoadService
 from receiver.load.taskschema import import_items
 from receiver.load.ttl import steady
+from receiver.load.verdicts import record_verdicts
 from receiver.transfer.checks import Checks
 from receiver.transfer.listing import Listing
 from receiver.transfer.operating import Operating
@@ -24,13 +25,14 @@ from receiver.transfer.tasks import Tasks
 from receiver.transfer.uploads import Uploads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from common import wire
     from common.schemaitems import Item, SchemaChanges
     from receiver.config import ReceiverConfig
     from receiver.load.fsck import Report
     from receiver.load.schemachange import SchemaChange
+    from receiver.load.verdicts import Recorded, Verdict
     from receiver.metadata.engine import Engine
     from receiver.principal import Principal
     from receiver.transfer import views
@@ -190,9 +192,29 @@ class Node:
         """`GET /inventory`: what the receiver has of this sender, a page in path order."""
         return self._listing.inventory(who, sender, after, limit)
 
-    def catalogue(self, who: Principal, after: str | None, limit: int) -> wire.CatalogueAnswer:
-        """`GET /catalogue`: committed files of everybody, a page in order of physical paths."""
-        return self._listing.catalogue(who, after, limit)
+    def catalogue(
+        self,
+        who: Principal,
+        after: str | None,
+        limit: int,
+        *,
+        at: int | None = None,
+        since: int = 0,
+        quarantined: bool = False,
+    ) -> wire.CatalogueAnswer:
+        """`GET /catalogue`: committed files of everybody, a page in order of physical paths.
+
+        Args:
+            who: asks.
+            after: the cursor of the page before.
+            limit: entries of a page.
+            at: the commit that is asked about; the newest, if left out.
+            since: only files loaded after this commit.
+            quarantined: those too that had been loaded and are in quarantine.
+        """
+        return self._listing.catalogue(
+            who, after, limit, at=at, since=since, quarantined=quarantined
+        )
 
     def schema_changes(
         self, who: Principal, after: int, cursor: str | None, limit: int
@@ -225,11 +247,14 @@ class Node:
         *,
         sender: str | None = None,
         state: str | None = None,
+        unverified: bool = False,
         after: str | None = None,
         limit: int = 1000,
     ) -> views.FilesPage:
-        """Rows of the catalogue, of one sender or in one state if told so."""
-        return self._operating.files(who, sender=sender, state=state, after=after, limit=limit)
+        """Rows of the catalogue, of one sender, in one state or not verified if told so."""
+        return self._operating.files(
+            who, sender=sender, state=state, unverified=unverified, after=after, limit=limit
+        )
 
     def owners(
         self,
@@ -263,6 +288,11 @@ class Node:
     def quarantine_drop(self, who: Principal, sender: str, path: str, digest: str) -> None:
         """Forget the entry and the bytes kept for it."""
         self._operating.quarantine_drop(who, sender, path, digest)
+
+    def record_verdicts(self, who: Principal, verdicts: Sequence[Verdict]) -> Recorded:
+        """Record what a verification found; a verdict that came too late changes nothing."""
+        who.must_operate()
+        return record_verdicts(self.engine, verdicts)
 
     def resume_ttl(self, who: Principal) -> str | None:
         """The clock is right, so files expire by it; why they did not, None if they did."""

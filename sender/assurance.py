@@ -64,6 +64,8 @@ def safe_to_delete(
     scan: Scan,
     ledgers: Mapping[str, Mapping[FilePath, Entry]],
     inventories: Mapping[str, Iterable[InventoryEntry]],
+    *,
+    verified: bool = False,
 ) -> Sequence[LocalFile]:
     """Local files that every receiver holds, loaded and good, with exactly this content.
 
@@ -74,11 +76,16 @@ def safe_to_delete(
         ledgers: receiver -> its list (`Ledger.entries`).
         inventories: receiver -> what it just said that it has, every page. A receiver without
             one makes nothing safe.
+        verified: only files that every receiver has proved, point by point, since it has them.
     """
     if not ledgers or ledgers.keys() != inventories.keys():
         return ()
     held = {
-        name: {each.path: each for each in inventory if each.state == "loaded"}
+        name: {
+            each.path: each
+            for each in inventory
+            if each.state == "loaded" and (each.verified or not verified)
+        }
         for name, inventory in inventories.items()
     }
     return [

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from common.errors import ReadOnlyError
-from common.wire import TaskMark
+from common.wire import TaskMark, VerifiedFiles
 
 if TYPE_CHECKING:
     from common.durable import Tree
@@ -52,6 +52,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         allow_mass_delete: the operator lets one round of unexplained deletions through.
         data_dirs: data directories of a forwarding centre that hold lists for this receiver.
         source: the receiver on this node whose catalogue is forwarded, as it was seen last.
+        verified: how many of this sender's files it had verified at the last check.
         last_round: what `status` shows of the last round; any JSON.
     """
 
@@ -63,6 +64,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     allow_mass_delete: bool = False
     data_dirs: tuple[str, ...] = ()
     source: SourceMark | None = None
+    verified: VerifiedFiles | None = None
     last_round: dict[str, Any] | None = None
 
 

@@ -17,6 +17,7 @@ from common.errors import (
     TsferryError,
 )
 from common.terminal import printable
+from common.wire import VerifiedFiles
 from sender.schemareport import SchemaReport
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "RoundReport",
     "as_text",
     "size_text",
+    "verified_json",
     "worst",
 ]
 
@@ -95,6 +97,9 @@ class RoundReport:
         quarantined: files that the receiver put aside.
         expired: files whose data is older than the receiver keeps.
         changed: files that changed or vanished under way; the next round looks at them again.
+        wanted: files that the receiver had loaded, found bad, and asked for again in this round.
+        verified: how many of what it has loaded the receiver has verified, at the check; None from
+            one that does not tell.
         waiting: files that are not closed, or not ready.
         unmounted: data directories that do not count now, and why.
         error: what ended the round early.
@@ -122,6 +127,8 @@ class RoundReport:
     quarantined: list[FileReason] = field(default_factory=list)
     expired: list[FileReason] = field(default_factory=list)
     changed: list[FileReason] = field(default_factory=list)
+    wanted: list[FileReason] = field(default_factory=list)
+    verified: VerifiedFiles | None = None
     waiting: int = 0
     unmounted: list[FileReason] = field(default_factory=list)
     error: TsferryError | None = None
@@ -172,6 +179,8 @@ class RoundReport:
             "quarantined": _reasons(self.quarantined),
             "expired": _reasons(self.expired),
             "changed": _reasons(self.changed),
+            "wanted": _reasons(self.wanted),
+            "verified": verified_json(self.verified),
             "waiting": self.waiting,
             "unmounted": _reasons(self.unmounted),
             "pending": {"files": self.pending_files, "bytes": self.pending_bytes},
@@ -183,6 +192,11 @@ class RoundReport:
         if self.error is not None:
             shown["error"] = {"type": self.error.slug, "message": self.error.message}
         return shown
+
+
+def verified_json(found: VerifiedFiles | None) -> dict[str, int] | None:
+    """How many files are loaded there, and verified: `files`, `verified`."""
+    return None if found is None else {"files": found.files, "verified": found.verified}
 
 
 def _reasons(found: list[FileReason]) -> list[dict[str, str]]:
@@ -222,10 +236,12 @@ def as_text(report: dict[str, Any]) -> str:
     for each in report["conflicts"][:_SHOWN]:
         what = f"device {each['device']} belongs to another" if each["device"] else each["reason"]
         lines.append(f"  conflict: {each['file']}: {what}")
-    for key in ("quarantined", "failed", "held", "unmounted"):
-        lines += [f"  {key}: {each['file']}: {each['reason']}" for each in report[key][:_SHOWN]]
-    for key in ("conflicts", "quarantined", "failed", "held"):
-        more = len(report[key]) - _SHOWN
+    for key in ("wanted", "quarantined", "failed", "held", "unmounted"):
+        lines += [
+            f"  {key}: {each['file']}: {each['reason']}" for each in report.get(key, ())[:_SHOWN]
+        ]
+    for key in ("wanted", "conflicts", "quarantined", "failed", "held"):
+        more = len(report.get(key, ())) - _SHOWN
         if more > 0:
             lines.append(f"  ... and {more} more {key} (--json lists them all)")
     schema = report.get("schema")

@@ -123,11 +123,11 @@ class Round:
         if self.options.forget:
             desk.ledger.forget()
         resumable, recovered = self._recover(desk, check)
-        self._take_back(desk, check)
         if self.options.only_recover:
             return
         self._meter.step("scan")
         scan = source.scan(desk.ledger.entries)
+        self._take_back(desk, scan, check)
         hold = self._compare(desk, scan, check, source) or source.doubt
         scan = scan.with_last_copies(recovered.last_copies)
         with desk.changing_troubles() as troubles:
@@ -202,7 +202,8 @@ class Round:
                 wait_until_loaded(self.lane, check.busy, clock=self.clock)
         if check.history is History.CONTINUES:
             newest = max(now.newest_commit, check.newest_commit)
-            memory.update(engine=check.engine, newest_commit=newest)
+            memory.update(engine=check.engine, newest_commit=newest, verified=check.verified)
+        self._report.verified = check.verified
         return check
 
     def _recover(self, desk: Desk, check: wire.CheckAnswer) -> tuple[_Resumable, RecoveryReport]:
@@ -249,14 +250,22 @@ class Round:
             return None
         return answer
 
-    def _take_back(self, desk: Desk, check: wire.CheckAnswer) -> None:
-        """Files that were loaded and must come again leave the list, and so are new."""
+    def _take_back(self, desk: Desk, scan: Scan, check: wire.CheckAnswer) -> None:
+        """Files that were loaded and must come again leave the list, and so are new.
+
+        One that is here no more stays on it: its deletion is told like any other, or the receiver
+        would ask for it for ever.
+        """
         again = []
         wanted_paths = {wanted.path: wanted for wanted in check.wanted}
         for path, entry in desk.ledger.entries.items() if wanted_paths else ():
             wanted = wanted_paths.get(path.text)
             if wanted is not None and entry.md5 in ("", wanted.md5):
-                again.append(path)
+                gone = scan.is_gone(path, entry.data_dir)
+                reason = f"{wanted.reason}; it is here no more" if gone else wanted.reason
+                self._report.wanted.append(FileReason(wanted.path, reason))
+                if not gone:
+                    again.append(path)
                 _log.warning(
                     "%s: %s is wanted again: %s", self.lane.name, wanted.path, wanted.reason
                 )
@@ -306,7 +315,12 @@ class Round:
         """From now on this is the receiver's past, as the list has just been made to fit it."""
         if check.history is History.CONTINUES:
             return
-        memory.update(engine=check.engine, newest_commit=check.newest_commit, last_task=None)
+        memory.update(
+            engine=check.engine,
+            newest_commit=check.newest_commit,
+            last_task=None,
+            verified=check.verified,
+        )
         if check.history is History.NEW:
             memory.update(epoch=None)  # another engine's; a rewound one goes on from ours
 

@@ -23,6 +23,7 @@ from sender.desk import Desk
 from sender.http import UploadState
 from sender.lane import Lane
 from sender.progress import Meter
+from sender.proofs import Proofs
 from sender.recovery import recover
 from sender.report import FileOffset, FileReason, RoundReport
 from sender.schemaship import SchemaShip
@@ -72,6 +73,7 @@ class TaskRun:
         self._additions = {each.path: each for each in plan.additions}
         self._whole: dict[str, tuple[Prepared, str]] = {}
         """Files that the receiver has whole, with the MD5 of what is here."""
+        self._proofs = Proofs(desk.snapshot, check.limits)
         self._verdicts = Verdicts(report)
 
     def run(self) -> None:
@@ -195,6 +197,8 @@ class TaskRun:
             if decision.resource and prepared.entry.resource is not None:
                 yield Job(prepared, file=False, resource=True)
             self._whole[prepared.entry.path] = (prepared, ours)
+            if decision.action is Action.HAVE:
+                self._proofs.add(prepared.entry.path, prepared.snap)
         elif decision.action is Action.HAVE:
             yield Job(prepared, resource=decision.resource)
         elif prepared.entry.md5 is None:
@@ -261,6 +265,9 @@ class TaskRun:
                 whole = [job for job, fate in fates if self._took(job, fate)]
                 self._desk.logs.files(job.prepared.addition.path for job in whole)
                 crash.point("task.file.recorded")
+                for job in whole:
+                    if job.file:
+                        self._proofs.add(job.path, job.prepared.snap)
         finally:
             self._lane.client.close()  # the connections of threads that have ended
 
@@ -316,6 +323,7 @@ class TaskRun:
                 md5=md5,
                 series=prepared.series,
                 points=prepared.points,
+                proof=self._proofs.of(path),
             )
             for path, (prepared, md5) in self._whole.items()
         ]

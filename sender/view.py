@@ -21,7 +21,7 @@ from sender.lane import Lane
 from sender.local import Scan, Why
 from sender.memory import Memory
 from sender.plan import PlanOptions, RoundPlan, plan
-from sender.report import FileReason
+from sender.report import FileReason, verified_json
 from sender.round import pending
 from sender.schemamemory import SchemaNotes
 from sender.schemareport import schema_standing
@@ -168,6 +168,8 @@ class Standing:
         clashes: paths with different content in several data directories.
         unmounted: data directories that do not count, and why.
         doubts: why the list will be compared anew, if so.
+        verified: files that the receiver had loaded at the last check (`files`), and how many of
+            them it had verified (`verified`); None if it was never told.
         last_round: the last one, as `sync --json` shows it.
         last_task: the last task that was loaded, in that round or an earlier one.
         schema: how far the schema log is applied there, and why some of it is not; None for no log.
@@ -185,6 +187,7 @@ class Standing:
     clashes: tuple[FileReason, ...] = ()
     unmounted: tuple[FileReason, ...] = ()
     doubts: tuple[str, ...] = ()
+    verified: dict[str, int] | None = None
     last_round: dict[str, Any] | None = None
     last_task: str | None = None
     schema: dict[str, Any] | None = None
@@ -220,6 +223,7 @@ def standing(lane: Lane) -> Standing:
 
 def _from_memory(found: Standing, sync: Tree, directory: str) -> None:
     memory = Memory.open(sync, directory)
+    found.verified = verified_json(memory.now.verified)
     found.last_round = memory.now.last_round
     found.last_task = memory.now.last_task.task if memory.now.last_task is not None else None
     found.schema = schema_standing(SchemaNotes.open(sync, directory).now)

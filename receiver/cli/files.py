@@ -13,7 +13,17 @@ from receiver.transfer.views import FilesPage, FileView
 
 __all__ = ["files"]
 
-_HEADERS = ("PATH", "SENDER", "STATE", "SIZE", "DEVICES", "POINTS", "LOADED", "PHYSICAL")
+_HEADERS = (
+    "PATH",
+    "SENDER",
+    "STATE",
+    "SIZE",
+    "DEVICES",
+    "POINTS",
+    "LOADED",
+    "VERIFIED",
+    "PHYSICAL",
+)
 _STATES = ("live", "retired", "quarantined", "deleted", "expired")
 
 
@@ -27,6 +37,7 @@ _STATES = ("live", "retired", "quarantined", "deleted", "expired")
     type=click.Choice(_STATES),
     help="Only in this state; the expired are among the deleted.",
 )
+@click.option("--unverified", is_flag=True, help="Only those that no verification has proved.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many.")
 @json_option
 @click.pass_obj
@@ -34,15 +45,16 @@ def files(
     invocation: Invocation[ReceiverConfig],
     sender: str | None,
     state: str | None,
+    unverified: bool,
     limit: int | None,
     as_json: bool,
 ) -> None:
     """Files that were loaded, in order of their physical paths."""
     config = invocation.load().value
     try:
-        found = _from_server(Server(config), sender, state, limit)
+        found = _from_server(Server(config), sender, state, unverified, limit)
     except NotRunningError:
-        found = offline.files(config, sender, state, limit)
+        found = offline.files(config, sender, state, unverified, limit)
     rows = [
         (
             each.path,
@@ -52,6 +64,7 @@ def files(
             each.devices,
             each.points,
             commit_time(each.created),
+            commit_time(each.verified),
             each.physical,
         )
         for each in found
@@ -60,7 +73,7 @@ def files(
 
 
 def _from_server(
-    server: Server, sender: str | None, state: str | None, limit: int | None
+    server: Server, sender: str | None, state: str | None, unverified: bool, limit: int | None
 ) -> list[FileView]:
     found: list[FileView] = []
     after: str | None = None
@@ -68,6 +81,7 @@ def _from_server(
         query = {
             "sender": sender,
             "state": state,
+            "unverified": "true" if unverified else None,
             "after": after,
             "limit": None if limit is None else limit - len(found),
         }

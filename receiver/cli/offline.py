@@ -55,7 +55,11 @@ def senders(config: ReceiverConfig) -> SendersAnswer:
 
 
 def files(
-    config: ReceiverConfig, sender: str | None, state: str | None, limit: int | None
+    config: ReceiverConfig,
+    sender: str | None,
+    state: str | None,
+    unverified: bool,
+    limit: int | None,
 ) -> list[FileView]:
     """Rows of the catalogue."""
     found: list[FileView] = []
@@ -63,7 +67,9 @@ def files(
     with _looking(config) as operating:
         while limit is None or len(found) < limit:
             most = config.limits.max_page_items if limit is None else limit - len(found)
-            page = operating.files(WHO, sender=sender, state=state, after=after, limit=most)
+            page = operating.files(
+                WHO, sender=sender, state=state, unverified=unverified, after=after, limit=most
+            )
             found += page.files
             if page.next is None:
                 break

@@ -52,6 +52,7 @@ def _write(view: StatusView, running: bool) -> None:
         "senders": str(view.senders),
         "devices": str(view.devices),
         "files": f"{view.files}, {size(view.bytes)}",
+        "verified": _verified(view),
         "deleted, on disk": str(view.deleted_files),
         "quarantined": str(view.quarantined),
         "uploads": str(view.uploads),
@@ -61,6 +62,13 @@ def _write(view: StatusView, running: bool) -> None:
     lines |= _schema(view.schema)
     for name, text in lines.items():
         click.echo(f"{name + ':':18}{printable(text)}")
+
+
+def _verified(view: StatusView) -> str:
+    text = f"{view.verified} files, {view.unverified} not yet"
+    if view.oldest_verification:
+        text += f", the oldest verification {commit_time(view.oldest_verification)}"
+    return text
 
 
 def _schema(view: SchemaView) -> dict[str, str]:

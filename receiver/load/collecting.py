@@ -16,6 +16,7 @@ from common.paths import IllegalPathError
 from common.tsfile import Corrupt, read_tail
 from common.wire import Result
 from receiver.load.change import Candidate, Change, physical_name
+from receiver.load.manifests import contradiction
 from receiver.load.registering import read_series
 from receiver.load.verify import hash_staged
 from receiver.metadata import records
@@ -25,7 +26,7 @@ from receiver.metadata.rules import examine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from common.wire import ManifestEntry
+    from common.wire import ManifestEntry, ProofEntry
     from receiver.load.folders import SenderFolder
     from receiver.load.staged import Verified
     from receiver.load.task import CurrentTask
@@ -43,6 +44,7 @@ class Collected:
     Attributes:
         candidates: the first, by path.
         failed: the outcomes of the others, by path.
+        proofs: what the sender says of the series of the first, where it does.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Collected:
         self._clock = clock
         self.candidates: dict[str, Candidate] = {}
         self.failed: dict[str, Outcome] = {}
+        self.proofs: dict[str, ProofEntry] = {}
 
     def read(self) -> None:
         """Look at each file of the manifest."""
@@ -101,6 +104,12 @@ class Collected:
         if not tail.complete:  # it was complete when it was verified: the disk has lost it
             self._fail(path, Result.QUARANTINED, f"{tail.status}: {tail.reason}")
             return
+        proof = None if self._current.record.single else entry.proof
+        if proof is not None:
+            if (why := contradiction(proof, tail)) is not None:
+                self._fail(path, Result.QUARANTINED, f"not what its sender has read of it: {why}")
+                return
+            self.proofs[path.text] = proof
         self.candidates[path.text] = Candidate(
             path=path,
             staged=staged,
@@ -118,7 +127,7 @@ class Collected:
             # An upload without a task comes with no manifest: ours has no counts to compare with.
             manifest=None
             if self._current.record.single
-            else records.ManifestMeta(entry.series, entry.points),
+            else records.ManifestMeta(entry.series, entry.points, proof.root if proof else ""),
         )
 
     def _resource(self, path: FilePath) -> Verified | str | None:

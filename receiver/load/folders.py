@@ -9,6 +9,7 @@ data/<path>                      verified files
 data/.uploads/<id>.part .upload  partial uploads (`transfer.partial`)
 schema.stage                     blocks of its schema log (`load.schemastage`)
 quarantine/<name>                bytes of refused files, for an operator
+manifests/<task id>.tsf          what the sender says of each series (`load.manifests`)
 """
 
 from __future__ import annotations
@@ -110,6 +111,11 @@ class SenderFolder:
         """Where the bytes of refused files are."""
         return self.at("quarantine")
 
+    @property
+    def manifests(self) -> str:
+        """Where the tables of series are."""
+        return self.at("manifests")
+
     def make(self) -> None:
         """Make the folder and those in it; what is there stays."""
         for name in ("data", "data/.uploads", "quarantine"):
@@ -123,7 +129,7 @@ class SenderFolder:
             other = {"part": f"{stem}.upload", "upload": f"{stem}.part"}.get(kind)
             if other not in uploads:
                 self.tree.unlink(f"{self.uploads}/{name}", sync=False)
-        for below in ("", "/data", "/quarantine"):
+        for below in ("", "/data", "/quarantine", "/manifests"):
             for name, found in self.tree.listing(f"{self.root}{below}"):
                 if stat.S_ISREG(found.st_mode) and is_temporary(name):
                     self.tree.unlink(f"{self.root}{below}/{name}", sync=False)

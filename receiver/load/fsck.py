@@ -27,6 +27,7 @@ from common.wire import Struct
 from receiver.load import jsonlines
 from receiver.load.change import physical_name
 from receiver.load.folders import Folders, looks_unmounted
+from receiver.load.manifests import damages, kept_tasks, tables_path
 from receiver.load.opening import open_engine
 from receiver.load.task import Planned, TaskRecord
 from receiver.metadata import records
@@ -58,7 +59,7 @@ class Found(Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: `missing`, `size`, `md5`, `structure`, `resource`, `stray`, `log`, `engine`,
-            `metadata`, `tags`, `journal`, `folder`, `quarantine` or `unreadable`.
+            `metadata`, `tags`, `journal`, `folder`, `quarantine`, `manifest` or `unreadable`.
         path: of the file, relative to its data or schema directory.
         detail: what was found.
         repair: what a repair does about it; empty where an operator has to decide.
@@ -178,6 +179,7 @@ def examine(
     for tree in trees[:1]:
         for folder in _folders(tree):
             found += _check_folder(folder)
+            found += _check_tables(folder, engine)
     found += _check_quarantine(engine, trees)
     found += _check_journal(engine, schema)
     found += _check_metadata(engine, schema)
@@ -312,6 +314,21 @@ def _check_folder(folder: SenderFolder) -> Iterator[Found]:
                 yield Found(kind="log", path=folder.at(name), detail=detail, sender=folder.uuid)
 
 
+def _check_tables(folder: SenderFolder, engine: Engine) -> Iterator[Found]:
+    """What the sender says of series; a bad one costs only the names in a verification's report."""
+    kept = kept_tasks(folder)
+    roots: dict[str, dict[str, str]] = {task: {} for task in kept}
+    with engine.reading() as state:
+        for row in state.files.values() if kept else ():
+            if row.sender == folder.uuid and row.task in roots and row.manifest is not None:
+                roots[row.task][row.path] = row.manifest.root
+    for task in kept:
+        rel = tables_path(folder.directory, task)
+        for detail in damages(folder, task, roots[task]):
+            repair = f"move it to {STRAY}/{rel}"
+            yield Found(kind="manifest", path=rel, detail=detail, repair=repair, sender=folder.uuid)
+
+
 def _torn(folder: SenderFolder, rel: str, problem: str, good: int) -> Found:
     return Found(
         kind="log",
@@ -374,7 +391,7 @@ def _repair(engine: Engine, trees: Sequence[Tree], schema: Path, report: Report)
         repaired = False
         if each.kind in _QUARANTINED:
             repaired = _quarantine(engine, each)
-        elif each.kind == "stray":
+        elif each.kind in ("stray", "manifest"):
             repaired = _set_aside(trees, each.path)
         elif each.kind == "log":
             repaired = _put_log_right(trees[0], each.path)

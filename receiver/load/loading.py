@@ -1,6 +1,7 @@
 """Loading one task: collect, decide, move, commit, finish. Every step can be done again.
 
     collect   the verified files of the manifest, read once more by the receiver itself
+    keep      what the sender says of their series (`load.manifests`)
     decide    `load.change`, on committed state
     move      files to their final names, directories synced
     commit    all of the task in one
@@ -23,6 +24,7 @@ from common.names import FilePath
 from common.wire import Result
 from receiver.load.change import Change, decide_change, physical_name
 from receiver.load.collecting import Collected
+from receiver.load.manifests import remove_tables, write_tables
 from receiver.load.placing import move_back, move_in
 from receiver.load.registering import Registering
 from receiver.load.taskschema import SchemaPart, TaskSchema
@@ -86,6 +88,8 @@ def _commit(
 ) -> None:
     collected = Collected(folder, current, clock)
     collected.read()
+    write_tables(folder, current.id, collected.proofs)
+    crash.point("load.tables")
     schema = TaskSchema.read(engine, folder, current)
     if schema is not None:
         schema.prepare()
@@ -194,6 +198,8 @@ def finish(engine: Engine, folder: SenderFolder, current: CurrentTask, *, keep_b
     if not current.record.single:
         _write_load_log(folder, outcomes)
         crash.point("finish.load_log")
+    if not _with(outcomes, Result.LOADED):
+        remove_tables(folder, current.id)
     _clear_staged(folder, outcomes, keep_bytes)
     if current.record.schema is not None:
         folder.schema.clear()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from common import crash
 from common.errors import TsferryError
 from common.names import FilePath
+from receiver.load.manifests import kept_tasks, remove_tables
 from receiver.metadata import records
 from receiver.metadata.timestamps import to_seconds
 
@@ -60,6 +61,8 @@ class Reaper:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._tables_due = True
+        """Whether tables may be there that no row needs: after a crash, and when rows went."""
         self.chores: list[Callable[[float], None]] = []
 
     def start(self) -> None:
@@ -91,6 +94,9 @@ class Reaper:
             kept = {row.kept for row in state.quarantine.values()}
         for folder in self._folders.all():
             self._clear_leftovers(folder, now - self._leftover_age, kept)
+        if self._tables_due:
+            self._clear_tables()
+            self._tables_due = False
         return gone
 
     def _run(self) -> None:
@@ -122,6 +128,7 @@ class Reaper:
                 self._unlink(FilePath.parse(row.physical))
             crash.point("reaper.unlinked")
             self._engine.commit([records.FileForgotten(row.physical) for row in batch])
+            self._tables_due = True
             crash.point("reaper.forgotten")
         return len(due)
 
@@ -129,6 +136,25 @@ class Reaper:
         for tree in self._trees:
             tree.unlink(physical.resource.text, sync=False)
             tree.unlink(physical.text)
+
+    def _clear_tables(self) -> None:
+        """Remove what senders said of the series of tasks of which no file is left."""
+        kept = [(folder, task) for folder in self._folders.all() for task in kept_tasks(folder)]
+        if not kept:
+            return
+        used = self._used_tasks()
+        for folder, task in kept:
+            if (folder.uuid, task) in used:
+                continue
+            with folder.lock:  # a load holds it from before it writes tables until it is committed
+                under_way = folder.task is not None and folder.task.id == task
+                if not under_way and (folder.uuid, task) not in self._used_tasks():
+                    remove_tables(folder, task)
+                    crash.point("reaper.tables")
+
+    def _used_tasks(self) -> set[tuple[str, str]]:
+        with self._engine.reading() as state:
+            return {(row.sender, row.task) for row in state.files.values()}
 
     def _clear_leftovers(self, folder: SenderFolder, oldest: float, kept: set[str | None]) -> None:
         """Drop verified files that no task has asked for in a long time, and lost quarantine."""

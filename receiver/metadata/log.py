@@ -6,7 +6,8 @@ r"""The engine's log: frames that are on the disk whole before anybody is told.
     payload  msgpack, [[ts, [operation, ...], tlog offset], ...]: see `receiver.metadata.records`
 
 The log is cut into segments, each a file of this form (`receiver.metadata.segments`). Version 1 was
-a single file without operations of the schema, and is read as it is.
+a single file without operations of the schema, version 2 knew no verification; both are read as
+they are.
 
 Numbers are little-endian. Checks are xxh3-64 with the log's random salt as seed: a CRC-32 would do
 for one frame, but the search for frames behind a damage tries every place, and bytes that an older
@@ -57,7 +58,7 @@ __all__ = ["LOG_NAME", "MAX_PAYLOAD", "VERSION", "LogReader", "LogWriter", "crea
 
 LOG_NAME = "mlog-1.tsf"
 """The first segment."""
-VERSION = 2
+VERSION = 3
 MAX_PAYLOAD = 1 << 30
 
 _LOG_MAGIC = b"TSFMLOG\n"

@@ -38,6 +38,7 @@ __all__ = [
     "FileRestored",
     "FileRetired",
     "FileReturned",
+    "FileVerified",
     "KeysWritten",
     "LoadedDevice",
     "ManifestMeta",
@@ -92,10 +93,15 @@ class ResourceMeta(Record, frozen=True):
 
 
 class ManifestMeta(Record, frozen=True):
-    """What the sender's manifest says of a file."""
+    """What the sender's manifest says of a file.
+
+    `root` is the digest of its table of series (`common.tsfile.proof`), empty where the sender
+    sent none.
+    """
 
     series: int
     points: int
+    root: str = ""
 
 
 class Outcome(Record, frozen=True):
@@ -393,6 +399,12 @@ class KeysWritten(Record, frozen=True, tag=26):
     saves: dict[str, str]
 
 
+class FileVerified(Record, frozen=True, tag=27):
+    """Every point of these files was decoded and found to be what was loaded."""
+
+    physicals: Sequence[str]
+
+
 Op = (
     EngineMade
     | SenderSeen
@@ -420,6 +432,7 @@ Op = (
     | SeriesLoaded
     | SchemaSynced
     | KeysWritten
+    | FileVerified
 )
 
 

@@ -128,6 +128,7 @@ class FileRow(Row, frozen=True, kw_only=True):
         deleted: the commit that deleted it, 0 while it is there.
         registered: whether its series are in the schema (`records.SeriesLoaded`); files that were
             loaded before there was a schema wait for it.
+        verified: the commit of its last verification, 0 for never, and after a quarantine.
     """
 
     sender: str
@@ -151,6 +152,7 @@ class FileRow(Row, frozen=True, kw_only=True):
     reason: DeletionReason | str | None = None
     deleted: int = 0
     registered: bool = False
+    verified: int = 0
 
     @property
     def visible(self) -> bool:

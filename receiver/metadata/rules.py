@@ -305,6 +305,13 @@ class _Draft:
         changed = _File(file.sender, file.path, FileState.QUARANTINED, file.retired)
         self._put(("file", op.physical), changed)
 
+    def file_verified(self, op: records.FileVerified) -> None:
+        if not op.physicals or len(set(op.physicals)) != len(op.physicals):
+            raise _refusal(op, "there is no file, or one twice")
+        for physical in op.physicals:
+            file = self.need_file(physical, op, FileState.LIVE, FileState.RETIRED)
+            self._put(("file", physical), file)
+
     def file_restored(self, op: records.FileRestored) -> None:
         file = self.need_file(op.physical, op, FileState.QUARANTINED)
         state = FileState.RETIRED if file.retired else FileState.LIVE
@@ -422,6 +429,7 @@ _RULES: dict[type, Callable[[_Draft, Any], None]] = {
     records.FileReturned: _Draft.file_returned,
     records.FileQuarantined: _Draft.file_quarantined,
     records.FileRestored: _Draft.file_restored,
+    records.FileVerified: _Draft.file_verified,
     records.FileForgotten: _Draft.file_forgotten,
     records.TaskDone: _Draft.task_done,
     records.QuarantinePut: _Draft.quarantine_put,

@@ -179,6 +179,10 @@ class State:
         """Number and bytes of the visible files of a sender, or of all."""
         return self.file_table.totals(sender)
 
+    def verified(self, sender: str | None = None) -> int:
+        """How many of the visible files of a sender, or of all, are verified."""
+        return self.file_table.verified(sender)
+
     def task(self, sender: str, task: str) -> TaskRow | None:
         """A task that is done, if it is among the last ones of its sender."""
         return self.task_table.get(sender, task)

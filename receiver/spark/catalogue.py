@@ -5,22 +5,67 @@ The receiver's log is read beside the running server, without its lock and witho
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
-from common.errors import NotFoundError
+from common.config.units import format_duration
+from common.errors import DamagedError, NotFoundError
+from receiver.load.expiry import Expiry
+from receiver.load.folders import looks_unmounted
+from receiver.load.manifests import read_table
 from receiver.metadata.engine import Engine
 from receiver.metadata.rows import FileState
-from receiver.spark.checks import Expected, Finding
+from receiver.metadata.timestamps import from_seconds
+from receiver.spark.results import Finding, Severity
+from receiver.spark.schemacheck import SchemaCheck
+from receiver.spark.work import Expected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
 
+    from common.tsfile.proof import SeriesTable
+    from receiver.config import ReceiverConfig
     from receiver.metadata.rows import FileRow
     from receiver.metadata.state import State
 
-__all__ = ["Catalogue", "CommittedFile", "read_catalogue"]
+__all__ = ["Catalogue", "CommittedFile", "Neighbour", "Scope"]
+
+_EXPIRY_GRACE_S = 3600.0
+"""Beyond the TTL, until a file that is still there is worth a word: nothing is deleted at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which files are asked for; all, if nothing is set.
+
+    Attributes:
+        task: only those that this task loaded.
+        new: only those without a verdict, or changed since it.
+        older_than: only those whose last verdict is more than so many seconds old, or missing.
+    """
+
+    task: str | None = None
+    new: bool = False
+    older_than: float | None = None
+
+    def __str__(self) -> str:
+        if self.task is not None:
+            return f"task {self.task}"
+        if self.new:
+            return "new files"
+        if self.older_than is not None:
+            return f"not verified for {format_duration(self.older_than)}"
+        return "all files"
+
+    def wants(self, row: FileRow, now: float) -> bool:
+        """Whether a file is among them; `now` is in seconds since the epoch."""
+        if self.task is not None and row.task != self.task:
+            return False
+        if self.new and row.verified >= row.changed:
+            return False
+        return self.older_than is None or row.verified <= from_seconds(now - self.older_than)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,85 +74,226 @@ class CommittedFile:
 
     Attributes:
         expected: what its bytes must show.
-        sender: uuid of the sender.
-        path: its path at the sender.
-        task: the task that loaded it.
-        kind: `sequence` or `unsequence`.
-        current: whether it is part of the sender's present set (a retired file is not).
+        row: of the catalogue.
+        label: the name that its sender gave itself.
+        directory: of its sender's folder.
         findings: what is wrong with it as far as the catalogue alone can tell.
     """
 
     expected: Expected
-    sender: str
-    path: str
-    task: str
-    kind: str
-    current: bool
+    row: FileRow
+    label: str
+    directory: str
     findings: tuple[Finding, ...]
+
+    @property
+    def current(self) -> bool:
+        """Whether it is part of its sender's present set (a retired file is not)."""
+        return not self.row.retired and self.row.state is not FileState.RETIRED
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
-    """The committed files at one commit."""
+class Neighbour:
+    """A file that is not asked for, with what the catalogue has of its devices.
 
-    engine: str
-    commit: int
-    files: list[CommittedFile]
-
-
-def read_catalogue(schema_dir: Path, data_dirs: list[Path], task: str | None) -> Catalogue:
-    """Every committed file, or those that one task loaded.
-
-    Raises:
-        NotFoundError: no such task is committed.
-        DamagedError: the receiver's log is damaged.
+    Attributes:
+        expected: where it is.
+        ranges: (device, first, last).
     """
-    engine = Engine.read_only(schema_dir)
-    try:
-        with engine.reading() as state:
-            files = [
-                _committed(state, row, data_dirs)
-                for row in _rows(state)
-                if task is None or row.task == task
-            ]
-            known = any(state.has_task(each, task) for each in state.senders) if task else True
-        if not files and not known:
-            raise NotFoundError(f"task {task} is not committed here")
-        return Catalogue(engine.uuid, engine.newest_commit, files)
-    finally:
-        engine.close()
+
+    expected: Expected
+    ranges: tuple[tuple[str, int, int], ...]
 
 
-def _rows(state: State) -> Iterator[FileRow]:
-    return (row for row in state.files.values() if row.visible)
+class Catalogue:
+    """The committed files at one commit; a context manager.
+
+    Attributes:
+        uuid: of the engine.
+        commit: the newest one that is seen.
+        files: those that are asked for, by physical path.
+        passed_over: how many visible files are not.
+    """
+
+    def __init__(
+        self, config: ReceiverConfig, scope: Scope, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Read the catalogue.
+
+        Args:
+            config: of the receiver.
+            scope: which files.
+            clock: seconds since the epoch.
+
+        Raises:
+            NotFoundError: no engine is there, or no such task is committed.
+            DamagedError: the receiver's log is damaged.
+        """
+        self._config = config
+        self._roots = tuple(map(str, config.data_dirs))
+        self._names: dict[int | tuple[str, ...], tuple[str, ...]] = {}
+        self._alive: dict[str, bool] = {}
+        self._engine = Engine.read_only(Path(config.schema_dir))
+        self.uuid, self.commit = self._engine.uuid, self._engine.newest_commit
+        now = clock()
+        with self._engine.reading() as state:
+            self._schema = SchemaCheck(state.schema)
+            expiry = Expiry(state.schema, now - _EXPIRY_GRACE_S, config.time_unit)
+            visible = [row for row in state.files.values() if row.visible]
+            self._away = {
+                str(root): "is not mounted, as it seems: it is empty"
+                if root.is_dir()
+                else "is not there"
+                for root in config.data_dirs
+                if not root.is_dir() or looks_unmounted(root, state)
+            }
+            rows = [row for row in visible if scope.wants(row, now)]
+            rows.sort(key=lambda row: row.physical)
+            self.files = [self._committed(state, row, expiry) for row in rows]
+            self._others = [row for row in visible if not scope.wants(row, now)]
+            self.passed_over = len(self._others)
+            known = scope.task is None or any(
+                state.has_task(each, scope.task) for each in state.senders
+            )
+        if not rows and not known:
+            self.close()
+            raise NotFoundError(f"--task {scope.task}: no such task is committed here")
+
+    def close(self) -> None:
+        """Let the state go."""
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def neighbours(self) -> list[Neighbour]:
+        """The current files that are not asked for, in the partitions of those that are."""
+        places = {_place(each.row.physical) for each in self.files}
+        return [
+            Neighbour(
+                Expected(row.physical, self._roots, database=sg, kind=row.physical.split("/")[0]),
+                tuple(row.devices.ranges()),
+            )
+            for row in self._others
+            if row.state is FileState.LIVE
+            and (sg := _place(row.physical)[0])
+            and _place(row.physical) in places
+        ]
+
+    # -- questions about one file, once it was read --------------------------------------------
+
+    def against_schema(self, file: CommittedFile, outline: bytes) -> tuple[Finding, ...]:
+        """How types and codecs of a file differ from the schema."""
+        if not file.row.registered:
+            return ()  # loaded before there was a schema, and not yet taken in
+        with self._engine.reading():
+            return self._schema.findings(outline)
+
+    def sent_table(self, file: CommittedFile) -> SeriesTable | str:
+        """What the sender said of the series of a file; or why that is not known any more."""
+        try:
+            table = read_table(self._config.data_dirs, file.directory, file.row)
+        except (DamagedError, OSError) as error:
+            return str(error)
+        return "the sender's table of series is not kept here" if table is None else table
+
+    def absence(self, file: CommittedFile) -> Finding:
+        """What it means that a worker found a file in none of the data directories.
+
+        It is lost only if this machine, which has the receiver's directories, does not see it
+        either, though all of them are there and hold files. Everything else says something about
+        disks and mounts, and nothing about the file.
+        """
+        physical, home = file.row.physical, file.row.data_dir
+        for away, why in self._away.items():
+            return _unproved(f"not found; the data directory {away} {why}")
+        for root in self._config.data_dirs:
+            if (root / physical).exists():
+                return _unproved(
+                    f"this machine sees it in {root}, a worker did not: is the directory mounted "
+                    "on all of them?"
+                )
+        if home and home not in self._roots:
+            return _unproved(f"not found; it was loaded into {home}, which is not configured")
+        if home and not self._is_alive(home):
+            return _unproved(f"not found, as all files of {home}: is its disk mounted?")
+        if not self._is_visible_now(physical):
+            return Finding(
+                Severity.UNPROVED, "changed", None, None, None, "it was deleted meanwhile"
+            )
+        places = ", ".join(self._roots)
+        return Finding(
+            Severity.BAD, "present", None, None, None, f"it is in no data directory: {places}"
+        )
+
+    def _is_alive(self, root: str) -> bool:
+        """Whether a data directory holds any of its files, or the directories made for them."""
+        if root not in self._alive:
+            with self._engine.reading() as state:
+                rows = [
+                    row.physical
+                    for row in state.files.values()
+                    if row.visible and row.data_dir == root
+                ]
+            base = Path(root)
+            self._alive[root] = any((base / each).parent.is_dir() for each in rows)
+        return self._alive[root]
+
+    def _is_visible_now(self, physical: str) -> bool:
+        """Whether the file is in the catalogue still, as it stands by now."""
+        with (
+            Engine.read_only(Path(self._config.schema_dir)) as engine,
+            engine.reading() as state,
+        ):
+            row = state.files.get(physical)
+            return row is not None and row.visible
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _committed(self, state: State, row: FileRow, expiry: Expiry) -> CommittedFile:
+        manifest, sender = row.manifest, state.senders.get(row.sender)
+        kind, database = row.physical.split("/")[:2]
+        expected = Expected(
+            physical=row.physical,
+            roots=self._roots,
+            size=row.size,
+            md5=row.md5,
+            devices=self._devices(row),
+            series=row.series,
+            points=row.points,
+            manifest_series=manifest.series if manifest else None,
+            manifest_points=manifest.points if manifest else None,
+            manifest_root=(manifest.root or None) if manifest else None,
+            database=database,
+            kind=kind,
+        )
+        return CommittedFile(
+            expected=expected,
+            row=row,
+            label=sender.label if sender else "",
+            directory=sender.directory if sender else "",
+            findings=(*_ownership(state, row, expected.devices or ()), *_expired(row, expiry)),
+        )
+
+    def _devices(self, row: FileRow) -> tuple[str, ...]:
+        """Names of a file's devices: one object for all files that have the same ones."""
+        shared = id(row.devices.parts()[0])
+        if shared not in self._names:
+            names = tuple(row.devices.names())
+            self._names[shared] = self._names.setdefault(names, names)
+        return self._names[shared]
 
 
-def _committed(state: State, row: FileRow, data_dirs: list[Path]) -> CommittedFile:
-    manifest = row.manifest
-    devices = row.devices.names()
-    expected = Expected(
-        physical=row.physical,
-        locations=[str(root / row.physical) for root in data_dirs],
-        size=row.size,
-        md5=row.md5,
-        devices=devices,
-        series=row.series,
-        points=row.points,
-        manifest_series=manifest.series if manifest else None,
-        manifest_points=manifest.points if manifest else None,
-    )
-    return CommittedFile(
-        expected=expected,
-        sender=row.sender,
-        path=row.path,
-        task=row.task,
-        kind=row.physical.partition("/")[0],
-        current=not row.retired and row.state is not FileState.RETIRED,
-        findings=tuple(_ownership(state, row, devices)),
-    )
+def _place(physical: str) -> tuple[str, str]:
+    """Storage group and time partition: files of one device that overlap have both in common."""
+    _, sg, _, partition, _ = physical.split("/")
+    return sg, partition
 
 
-def _ownership(state: State, row: FileRow, devices: list[str]) -> Iterator[Finding]:
+def _ownership(state: State, row: FileRow, devices: Sequence[str]) -> Iterator[Finding]:
     """A file must come from the owner that its devices had when it was loaded.
 
     A device that was transferred or released later is no fault of the file.
@@ -115,4 +301,18 @@ def _ownership(state: State, row: FileRow, devices: list[str]) -> Iterator[Findi
     for device in devices:
         owner = state.owners.get(device)
         if owner is not None and owner.sender != row.sender and owner.since <= row.created:
-            yield Finding("owner", f"{device} belongs to {owner.sender}, not to {row.sender}")
+            detail = f"it belongs to {owner.sender}, not to {row.sender}"
+            yield Finding(Severity.PROBLEM, "owner", device, None, None, detail)
+
+
+def _expired(row: FileRow, expiry: Expiry) -> Iterator[Finding]:
+    if expiry.is_past_row(row):
+        detail = (
+            "all of it is past the TTL of its storage groups, and it is still here: files do not "
+            "expire, or no receiver runs (see tsferry-receiver status)"
+        )
+        yield Finding(Severity.PROBLEM, "ttl", None, None, None, detail)
+
+
+def _unproved(detail: str) -> Finding:
+    return Finding(Severity.UNPROVED, "present", None, None, None, detail)

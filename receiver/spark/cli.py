@@ -2,43 +2,74 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from common.cli import Invocation, Program, emit_json, needs, run
+from common.cli import Invocation, needs, run
+from common.config.units import parse_duration
 from common.errors import UsageError
 from receiver.config import ReceiverConfig
-
-if TYPE_CHECKING:
-    from receiver.spark.job import FileVerdict
-    from receiver.spark.report import Summary
+from receiver.spark.options import MANY_BAD, PROGRAM, Options
 
 __all__ = ["main"]
 
-PROGRAM = Program(
-    "tsferry-verify", ReceiverConfig, "TSFERRY_RECEIVER_", Path("/etc/tsferry/receiver.toml")
+_MASTER = re.compile(
+    r"local(\[(\*|[1-9][0-9]*)(,[1-9][0-9]*)?\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+"
 )
 
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: tsferry-verify --config /etc/tsferry/receiver.toml --report /tmp/report. Exit "
-    "codes: 0 all good; 1 problems found, or the proof could not be completed; 2 usage.",
+    epilog="Examples: tsferry-verify --new --report /tmp/report; tsferry-verify --path "
+    "'/data/sequence/**/*.tsfile'. Exit codes: 0 all proved, nothing to look at; 1 bad files, "
+    "problems, files that could not be judged, or the run could not be completed; 2 usage; 5 "
+    "verdicts could not be committed: the directory is locked; 130 interrupted.",
 )
 @PROGRAM.options
 @click.option("--task", metavar="ID", help="Only the files that this task loaded.")
+@click.option("--new", "only_new", is_flag=True, help="Only files without a verdict, or changed.")
+@click.option(
+    "--older-than",
+    metavar="DURATION",
+    help="Only files whose last verdict is older than this (as in 30d), or missing.",
+)
+@click.option(
+    "--path",
+    "paths",
+    metavar="PATH",
+    multiple=True,
+    help="Verify TsFiles of no receiver: a directory, a file or a glob. May be repeated.",
+)
+@click.option(
+    "--time-unit",
+    type=click.Choice(["ms", "us", "ns"]),
+    help="Of the times in the files of --path.  [default: ms]",
+)
+@click.option(
+    "--time-limit",
+    metavar="DURATION",
+    default="30m",
+    show_default=True,
+    help="For one file, or for 256 MiB of a large one; then it counts as unproved.",
+)
+@click.option("--no-commit", is_flag=True, help="Do not tell the receiver what was found.")
+@click.option(
+    "--quarantine-many",
+    is_flag=True,
+    help=f"Quarantine even if more than half of the files, and {MANY_BAD} or more, are bad.",
+)
 @click.option(
     "--master", metavar="URL", help="Spark master.  [default: local[*], or spark-submit's]"
 )
 @click.option(
     "--report",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write files.parquet, problems.parquet and report.json here.",
+    help="Write report.html, report.json and Parquet tables here.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
 @click.version_option(package_name="tsferry")
@@ -46,56 +77,92 @@ PROGRAM = Program(
 def cli(
     invocation: Invocation[ReceiverConfig],
     task: str | None,
+    only_new: bool,
+    older_than: str | None,
+    paths: tuple[str, ...],
+    time_unit: str | None,
+    time_limit: str,
+    no_commit: bool,
+    quarantine_many: bool,
     master: str | None,
     report: Path | None,
     as_json: bool,
 ) -> int:
     """Prove that what is loaded is what was sent.
 
-    For every committed file: present, size, MD5, structure (counts and ranges of chunks against
-    the statistics of their series), series and points as loaded and as in the sender's manifest,
-    devices as committed, one owner for each device; across files: no overlap in time within
-    sequence. Runs beside the receiver, and without it.
+    Every page of every file is decoded. Of a file: present, size, MD5, structure, points as its
+    statistics say, times in order, series as in the sender's manifest, types as in the schema, one
+    owner for each device, TTL; of files together: no overlap in time within sequence, and points
+    that stand in sequence and unsequence. Verdicts are committed: proved files are marked, bad ones
+    go to quarantine, so that their senders send them again. Runs beside the receiver, and without
+    it.
     """
+    options = Options(
+        master=_checked_master(master),
+        report=_checked_report(report),
+        as_json=as_json,
+        limit=_duration("--time-limit", time_limit),
+        commit=not no_commit,
+        quarantine_many=quarantine_many,
+    )
+    if paths:
+        for name, given in (("--task", task), ("--new", only_new), ("--older-than", older_than)):
+            if given:
+                raise UsageError(f"{name}: not with --path, which has no catalogue")
+        _packages()
+        from receiver.spark.running import verify_paths
+
+        return verify_paths(paths, time_unit or "ms", options)
+    if time_unit is not None:
+        raise UsageError("--time-unit: only with --path; the receiver's configuration has it")
+    if only_new and older_than is not None:
+        raise UsageError("--new and --older-than: expected one of them")
+    age = None if older_than is None else _duration("--older-than", older_than)
     config = invocation.load().value
-    if report is not None and report.exists() and not report.is_dir():
-        raise UsageError(f"--report {report}: is no directory")
-    summary, verdicts = _verify(config, task, master)
-    if report is not None:
-        from receiver.spark.report import write
+    _packages()
+    from receiver.spark.catalogue import Scope
+    from receiver.spark.running import verify_receiver
 
-        write(report.absolute(), summary, verdicts)
-    if as_json:
-        emit_json(summary)
-    else:
-        from receiver.spark.report import text
-
-        click.echo(text(summary))
-        if report is not None:
-            click.echo(f"report in {report}")
-    return 1 if summary.bad else 0
+    return verify_receiver(config, Scope(task, only_new, age), options)
 
 
-def _verify(
-    config: ReceiverConfig, task: str | None, master: str | None
-) -> tuple[Summary, list[FileVerdict]]:
-    from receiver.spark.catalogue import read_catalogue
-    from receiver.spark.job import prove
-    from receiver.spark.report import summarise
-    from receiver.spark.session import start
-
+def _packages() -> None:
+    """Say which extra is missing before anything is read."""
     with needs("spark"):
+        import numba  # noqa: F401
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
-    begun = time.monotonic()
-    data_dirs = [Path(each) for each in config.data_dirs]
-    catalogue = read_catalogue(Path(config.schema_dir), data_dirs, task)
-    spark = start(master)
+
+
+def _checked_master(master: str | None) -> str | None:
+    if master is not None and not _MASTER.fullmatch(master):
+        raise UsageError(
+            f"--master {master}: no Spark master; expected local[N], local[*], spark://HOST:PORT, "
+            "yarn or k8s://..."
+        )
+    return master
+
+
+def _checked_report(report: Path | None) -> Path | None:
+    if report is None:
+        return None
+    report = report.absolute()
+    if report.exists() and not report.is_dir():
+        raise UsageError(f"--report {report}: is no directory")
+    there = next(each for each in (report, *report.parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"--report {report}: {there} is no directory that may be written to")
+    return report
+
+
+def _duration(name: str, text: str) -> float:
     try:
-        verdicts = prove(spark, catalogue.files)
-    finally:
-        spark.stop()
-    return summarise(catalogue, verdicts, task, time.monotonic() - begun), verdicts
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"{name} {text}: {error}; expected a duration, as in 30d or 12h") from None
+    if seconds <= 0:
+        raise UsageError(f"{name} {text}: expected more than nothing")
+    return seconds
 
 
 def main() -> None:

@@ -1,180 +1,469 @@
-"""The job: one partition for each group of files, one row for each file, whatever it contains."""
+"""The job: groups of parts go to the workers, rows come back and become verdicts.
+
+rows = job.run(...)            one row a part, cached in Spark
+results                        what the rows say, put together file by file
+overlaps, duplicates           files against each other, by the spans in the rows
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import datetime
+import pickle
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from receiver.spark.checks import Expected, Finding, check_file
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from common.errors import EXIT_INTERNAL, Transient
+from receiver.spark.duplicates import Pair, common_times
+from receiver.spark.progress import Progress
+from receiver.spark.relations import (
+    Meeting,
+    Overlap,
+    large_meetings,
+    large_overlaps,
+    meetings,
+    overlaps,
+)
+from receiver.spark.results import (
+    CodecTotal,
+    DayCount,
+    DeviceSpan,
+    Duplicates,
+    Finding,
+    Severity,
+    arrow_schema,
+)
+from receiver.spark.work import Expected, PartResult, deal, pack, shown, split
+from receiver.spark.worker import ROW, Settings, Worker, span_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import pyarrow as pa
+    import numpy.typing as npt
+    from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
-    from receiver.spark.catalogue import CommittedFile
+    from receiver.spark.work import Part
 
-__all__ = ["FileVerdict", "prove"]
+    _Flags = npt.NDArray[np.bool_]
 
-GROUP_BYTES = 256 << 20
-"""Files are grouped to about this much work, so that a task is worth starting."""
-GROUP_FILES = 500
+__all__ = ["Job", "JobFailedError", "Neighbours", "Subject"]
 
-_RESULT = (
-    "physical string, size long, series long, points long, "
-    "findings array<struct<check: string, detail: string>>, "
-    "spans array<struct<device: string, first: long, last: long>>"
-)
+LOCAL_SPANS = 5_000_000
+"""Spans that the driver compares itself: some hundred megabytes."""
+MOST_MEETINGS = 2_000
+"""Pairs of files with a common device that are looked at for duplicates; then no more are."""
+MOST_GAPS = 100
+
+
+class JobFailedError(Transient):
+    """Spark gave the job up: no executor is left, or the cluster has no room for it."""
+
+    slug = "job-failed"
+    exit_code = EXIT_INTERNAL
 
 
 @dataclass(frozen=True, slots=True)
-class FileVerdict:
-    """What the job says of one file; good when `findings` is empty."""
+class Subject:
+    """A file of the run.
 
-    file: CommittedFile
-    size: int
-    series: int
-    points: int
-    findings: tuple[Finding, ...]
-
-
-def prove(spark: SparkSession, files: Sequence[CommittedFile]) -> list[FileVerdict]:
-    """Check every file on the cluster, then compare them with each other.
-
-    Returns:
-        One verdict for each file, in the order given.
+    Attributes:
+        expected: what is known of it.
+        size: its bytes, as far as they are known.
+        current: whether it is compared with other files.
     """
-    if not files:
-        return []
-    by_name = {each.expected.physical: each for each in files}
-    work = spark.createDataFrame(_expectations(files)).repartition(_partitions(files))
-    rows = work.mapInArrow(_check_batches, _RESULT).cache()
-    try:
-        overlaps = _overlaps(spark, rows, files)
-        found = {row["physical"]: row for row in rows.drop("spans").toLocalIterator()}
-    finally:
-        rows.unpersist()
-    verdicts = []
-    for name, file in by_name.items():
-        row = found[name]
-        findings = [Finding(each["check"], each["detail"]) for each in row["findings"]]
-        verdicts.append(
-            FileVerdict(
-                file,
-                row["size"],
-                row["series"],
-                row["points"],
-                (*findings, *file.findings, *overlaps.get(name, ())),
+
+    expected: Expected
+    size: int
+    current: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Files that are not read, and what the catalogue has of their devices.
+
+    Attributes:
+        files: numbered on from the files of the run.
+        spans: of them, with numbers of their own from 0 on (`worker.span_schema`).
+    """
+
+    files: Sequence[Subject]
+    spans: pa.Table
+
+    def spans_from(self, number: int) -> pa.Table:
+        """The spans, numbered on from a number."""
+        shifted = pc.add(self.spans["file"], pa.scalar(number, pa.int32()))
+        return self.spans.set_column(0, "file", shifted)
+
+
+class Job:
+    """One run over some files; a context manager, whose tables live as long as it does.
+
+    Attributes:
+        results: of each file, by number.
+        days: points by day of each storage group.
+        codecs: how much there is of each.
+        findings: of files against each other, by number.
+        duplicates: likewise, all of them.
+        unlooked: meetings that were left out.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession | None,
+        files: Sequence[Subject],
+        settings: Settings,
+        progress: Progress,
+        neighbours: Neighbours | None = None,
+    ) -> None:
+        """Work off all files.
+
+        Args:
+            spark: where; not needed without files.
+            files: what.
+            settings: for the workers.
+            progress: told how far it is.
+            neighbours: what they are compared with beside each other.
+        """
+        self._session = spark
+        self._files = files
+        self._neighbours = neighbours or Neighbours((), span_schema().empty_table())
+        self._all = (*files, *self._neighbours.files)
+        self._settings = settings
+        self.results: dict[int, PartResult] = {}
+        self.days: tuple[DayCount, ...] = ()
+        self.codecs: tuple[CodecTotal, ...] = ()
+        self.findings: dict[int, list[Finding]] = defaultdict(list)
+        self.duplicates: tuple[Duplicates, ...] = ()
+        self.unlooked = 0
+        self._rows: DataFrame | None = None
+        self._packed: Broadcast[list[bytes]] | None = None
+        self._split: set[int] = set()
+        self._near: pa.Table | None = None
+        if files:
+            self._run(progress)
+
+    def close(self) -> None:
+        """Let the tables go."""
+        if self._rows is not None:
+            self._rows.unpersist()
+        if self._packed is not None:
+            self._packed.destroy()
+        self._rows = self._packed = None
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def _spark(self) -> SparkSession:
+        assert self._session is not None
+        return self._session
+
+    # -- running -------------------------------------------------------------------------------
+
+    def _run(self, progress: Progress) -> None:
+        cores = self._spark.sparkContext.defaultParallelism
+        parts = [
+            part
+            for at, file in enumerate(self._files)
+            for part in split(at, file.expected, file.size)
+        ]
+        self._split = {part.file for part in parts if part.part}
+        groups = deal(parts, cores)
+        with progress.over(self._spark, sum(each.weight for each in parts), len(groups)):
+            collected = self._results(groups, progress)
+        self._sum_up(collected)
+        self._compare(progress)
+
+    def _results(self, groups: Sequence[list[Part]], progress: Progress) -> list[PartResult]:
+        """What all parts come to.
+
+        A worker that dies is seen to where Spark tries a task again. Where it does not (local mode
+        may be told so), all of it is done again with each part in a process of its own.
+        """
+        try:
+            return self._collect(groups, self._settings)
+        except Exception as error:  # Spark raises errors of several libraries
+            if self._settings.isolated:
+                raise _failed(error) from error
+            progress.say("a worker died; once more, each file in a process of its own")
+        try:
+            return self._collect(groups, replace(self._settings, isolated=True))
+        except Exception as error:
+            raise _failed(error) from error
+
+    def _collect(self, groups: Sequence[list[Part]], settings: Settings) -> list[PartResult]:
+        self.close()
+        self._packed = self._spark.sparkContext.broadcast([pack(group) for group in groups])
+        numbers = self._spark.range(0, len(groups), 1, len(groups))
+        self._rows = numbers.mapInArrow(Worker(self._packed, settings), ROW).cache()
+        decoder = msgspec.msgpack.Decoder(PartResult)
+        table = self._rows.select("result").toArrow()
+        return [decoder.decode(each.as_buffer()) for each in table["result"]]
+
+    def _sum_up(self, parts: list[PartResult]) -> None:
+        days: Counter[tuple[str, int]] = Counter()
+        codecs: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+        for part in sorted(parts, key=lambda part: (part.file, part.part)):
+            group = self._files[part.file].expected.database
+            for day, count in part.days.items():
+                days[group, day] += count
+            for each in part.codecs:
+                total = codecs[each.data_type, each.encoding, each.compression]
+                for at, number in enumerate((each.chunks, each.points, each.bytes)):
+                    total[at] += number
+            whole = self.results.get(part.file)
+            self.results[part.file] = part if whole is None else _together(whole, part)
+        self.days = _day_counts(days)
+        self.codecs = tuple(
+            sorted(
+                (CodecTotal(*names, *total) for names, total in codecs.items()),
+                key=lambda each: (-each.points, each.data_type, each.encoding, each.compression),
             )
         )
-    return verdicts
 
+    # -- files against each other --------------------------------------------------------------
 
-def _partitions(files: Sequence[CommittedFile]) -> int:
-    work = sum(each.expected.size for each in files)
-    return max(1, -(-work // GROUP_BYTES), -(-len(files) // GROUP_FILES))
+    def _compare(self, progress: Progress) -> None:
+        sequence = self._counting("sequence")
+        unsequence = self._counting("unsequence")
+        others = self._neighbours.spans_from(len(self._files))
+        count = sum(each.devices for each in self.results.values()) + others.num_rows
+        if count <= LOCAL_SPANS:
+            self._near = self._span_table()
+            spans = pa.concat_tables([self._near, others])
+            crossing = list(overlaps(spans, sequence))
+            met = list(meetings(spans, sequence, unsequence))
+        else:
+            crossing, met = self._compare_far(sequence, unsequence, others)
+        for each in crossing:
+            self._overlap(each)
+        own = len(self._files)
+        met = [each for each in met if min(each.sequence, each.unsequence) < own]
+        self.unlooked = max(0, len(met) - MOST_MEETINGS)
+        if met:
+            progress.say("counting duplicates across sequence and unsequence")
+            self._count_duplicates(met[:MOST_MEETINGS])
 
+    def _compare_far(
+        self, sequence: _Flags, unsequence: _Flags, others: pa.Table
+    ) -> tuple[list[Overlap], list[Meeting]]:
+        assert self._rows is not None
+        far = self._rows.select("spans").mapInArrow(_unfolded, _SPANS)
+        if others.num_rows:
+            far = far.unionByName(self._spark.createDataFrame(others))
+        far = far.cache()
+        early = dict.fromkeys(np.flatnonzero(sequence).tolist(), True)
+        late = dict.fromkeys(np.flatnonzero(unsequence).tolist(), True)
+        try:
+            crossing = list(large_overlaps(far, early)) if early else []
+            met = (
+                list(large_meetings(far, early, late, MOST_MEETINGS + 1)) if early and late else []
+            )
+        finally:
+            far.unpersist()
+        return crossing, met
 
-def _expectations(files: Sequence[CommittedFile]) -> pa.Table:
-    """Largest first: dealt out in turn, so each partition gets its share of the work."""
-    import pyarrow as pa
+    def _counting(self, kind: str) -> _Flags:
+        return np.array(
+            [each.current and each.expected.kind == kind for each in self._all], np.bool_
+        )
 
-    schema = pa.schema(
-        {
-            "physical": pa.string(),
-            "locations": pa.list_(pa.string()),
-            "size": pa.int64(),
-            "md5": pa.string(),
-            "devices": pa.list_(pa.string()),
-            "series": pa.int64(),
-            "points": pa.int64(),
-            "manifest_series": pa.int64(),
-            "manifest_points": pa.int64(),
+    def _overlap(self, found: Overlap) -> None:
+        own = len(self._files)
+        if found.file < own:
+            other = shown(self._all[found.other].expected.physical)
+            number, detail = (
+                found.file,
+                f"begins at {found.first}, but {other} reaches {found.reach}",
+            )
+        elif found.other < own:
+            other = shown(self._all[found.file].expected.physical)
+            number, detail = (
+                found.other,
+                f"reaches {found.reach}, but {other} begins at {found.first}",
+            )
+        else:
+            return
+        finding = Finding(Severity.PROBLEM, "overlap", found.device, None, None, detail)
+        self.findings[number].append(finding)
+
+    def _count_duplicates(self, met: Sequence[Meeting]) -> None:
+        devices: dict[tuple[int, int], list[str]] = defaultdict(list)
+        for each in met:
+            devices[each.sequence, each.unsequence].append(each.device)
+        pairs = [
+            (
+                late if late < len(self._files) else early,
+                Pair(self._all[early].expected, self._all[late].expected, tuple(names)),
+            )
+            for (early, late), names in devices.items()
+        ]
+        limit = self._settings.limit
+        tasks = self._spark.sparkContext.parallelize(
+            [pickle.dumps(pair) for _, pair in pairs], min(len(pairs), 64)
+        )
+        found = tasks.map(lambda packed: common_times(pickle.loads(packed), limit)).collect()  # noqa: S301
+        rows: list[Duplicates] = []
+        for (number, pair), some in zip(pairs, found, strict=True):
+            rows += some
+            if some:
+                self.findings[number].append(_duplicate_note(pair, some))
+        self.duplicates = tuple(
+            sorted(rows, key=lambda each: (each.device, each.measurement, each.unsequence))
+        )
+
+    # -- tables --------------------------------------------------------------------------------
+
+    def chunks(self) -> Iterator[pa.RecordBatch]:
+        """Rows of `ChunkResult`."""
+        for table in self._streams("chunks"):
+            yield from table.to_batches()
+
+    def spans(self) -> Iterator[pa.RecordBatch]:
+        """Rows of `DeviceSpan`."""
+        tables = self._streams("spans") if self._near is None else iter([self._near])
+        cut: list[pa.Table] = []
+        for table in tables:
+            if self._split:
+                of_parts = pc.is_in(table["file"], pa.array(sorted(self._split), pa.int32()))
+                cut.append(table.filter(of_parts))
+                table = table.filter(pc.invert(of_parts))
+            yield from self._described(table).to_batches()
+        if cut:
+            yield from self._described(_joined(pa.concat_tables(cut))).to_batches()
+
+    def widest_gaps(self) -> tuple[DeviceSpan, ...]:
+        """The spans with the longest gaps, measured by their typical intervals."""
+        kept: list[tuple[float, dict[str, Any]]] = []
+        for batch in self.spans():
+            ratio = _floats(batch["longest_gap"]) / np.maximum(
+                _floats(batch["typical_interval"]), 1
+            )
+            known = np.flatnonzero(~np.isnan(ratio))
+            widest = known[np.argsort(-ratio[known], kind="stable")[:MOST_GAPS]]
+            rows = batch.take(pa.array(widest)).to_pylist()
+            kept += zip(ratio[widest].tolist(), rows, strict=True)
+            kept.sort(key=lambda each: -each[0])
+            del kept[MOST_GAPS:]
+        return tuple(DeviceSpan(**row) for _, row in kept)
+
+    def _span_table(self) -> pa.Table:
+        return pa.concat_tables(
+            [span_schema().empty_table(), *self._streams("spans", at_once=True)]
+        )
+
+    def _streams(self, column: str, *, at_once: bool = False) -> Iterator[pa.Table]:
+        if self._rows is None:
+            return
+        rows = self._rows.select(column).where(f"{column} is not null")
+        if at_once:
+            found: Iterator[Any] = (each.as_buffer() for each in rows.toArrow()[column])
+        else:
+            found = (bytes(row[column]) for row in rows.toLocalIterator(prefetchPartitions=True))
+        for each in found:
+            yield pa.ipc.open_stream(each).read_all()
+
+    def _described(self, spans: pa.Table) -> pa.Table:
+        """Rows of `DeviceSpan` from those of the workers; without what has no times."""
+        spans = spans.filter(pc.is_valid(spans["first"]))
+        numbers = spans["file"].to_pylist()
+        expected = [self._files[each].expected for each in numbers]
+        columns = {
+            "device": spans["device"],
+            "physical": pa.array([shown(each.physical) for each in expected], pa.string()),
+            "kind": pa.array([each.kind for each in expected], pa.string()),
+            "first": spans["first"],
+            "last": spans["last"],
+            "rows": spans["rows"],
+            "typical_interval": spans["interval"],
+            "longest_gap": spans["gap"],
+            "gap_begins": spans["gap_begins"],
         }
-    )
-    largest_first = sorted(files, key=lambda each: -each.expected.size)
-    return pa.Table.from_pylist([asdict(each.expected) for each in largest_first], schema=schema)
+        schema = arrow_schema(DeviceSpan)
+        return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def _check_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in the workers: expectations in, one row a file out."""
-    import pyarrow as pa
+_SPANS = (
+    "file int, device string, first long, last long, rows long, interval long, gap long, "
+    "gap_begins long"
+)
 
+
+def _unfolded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs in the workers: streams of spans in, spans out."""
     for batch in batches:
-        rows = [_check_row(row) for row in batch.to_pylist()]
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=_result_schema())
+        for each in batch.column(0):
+            if each.is_valid:
+                yield from pa.ipc.open_stream(each.as_buffer()).read_all().to_batches()
 
 
-def _check_row(row: dict[str, Any]) -> dict[str, Any]:
-    verdict = check_file(Expected(**row))
-    return {
-        "physical": row["physical"],
-        "size": verdict.size,
-        "series": verdict.series,
-        "points": verdict.points,
-        "findings": [asdict(each) for each in verdict.findings],
-        "spans": [
-            {"device": device, "first": first, "last": last}
-            for device, first, last in verdict.spans
-        ],
-    }
+def _failed(error: Exception) -> JobFailedError:
+    said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return JobFailedError(f"Spark could not complete the job: {said}")
 
 
-def _result_schema() -> pa.Schema:
-    import pyarrow as pa
-
-    finding = pa.struct({"check": pa.string(), "detail": pa.string()})
-    span = pa.struct({"device": pa.string(), "first": pa.int64(), "last": pa.int64()})
-    return pa.schema(
-        {
-            "physical": pa.string(),
-            "size": pa.int64(),
-            "series": pa.int64(),
-            "points": pa.int64(),
-            "findings": pa.list_(finding),
-            "spans": pa.list_(span),
-        }
+def _together(one: PartResult, other: PartResult) -> PartResult:
+    """A file's result with that of one more part of it."""
+    return replace(
+        one,
+        absent=one.absent or other.absent,
+        points=one.points + other.points,
+        chunks=one.chunks + other.chunks,
+        pages=one.pages + other.pages,
+        findings=one.findings + [each for each in other.findings if each not in one.findings],
+        dropped=one.dropped + other.dropped,
+        seconds=one.seconds + other.seconds,
     )
 
 
-def _overlaps(
-    spark: SparkSession, rows: DataFrame, files: Sequence[CommittedFile]
-) -> dict[str, list[Finding]]:
-    """Sequence files whose time overlaps an earlier file of the same device.
+def _day_counts(days: Counter[tuple[str, int]]) -> tuple[DayCount, ...]:
+    found: Counter[tuple[str, datetime.date | None]] = Counter()
+    for (group, day), count in days.items():
+        found[group, _date(day)] += count
+    rows = [DayCount(group, day, count) for (group, day), count in found.items()]
+    return tuple(sorted(rows, key=lambda row: (row.storage_group, row.day or datetime.date.max)))
 
-    Retired files are left out: they are kept beside what replaced them.
-    """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as sql
 
-    names = [
-        (each.expected.physical,) for each in files if each.kind == "sequence" and each.current
-    ]
-    if len(names) < 2:
-        return {}
-    sequence = spark.createDataFrame(names, "physical string")
-    spans = (
-        rows.join(sql.broadcast(sequence), "physical")
-        .select("physical", sql.explode("spans").alias("span"))
-        .select("physical", "span.device", "span.first", "span.last")
-    )
-    order = Window.partitionBy("device").orderBy("first", "last", "physical")
-    before = order.rowsBetween(Window.unboundedPreceding, -1)
-    # The furthest end so far, with the file that has it: a struct compares by its first member.
-    reach = sql.max(sql.struct("last", "physical")).over(before)
-    found = (
-        spans.withColumn("reach", reach)
-        .where("first <= reach.last")
-        .select(
-            "physical", "device", "first", "reach.last", sql.col("reach.physical").alias("other")
-        )
-    )
-    findings: dict[str, list[Finding]] = {}
-    for row in found.toLocalIterator():
-        detail = (
-            f"{row['device']} begins at {row['first']}, but {row['other']} reaches {row['last']}"
-        )
-        findings.setdefault(row["physical"], []).append(Finding("overlap", detail))
-    return findings
+def _date(day: int) -> datetime.date | None:
+    ordinal = day + datetime.date(1970, 1, 1).toordinal()
+    if 1 <= ordinal <= datetime.date.max.toordinal():
+        return datetime.date.fromordinal(ordinal)
+    return None
+
+
+def _duplicate_note(pair: Pair, found: Sequence[Duplicates]) -> Finding:
+    known = [each.points for each in found if each.points is not None]
+    unknown = len(found) - len(known)
+    early, late = shown(pair.sequence.physical), shown(pair.unsequence.physical)
+    detail = f"{sum(known)} points of {len(known)} series have the same time in {early} and {late}"
+    if unknown:
+        detail += f"; of {unknown} series it could not be counted"
+    return Finding(Severity.NOTE, "duplicates", None, None, None, detail)
+
+
+def _floats(column: pa.Array) -> npt.NDArray[np.float64]:
+    """Integers as floats, with NaN for null."""
+    found: npt.NDArray[np.float64] = column.to_numpy(zero_copy_only=False).astype(np.float64)
+    return found
+
+
+def _joined(spans: pa.Table) -> pa.Table:
+    """Spans of files in parts: ranges are in one row, gaps in another."""
+    found: dict[tuple[int, str], dict[str, Any]] = {}
+    for row in spans.to_pylist():
+        whole = found.setdefault((row["file"], row["device"]), row)
+        if whole is not row:
+            for name, value in row.items():
+                if whole[name] is None:
+                    whole[name] = value
+            whole["rows"] = max(whole["rows"], row["rows"])
+    return pa.Table.from_pylist(list(found.values()), schema=span_schema())

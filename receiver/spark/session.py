@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,13 @@ _ALWAYS = {
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+    # Rows are small and many; whoever has millions of files gives the driver memory for them.
+    "spark.driver.maxResultSize": "0",
 }
+_LOCAL_MASTER = re.compile(r"local(?:\[(\*|[0-9]+)\])?\Z")
+_FAILURES = 4
+"""Of one task in local mode, as in a cluster: a worker that dies is not the end of the job."""
 
 
 def start(master: str | None, *, name: str = "tsferry-verify") -> SparkSession:
@@ -48,7 +55,7 @@ def start(master: str | None, *, name: str = "tsferry-verify") -> SparkSession:
     if master is None and not under_submit:
         master = "local[*]"
     if master is not None:
-        builder = builder.master(master)
+        builder = builder.master(_with_retries(master))
     settings = dict(_ALWAYS)
     if master is not None and master.startswith("local"):
         settings |= _LOCAL
@@ -56,8 +63,13 @@ def start(master: str | None, *, name: str = "tsferry-verify") -> SparkSession:
         settings["spark.driver.extraJavaOptions"] = (
             f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
         )
-        settings["spark.ui.showConsoleProgress"] = str(sys.stderr.isatty()).lower()
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _with_retries(master: str) -> str:
+    """Local mode gives up with the first failure of a task, unless the master says otherwise."""
+    local = _LOCAL_MASTER.match(master)
+    return f"local[{local[1] or 1},{_FAILURES}]" if local else master

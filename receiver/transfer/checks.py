@@ -16,6 +16,7 @@ from common.wire import (
     HeartbeatAnswer,
     History,
     Limits,
+    VerifiedFiles,
     Wanted,
 )
 from receiver.load.folders import folder_name
@@ -132,6 +133,8 @@ class Checks:
         limits = self._config.limits
         with self._engine.reading() as state:
             position = position_of(state.schema_positions.get(request.sender))
+            files = state.totals(request.sender).files
+            verified = VerifiedFiles(files=files, verified=state.verified(request.sender))
         folder = self._load.folders.find(request.sender)
         task = folder.task if folder is not None else None
         return CheckAnswer(
@@ -154,6 +157,7 @@ class Checks:
             unfinished=task.id if task is not None and not task.loading else None,
             schema=True,
             schema_position=position,
+            verified=verified,
         )
 
     def heartbeat(self, who: Principal, sender: str, heartbeat: Heartbeat) -> HeartbeatAnswer:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from common.errors import UsageError
 from common.wire import CatalogueAnswer, CatalogueEntry, InventoryAnswer, InventoryEntry
+from receiver.metadata.pastfiles import files_at
 from receiver.transfer.intake import check_sender
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Listing:
                 commit=row.created,
                 first_time=row.first,
                 last_time=row.last,
+                verified=row.verified,
             )
             for row in rows
         ]
@@ -63,10 +65,21 @@ class Listing:
             engine=self._engine.uuid, commit=commit, entries=entries, next=following
         )
 
-    def catalogue(self, who: Principal, after: str | None, limit: int) -> CatalogueAnswer:
+    def catalogue(
+        self,
+        who: Principal,
+        after: str | None,
+        limit: int,
+        *,
+        at: int | None = None,
+        since: int = 0,
+        quarantined: bool = False,
+    ) -> CatalogueAnswer:
         """See `Node.catalogue`."""
         who.must_read()
         limit = page_limit(limit, self._most)
+        if at is not None or since or quarantined:
+            return self._past(after, limit, at, since, quarantined)
         with self._engine.reading() as state:
             commit = state.newest
             rows = state.catalogue(after, limit)
@@ -77,7 +90,23 @@ class Listing:
             next=rows[-1].physical if len(rows) == limit else None,
         )
 
-    def _entry(self, row: FileRow) -> CatalogueEntry:
+    def _past(
+        self, after: str | None, limit: int, at: int | None, since: int, quarantined: bool
+    ) -> CatalogueAnswer:
+        past = files_at(self._engine, self._engine.newest_commit if at is None else at, since=since)
+        held = frozenset(row.physical for row in past.quarantined)
+        rows = past.visible + past.quarantined if quarantined else past.visible
+        rows = [row for row in rows if after is None or row.physical > after]
+        rows.sort(key=lambda row: row.physical)
+        page = rows[:limit]
+        return CatalogueAnswer(
+            engine=self._engine.uuid,
+            commit=past.commit,
+            entries=[self._entry(row, quarantined=row.physical in held) for row in page],
+            next=page[-1].physical if len(rows) > limit else None,
+        )
+
+    def _entry(self, row: FileRow, *, quarantined: bool = False) -> CatalogueEntry:
         found = self._load.find_physical(row)
         return CatalogueEntry(
             path=row.physical,
@@ -90,4 +119,5 @@ class Listing:
             first_time=row.first,
             last_time=row.last,
             resource=row.resource is not None,
+            state="quarantined" if quarantined else "loaded",
         )

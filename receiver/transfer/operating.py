@@ -31,7 +31,7 @@ from receiver.transfer.views import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
@@ -79,6 +79,8 @@ class Operating:
             deleted = len(state.deleted())
             quarantined = len(state.quarantine)
             quarantined += sum(len(state.wanted(uuid)) for uuid in state.senders)
+            verified = state.verified()
+            oldest = min((row.verified for row in _verified(state.files.values())), default=0)
         count, partial = self._uploads.numbers()
         staged = sum(folder.staged.bytes for folder in self._load.folders.all())
         return StatusView(
@@ -94,6 +96,9 @@ class Operating:
             bytes=size,
             deleted_files=deleted,
             quarantined=quarantined,
+            verified=verified,
+            unverified=files - verified,
+            oldest_verification=oldest,
             uploads=count,
             staged_bytes=staged + partial,
             loading=self._load.loader.waiting,
@@ -145,12 +150,15 @@ class Operating:
                     row,
                     state.totals(row.uuid),
                     refused.get(row.uuid, 0) + len(state.wanted(row.uuid)),
+                    state.verified(row.uuid),
                 )
                 for row in state.senders.values()
             ]
-        return [self._sender(row, *totals, bad) for row, totals, bad in found]
+        return [self._sender(row, *totals, bad, good) for row, totals, bad, good in found]
 
-    def _sender(self, row: SenderRow, files: int, size: int, quarantined: int) -> SenderView:
+    def _sender(
+        self, row: SenderRow, files: int, size: int, quarantined: int, verified: int
+    ) -> SenderView:
         folder = self._load.folders.find(row.uuid)
         task = folder.task if folder is not None else None
         count, partial = self._uploads.numbers(row.uuid)
@@ -171,6 +179,7 @@ class Operating:
             files=files,
             bytes=size,
             quarantined=quarantined,
+            verified=verified,
             staged_bytes=partial + (folder.staged.bytes if folder is not None else 0),
             uploads=count,
             heartbeat=beat[1] if beat is not None else None,
@@ -184,6 +193,7 @@ class Operating:
         *,
         sender: str | None,
         state: str | None,
+        unverified: bool = False,
         after: str | None,
         limit: int,
     ) -> FilesPage:
@@ -198,6 +208,7 @@ class Operating:
                 for row in tables.files.values()
                 if (sender is None or row.sender == sender)
                 and (_is_in(row, state) if state is not None else row.visible)
+                and not (unverified and row.verified)
                 and (after is None or row.physical > after)
             ]
         rows.sort(key=lambda row: row.physical)
@@ -227,6 +238,7 @@ class Operating:
             series=row.series,
             points=row.points,
             resource=row.resource is not None,
+            verified=row.verified,
         )
 
     def fsck(self, who: Principal) -> Report:
@@ -356,3 +368,7 @@ def _is_in(row: FileRow, state: str) -> bool:
     if state == _EXPIRED:
         return row.state is FileState.DELETED and row.reason == _EXPIRED
     return row.state == state
+
+
+def _verified(rows: Iterable[FileRow]) -> Iterator[FileRow]:
+    return (row for row in rows if row.verified and row.visible)

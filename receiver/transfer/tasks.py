@@ -310,6 +310,8 @@ class Tasks:
                 raise ProtocolError(f"{entry.path!a} stands in the manifest twice")
             if entry.size < 0 or not is_md5(entry.md5) or entry.series < 0 or entry.points < 0:
                 raise ProtocolError(f"{entry.path!a}: size, md5, series or points are none")
+            if entry.proof is not None and not is_md5(entry.proof.root):
+                raise ProtocolError(f"{entry.path!a}: its root is not 32 hex digits")
             seen.add(entry.path)
         deleted = [_tsfile(each) for each in request.deleted]
         check_end(request.schema)

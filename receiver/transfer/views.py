@@ -1,6 +1,6 @@
 """What an operator, a page or a command is shown: plain structs that become JSON as they are.
 
-Times are seconds since the epoch, except `created`, `deleted` and `commit`, which are commit
+Times are seconds since the epoch, except those that are called commits, which are commit
 timestamps (milliseconds << 18 | counter).
 """
 
@@ -69,6 +69,7 @@ class SenderView(Struct, frozen=True, kw_only=True):
         files: of it in the catalogue, and visible.
         bytes: of those.
         quarantined: files that were refused or found bad.
+        verified: of `files`, how many a verification has proved.
         staged_bytes: received and not loaded.
         uploads: begun and not finished.
         heartbeat: its last one since the server was started.
@@ -89,6 +90,7 @@ class SenderView(Struct, frozen=True, kw_only=True):
     files: int = 0
     bytes: int = 0
     quarantined: int = 0
+    verified: int = 0
     staged_bytes: int = 0
     uploads: int = 0
     heartbeat: Heartbeat | None = None
@@ -117,6 +119,7 @@ class FileView(Struct, frozen=True, kw_only=True):
         series: how many.
         points: how many.
         resource: whether its `.resource` is here too.
+        verified: commit of its last verification, 0 for never.
     """
 
     sender: str
@@ -136,6 +139,7 @@ class FileView(Struct, frozen=True, kw_only=True):
     series: int = 0
     points: int = 0
     resource: bool = False
+    verified: int = 0
 
 
 class FilesPage(Struct, frozen=True, kw_only=True):
@@ -266,6 +270,9 @@ class StatusView(Struct, frozen=True, kw_only=True):
         bytes: of those.
         deleted_files: rows whose bytes are still on the disk.
         quarantined: files refused or found bad.
+        verified: of `files`, how many a verification has proved.
+        unverified: of `files`, how many it has not.
+        oldest_verification: commit of the oldest verification of the first, 0 for none.
         uploads: begun and not finished.
         staged_bytes: received and not loaded.
         loading: tasks that wait to be loaded, or are being loaded.
@@ -285,6 +292,9 @@ class StatusView(Struct, frozen=True, kw_only=True):
     bytes: int = 0
     deleted_files: int = 0
     quarantined: int = 0
+    verified: int = 0
+    unverified: int = 0
+    oldest_verification: int = 0
     uploads: int = 0
     staged_bytes: int = 0
     loading: int = 0

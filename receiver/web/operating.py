@@ -6,6 +6,7 @@ from flask import Response
 
 from common.errors import UsageError
 from common.wire import SchemaFailure
+from receiver.load.verdicts import Verdict
 from receiver.transfer import views
 from receiver.web import operating_wire as wire
 from receiver.web.call import Call, json_answer
@@ -16,6 +17,9 @@ __all__ = ["ROUTES"]
 _STATES = ("live", "retired", "quarantined", "deleted", "expired")
 _SENDER = Parameter("sender", "query", {"type": "string"}, "Only of the sender with this uuid.")
 _STATE = Parameter("state", "query", {"enum": list(_STATES)}, "Only files in this state.")
+_UNVERIFIED = Parameter(
+    "unverified", "query", {"enum": ["true", "false"]}, "Only files that are not verified."
+)
 _AFTER = Parameter("after", "query", {"type": "string"}, "`next` of the page before.")
 _LIMIT = Parameter("limit", "query", {"type": "integer", "minimum": 1}, "Entries of a page.")
 
@@ -41,10 +45,14 @@ def files(call: Call) -> Response:
     state = call.query("state")
     if state is not None and state not in _STATES:
         raise UsageError(f"state: expected one of {', '.join(_STATES)}")
+    unverified = call.query("unverified")
+    if unverified not in (None, "true", "false"):
+        raise UsageError("unverified: expected true or false")
     page = call.node.files(
         call.who,
         sender=call.query("sender"),
         state=state,
+        unverified=unverified == "true",
         after=call.query("after"),
         limit=call.limit(call.site.config.limits.max_page_items),
     )
@@ -93,6 +101,14 @@ def quarantine_drop(call: Call) -> Response:
     key = call.body(wire.QuarantineKey)
     call.node.quarantine_drop(call.who, key.sender, key.path, key.digest)
     return Response(status=204)
+
+
+def verdicts(call: Call) -> Response:
+    """What a verification found."""
+    request = call.body(wire.VerdictsRequest)
+    found = [Verdict(each.physical, each.md5, each.bad) for each in request.verdicts]
+    recorded = call.node.record_verdicts(call.who, found)
+    return json_answer(wire.VerdictsAnswer(**recorded._asdict()))
 
 
 def resume_ttl(call: Call) -> Response:
@@ -171,7 +187,7 @@ ROUTES = (
         files,
         "Rows of the catalogue, in order of their physical paths",
         Answer(200, views.FilesPage),
-        parameters=(_SENDER, _STATE, _AFTER, _LIMIT),
+        parameters=(_SENDER, _STATE, _UNVERIFIED, _AFTER, _LIMIT),
     ),
     _route(
         "GET",
@@ -220,6 +236,16 @@ ROUTES = (
         "Forget a file and the bytes kept of it",
         EMPTY,
         wire.QuarantineKey,
+    ),
+    Route(
+        "POST",
+        "/v1/verdicts",
+        verdicts,
+        Role.OPERATOR,
+        "Record what a verification found: proved files, and bad ones for quarantine",
+        (Answer(200, wire.VerdictsAnswer),),
+        takes=wire.VerdictsRequest,
+        body=Body.LARGE,
     ),
     _route(
         "POST",

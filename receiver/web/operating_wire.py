@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from common.schemaitems import Item
@@ -21,6 +23,9 @@ __all__ = [
     "TokensAnswer",
     "TransferRequest",
     "TtlAnswer",
+    "VerdictEntry",
+    "VerdictsAnswer",
+    "VerdictsRequest",
 ]
 
 
@@ -123,3 +128,37 @@ class TtlAnswer(Struct, frozen=True, kw_only=True):
     """`POST /v1/ttl/resume`: why TTL was suspended until now, None if it was not."""
 
     was_suspended: str | None = None
+
+
+class VerdictEntry(Struct, frozen=True, kw_only=True):
+    """What a verification found of a loaded file.
+
+    Attributes:
+        physical: its name at the receiver.
+        md5: of the content that was judged, 32 lower-case hex digits.
+        bad: why it goes to quarantine; None if every point was proved.
+    """
+
+    physical: str
+    md5: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+    bad: str | None = None
+
+
+class VerdictsRequest(Struct, frozen=True, kw_only=True):
+    """`POST /v1/verdicts`: at most 10,000, recorded in one commit."""
+
+    verdicts: list[VerdictEntry]
+
+
+class VerdictsAnswer(Struct, frozen=True, kw_only=True):
+    """What became of verdicts; asked again with the same ones, the answer is the same.
+
+    Attributes:
+        verified: files that are verified as of now.
+        quarantined: files that are in quarantine, put there now or before.
+        stale: verdicts about files that are gone, hidden or of other content by now.
+    """
+
+    verified: int = 0
+    quarantined: int = 0
+    stale: int = 0

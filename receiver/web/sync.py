@@ -21,6 +21,15 @@ _SINCE = Parameter(
 )
 _CURSOR = Parameter("cursor", "query", {"type": "string"}, "`next` of the page before.")
 _LIMIT = Parameter("limit", "query", {"type": "integer", "minimum": 1}, "Entries of a page.")
+_AT = Parameter(
+    "at", "query", {"type": "integer", "minimum": 0}, "The files as of this commit; else of now."
+)
+_LOADED_SINCE = Parameter(
+    "since", "query", {"type": "integer", "minimum": 0}, "Only files loaded after this commit."
+)
+_QUARANTINED = Parameter(
+    "quarantined", "query", {"type": "boolean"}, "Those too that were loaded, then found bad."
+)
 _WAIT = Parameter(
     "wait",
     "query",
@@ -106,7 +115,24 @@ def inventory(call: Call) -> Response:
 def catalogue(call: Call) -> Response:
     """Committed files of everybody."""
     limit = call.limit(call.site.config.limits.max_page_items)
-    return json_answer(call.node.catalogue(call.who, call.query("after"), limit))
+    at, held = call.query("at"), call.query("quarantined") or "false"
+    if held not in ("true", "false"):
+        raise UsageError("quarantined: expected true or false")
+    page = call.node.catalogue(
+        call.who,
+        call.query("after"),
+        limit,
+        at=None if at is None else _commit("at", at),
+        since=_commit("since", call.query("since") or "0"),
+        quarantined=held == "true",
+    )
+    return json_answer(page)
+
+
+def _commit(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise UsageError(f"{name}: expected a commit timestamp")
+    return int(text)
 
 
 def schema_changes(call: Call) -> Response:
@@ -245,7 +271,7 @@ ROUTES = (
         Role.READER,
         "Committed files of all senders, in path order",
         (Answer(200, wire.CatalogueAnswer),),
-        parameters=(_AFTER, _LIMIT),
+        parameters=(_AFTER, _LIMIT, _AT, _LOADED_SINCE, _QUARANTINED),
     ),
     Route(
         "GET",

@@ -5,6 +5,7 @@
 
 Builds each file in a temporary directory, reads it in a fresh process on one core, and prints a
 line for each: seconds of the best of three, microseconds a series, peak memory above the start.
+First come thousands of small files, each opened by its path, beside the package `tsfile`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from common.tsfile import read_status, read_tail
 from common.tsfile.identity import tail_digest
 from tests.support.tsfile_bytes import build
 
+SMALL_FILES, SMALL_SERIES = 5_000, 5
 SHAPES = ["1x1x1", "10x100x1", "10000x10x1", "1000x100x4", "10000x100x1"]
 
 
@@ -33,6 +35,7 @@ def main() -> None:
     parser.add_argument("--shape", action="append", help="devices x series x chunks")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        run_alone(small_files, folder)
         for shape in arguments.shape or SHAPES:
             devices, series, chunks = map(int, shape.split("x"))
             path = str(Path(folder, "bench.tsfile"))
@@ -55,6 +58,27 @@ def write(path: str, devices: int, series: int, chunks: int) -> None:
     shape = {f"s{s}": points for s in range(series)}
     content = build({f"root.sg.d{d}": shape for d in range(devices)}, chunks=chunks)
     Path(path).write_bytes(content)
+
+
+def small_files(folder: str) -> None:
+    """One device of five series in each: what an edge closes every few minutes."""
+    from tsfile import TsFileReader
+
+    points = [(t, float(t)) for t in range(100)]
+    content = build({"root.sg.d": {f"s{s}": points for s in range(SMALL_SERIES)}}, version=4)
+    paths = [os.path.join(folder, f"{n}.tsfile") for n in range(SMALL_FILES)]
+    for path in paths:
+        Path(path).write_bytes(content)
+    print(f"{SMALL_FILES} files of {SMALL_SERIES} series, {len(content):,} bytes each")
+    jobs: dict[str, Callable[[str], object]] = {
+        "complete or not": lambda path: read_status(path).complete,
+        "whole structure": lambda path: read_tail(path).complete,
+        "and chunk headers": lambda path: read_tail(path, chunk_headers=True).complete,
+        "package tsfile": lambda path: TsFileReader(path).get_all_timeseries_schemas(),
+    }
+    for name, job in jobs.items():
+        seconds, _ = best(lambda job=job: [job(path) for path in paths])
+        print(f"  {name:20} {SMALL_FILES / seconds:10,.0f} files/s", flush=True)
 
 
 def statuses(path: str, _series: int) -> None:

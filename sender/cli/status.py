@@ -31,12 +31,18 @@ _PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
     is_flag=True,
     help="List the files that every receiver says it holds, asked now, one path a line.",
 )
+@click.option(
+    "--verified",
+    is_flag=True,
+    help="With --safe-to-delete: only files that every receiver has verified since it has them.",
+)
 @json_option
 @click.pass_obj
 def status(
     invocation: Invocation[SenderConfig],
     names: tuple[str, ...],
     safe_to_delete: bool,
+    verified: bool,
     as_machine: bool,
 ) -> int:
     """Show for each receiver what is loaded, pending, waiting and in trouble.
@@ -44,12 +50,16 @@ def status(
     "Complete until" is a data time: nothing older lies here that is not loaded there, but for what
     the receiver is past keeping (expired). With --safe-to-delete nothing is printed, and the exit
     code is 4, if any receiver is out of reach; expired files are not listed, no receiver has them.
+    "Verified" is how many of the loaded files the receiver has proved point by point, as of the
+    last round's check (in JSON: `verified`, with `verified` of `files`).
     """
+    if verified and not safe_to_delete:
+        raise UsageError("--verified: expected together with --safe-to-delete")
     with opened(invocation, names) as session:
         if safe_to_delete:
             if names:
                 raise UsageError("--safe-to-delete asks every receiver: leave --receiver out")
-            return _safe_to_delete(session, as_machine)
+            return _safe_to_delete(session, as_machine, verified=verified)
         return _status(session, as_machine)
 
 
@@ -98,6 +108,7 @@ def _lines(found: Standing, config: SenderConfig) -> list[str]:
     pending = f"{found.pending_files} files, {size_text(found.pending_bytes)}"
     lines += [
         f"  loaded          {found.listed} files",
+        f"  verified        {_verified(found.verified)}",
         f"  pending         {pending}",
         f"  complete until  {_data_time(found.complete_until, config)}",
         f"  last round      {_round_text(found.last_round)}",
@@ -112,6 +123,12 @@ def _lines(found: Standing, config: SenderConfig) -> list[str]:
     lines += schema_lines(found.schema)
     waiting = [f"{each['file']}: {each['reason']}" for each in found.waiting]
     return lines + _several("waiting", waiting)
+
+
+def _verified(found: dict[str, int] | None) -> str:
+    if found is None:
+        return "not known"
+    return f"{found['verified']} of {found['files']} files, at the last check"
 
 
 def _trouble(each: dict[str, Any]) -> str:
@@ -155,7 +172,7 @@ def _round_text(last: dict[str, Any] | None) -> str:
     return f"{at}{last.get('sent', 0)} files loaded"
 
 
-def _safe_to_delete(session: Session, as_machine: bool) -> int:
+def _safe_to_delete(session: Session, as_machine: bool, *, verified: bool) -> int:
     from contextlib import ExitStack
 
     from sender.assurance import safe_to_delete
@@ -170,7 +187,7 @@ def _safe_to_delete(session: Session, as_machine: bool) -> int:
         views = {lane.name: stack.enter_context(viewing(lane)) for lane in lanes}
         ledgers = {name: view.desk.ledger.entries for name, view in views.items()}
         scan = next(iter(views.values())).scan
-        files = safe_to_delete(scan, ledgers, inventories)
+        files = safe_to_delete(scan, ledgers, inventories, verified=verified)
     paths = [str(file.data_dir / file.rel) for file in files]
     if as_machine:
         emit_json(paths)

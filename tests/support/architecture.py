@@ -184,6 +184,9 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                       "receiver.config", "receiver.principal", "receiver.node"),
     "receiver.spark": ("common", "receiver.metadata", "receiver.load", "receiver.config",
                        "receiver.principal", "receiver.spark"),
+    # Verdicts go the way of the commands: to the server that runs, in its operators' words.
+    "receiver.spark.delivery": ("common", "receiver.load", "receiver.config",
+                                "receiver.cli.session", "receiver.web.operating_wire"),
     "receiver.web": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
                      "receiver.config", "receiver.principal", "receiver.node", "receiver.web"),
     "receiver": ("common", "receiver"),

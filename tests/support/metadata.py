@@ -92,6 +92,7 @@ def plain(state: State) -> dict[str, Any]:
         },
         "deleted": [row.physical for row in state.deleted()],
         "totals": {sender: state.totals(sender) for sender in state.senders},
+        "verified": {sender: state.verified(sender) for sender in state.senders},
         "quarantine": dict(state.quarantine),
         "tasks": {
             sender: {

@@ -22,6 +22,7 @@ from common import wire
 from common.digests import xxh3_64, xxh3_128
 from common.tsfile import read_tail
 from common.tsfile.identity import tail_digest
+from common.tsfile.proving import series_proofs
 from receiver.config import LimitsConfig, LoadConfig, MetadataConfig, ReceiverConfig
 from receiver.load.opening import open_engine
 from receiver.load.service import LoadService
@@ -133,7 +134,12 @@ def plan_entry(path: str, content: bytes, **more: Any) -> wire.PlanEntry:
     return wire.PlanEntry(**given)
 
 
-def manifest_entry(path: str, content: bytes) -> wire.ManifestEntry:
+def proof_entry(content: bytes) -> wire.ProofEntry:
+    table = series_proofs(content, read_tail(content))
+    return wire.ProofEntry(root=table.root, table=table.pack())
+
+
+def manifest_entry(path: str, content: bytes, *, proof: bool = True) -> wire.ManifestEntry:
     tail = read_tail(content)
     return wire.ManifestEntry(
         path=path,
@@ -141,6 +147,7 @@ def manifest_entry(path: str, content: bytes) -> wire.ManifestEntry:
         md5=hashlib.md5(content).hexdigest(),
         series=tail.series_count,
         points=tail.point_count,
+        proof=proof_entry(content) if proof and tail.complete else None,
     )
 
 

@@ -159,6 +159,7 @@ class ScriptedReceiver:
         self.epoch: str | None = None
         self.before: str | None = None
         self.wanted: list[wire.Wanted] = []
+        self.verified: wire.VerifiedFiles | None = None
         self.history: wire.History | None = None
         self.catalogue: list[wire.CatalogueEntry] = []
         self.limits = wire.Limits(
@@ -252,6 +253,7 @@ class ScriptedReceiver:
                 history=history,
                 limits=self.limits,
                 wanted=self.wanted,
+                verified=self.verified,
             )
         )
 

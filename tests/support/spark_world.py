@@ -5,8 +5,14 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from common.durable import Tree
 from common.names import FilePath
 from common.tsfile import read_tail
+from common.tsfile.proving import series_proofs
+from common.wire import ProofEntry
+from receiver.load.folders import SenderFolder
+from receiver.load.manifests import write_tables
+from receiver.load.registering import read_series
 from receiver.metadata import records
 from receiver.metadata.engine import Engine
 
@@ -15,6 +21,14 @@ NORTH, SOUTH = "a" * 32, "b" * 32
 
 class World:
     """Commits files one by one; `config` is a receiver.toml that names its directories."""
+
+    @classmethod
+    def reopened(cls, root: Path) -> World:
+        """A world that was made before, its engine closed meanwhile."""
+        world = cls.__new__(cls)
+        world.root, world.data, world.config = root, root / "data", root / "receiver.toml"
+        world.engine = Engine.open(root / "schema")
+        return world
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -30,10 +44,29 @@ class World:
                 for each in (NORTH, SOUTH)
             ]
         )
+        self._tree = Tree(self.data)
         self._tag = 0
 
-    def load(self, sender: str, path: str, content: bytes, *, points: int | None = None) -> Path:
-        """Commit one file as loaded; returns where it lies."""
+    def load(
+        self,
+        sender: str,
+        path: str,
+        content: bytes,
+        *,
+        points: int | None = None,
+        sent: bytes | None = None,
+        registered: bool = False,
+    ) -> Path:
+        """Commit one file as loaded; returns where it lies.
+
+        Args:
+            sender: one of those that are known.
+            path: at the sender.
+            content: of the file.
+            points: that the manifest says there are.
+            sent: what the sender's manifest is about; the content if left out.
+            registered: put its series into the schema.
+        """
         self._tag += 1
         parsed = FilePath.parse(path)
         physical = parsed.physical(f"{self._tag:016x}")
@@ -41,6 +74,17 @@ class World:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
         tail = read_tail(content)
+        sent_tail = tail if sent is None else read_tail(sent)
+        table = series_proofs(content if sent is None else sent, sent_tail)
+        task = f"{self._tag:032x}"
+        write_tables(
+            self._folder(sender), task, {path: ProofEntry(root=table.root, table=table.pack())}
+        )
+        series: list[records.Op] = []
+        if registered:
+            group = records.StorageGroupSet(parsed.sg, if_missing=True)
+            devices = read_series(content, tail, parsed.sg)
+            series = [group, records.SeriesLoaded(physical.text, devices)]
         self.engine.commit(
             [
                 records.FileLoaded(
@@ -59,12 +103,19 @@ class World:
                     last=tail.last_time,
                     series=tail.series_count,
                     points=tail.point_count,
-                    task=f"{self._tag:032x}",
+                    task=task,
                     resource=None,
                     manifest=records.ManifestMeta(
-                        tail.series_count, tail.point_count if points is None else points
+                        sent_tail.series_count,
+                        sent_tail.point_count if points is None else points,
+                        table.root,
                     ),
-                )
+                    data_dir=str(self.data),
+                ),
+                *series,
             ]
         )
         return place
+
+    def _folder(self, sender: str) -> SenderFolder:
+        return SenderFolder(self._tree, sender, f"x_{sender}")

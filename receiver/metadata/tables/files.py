@@ -62,6 +62,7 @@ class FileTable:
         self._totals: dict[str, list[int]] = {}
         self._deleted: dict[str, None] = {}
         self._wanted: dict[str, dict[str, None]] = {}
+        self._verified: dict[str, int] = {}
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -117,6 +118,12 @@ class FileTable:
         every = self._totals.values()
         return Totals(sum(files for files, _ in every), sum(size for _, size in every))
 
+    def verified(self, sender: str | None = None) -> int:
+        """How many of the visible files of a sender, or of all, are verified."""
+        if sender is not None:
+            return self._verified.get(sender, 0)
+        return sum(self._verified.values())
+
     # -- from a checkpoint -------------------------------------------------------------------
 
     def orders(self) -> tuple[list[str], list[str]]:
@@ -149,6 +156,7 @@ class FileTable:
             records.FileReturned: self._file_returned,
             records.FileQuarantined: self._file_quarantined,
             records.FileRestored: self._file_restored,
+            records.FileVerified: self._file_verified,
             records.FileForgotten: self._file_forgotten,
             records.SeriesLoaded: self._series_loaded,
         }
@@ -213,7 +221,7 @@ class FileTable:
         row = self.rows[op.physical]
         self._hide(row)
         self.rows[op.physical] = msgspec.structs.replace(
-            row, state=FileState.QUARANTINED, reason=op.reason, changed=ts
+            row, state=FileState.QUARANTINED, reason=op.reason, verified=0, changed=ts
         )
         if not row.retired:
             self._wanted.setdefault(row.sender, {})[op.physical] = None
@@ -225,6 +233,14 @@ class FileTable:
         self.rows[op.physical] = restored
         self._unwant(row)
         self._show(restored)
+
+    def _file_verified(self, op: records.FileVerified, ts: int) -> None:
+        # As with `registered`: nobody who decides about a file depends on it, so `changed` stays.
+        for physical in op.physicals:
+            row = self.rows[physical]
+            if not row.verified:
+                self._verified[row.sender] = self._verified.get(row.sender, 0) + 1
+            self.rows[physical] = msgspec.structs.replace(row, verified=ts)
 
     def _file_forgotten(self, op: records.FileForgotten, ts: int) -> None:
         del self.rows[op.physical]
@@ -259,6 +275,8 @@ class FileTable:
         totals = self._totals.setdefault(row.sender, [0, 0])
         totals[0] += sign
         totals[1] += sign * row.size
+        if row.verified:
+            self._verified[row.sender] = self._verified.get(row.sender, 0) + sign
 
     def _free_path(self, row: FileRow) -> None:
         self._unwant(row)

@@ -3,107 +3,282 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 pytest.importorskip("pyspark")
+pytest.importorskip("numba")
 
-from receiver.metadata import records
+from common.cli import run
+from receiver.metadata.rows import FileState
+from receiver.spark import job as jobs
+from receiver.spark import work
+from receiver.spark.cli import cli
+from receiver.spark.job import Job, Subject
+from receiver.spark.progress import Progress
+from receiver.spark.session import start
+from receiver.spark.work import Expected
+from receiver.spark.worker import Settings
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import build
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-PATH = "sequence/root.wind_park/0/0/{created}-{version}-0-0.tsfile"
+PATH = "{kind}/root.wind_park/0/0/{created}-{created}-0-0.tsfile"
+PARK = "root.wind_park"
 
 
 def series(device: str, begin: int, count: int = 20) -> bytes:
     return build({device: {"s1": [(begin + n, n) for n in range(count)]}})
 
 
-def verify(world: World, *arguments: str) -> tuple[int, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "receiver.spark.cli", "--config", str(world.config), "--json",
-         "--master", "local[1]", *arguments],
-        capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
-    assert done.returncode in (0, 1), done.stderr
-    return done.returncode, json.loads(done.stdout)
+def load(
+    world: World, created: int, content: bytes, kind: str = "sequence", sender: str = NORTH,
+    **other: Any,
+) -> Path:  # fmt: skip
+    return world.load(sender, PATH.format(kind=kind, created=created), content, **other)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = start("local[2]", name="tests")
+    yield session
+    session.stop()
+
+
+class Kept:
+    """The session of all tests, which no run ends."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def stop(self) -> None:
+        pass
+
+
+Verify = Callable[..., tuple[int, Any]]
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def verify(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Verify:
+    """The command in this process and session: arguments in, exit code and summary out."""
+    monkeypatch.setattr("receiver.spark.session.start", lambda _: Kept(spark))
+
+    def once(*arguments: str) -> tuple[int, Any]:
+        code = run(cli, "tsferry-verify", ["--json", *arguments])
+        return code, json.loads(capsys.readouterr().out)
+
+    return once
 
 
-def test_a_good_set_is_proved_and_every_kind_of_fault_is_named(
-    world: World, tmp_path: Path
+def command(*arguments: str) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "receiver.spark.cli",
+        "--json",
+        "--master",
+        "local[1]",
+        *arguments,
+    ]
+
+
+def flip(place: Path, at: int) -> None:
+    data = bytearray(place.read_bytes())
+    data[at] ^= 0xFF
+    place.write_bytes(data)
+
+
+def test_good_files_are_proved_and_every_kind_of_fault_is_named_and_committed(
+    tmp_path: Path, verify: Verify
 ) -> None:
-    world.load(NORTH, PATH.format(created=1, version=1), series("root.wind_park.d1", 0))
-    world.load(NORTH, PATH.format(created=2, version=2), series("root.wind_park.d1", 100))
-    world.load(SOUTH, PATH.format(created=1, version=1), series("root.wind_park.`d 2`", 0))
-    code, good = verify(world)
-    assert (code, good["files"], good["bad"], good["points"]) == (0, 3, 0, 60)
-
-    gone = world.load(NORTH, PATH.format(created=3, version=3), series("root.wind_park.d3", 200))
+    world = World(tmp_path)
+    good = [
+        load(world, 1, series(f"{PARK}.d1", 0), registered=True),
+        load(world, 2, series(f"{PARK}.d1", 100), registered=True),
+        load(world, 3, series(f"{PARK}.`d 2`", 0), sender=SOUTH),
+        load(world, 4, series(f"{PARK}.d1", 10), "unsequence"),
+    ]
+    gone = load(world, 11, series(f"{PARK}.d3", 200))
     gone.unlink()
-    hurt = world.load(NORTH, PATH.format(created=4, version=4), series("root.wind_park.d3", 300))
-    data = bytearray(hurt.read_bytes())
-    data[len(data) - 40] ^= 0xFF
-    hurt.write_bytes(data)
-    cut = world.load(NORTH, PATH.format(created=5, version=5), series("root.wind_park.d3", 400))
+    tail = load(world, 12, series(f"{PARK}.d3", 300))
+    flip(tail, -40)
+    cut = load(world, 13, series(f"{PARK}.d3", 400))
     cut.write_bytes(cut.read_bytes()[:-7])
-    world.load(NORTH, PATH.format(created=6, version=6), series("root.wind_park.d1", 110))
-    world.load(NORTH, PATH.format(created=7, version=7), series("root.wind_park.d4", 0), points=99)
-    foreign = world.load(NORTH, PATH.format(created=8, version=8), series("root.wind_park.d5", 0))
-    code, bad = verify(world, "--report", str(tmp_path / "report"))
-    found = {(Path(each["physical"]).name.split("-")[0], each["check"]) for each in bad["problems"]}
-    assert code == 1
-    assert {("3", "present"), ("5", "size"), ("5", "structure"), ("6", "overlap")} <= found
-    assert {("4", "md5"), ("7", "manifest")} <= found
-    assert not any(created in ("1", "2", "8") for created, _ in found), foreign
-    assert (bad["files"], bad["bad"]) == (9, 5)
+    page = load(world, 14, series(f"{PARK}.d3", 500))
+    flip(page, 60)
+    counts = load(world, 15, series(f"{PARK}.d4", 0), points=99)
+    sent = load(world, 16, series(f"{PARK}.d5", 0), sent=series(f"{PARK}.d5", 1))
+    overlap = load(world, 21, series(f"{PARK}.d1", 110))
+    world.engine.close()
 
+    report = tmp_path / "report"
+    code, told = verify("--config", str(world.config), "--report", str(report))
+    found = {
+        (Path(each["physical"]).name.partition("-")[0], each["severity"], each["check"])
+        for each in told["findings"]
+    }
+    assert found == {
+        ("4", "note", "duplicates"),
+        ("11", "bad", "present"),
+        ("12", "bad", "md5"), ("12", "bad", "structure"),
+        ("13", "bad", "size"), ("13", "bad", "structure"),
+        ("14", "bad", "md5"), ("14", "bad", "pages"), ("14", "bad", "manifest"),
+        ("15", "bad", "manifest"),
+        ("16", "bad", "manifest"),
+        ("21", "problem", "overlap"),
+    }  # fmt: skip
+    assert (code, told["files"], told["proved"], told["bad"], told["unproved"]) == (1, 11, 5, 6, 0)
+    assert told["delivery"] == {"verified": 5, "quarantined": 6, "stale": 0}
+    for name in ("files", "findings", "chunks", "spans", "days", "codecs", "duplicates"):
+        assert (report / f"{name}.parquet").is_file()
     import pyarrow.parquet as pq
 
-    table = pq.read_table(tmp_path / "report" / "files.parquet").to_pylist()
-    assert sorted(each["good"] for each in table) == [False] * 5 + [True] * 4
-    problems = pq.read_table(tmp_path / "report" / "problems.parquet").to_pylist()
-    assert len(problems) == len(bad["problems"])
-    assert json.loads((tmp_path / "report" / "report.json").read_text())["bad"] == 5
+    (both,) = pq.read_table(report / "duplicates.parquet").to_pylist()
+    assert (both["points"], both["first"], both["last"]) == (10, 10, 19)
+    assert json.loads((report / "report.json").read_text())["bad"] == 6
+
+    reopened = World.reopened(tmp_path)
+    with reopened.engine.reading() as state:
+        rows = {place: state.files[str(place.relative_to(world.data))] for place in
+                (*good, gone, tail, cut, page, counts, sent, overlap)}  # fmt: skip
+    reopened.engine.close()
+    assert all(rows[place].verified for place in (*good, overlap))
+    bad = (gone, tail, cut, page, counts, sent)
+    assert {rows[place].state for place in bad} == {FileState.QUARANTINED}
+    assert "manifest" in str(rows[sent].reason)
+
+    code, again = verify("--config", str(world.config), "--new")
+    assert (code, again["files"], again["passed_over"]) == (0, 0, 5)
 
 
-def test_a_file_of_a_device_that_another_owned_by_then_is_found(world: World) -> None:
-    world.load(NORTH, PATH.format(created=1, version=1), series("root.wind_park.d1", 0))
-    world.engine.commit(
-        [records.OwnerSet(device="root.wind_park.d1", sender=SOUTH, reason="moved")]
-    )
-    world.load(SOUTH, PATH.format(created=2, version=2), series("root.wind_park.d1", 100))
-    code, result = verify(world)
-    assert (code, result["bad"]) == (0, 0), "what was loaded is judged by the owner at its time"
+def test_a_disk_that_is_not_mounted_costs_no_verdict(tmp_path: Path, verify: Verify) -> None:
+    world = World(tmp_path)
+    place = load(world, 1, series(f"{PARK}.d1", 0))
+    world.engine.close()
+    world.data.rename(tmp_path / "elsewhere")
+    world.data.mkdir()
+    code, told = verify("--config", str(world.config))
+    assert (code, told["unproved"], told["bad"]) == (1, 1, 0)
+    assert told["delivery"] == {"verified": 0, "quarantined": 0, "stale": 0}
+    assert not place.exists()
 
 
-def test_one_task_can_be_proved_alone_and_an_unknown_one_is_usage(world: World) -> None:
-    world.load(NORTH, PATH.format(created=1, version=1), series("root.wind_park.d1", 0))
-    task = "f" * 32
-    world.engine.commit(
-        [
-            records.TaskDone(
-                sender=NORTH,
-                task=task,
-                outcomes=[],
-            )
-        ]
-    )
+def test_files_that_kill_their_workers_are_rows_and_the_job_goes_on(tmp_path: Path) -> None:
+    for number in range(2):
+        content = series(f"{PARK}.d{number}", 0)
+        (tmp_path / f"{number}.tsfile").write_bytes(content)
     done = subprocess.run(
-        [sys.executable, "-m", "receiver.spark.cli", "--config", str(world.config),
-         "--task", "e" * 32],
-        capture_output=True, text=True, timeout=120,
+        command("--path", str(tmp_path)), capture_output=True, text=True, timeout=280,
+        env=os.environ | {"TSFERRY_CRASH_AT": "verify.decoding"},
     )  # fmt: skip
-    assert done.returncode == 2
-    assert "e" * 32 in done.stderr
-    code, result = verify(world, "--task", task)
-    assert (code, result["files"]) == (0, 0)
+    assert done.returncode == 1, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["files"], told["unproved"]) == (2, 2)
+    for finding in told["findings"]:
+        assert finding["check"] == "worker"
+        assert "signal 9" in finding["detail"]
+
+
+def test_an_unknown_task_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    world = World(tmp_path)
+    load(world, 1, series(f"{PARK}.d1", 0))
+    world.engine.close()
+    arguments = ["--config", str(world.config), "--task", "e" * 32]
+    assert run(cli, "tsferry-verify", arguments) == 2
+    assert "e" * 32 in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_it_with_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a.tsfile").write_bytes(series(f"{PARK}.d", 0))
+    process = subprocess.Popen(
+        command("--path", str(tmp_path)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not children(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert out == ""
+    assert err.splitlines()[-1] == "tsferry-verify: error: interrupted"
+    assert "Traceback" not in err
+
+
+def children(pid: int) -> str:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text()
+
+
+# -- the job itself, in one session --------------------------------------------------------------
+
+
+def subjects(root: Path, *contents: tuple[str, bytes]) -> list[Subject]:
+    found = []
+    for number, (kind, content) in enumerate(contents):
+        physical = PATH.format(kind=kind, created=number)
+        place = root / physical
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+        expected = Expected(physical, roots=(str(root),), kind=kind, database=PARK)
+        found.append(Subject(expected, len(content)))
+    return found
+
+
+def summary(job: Job) -> Any:
+    chunks = [row for batch in job.chunks() for row in batch.to_pylist()]
+    spans = [row for batch in job.spans() for row in batch.to_pylist()]
+    results = {
+        number: (each.points, each.chunks, each.pages, each.findings)
+        for number, each in job.results.items()
+    }
+    findings = {number: list(each) for number, each in job.findings.items()}
+    return (
+        sorted(chunks, key=str), sorted(spans, key=str), results, findings, job.days, job.codecs,
+        job.duplicates, sorted(job.widest_gaps(), key=str),
+    )  # fmt: skip
+
+
+def test_large_files_in_parts_and_large_runs_say_the_same_as_small_ones(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut into parts, and compared by Spark instead of the driver: two ways, one outcome."""
+    devices = {
+        f"{PARK}.d{n}": {"a": [(t * (n + 1), t) for t in range(50 + n)], "b": [(5, 1.5)]}
+        for n in range(7)
+    }
+    late = build({f"{PARK}.d3": {"a": [(t, 1) for t in range(0, 100, 3)]}})
+    files = subjects(
+        tmp_path,
+        ("sequence", build(devices, aligned=[f"{PARK}.d1"], chunks=2)),
+        ("sequence", series(f"{PARK}.d5", 20)),
+        ("unsequence", late),
+    )
+    settings = Settings("ms", keep_chunks=True, limit=120.0)
+    with Job(spark, files, settings, Progress()) as job:
+        small = summary(job)
+        assert [each.points for each in job.duplicates] == [9]
+        assert [finding.check for finding in job.findings[1]] == ["overlap"]
+        assert sum(each.points for each in job.days) == sum(
+            each.points for each in job.results.values()
+        )
+    monkeypatch.setattr(work, "PART_BYTES", files[0].size // 4)
+    monkeypatch.setattr(jobs, "LOCAL_SPANS", 0)
+    with Job(spark, files, settings, Progress()) as job:
+        large = summary(job)
+    for one, other in zip(small, large, strict=True):
+        assert one == other

@@ -36,6 +36,7 @@ def sample(kind, full):
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return filled(kind, full)
     return {str: "täxt" if full else "", int: (1 << 53) + 1 if full else 0, bool: full,
+            bytes: b"\0\xff" if full else b"",
             float: 1.5 if full else 0.0}[kind]  # fmt: skip
 
 

@@ -82,19 +82,29 @@ def test_where_nothing_can_be_known_nothing_is_claimed(unknown):
     assert until(a_scan(a_file(A), **unknown), an_entry(A)) is None
 
 
-def have(at=A, size=10, md5="a" * 32, state="loaded"):
-    return InventoryEntry(path=at.text, size=size, md5=md5, state=state)
+def have(at=A, size=10, md5="a" * 32, state="loaded", verified=0):
+    return InventoryEntry(path=at.text, size=size, md5=md5, state=state, verified=verified)
 
 
-def safe(scan, entries, inventories):
+def safe(scan, entries, inventories, **more):
     ledgers = {name: {each.path: each for each in some} for name, some in entries.items()}
-    return [each.path for each in safe_to_delete(scan, ledgers, inventories)]
+    return [each.path for each in safe_to_delete(scan, ledgers, inventories, **more)]
 
 
 def test_what_every_receiver_holds_may_be_deleted():
     scan = a_scan(a_file(A), a_file(B))
     entries = {"one": [an_entry(A), an_entry(B)], "two": [an_entry(A), an_entry(B)]}
     assert safe(scan, entries, {"one": [have(A), have(B)], "two": [have(A)]}) == [A]
+
+
+def test_who_asks_for_proof_gets_what_every_receiver_has_verified():
+    scan = a_scan(a_file(A), a_file(B))
+    entries = {"one": [an_entry(A), an_entry(B)], "two": [an_entry(A), an_entry(B)]}
+    proved = [have(A, verified=7), have(B, verified=7)]
+    assert safe(scan, entries, {"one": proved, "two": proved}, verified=True) == [A, B]
+    partly = [have(A), have(B, verified=9)]
+    assert safe(scan, entries, {"one": proved, "two": partly}, verified=True) == [B]
+    assert safe(scan, entries, {"one": proved, "two": partly}) == [A, B]
 
 
 @pytest.mark.parametrize(

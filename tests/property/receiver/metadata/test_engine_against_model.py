@@ -51,6 +51,7 @@ CHANGES = [
     lambda name: records.FileQuarantined(name, "bad"),
     records.FileRestored,
     records.FileForgotten,
+    lambda name: records.FileVerified([name]),
 ]
 WAYS = [None, CHANGES[0], records.FileRetired]
 
@@ -73,6 +74,7 @@ operations = st.one_of(
     st.builds(records.FileQuarantined, names, st.just("bad")),
     st.builds(records.FileRestored, names),
     st.builds(records.FileForgotten, names),
+    st.builds(records.FileVerified, st.lists(names, min_size=1, max_size=3, unique=True)),
     st.builds(records.TaskDone, senders, st.sampled_from(TASKS), st.just([])),
     st.builds(
         records.QuarantinePut, senders, paths, digests, st.just(1), st.booleans(), st.just("why")
@@ -144,6 +146,7 @@ class Model:
             "path": op.path,
             "state": "live",
             "held": True,
+            "verified": False,
             "order": (-1 if op.first is None else op.first, -1 if op.last is None else op.last),
         }
 
@@ -174,11 +177,15 @@ class Model:
         file.update(state="live", held=True)
 
     def FileQuarantined(self, op):
-        self._file(op, "live", "retired")["state"] = "quarantined"
+        self._file(op, "live", "retired").update(state="quarantined", verified=False)
 
     def FileRestored(self, op):
         file = self._file(op, "quarantined")
         file["state"] = "live" if file["held"] else "retired"
+
+    def FileVerified(self, op):
+        for physical in op.physicals:
+            self._file(records.FileForgotten(physical), "live", "retired")["verified"] = True
 
     def FileForgotten(self, op):
         self._file(op, "deleted")
@@ -216,6 +223,15 @@ class Model:
             "owners": self.owners,
             "states": {name: file["state"] for name, file in self.files.items()},
             "catalogue": sorted(visible),
+            "verified": sorted(name for name, file in self.files.items() if file["verified"]),
+            "numbers of verified": {
+                sender: sum(
+                    file["verified"] and file["sender"] == sender
+                    for name, file in self.files.items()
+                    if name in visible
+                )
+                for sender in self.senders
+            },
             "groups": {key: [each[2] for each in sorted(rows)] for key, rows in groups.items()},
             "inventories": {
                 sender: sorted(
@@ -251,6 +267,8 @@ def view(engine):
             "owners": {device: row.sender for device, row in state.owners.items()},
             "states": {name: str(row.state) for name, row in state.files.items()},
             "catalogue": [row.physical for row in state.catalogue(None, 1000)],
+            "verified": sorted(row.physical for row in state.files.values() if row.verified),
+            "numbers of verified": {sender: state.verified(sender) for sender in state.senders},
             "groups": {
                 tuple(key): [row.physical for row in state.group(key)] for key in state.groups()
             },

@@ -13,9 +13,10 @@ from common.cli import run
 from common.config import load
 from receiver.cli.commands import cli
 from receiver.config import ENV_PREFIX, ReceiverConfig
+from receiver.load.verdicts import Verdict, record_verdicts
 from receiver.node import Node
 from receiver.web import serving
-from tests.support.node_world import A, B, Edge, path_of, sender, tsfile
+from tests.support.node_world import OPERATOR, A, B, Edge, path_of, sender, tsfile
 from tests.support.web import BOUND, until
 
 EVIL = "root.sg.`\x1b[31m\u202e`"
@@ -131,6 +132,28 @@ def test_status_tells_of_the_schema(either, command):
     text = command("status", code=code)
     for each in ("3 of 3 devices in 2 groups", "no limit", "history since", "TTL:"):
         assert each in text
+
+
+def test_what_is_verified_is_shown(filled, config, command, request):
+    with Node.open(config) as node:
+        one, two, *_ = node.files(OPERATOR).files
+        found = [Verdict(one.physical, one.md5), Verdict(two.physical, two.md5, "its sum differs")]
+        record_verdicts(node.engine, found)
+    for code in (4, 0):  # from the directories, then from a server
+        if code == 0:
+            request.getfixturevalue("running")
+        assert "1 files, 1 not yet, the oldest verification 20" in command("status", code=code)
+        status = json.loads(command("status", "--json", code=code))
+        assert (status["verified"], status["unverified"]) == (1, 1)
+        assert status["oldest_verification"] > 0
+        files = json.loads(command("files", "--json"))["files"]
+        assert sum(each["verified"] > 0 for each in files) == 1
+        (left,) = json.loads(command("files", "--unverified", "--json"))["files"]
+        assert left["path"] not in (one.path, two.path)
+        header, _ = command("files", "--unverified").splitlines()
+        assert "VERIFIED" in header
+        assert "its sum differs" in command("quarantine", "list")
+        assert "VERIFIED" in command("senders", "list")
 
 
 def test_expired_files_can_be_asked_for(either, command):

@@ -18,7 +18,7 @@ from receiver.metadata.errors import (
     RefusedCommitError,
     TimestampRefusedError,
 )
-from receiver.metadata.log import encode_log_head
+from receiver.metadata.log import VERSION, encode_log_head
 from tests.support.metadata import TASK, A, B, load, log_file, path, physical, plain, seen
 
 
@@ -244,9 +244,9 @@ def test_a_torn_tail_is_cut_before_anything_is_written_behind_it(home):
 
 def test_a_log_from_a_newer_version_stops_the_start(home):
     Engine.open(home).close()
-    log_file(home).write_bytes(encode_log_head(5, 1, version=3) + b"whatever")
+    log_file(home).write_bytes(encode_log_head(5, 1, version=VERSION + 1) + b"whatever")
     for opening in (Engine.open, Engine.read_only):
-        with pytest.raises(NewerLogError, match="version 3"):
+        with pytest.raises(NewerLogError, match=f"version {VERSION + 1}"):
             opening(home)
     log_file(home).unlink()
 

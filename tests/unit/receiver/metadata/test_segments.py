@@ -10,7 +10,13 @@ from common.errors import DamagedError
 from receiver.metadata import records
 from receiver.metadata.engine import Engine
 from receiver.metadata.errors import HistoryGoneError
-from receiver.metadata.log import LogReader, encode_frame, encode_log_head, encode_payload
+from receiver.metadata.log import (
+    VERSION,
+    LogReader,
+    encode_frame,
+    encode_log_head,
+    encode_payload,
+)
 from receiver.metadata.options import EngineOptions
 from receiver.metadata.segments import Segment, behind, segments
 from tests.support.metadata import B, load, seen
@@ -59,7 +65,7 @@ def test_once_it_is_written_to_the_previous_program_refuses_it_with_the_version(
     """That program reads the version at the same place, and stops before anything else."""
     assert version(home) == 1
     Engine.open(home).close()
-    assert version(home) == 2
+    assert version(home) == VERSION
     assert (home / "mlog-1.tsf").read_bytes()[40:] == previous[40:], "the frames are as they were"
 
 

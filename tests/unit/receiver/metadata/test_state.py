@@ -90,6 +90,27 @@ def test_a_quarantined_file_is_wanted_again_and_not_visible(state):
     assert state.totals(A) == (1, 101)
 
 
+def test_a_file_is_verified_as_of_its_last_verification_until_it_is_found_bad(state):
+    one, two = physical(path(), 1), physical(path("2-2-0"), 2)
+    commit(state, load(), load(path("2-2-0"), 2))
+    seen_at = state.changed("file", one)
+    commit(state, records.FileVerified([one]))
+    first = state.newest
+    assert [state.files[each].verified for each in (one, two)] == [first, 0]
+    assert state.changed("file", one) == seen_at  # nobody's decision about the file is overtaken
+    commit(state, records.FileVerified([one, two]))
+    assert [state.files[each].verified for each in (one, two)] == [state.newest] * 2 > [first]
+    assert (state.verified(), state.verified(A), state.verified(B)) == (2, 2, 0)
+    commit(state, records.FileRetired(one))
+    assert state.verified(A) == 2
+    commit(state, records.FileQuarantined(one, "bad"))
+    assert (state.verified(A), state.files[one].verified) == (1, 0)
+    commit(state, records.FileRestored(one))
+    assert (state.verified(A), state.files[one].verified) == (1, 0)
+    commit(state, records.FileDeleted(two, "gone"))
+    assert state.verified() == 0
+
+
 def test_a_retired_file_in_quarantine_is_not_wanted_and_comes_back_retired(state):
     name = physical(path(), 1)
     commit(state, load())

@@ -118,10 +118,46 @@ def test_every_operators_call_is_closed_to_everybody_else(app, client, loaded):
     engine = site_of(app).node.engine
     tokens = [make_token(engine, "sender", sender=A).token, make_token(engine, "reader").token]
     calls = [route for route in site_of(app).routes if route.role is Role.OPERATOR]
-    assert len(calls) == 15
+    assert len(calls) == 16
     for route in calls:
         path = route.path.replace("<sender>", A).replace("<token>", "t")
         assert client.open(path, method=route.method).status_code == 401
         for token in tokens:
             headers = {"Authorization": f"Bearer {token}"}
             assert client.open(path, method=route.method, headers=headers).status_code == 403
+
+
+def test_verdicts_are_recorded_and_shown(ask, loaded):
+    one, two = ask("GET", "/v1/files", views.FilesPage).files
+    request = wire.VerdictsRequest(
+        verdicts=[
+            wire.VerdictEntry(physical=one.physical, md5=one.md5),
+            wire.VerdictEntry(physical=two.physical, md5=two.md5, bad="its sum differs"),
+        ]
+    )
+    answer = ask("POST", "/v1/verdicts", wire.VerdictsAnswer, request)
+    assert (answer.verified, answer.quarantined, answer.stale) == (1, 1, 0)
+    assert ask("POST", "/v1/verdicts", wire.VerdictsAnswer, request) == answer
+    (good,) = ask("GET", "/v1/files?unverified=false", views.FilesPage).files
+    assert good.verified > good.created
+    assert ask("GET", "/v1/files?unverified=true", views.FilesPage).files == []
+    ask("GET", "/v1/files?unverified=odd", expected=400)
+    (bad,) = ask("GET", "/v1/quarantine", wire.QuarantineAnswer).entries
+    assert (bad.path, bad.reason) == (two.path, "its sum differs")
+
+
+def test_verdicts_that_are_none_are_refused_and_change_nothing(ask, loaded, client, node):
+    before = node.engine.newest_commit
+    md5 = "0" * 32
+    for bad in (
+        {"verdicts": [{"physical": "x", "md5": md5.upper().replace("0", "A")}]},
+        {"verdicts": [{"physical": "x", "md5": "0" * 31}]},
+        {"verdicts": [{"physical": "x"}]},
+        {"verdicts": "all"},
+        {},
+    ):
+        ask("POST", "/v1/verdicts", body=bad, expected=400)
+    many = {"verdicts": [{"physical": "x", "md5": md5}] * 10_001}
+    ask("POST", "/v1/verdicts", body=many, expected=413)
+    assert client.post("/v1/verdicts", json={"verdicts": []}).status_code in (401, 403)
+    assert node.engine.newest_commit == before

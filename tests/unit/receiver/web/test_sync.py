@@ -161,6 +161,16 @@ def test_the_errors_of_the_node_come_with_their_status(client, started):
     assert answer.get_json(force=True)["type"] == "urn:tsferry:clone"
 
 
+def test_the_catalogue_is_asked_about_a_commit_and_since_one(client):
+    now = read(client.get("/sync/v1/catalogue"), wire.CatalogueAnswer).commit
+    past = client.get(f"/sync/v1/catalogue?at={now}&since=0&quarantined=true")
+    assert read(past, wire.CatalogueAnswer).commit == now
+    for wrong in ("at=x", "at=-1", "since=1e3", "quarantined=maybe", f"at={'9' * 30}"):
+        answer = client.get(f"/sync/v1/catalogue?{wrong}")
+        assert answer.status_code == 400, wrong
+        assert wrong.partition("=")[0] in answer.get_json(force=True)["detail"]
+
+
 def test_a_reader_reads_the_catalogue_and_nothing_else(app, client, operator):
     node = site_of(app).node
     from receiver.transfer.operating import make_token

@@ -46,8 +46,10 @@ def test_all_that_a_caller_sees_comes_back():
     do(state, records.TaskDone(A, "02" * 16, []), records.OwnerSet("root.t.d0", B, "why"))
     do(state, records.SchemaSynced(A, "log", 5, 1, [("1,x", "no")], 1))
     do(state, records.FileForgotten(phys[3]))
+    do(state, records.FileVerified([phys[0], phys[5], phys[7]]))
     other = restored(state)
     assert plain(other) == plain(state)
+    assert other.verified(A) == state.verified(A) == 3
     assert other.schema_positions == state.schema_positions
     assert other.sender_of_directory(state.senders[A].directory) == state.senders[A]
     for each in (state, other):  # and both go on alike

@@ -1,0 +1,128 @@
+"""What a verification found, recorded in the engine: proved files, and bad ones for quarantine.
+
+A verdict is about bytes that were read a while ago. It counts only while the file is there, visible
+and of the same content; a verdict that came too late is counted as stale, and changes nothing.
+Recording the same verdicts twice leads to the same state, but for the time of the verification.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from common import crash
+from common.errors import TooLargeError
+from receiver.metadata import records
+from receiver.metadata.errors import GuardFailed, RefusedCommitError
+from receiver.metadata.rows import FileState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state import State
+
+__all__ = ["LONGEST_REASON", "MOST_VERDICTS", "Recorded", "Verdict", "record_verdicts"]
+
+MOST_VERDICTS = 10_000
+"""Verdicts of one commit."""
+_ATTEMPTS = 20
+LONGEST_REASON = 500
+"""Characters of a reason that are kept."""
+
+
+class Verdict(NamedTuple):
+    """What was found of a loaded file.
+
+    Attributes:
+        physical: its name at the receiver.
+        md5: of the content that the verdict is about, 32 hex digits.
+        bad: why it is bad; None if everything was proved.
+    """
+
+    physical: str
+    md5: str
+    bad: str | None = None
+
+
+class Recorded(NamedTuple):
+    """What became of verdicts.
+
+    Attributes:
+        verified: files that are verified as of now.
+        quarantined: files that are in quarantine, put there now or before.
+        stale: verdicts about files that are gone, hidden or of other content by now.
+    """
+
+    verified: int = 0
+    quarantined: int = 0
+    stale: int = 0
+
+
+class _Decided(NamedTuple):
+    verified: list[str]
+    quarantined: list[records.FileQuarantined]
+    recorded: Recorded
+
+    @property
+    def ops(self) -> list[records.Op]:
+        proved: list[records.Op] = [records.FileVerified(self.verified)] if self.verified else []
+        return proved + self.quarantined
+
+
+def record_verdicts(engine: Engine, verdicts: Sequence[Verdict]) -> Recorded:
+    """Commit verdicts, all in one commit. Of two about one file the bad one counts.
+
+    Raises:
+        TooLargeError: they are too many for one commit.
+        GuardFailed: files were changed all the time by others; once more in a moment.
+        TsferryError: the engine takes no commits.
+    """
+    if len(verdicts) > MOST_VERDICTS:
+        raise TooLargeError(f"{len(verdicts)} verdicts, {MOST_VERDICTS} are taken at once")
+    for _ in range(_ATTEMPTS):
+        with engine.reading() as state:
+            decided = _decide(state, verdicts)
+        crash.point("verdicts.decided")
+        if decided.ops:
+            try:
+                engine.commit(decided.ops)
+            except RefusedCommitError:  # a file was deleted or hidden meanwhile: look again
+                continue
+            crash.point("verdicts.committed")
+        return decided.recorded
+    raise GuardFailed(f"verdicts were overtaken {_ATTEMPTS} times; deliver them again in a moment")
+
+
+def _decide(state: State, verdicts: Sequence[Verdict]) -> _Decided:
+    """What verdicts are worth now. A physical name has one content for ever; rules see the rest."""
+    proved: list[str] = []
+    bad: list[records.FileQuarantined] = []
+    stale = there_before = 0
+    for each in _one_of_each(verdicts):
+        row = state.files.get(each.physical)
+        if row is None or row.md5 != each.md5:
+            stale += 1
+        elif row.visible and each.bad is None:
+            proved.append(each.physical)
+        elif row.visible and each.bad is not None:
+            bad.append(records.FileQuarantined(each.physical, _reason(each.bad)))
+        elif row.state is FileState.QUARANTINED and each.bad is not None:
+            there_before += 1
+        else:
+            stale += 1
+    return _Decided(proved, bad, Recorded(len(proved), len(bad) + there_before, stale))
+
+
+def _one_of_each(verdicts: Sequence[Verdict]) -> Iterable[Verdict]:
+    found: dict[tuple[str, str], Verdict] = {}
+    for each in verdicts:
+        before = found.get((each.physical, each.md5))
+        if before is None or before.bad is None:
+            found[each.physical, each.md5] = each
+    return found.values()
+
+
+def _reason(text: str) -> str:
+    """As an operator and the sender will read it: never empty, never a page long."""
+    text = text.strip() or "found bad by a verification"
+    return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 3] + "..."

@@ -1,0 +1,32 @@
+"""What a TsFile holds, decoded: every point of versions 3 and 4, as numpy arrays and Arrow batches.
+
+    with TsFileReader("a.tsfile") as file:
+        for device in file.tail.devices:
+            for batch in file.read_device(device.name):     # time, then one column a measurement
+                ...
+            for found in file.summaries(device):            # every page decoded and checked
+                ...
+
+Nothing is believed: lengths are checked before they are used, decoded points against the file's
+own statistics. What does not hold is ``DamagedData``, what is not read is ``UnsupportedData``;
+both name the file, device, measurement, chunk, page and offset. Needs numpy, numba and pyarrow.
+"""
+
+from receiver.points.chunks import Block, ChunkRef, ChunkSummary, DecodedChunk
+from receiver.points.columns import Binaries, Column, arrow_type
+from receiver.points.errors import DamagedData, Place, UnsupportedData
+from receiver.points.reader import TsFileReader
+
+__all__ = [
+    "Binaries",
+    "Block",
+    "ChunkRef",
+    "ChunkSummary",
+    "Column",
+    "DamagedData",
+    "DecodedChunk",
+    "Place",
+    "TsFileReader",
+    "UnsupportedData",
+    "arrow_type",
+]

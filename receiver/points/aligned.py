@@ -1,0 +1,245 @@
+"""Chunks of an aligned device: one chunk of times, and a chunk of values for each series.
+
+Pages of values stand one to one with those of the times. The content of one: int32 rows, a bitmap
+with a bit a row (the highest of a byte first, set where there is a value), the values without the
+nulls. A page without a value is empty, a chunk without one has no pages at all. Source:
+apache/tsfile, ``AlignedChunkReader``, ``TimePageReader``, ``ValuePageReader``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from common.tsfile import Statistics
+from receiver.points.checks import Checker, check_times
+from receiver.points.columns import Column, expanded, joined_values, no_values
+from receiver.points.decoding import page_times, page_values
+from receiver.points.encodings import Bytes, Values
+from receiver.points.plain import (
+    GREATEST_TIME,
+    GROUP_BYTES,
+    GROUP_ROWS,
+    LEAST_TIME,
+    edges,
+)
+from receiver.points.window import Page, Pages
+
+__all__ = ["TimeChunk", "TimeGroup", "ValueChunk"]
+
+_SIZE_BYTES: Final = 4
+
+
+class TimeGroup:
+    """Some consecutive pages of a time chunk, decoded.
+
+    Attributes:
+        times: of all of them.
+        bounds: where in ``times`` each page begins, and the end.
+        pages: the pages.
+        first: number of the first of them.
+    """
+
+    __slots__ = ("bounds", "first", "pages", "times")
+
+    def __init__(
+        self, times: npt.NDArray[np.int64], bounds: npt.NDArray[np.int64], pages: list[Page]
+    ) -> None:
+        self.times = times
+        self.bounds = bounds
+        self.pages = pages
+        self.first = pages[0].number
+
+    def __len__(self) -> int:
+        return len(self.pages)
+
+
+class TimeChunk:
+    """The times of a chunk's rows.
+
+    Attributes:
+        pages: its pages.
+        taken: of each page decoded so far.
+    """
+
+    def __init__(self, pages: Pages, *, check: bool) -> None:
+        self.pages = pages
+        self.taken: list[Page] = []
+        self._checker = Checker(pages) if check else None
+        self._previous = LEAST_TIME
+
+    def groups(
+        self, start: int | None = None, end: int | None = None, *, rows: int = GROUP_ROWS
+    ) -> Iterator[TimeGroup]:
+        """Decode group after group, but the pages without times in ``start`` to ``end``.
+
+        Args:
+            start: inclusive.
+            end: inclusive.
+            rows: a group ends where it has so many.
+        """
+        low = LEAST_TIME if start is None else start
+        high = GREATEST_TIME if end is None else end
+        group: list[tuple[Page, Bytes]] = []
+        count = size = 0
+        while page := self.pages.next():
+            skipped = page.end < low or page.start > high
+            if skipped and self._checker:
+                self._checker.complete = False
+            if group and (skipped or count >= rows or size >= GROUP_BYTES):
+                yield self._decode(group)
+                group, count, size = [], 0, 0
+            if not skipped:
+                group.append((page, self.pages.content(page)))
+                count += page.points
+                size += page.uncompressed
+        if group:
+            yield self._decode(group)
+
+    @property
+    def exact(self) -> bool:
+        """See ``Checker``; false without a check."""
+        return self._checker is not None and self._checker.exact
+
+    def finish(self) -> Statistics:
+        """See ``PlainChunk.finish``."""
+        assert self._checker is not None
+        return self._checker.finish()
+
+    def _decode(self, group: list[tuple[Page, Bytes]]) -> TimeGroup:
+        pages, encoding = self.pages, self.pages.encoding
+        stamps = [page_times(pages, page, encoding, raw, 0, len(raw)) for page, raw in group]
+        listed = [page for page, _ in group]
+        times = stamps[0] if len(stamps) == 1 else np.concatenate(stamps)
+        bounds = np.cumsum([0, *(page.points for page in listed)], dtype=np.int64)
+        if self._checker:
+            check_times(pages, listed, times, bounds, self._previous)
+            self._checker.add(listed, None, bounds, *edges(times, bounds))
+        if len(times):
+            self._previous = int(times[-1])
+        self.taken += listed
+        return TimeGroup(times, bounds, listed)
+
+
+class ValueChunk:
+    """The values of one series in the rows of a time chunk.
+
+    Attributes:
+        pages: its pages.
+        taken: of each page decoded so far.
+    """
+
+    def __init__(self, pages: Pages, *, check: bool) -> None:
+        self.pages = pages
+        self.taken: list[Page] = []
+        self._checker = Checker(pages) if check else None
+        self._empty = pages.begin == pages.end
+        self._passed = 0
+
+    def column(self, group: TimeGroup) -> Column:
+        """Decode the pages that stand with a group of times; groups come in order."""
+        rows = len(group.times)
+        if self._empty:
+            return no_values(self.pages.code, rows)
+        self._skip(group.first)
+        parts, valids, counts = [], [], [0]
+        pages = []
+        for number in range(len(group)):
+            page = self._next()
+            expected = int(group.bounds[number + 1] - group.bounds[number])
+            values, valid, count = self._decode(page, expected)
+            parts.append(values)
+            valids.append(valid)
+            counts.append(count)
+            pages.append(page)
+        valid = None
+        if any(each is not None for each in valids):
+            valid = _filled(valids, group.bounds)
+        dense = joined_values([part for part in parts if part is not None] or [_none(self.pages)])
+        if self._checker:
+            self._check(self._checker, group, pages, dense, valid, counts)
+        self.taken += pages
+        values = dense if valid is None else expanded(dense, valid)
+        return Column(self.pages.code, values, valid)
+
+    @property
+    def exact(self) -> bool:
+        """See ``Checker``; false without a check."""
+        return self._checker is not None and self._checker.exact
+
+    def finish(self, pages: int) -> Statistics:
+        """See ``PlainChunk.finish``.
+
+        Args:
+            pages: how many the time chunk has.
+        """
+        assert self._checker is not None
+        if not self._empty:
+            self._skip(pages)
+            if self.pages.next() is not None:
+                raise self.pages.damaged(f"more pages than the {pages} of its times")
+        return self._checker.finish()
+
+    def _next(self) -> Page:
+        page = self.pages.next()
+        if page is None:
+            raise self.pages.damaged("fewer pages than its times have")
+        self._passed += 1
+        return page
+
+    def _skip(self, number: int) -> None:
+        while self._passed < number:
+            self._next()
+            if self._checker:
+                self._checker.complete = False
+
+    def _decode(
+        self, page: Page, rows: int
+    ) -> tuple[Values | None, npt.NDArray[np.bool_] | None, int]:
+        """Values without nulls, which rows have one (None: all), and how many do."""
+        if not page.uncompressed:
+            return None, np.zeros(rows, np.bool_), 0
+        content = self.pages.content(page)
+        width = -(-rows // 8)
+        behind = _SIZE_BYTES + width
+        if len(content) < behind:
+            raise self.pages.damaged(f"{len(content)} bytes, too few for {rows} rows", page)
+        size = int.from_bytes(content[:_SIZE_BYTES].tobytes(), "big")
+        if size != rows:
+            raise self.pages.damaged(f"{size} rows, {rows} times", page)
+        bits = np.unpackbits(content[_SIZE_BYTES:behind], count=rows)
+        count = int(np.count_nonzero(bits))
+        if page.row is not None and count != page.points:
+            raise self.pages.damaged(f"{count} values, {page.points} in its header", page)
+        valid = None if count == rows else bits.view(np.bool_)
+        return page_values(self.pages, page, content, behind, count), valid, count
+
+    def _check(
+        self,
+        checker: Checker,
+        group: TimeGroup,
+        pages: Sequence[Page],
+        values: Values,
+        valid: npt.NDArray[np.bool_] | None,
+        counts: list[int],
+    ) -> None:
+        times = group.times if valid is None else group.times[valid]
+        bounds = np.cumsum(counts, dtype=np.int64)
+        checker.add(pages, values, bounds, *edges(times, bounds))
+
+
+def _filled(
+    parts: Sequence[npt.NDArray[np.bool_] | None], bounds: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    valid = np.ones(int(bounds[-1]), np.bool_)
+    for part, low, high in zip(parts, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        if part is not None:
+            valid[low:high] = part
+    return valid
+
+
+def _none(pages: Pages) -> Values:
+    return no_values(pages.code, 0).values

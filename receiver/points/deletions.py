@@ -1,0 +1,167 @@
+"""Which points of a TsFile were deleted: its ``.mods`` or ``.mods2``, applied.
+
+A database does not take deleted points out of a file. It writes beside it what was deleted, and
+leaves that out when it reads, until a compaction writes the file anew. Neither the file's
+statistics nor its page headers know of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from common.tsfile import Device
+from common.tsfile.resource import parse_resource
+from receiver.points.deletion_entries import Deletion, names_of
+from receiver.points.deletion_files import DeletionFile, parse_binary, parse_text
+from receiver.points.errors import DamagedData, Place, UnsupportedData
+
+__all__ = ["MAX_DELETIONS_BYTES", "Deletions", "Ranges", "deleted"]
+
+Ranges: TypeAlias = list[tuple[int, int]]
+"""Inclusive ranges of time, ascending, apart from each other."""
+
+MAX_DELETIONS_BYTES: Final = 64 << 20
+"""The largest file of deletions that is read. A database rewrites one of more than 1 MiB."""
+
+
+_SHARED: Final = re.compile(r"[0-9]+-[0-9]+\.mods2")  # <level>-<number>
+
+
+class Deletions:
+    """The deletions that concern one TsFile. Empty (false) if there are none.
+
+    Attributes:
+        entries: every one, in the order of the files.
+        files: where they were read.
+        dropped: what was left out of them: the torn end of a file, one sentence each.
+    """
+
+    def __init__(
+        self,
+        entries: Iterable[Deletion] = (),
+        *,
+        files: Iterable[str] = (),
+        dropped: Iterable[str] = (),
+    ) -> None:
+        self.entries: Final = tuple(entries)
+        self.files: Final = tuple(files)
+        self.dropped: Final = tuple(dropped)
+        self._last: tuple[tuple[str, bool, str], tuple[Deletion, ...]] | None = None
+
+    @classmethod
+    def beside(cls, tsfile: str | os.PathLike[str]) -> Deletions:
+        """Read what stands beside a TsFile.
+
+        ``X.tsfile.mods2`` if it is there, otherwise ``X.tsfile.mods`` (a database of 2.x that
+        opens a directory of 1.x writes the former from the latter); and the shared file that
+        ``X.tsfile.resource`` names, from the offset it names. That one is looked for in the
+        TsFile's own directory: the path in the resource is that of the machine it came from.
+
+        Raises:
+            DamagedData: such a file is broken elsewhere than at its end, or a shared one is not
+                there.
+            UnsupportedData: such a file is larger than ``MAX_DELETIONS_BYTES``.
+            OSError: it cannot be read.
+        """
+        path = Path(tsfile)
+        found = [file for file in (_own(path), _shared(path)) if file is not None]
+        return cls(
+            (entry for file in found for entry in file.entries),
+            files=(file.name for file in found),
+            dropped=(file.dropped for file in found if file.dropped),
+        )
+
+    def ranges(self, device: Device, measurement: str, *, chunk: int) -> Ranges:
+        """Which times of a series are deleted in one of its chunks.
+
+        Args:
+            device: of the file.
+            measurement: of it; ``""`` is the time column: the times of which no column is left.
+            chunk: offset of the chunk's header. A deletion of 1.x that came while the file was
+                still written leaves the chunks behind it alone.
+        """
+        if not self.entries:
+            return []
+        found = self._concerning(device, measurement)
+        return _merged((entry.start, entry.end) for entry in found if entry.before > chunk)
+
+    def _concerning(self, device: Device, measurement: str) -> tuple[Deletion, ...]:
+        """The deletions of a series. The last answer is kept: chunks are asked for in a row."""
+        series = (device.name, device.is_table, measurement)
+        if self._last is None or self._last[0] != series:
+            names = names_of(device)
+            found = tuple(
+                entry for entry in self.entries if entry.series.matches_series(names, measurement)
+            )
+            self._last = (series, found)
+        return self._last[1]
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+
+def _own(tsfile: Path) -> DeletionFile | None:
+    for suffix, parse in ((".mods2", parse_binary), (".mods", parse_text)):
+        path = tsfile.with_name(tsfile.name + suffix)
+        content = _content(path)
+        if content is not None:
+            return parse(content, str(path))
+    return None
+
+
+def _shared(tsfile: Path) -> DeletionFile | None:
+    content = _content(tsfile.with_name(tsfile.name + ".resource"))
+    named = None if content is None else parse_resource(content).shared_deletions
+    if named is None:
+        return None
+    name, start = named
+    if not _SHARED.fullmatch(name) or start < 0:
+        raise DamagedData(
+            f"it names {name!r} from {start} on as shared deletions",
+            Place(f"{tsfile}.resource"),
+        )
+    path = tsfile.with_name(name)
+    deletions = _content(path)
+    if deletions is None or start > len(deletions):
+        what = "is not there" if deletions is None else f"has no {start} bytes"
+        raise DamagedData(f"the shared deletions of {tsfile.name} {what}", Place(str(path)))
+    return parse_binary(deletions, str(path), start=start)
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_DELETIONS_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    if len(content) > MAX_DELETIONS_BYTES:
+        raise UnsupportedData(f"more than {MAX_DELETIONS_BYTES >> 20} MiB", Place(str(path)))
+    return content
+
+
+def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Ranges in order; those that overlap or touch are one, those that end too early none."""
+    merged: Ranges = []
+    for start, end in sorted(each for each in ranges if each[0] <= each[1]):
+        if merged and start <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def deleted(times: npt.NDArray[np.int64], ranges: Ranges) -> npt.NDArray[np.bool_]:
+    """Which of ``times`` lie in one of ``ranges``."""
+    if not ranges:
+        return np.zeros(len(times), np.bool_)
+    bounds = np.array(ranges, np.int64)
+    at = np.searchsorted(bounds[:, 0], times, side="right") - 1
+    inside: npt.NDArray[np.bool_] = (at >= 0) & (times <= bounds[np.maximum(at, 0), 1])
+    return inside

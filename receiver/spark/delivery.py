@@ -1,0 +1,119 @@
+"""Verdicts on their way into the metadata engine: through the running server, or by opening it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from common.errors import LockedError
+from receiver.cli.session import NotRunningError, Server
+from receiver.load.opening import open_engine
+from receiver.load.verdicts import LONGEST_REASON, MOST_VERDICTS, Verdict, record_verdicts
+from receiver.web.operating_wire import VerdictEntry, VerdictsAnswer, VerdictsRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from receiver.config import ReceiverConfig
+
+__all__ = ["Delivered", "Verdict", "deliver"]
+
+_FRAME_BYTES = 1024
+_ENTRY_BYTES = 128
+"""Of JSON around a verdict, more than there ever is."""
+
+
+class Delivered(NamedTuple):
+    """What became of verdicts.
+
+    Attributes:
+        verified: files that are verified as of now.
+        quarantined: files that are in quarantine now; their senders are asked for them again.
+        stale: verdicts about files that are gone, hidden or of other content by now.
+    """
+
+    verified: int
+    quarantined: int
+    stale: int
+
+
+def deliver(config: ReceiverConfig, verdicts: Sequence[Verdict]) -> Delivered:
+    """Commit verdicts, page by page.
+
+    What was committed before an error stays, and all of it may be delivered again.
+
+    Args:
+        config: of the receiver.
+        verdicts: any number; files that could not be judged are not among them.
+
+    Raises:
+        LockedError: no server answers, but another process holds the engine.
+        TsferryError: the server refuses them, or cannot be reached.
+    """
+    total = Delivered(0, 0, 0)
+    if not verdicts:
+        return total
+    pages = _pages(map(_sendable, verdicts), config.listen.max_request_bytes)
+    for page in pages:
+        try:
+            done = _to_server(config, page)
+        except NotRunningError:
+            return _plus(total, _into_engine(config, page, pages))
+        total = _plus(total, done)
+    return total
+
+
+def _to_server(config: ReceiverConfig, page: Sequence[Verdict]) -> Delivered:
+    request = VerdictsRequest(
+        verdicts=[VerdictEntry(physical=each.physical, md5=each.md5, bad=each.bad) for each in page]
+    )
+    answer = Server(config).ask("POST", "/v1/verdicts", VerdictsAnswer, body=request)
+    return Delivered(answer.verified, answer.quarantined, answer.stale)
+
+
+def _into_engine(
+    config: ReceiverConfig, first: Sequence[Verdict], rest: Iterable[Sequence[Verdict]]
+) -> Delivered:
+    """Without a server this process is the one that writes."""
+    try:
+        engine = open_engine(config)
+    except LockedError as error:
+        raise LockedError(
+            f"verdicts cannot be committed: {error.message}, and no receiver answers there; start "
+            "it (or let the other command end), then verify again"
+        ) from error
+    with engine:
+        total = Delivered(*record_verdicts(engine, first))
+        for page in rest:
+            total = _plus(total, Delivered(*record_verdicts(engine, page)))
+    return total
+
+
+def _pages(verdicts: Iterable[Verdict], limit: int) -> Iterator[list[Verdict]]:
+    """Pages that a commit and a request hold; `limit` is that of a request, in bytes."""
+    page: list[Verdict] = []
+    used = _FRAME_BYTES
+    for each in verdicts:
+        size = _ENTRY_BYTES + _json_bytes(each.physical) + _json_bytes(each.bad or "")
+        if page and (len(page) == MOST_VERDICTS or used + size > limit):
+            yield page
+            page, used = [], _FRAME_BYTES
+        page.append(each)
+        used += size
+    if page:
+        yield page
+
+
+def _sendable(verdict: Verdict) -> Verdict:
+    """A reason may quote what stands in a file: no more of it than is kept, and as UTF-8."""
+    if verdict.bad is None:
+        return verdict
+    reason = verdict.bad[: LONGEST_REASON + 1].encode(errors="replace").decode()
+    return verdict._replace(bad=reason)
+
+
+def _json_bytes(text: str) -> int:
+    return 6 * len(text)  # as \\u0000 at worst
+
+
+def _plus(one: Delivered, other: Delivered) -> Delivered:
+    return Delivered(*(a + b for a, b in zip(one, other, strict=True)))

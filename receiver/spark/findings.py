@@ -1,0 +1,51 @@
+"""Findings of one part of a file, while they are collected."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from receiver.spark.results import Finding, Severity
+
+__all__ = ["MOST_FINDINGS", "Findings"]
+
+MOST_FINDINGS = 100
+"""Of one part: a file that is bad throughout need not say so a million times."""
+
+
+class Findings:
+    """What was found so far; the first ones are kept, all are counted."""
+
+    def __init__(self) -> None:
+        self.kept: list[Finding] = []
+        self.dropped = 0
+
+    def add(
+        self,
+        severity: Severity,
+        check: str,
+        detail: str,
+        *,
+        device: str | None = None,
+        measurement: str | None = None,
+        offset: int | None = None,
+    ) -> None:
+        """Note one."""
+        if len(self.kept) < MOST_FINDINGS:
+            self.kept.append(Finding(severity, check, device, measurement, offset, detail))
+        else:
+            self.dropped += 1
+
+    def bad(self, check: str, detail: str) -> None:
+        """Note a fault of the whole file."""
+        self.add(Severity.BAD, check, detail)
+
+    def unproved(self, check: str, detail: str) -> None:
+        """Note what keeps the whole file from being judged."""
+        self.add(Severity.UNPROVED, check, detail)
+
+    def soften(self) -> None:
+        """Take back every judgement: the ground it stood on has moved."""
+        self.kept = [
+            replace(each, severity=Severity.UNPROVED) if each.severity is Severity.BAD else each
+            for each in self.kept
+        ]

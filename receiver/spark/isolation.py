@@ -1,0 +1,142 @@
+"""Parts in a process of their own, for those that may kill it.
+
+The child is started anew (no fork: threads and locks of this process stay out of it), works off one
+part after the other, and is replaced when it died or took too long. Its memory is limited, so that
+it meets `MemoryError` before the machine meets its end. Between the two is a socket with frames: a
+length (uint32, big-endian) and so many bytes; a pickled part in, an Arrow stream of one row out.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import socket
+import struct
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from receiver.spark.results import Finding, Severity
+from receiver.spark.work import Part, PartResult
+from receiver.spark.worker import Settings, do_part, row_of
+
+if TYPE_CHECKING:
+    from receiver.spark.checks import Checked
+
+__all__ = ["Isolated", "main"]
+
+_HEAD = struct.Struct(">I")
+_START_S = 120.0
+"""For a child to import what it needs on a slow machine, beyond the limit of the part."""
+
+
+class Isolated:
+    """Works off parts in a child process; never raises for what becomes of it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._child: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+
+    def do(self, part: Part) -> pa.RecordBatch:
+        """The row of a part."""
+        child, line = self._child = self._child or _start()
+        try:
+            _send(line, pickle.dumps((part, self._settings), pickle.HIGHEST_PROTOCOL))
+            row = _receive(line, time.monotonic() + self._settings.limit + _START_S)
+        except TimeoutError:
+            self.close()
+            return _given_up(part, f"no answer after {self._settings.limit:g} seconds")
+        except (OSError, EOFError):
+            line.close()
+            status = child.wait()
+            self.close()
+            how = f"signal {-status}" if status < 0 else f"exit code {status}"
+            return _given_up(part, f"the process that read it died ({how})")
+        return pa.ipc.open_stream(row).read_next_batch()
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child is not None:
+            child, line = self._child
+            line.close()
+            child.kill()
+            child.wait()
+        self._child = None
+
+
+def _start() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    ours, theirs = socket.socketpair()
+    path = os.pathsep.join(each for each in sys.path if each)
+    with theirs:
+        child = subprocess.Popen(  # noqa: S603 - this interpreter, this package
+            [sys.executable, "-m", "receiver.spark.isolation", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            env=os.environ | {"PYTHONPATH": path},
+        )
+    return child, ours
+
+
+def _given_up(part: Part, why: str) -> pa.RecordBatch:
+    from receiver.spark.checks import Checked
+
+    finding = Finding(Severity.UNPROVED, "worker", None, None, None, why)
+    checked: Checked = Checked(PartResult(part.file, part.part, findings=[finding]))
+    return row_of(checked)
+
+
+def _send(line: socket.socket, content: bytes) -> None:
+    line.settimeout(None)
+    line.sendall(_HEAD.pack(len(content)) + content)
+
+
+def _receive(line: socket.socket, deadline: float | None) -> bytes:
+    """A frame.
+
+    Raises:
+        TimeoutError: it did not come in time.
+        EOFError: the other end is gone.
+    """
+    (length,) = _HEAD.unpack(_exactly(line, _HEAD.size, deadline))
+    return _exactly(line, length, deadline)
+
+
+def _exactly(line: socket.socket, length: int, deadline: float | None) -> bytes:
+    pieces, missing = [], length
+    while missing:
+        if deadline is not None:
+            line.settimeout(max(0.001, deadline - time.monotonic()))
+        piece = line.recv(min(missing, 1 << 20))
+        if not piece:
+            raise EOFError
+        pieces.append(piece)
+        missing -= len(piece)
+    return b"".join(pieces)
+
+
+def main() -> None:
+    """The child: parts in, rows out, until the other end is closed."""
+    limited = False
+    with socket.socket(fileno=int(sys.argv[1])) as line:
+        while True:
+            try:
+                content = _receive(line, None)
+            except EOFError:
+                return
+            part, settings = pickle.loads(content)  # noqa: S301 - from the process that started this
+            if not limited:
+                resource.setrlimit(resource.RLIMIT_DATA, (settings.memory, settings.memory))
+                limited = True
+            row = row_of(do_part(part, settings))
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, row.schema) as stream:
+                stream.write_batch(row)
+            _send(line, sink.getvalue().to_pybytes())
+
+
+if __name__ == "__main__":
+    main()

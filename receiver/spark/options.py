@@ -1,0 +1,36 @@
+"""What `tsferry-verify` was asked for; light, so that wrong options are named at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.cli import Program
+from receiver.config import ENV_PREFIX, FILE, ReceiverConfig
+
+__all__ = ["MANY_BAD", "PROGRAM", "Options"]
+
+PROGRAM = Program("tsferry-verify", ReceiverConfig, ENV_PREFIX, FILE)
+MANY_BAD = 10
+"""Bad files from which on they may not be more than half of those that were judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was asked for, checked; the same for files of a receiver and others.
+
+    Attributes:
+        master: of Spark, None to let the environment decide.
+        report: directory, absolute.
+        as_json: print JSON.
+        limit: seconds for a part of work.
+        commit: tell the receiver.
+        quarantine_many: however many are bad.
+    """
+
+    master: str | None
+    report: Path | None
+    as_json: bool
+    limit: float
+    commit: bool
+    quarantine_many: bool

@@ -1,0 +1,134 @@
+"""A run of `tsferry-verify` from its options to its exit code."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from common.cli import emit_json
+from common.errors import TsferryError
+from common.terminal import printable
+from receiver.spark.catalogue import Catalogue, Scope
+from receiver.spark.delivery import Verdict, deliver
+from receiver.spark.options import MANY_BAD, PROGRAM
+from receiver.spark.plainfiles import find_files
+from receiver.spark.progress import Progress
+from receiver.spark.report import Delivery, summarise, text, write
+from receiver.spark.verifying import Run, verdicts_of, verify_catalogue, verify_plain
+from receiver.spark.worker import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from receiver.config import ReceiverConfig
+    from receiver.spark.options import Options
+    from receiver.spark.results import Verification
+    from receiver.spark.work import Expected
+
+__all__ = ["verify_paths", "verify_receiver"]
+
+
+def verify_receiver(config: ReceiverConfig, scope: Scope, options: Options) -> int:
+    """Verify what a receiver has loaded, and tell it; returns the exit code."""
+    begun, started = time.time(), time.monotonic()
+    progress = Progress()
+    with (
+        Catalogue(config, scope) as catalogue,
+        _session(options, progress, needed=bool(catalogue.files)) as spark,
+    ):
+        settings = _settings(options, config.time_unit)
+        run = Run(spark, settings, progress, str(scope), begun, started)
+        outcome, job = verify_catalogue(run, catalogue)
+        with job:
+            if not options.commit:
+                return _finish(outcome, None, options)
+            expected = [each.expected for each in catalogue.files]
+            try:
+                delivery = _commit(config, outcome, expected, options)
+            except TsferryError:
+                _finish(outcome, None, options)  # what took hours to find out is not lost
+                raise
+            return _finish(outcome, delivery, options)
+
+
+def verify_paths(paths: Sequence[str], unit: str, options: Options) -> int:
+    """Verify files of no receiver; returns the exit code."""
+    begun, started = time.time(), time.monotonic()
+    progress = Progress()
+    files = find_files(paths)
+    with _session(options, progress, needed=True) as spark:
+        settings = _settings(options, unit)
+        run = Run(spark, settings, progress, f"files of {', '.join(paths)}", begun, started)
+        outcome, job = verify_plain(run, files, [_size(each) for each in files])
+        with job:
+            return _finish(outcome, None, options)
+
+
+def _settings(options: Options, unit: str) -> Settings:
+    return Settings(unit=unit, keep_chunks=options.report is not None, limit=options.limit)
+
+
+@contextmanager
+def _session(
+    options: Options, progress: Progress, *, needed: bool
+) -> Iterator[SparkSession | None]:
+    """A Spark session; none where there is nothing to do."""
+    if not needed:
+        yield None
+        return
+    from receiver.spark.session import start
+
+    progress.say("starting Spark")
+    spark = start(options.master)
+    progress.clear()
+    try:
+        yield spark
+    finally:
+        progress.clear()
+        spark.stop()
+
+
+def _size(file: Expected) -> int:
+    try:
+        return Path(file.physical).stat().st_size
+    except OSError:
+        return 0  # a worker will say why
+
+
+def _commit(
+    config: ReceiverConfig, outcome: Verification, expected: Sequence[Expected], options: Options
+) -> Delivery:
+    """Tell the receiver, but for a verdict on most of what it has: that is a human's to confirm.
+
+    When most files are bad at once, a disk that shows something else or a fault of ours is likelier
+    than so many bad files; and all of them would be taken from readers and sent again.
+    """
+    verdicts = verdicts_of(outcome.files, expected)
+    bad = sum(1 for each in verdicts if each.bad is not None)
+    if bad >= MANY_BAD and 2 * bad > len(verdicts) and not options.quarantine_many:
+        click.echo(
+            f"{PROGRAM.name}: {bad} of {len(verdicts)} files are bad, and none was put into "
+            "quarantine: is this the right disk? --quarantine-many does it all the same",
+            err=True,
+        )
+        verdicts = [Verdict(*each) for each in verdicts if each.bad is None]
+    return Delivery(**deliver(config, verdicts)._asdict())
+
+
+def _finish(outcome: Verification, delivery: Delivery | None, options: Options) -> int:
+    summary = summarise(outcome, delivery)
+    if options.report is not None:
+        write(options.report, summary, outcome)
+    if options.as_json:
+        emit_json(summary)
+    else:
+        click.echo(text(summary))
+        if options.report is not None:
+            click.echo(printable(f"report in {options.report}"))
+    return 0 if summary.good else 1

@@ -1,0 +1,207 @@
+"""The classes that Spark knows: the source ``tsfile`` and its reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark import __version__ as version
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from common.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+    from receiver.spark.source.options import Options
+    from receiver.spark.source.planning import Slice
+    from receiver.spark.source.reading import ReadPlan
+    from receiver.spark.source.schema import Column
+    from receiver.spark.source.selection import Selection
+
+__all__ = ["TsFilePartition", "TsFileReader", "TsFileSource", "register"]
+
+_SAFE_SINCE = 5
+"""Major version of Spark that keeps the filters of one scan from another; see `TsFileReader`."""
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``tsfile`` known to a session, where Spark did not find it by itself."""
+    spark.dataSource.register(TsFileSource)
+
+
+class TsFileSource(DataSource):
+    """``spark.read.format("tsfile")``; options and columns are in docs/spark.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        """How queries call it."""
+        return "tsfile"
+
+    def schema(self) -> StructType:
+        """The columns, from the options or from what the files hold.
+
+        Raises:
+            UsageError: an option is wrong, or the columns of the files contradict each other.
+        """
+        from receiver.spark.source.inferring import columns_of
+
+        return _struct(columns_of(self._parsed()))
+
+    def reader(self, schema: StructType) -> TsFileReader:
+        """A reader of the files that the options name.
+
+        Raises:
+            UsageError: an option is wrong, or a column cannot be had.
+        """
+        return TsFileReader(_read_plan(self._parsed(), schema), _tags(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A reader of what a receiver loads from now on.
+
+        Raises:
+            UsageError: an option is wrong, or there is no catalogue to follow.
+        """
+        try:
+            from receiver.spark.source.streaming import TsFileStreamReader
+        except ImportError as error:
+            raise UsageError(f"streams of tsfile need Spark 4.2 or later ({error})") from error
+
+        return TsFileStreamReader(_read_plan(self._parsed(), schema))
+
+    def _parsed(self) -> Options:
+        from receiver.spark.source.options import parse_options
+
+        return parse_options(dict(self.options))
+
+
+@dataclass(frozen=True)
+class TsFilePartition(InputPartition):
+    """What one task reads."""
+
+    slices: tuple[Slice, ...]
+
+
+class _Push:
+    """`pushFilters` of a reader, which Spark takes for not implemented where it is switched off.
+
+    Spark refuses a source that can push filters as long as its setting for that is off, which is
+    its default; it knows such a source by ``pushFilters.__func__``. Ours then reads without.
+    """
+
+    __func__ = staticmethod(getattr(DataSourceReader, "pushFilters", lambda: None))
+
+    def __init__(self, reader: TsFileReader) -> None:
+        self._reader = reader
+
+    def __call__(self, filters: Sequence[Any]) -> Iterable[Any]:
+        return self._reader.push(filters)
+
+
+class TsFileReader(DataSourceReader):
+    """Plans the tasks of a batch query, and reads in each.
+
+    Filters are taken over only where that is safe, or is asked for. Up to 4.3 Spark keeps what was
+    planned with the filters of one query and uses it for the next query of the same DataFrame or
+    view, and for both branches of a union: they get too few rows, without a word (mended on the
+    way to 5.0). The options select as much, and always right.
+    """
+
+    def __init__(self, plan: ReadPlan, tags: frozenset[str]) -> None:
+        """Make a reader; `tags` are the names of columns that are tags."""
+        self._plan = plan
+        self._tags = tags
+
+    @property
+    def pushFilters(self) -> _Push:
+        """Takes filters over; see `_Push`."""
+        return _Push(self)
+
+    def push(self, filters: Sequence[Any]) -> list[Any]:
+        """Take over what can be decided by time, device, measurement and tags.
+
+        Returns:
+            the filters that Spark has to apply.
+        """
+        from receiver.spark.source.inferring import constant_columns
+
+        options = self._plan.options
+        if options.push_filters == "false" or (
+            options.push_filters == "auto" and int(version.partition(".")[0]) < _SAFE_SINCE
+        ):
+            return list(filters)
+        selection, left = self._plan.selection.pushed(
+            filters, time=options.time_column, constant=constant_columns(options, self._tags)
+        )
+        self._plan = replace(self._plan, selection=selection)
+        return left
+
+    @property
+    def selection(self) -> Selection:
+        """What is to be read, with the filters that were pushed."""
+        return self._plan.selection
+
+    def partitions(self) -> list[InputPartition]:
+        """The tasks; none has nothing to do, unless there is nothing to do at all."""
+        from receiver.spark.source.inferring import list_sources, read_tail_of
+        from receiver.spark.source.planning import plan
+
+        options = self._plan.options
+        files = list_sources(options)
+        parts = plan(
+            files,
+            self._plan.selection.span,
+            options.partition_bytes,
+            self._plan.picker(),
+            read_tail_of,
+        )
+        return [TsFilePartition(each) for each in parts] or [TsFilePartition(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task, as record batches."""
+        assert isinstance(partition, TsFilePartition)
+        from receiver.spark.source.reading import read_slices
+
+        return read_slices(partition.slices, self._plan)
+
+
+# -- schemas -------------------------------------------------------------------------------------
+
+
+def _struct(columns: Sequence[Column]) -> StructType:
+    from pyspark.sql import types
+
+    kinds: dict[str, types.DataType] = {
+        "boolean": types.BooleanType(),
+        "int": types.IntegerType(),
+        "bigint": types.LongType(),
+        "float": types.FloatType(),
+        "double": types.DoubleType(),
+        "string": types.StringType(),
+        "binary": types.BinaryType(),
+        "date": types.DateType(),
+    }
+    return types.StructType(
+        [
+            types.StructField(each.name, kinds[each.type], True, dict(each.metadata))
+            for each in columns
+        ]
+    )
+
+
+def _tags(schema: StructType) -> frozenset[str]:
+    from receiver.spark.source.schema import TAG
+
+    return frozenset(each.name for each in schema.fields if TAG in (each.metadata or {}))
+
+
+def _read_plan(options: Options, schema: StructType) -> ReadPlan:
+    from receiver.spark.source.inferring import plan_of
+    from receiver.spark.source.schema import Column
+
+    columns = [Column(each.name, each.dataType.simpleString()) for each in schema.fields]
+    return plan_of(options, columns)

@@ -1,0 +1,292 @@
+"""From decoded columns to the rows of the result: long and wide form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from common.errors import UsageError
+from common.tsfile import DataType
+from receiver.spark.source.picking import row_device, tags_of
+from receiver.spark.source.schema import LONG_VALUES, type_name, value_column
+
+if TYPE_CHECKING:
+    from common.tsfile import Device, Series
+    from receiver.points import TsFileReader
+    from receiver.spark.source.picking import Picker
+    from receiver.spark.source.planning import Slice
+    from receiver.spark.source.reading import ReadPlan
+    from receiver.spark.source.selection import Span
+
+__all__ = ["Form", "LongForm", "Piece", "WideForm", "arrow_schema", "form_of"]
+
+Piece: TypeAlias = Callable[[], Iterator[pa.RecordBatch]]
+"""Reads a series or a device, as far as one error spoils no other."""
+
+_ARROW: Final[Mapping[str, pa.DataType]] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+}
+_CELLS: Final = 1 << 21
+"""Of a batch, NULLs included: they are sent like all others."""
+_MOST_ROWS: Final = 65536
+_LEAST_ROWS: Final = 256
+_WIDER: Final = frozenset({("int", "bigint"), ("int", "double"), ("float", "double")})
+"""Changes of type that keep every value."""
+
+
+def arrow_schema(plan: ReadPlan) -> pa.Schema:
+    """The plan's columns, as Spark compares them with each batch."""
+    return pa.schema([pa.field(each.name, _ARROW[each.type]) for each in plan.columns])
+
+
+def form_of(plan: ReadPlan) -> Form:
+    """The form that the options ask for."""
+    return LongForm(plan) if plan.options.form == "long" else WideForm(plan)
+
+
+class Form:
+    """What both have in common; not to be made by itself.
+
+    Attributes:
+        plan: of the query.
+        schema: of every batch.
+        batch_rows: of a batch, at most: of a thousand columns fewer.
+    """
+
+    def __init__(self, plan: ReadPlan, types: Mapping[str, str]) -> None:
+        """Check the plan's columns; `types` are those of the columns that are no measurements."""
+        _check_schema(plan, types)
+        self.plan = plan
+        self.schema = arrow_schema(plan)
+        self.batch_rows = min(_MOST_ROWS, max(_LEAST_ROWS, _CELLS // max(1, len(self.schema))))
+        # The same text fills column after column: one array serves them all.
+        self._constant = lru_cache(32)(self._make_constant)
+
+    def pieces(
+        self, file: TsFileReader, device: Device, part: Slice, picker: Picker
+    ) -> Iterator[Piece]:
+        """What there is to read of a device."""
+        raise NotImplementedError
+
+    def error_row(self, file: str, device: str | None, said: str) -> pa.RecordBatch:
+        """A row that says what was not read, in a column for it."""
+        options = self.plan.options
+        known = {
+            options.error_column: said,
+            options.device_column: device,
+            options.file_column: file,
+        }
+        arrays = [
+            pa.array([known.get(each.name) if each.type == pa.string() else None], each.type)
+            for each in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def constant(self, text: str | None, rows: int) -> pa.Array:
+        """A column of one text."""
+        # Rows come in batches of a few sizes, the last one of a series apart.
+        whole = self._constant(text, 1 << max(0, rows - 1).bit_length())
+        return whole.slice(0, rows)
+
+    @staticmethod
+    def _make_constant(text: str | None, rows: int) -> pa.Array:
+        return pa.nulls(rows, pa.string()) if text is None else pa.repeat(text, rows)
+
+    def batch(self, found: Mapping[str, Any], rows: int) -> pa.RecordBatch:
+        """The columns of the result: those found, and NULL in all others."""
+        arrays = []
+        for each in self.schema:
+            array = found.get(each.name)
+            arrays.append(pa.nulls(rows, each.type) if array is None else array)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+class LongForm(Form):
+    """A row a point."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        types = {
+            plan.options.device_column: "string",
+            "measurement": "string",
+            plan.options.time_column: "bigint",
+            "data_type": "string",
+            **LONG_VALUES,
+        }
+        super().__init__(plan, types)
+
+    def pieces(
+        self, file: TsFileReader, device: Device, part: Slice, picker: Picker
+    ) -> Iterator[Piece]:
+        """The series of a plain device one by one; those of an aligned one share its times."""
+        series = list(picker.series(device))
+        if device.aligned:
+            if series:
+                yield partial(self._aligned, file, device, part, series)
+            return
+        for each in series:
+            yield partial(self._plain, file, device, part, each)
+
+    def _plain(
+        self, file: TsFileReader, device: Device, part: Slice, series: Series
+    ) -> Iterator[pa.RecordBatch]:
+        start, end = _bounds(part.span)
+        for batch in file.read_series(device, series.measurement, start=start, end=end):
+            yield self._points(file, device, part, series, batch.column(0), batch.column(1))
+
+    def _aligned(
+        self, file: TsFileReader, device: Device, part: Slice, wanted: Sequence[Series]
+    ) -> Iterator[pa.RecordBatch]:
+        start, end = _bounds(part.span)
+        names = [each.measurement for each in wanted]
+        for batch in file.read_device(device, names, start=start, end=end):
+            for at, each in enumerate(wanted, 1):
+                times, values = batch.column(0), batch.column(at)
+                if values.null_count:
+                    there = values.is_valid()
+                    times, values = times.filter(there), values.filter(there)
+                if len(values):
+                    yield self._points(file, device, part, each, times, values)
+
+    def _points(
+        self,
+        file: TsFileReader,
+        device: Device,
+        part: Slice,
+        series: Series,
+        times: pa.Array,
+        values: pa.Array,
+    ) -> pa.RecordBatch:
+        rows, options = len(times), self.plan.options
+        column = value_column(series.data_type, options.text)
+        assert column is not None
+        found = {
+            options.device_column: self.constant(row_device(device, part.file.database), rows),
+            "measurement": self.constant(series.measurement, rows),
+            options.time_column: times,
+            "data_type": self.constant(series.data_type.name, rows),
+            column: values.cast(_ARROW[LONG_VALUES[column]]),
+        }
+        if options.file_column is not None:
+            found[options.file_column] = self.constant(file.name, rows)
+        return self.batch(found, rows)
+
+
+class WideForm(Form):
+    """A row a time of a device."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        options = plan.options
+        types = {options.time_column: "bigint", options.device_column: "string"}
+        super().__init__(plan, types)
+        own = {
+            options.time_column,
+            options.device_column,
+            options.file_column,
+            options.error_column if options.on_error == "row" else None,
+        }
+        self._fields = {each.name: each.type for each in plan.columns if each.name not in own}
+        self._lower = {name.lower(): name for name in self._fields}
+
+    def pieces(
+        self, file: TsFileReader, device: Device, part: Slice, picker: Picker
+    ) -> Iterator[Piece]:
+        """A device at once: its rows are made of all its series."""
+        yield partial(self._rows, file, device, part, picker)
+
+    def _rows(
+        self, file: TsFileReader, device: Device, part: Slice, picker: Picker
+    ) -> Iterator[pa.RecordBatch]:
+        tags = self._tags(file, device)
+        series = [
+            each
+            for each in device.series()
+            if picker.takes_measurement(each.measurement) and each.measurement in self._fields
+        ]
+        for each in series:
+            self._check(each, file, device)
+        names = wanted = [each.measurement for each in series]
+        if not wanted and not device.is_table:
+            # A row of the tree model is a time with a value. Without columns each of them counts,
+            # with others than this device has none does.
+            if self._fields:
+                return
+            names = [each.measurement for each in device.series()]
+        start, end = _bounds(part.span)
+        rows = self.batch_rows
+        for batch in file.read_device(device, names, start=start, end=end, batch_rows=rows):
+            found = {name: batch.column(at) for at, name in enumerate(wanted, 1)}
+            yield self._row_batch(file, device, part, tags, batch.column(0), found)
+
+    def _row_batch(
+        self,
+        file: TsFileReader,
+        device: Device,
+        part: Slice,
+        tags: Mapping[str, str | None],
+        times: pa.Array,
+        values: Mapping[str, pa.Array],
+    ) -> pa.RecordBatch:
+        rows, options = len(times), self.plan.options
+        found: dict[str, pa.Array] = {
+            options.time_column: times,
+            options.device_column: self.constant(row_device(device, part.file.database), rows),
+        }
+        if options.file_column is not None:
+            found[options.file_column] = self.constant(file.name, rows)
+        for name, tag in tags.items():
+            found[name] = self.constant(tag, rows)
+        for name, array in values.items():
+            found[name] = array.cast(_ARROW[self._fields[name]])
+        return self.batch(found, rows)
+
+    def _tags(self, file: TsFileReader, device: Device) -> dict[str, str | None]:
+        """Tags of a device of a table, by the names that the result has for them."""
+        if not device.is_table:
+            return {}
+        schema = next((each for each in file.tail.tables if each.name == device.segments[0]), None)
+        tags = {} if schema is None else tags_of(device, schema)
+        return {
+            self._lower[name.lower()]: tag
+            for name, tag in tags.items()
+            if name.lower() in self._lower
+        }
+
+    def _check(self, series: Series, file: TsFileReader, device: Device) -> None:
+        found = type_name(series.data_type, self.plan.options.text)
+        wanted = self._fields[series.measurement]
+        if found != wanted and (found, wanted) not in _WIDER:
+            raise UsageError(
+                f"{file.name}, device {device.name}: column {series.measurement} is "
+                f"{DataType(series.data_type).name} here, which is no {wanted} as in the schema; "
+                "expected a schema with a wider type, other devices or columns, or form = 'long'"
+            )
+
+
+def _check_schema(plan: ReadPlan, allowed: Mapping[str, str]) -> None:
+    """See that columns have a type they can have; those that are no measurements have one."""
+    options = plan.options
+    texts = {options.file_column, options.error_column if options.on_error == "row" else None}
+    types = {**allowed, **{name: "string" for name in texts if name is not None}}
+    for each in plan.columns:
+        expected = types.get(each.name, each.type if options.form == "wide" else None)
+        if expected is None:
+            raise UsageError(
+                f"schema: column {each.name}: expected some of {', '.join(types)} in the long form"
+            )
+        if each.type != expected or each.type not in _ARROW:
+            known = expected if each.type in _ARROW else f"one of {', '.join(_ARROW)}"
+            raise UsageError(f"schema: column {each.name} = {each.type}: expected {known}")
+
+
+def _bounds(span: Span) -> tuple[int | None, int | None]:
+    return (None, None) if span.is_all else (span.start, span.end)

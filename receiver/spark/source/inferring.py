@@ -1,0 +1,141 @@
+"""From options to files, columns and a plan: what happens before a job starts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from common.errors import UsageError
+from common.tsfile import Status, Tail, read_tail
+from receiver.spark.source.files import SourceFile, list_files
+from receiver.spark.source.forms import form_of
+from receiver.spark.source.options import Options, to_ticks
+from receiver.spark.source.picking import DATA_TYPE, DEVICE, MEASUREMENT, TAG, Picker
+from receiver.spark.source.reading import ReadPlan
+from receiver.spark.source.schema import LONG_VALUES, Column, WideSchema, long_columns
+from receiver.spark.source.selection import Condition, Selection, Span
+
+if TYPE_CHECKING:
+    from receiver.spark.source.committed import Catalogue
+
+__all__ = [
+    "columns_of",
+    "constant_columns",
+    "list_sources",
+    "plan_of",
+    "read_tail_of",
+    "selection_of",
+    "with_unit",
+]
+
+
+def list_sources(options: Options) -> list[SourceFile]:
+    """The files that a batch query is about.
+
+    Raises:
+        UsageError: a path leads to nothing, or the catalogue cannot be opened.
+        HistoryGoneError: ``asOf`` is before the kept history.
+    """
+    if options.catalog is None:
+        return list_files(options.paths, options.kind)
+    with _catalogue(options) as catalogue:
+        return catalogue.files(catalogue.at(options.as_of))
+
+
+def _catalogue(options: Options) -> Catalogue:
+    from receiver.spark.source.committed import open_catalogue
+
+    return open_catalogue(options)
+
+
+def with_unit(options: Options) -> Options:
+    """Options with the unit of the times, where the catalogue's configuration knows it."""
+    if options.catalog is None or options.time_unit is not None:
+        return options
+    from receiver.spark.source.committed import unit_of
+
+    return replace(options, time_unit=unit_of(options))
+
+
+def selection_of(options: Options) -> Selection:
+    """What the options alone select, but for devices and columns, which `Picker` knows.
+
+    Raises:
+        UsageError: a time is given as a moment, and the unit of the files is not known.
+    """
+    span = Span().cut(
+        to_ticks(options.start_time, options.time_unit, "startTime"),
+        to_ticks(options.end_time, options.time_unit, "endTime"),
+    )
+    tags = (Condition(f"{TAG}{name.lower()}", "OneOf", values) for name, values in options.tags)
+    return Selection(span, tuple(tags))
+
+
+def columns_of(options: Options) -> list[Column]:
+    """The columns of the result; the wide form reads the tail of every file for them.
+
+    Raises:
+        UsageError: they cannot be made.
+    """
+    options = with_unit(options)
+    selection = selection_of(options)
+    if options.form == "long":
+        columns = long_columns(options)
+        if options.catalog is None:
+            list_files(options.paths)  # a path that leads to nothing is said at once
+        return columns
+    # Times do not matter here: the columns of a query do not depend on where it looks.
+    picker = Picker(options, replace(selection, span=Span()))
+    schema = WideSchema(options)
+    broken: list[str] = []
+    for file in list_sources(options):
+        if not picker.takes_file(file):
+            continue
+        tail = read_tail_of(file)
+        if tail is not None and tail.status is Status.COMPLETE:
+            schema.add(file.name, file.database, tail, picker)
+        else:
+            broken.append(f"{file.name}: {'not there' if tail is None else tail.reason}")
+    if broken and not schema.files:
+        raise UsageError(f"form = 'wide': no file shows its columns: {broken[0]}")
+    return schema.columns()
+
+
+def read_tail_of(file: SourceFile) -> Tail | None:
+    """The tail of a file; None where it cannot be opened."""
+    for path in file.locations:
+        try:
+            return read_tail(path, structure=False)
+        except OSError:
+            continue
+    return None
+
+
+def plan_of(options: Options, columns: Sequence[Column]) -> ReadPlan:
+    """What tasks need to know, checked as far as can be without a file.
+
+    Raises:
+        UsageError: a column cannot be had.
+    """
+    options = with_unit(options)
+    own = {options.time_column, options.device_column, options.file_column, options.error_column}
+    if options.form == "wide" and options.columns is None:
+        # A schema that was given is a choice of columns: only those are decoded.
+        options = replace(
+            options, columns=tuple(each.name for each in columns if each.name not in own) or None
+        )
+    plan = ReadPlan(options, selection_of(options), tuple(columns))
+    form_of(plan)  # looks at the columns
+    return plan
+
+
+def constant_columns(options: Options, tags: Collection[str]) -> Mapping[str, str]:
+    """Columns that do not change within a series, in lower case, as conditions call them."""
+    found = {options.device_column.lower(): DEVICE}
+    if options.form == "long":
+        found |= {MEASUREMENT: MEASUREMENT, DATA_TYPE: DATA_TYPE}
+        found |= {each: each for each in LONG_VALUES}
+    else:
+        found |= {each.lower(): f"{TAG}{each.lower()}" for each in tags}
+    return found

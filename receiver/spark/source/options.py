@@ -1,0 +1,381 @@
+"""The options of the data source: names, defaults, and what is wrong with a value.
+
+Spark hands over texts. All of them are checked before a job starts; a name that nobody knows is an
+error too, since a misspelt option that is ignored gives a wrong answer.
+"""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeVar, cast
+
+from common.config.units import parse_size
+from common.errors import UsageError
+from common.paths import IllegalPathError, Pattern, parse_pattern
+
+__all__ = ["Options", "TimeUnit", "parse_options", "to_ticks"]
+
+T = TypeVar("T")
+TimeUnit = Literal["ms", "us", "ns"]
+TICKS: Final[Mapping[str, int]] = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+"""Of a unit, in a second."""
+
+_INT64: Final = range(-(1 << 63), 1 << 63)
+_SPARKS_OWN: Final = ("__", "spark.", "serialization.")
+"""What Spark adds to the options of a table by itself."""
+_QUOTED: Final = re.compile(r"`(?:[^`]|``)*`|\"(?:[^\"]|\"\")*\"|[^,`\"]+|.", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is to be read; each attribute is an option (``start_time`` is ``startTime``).
+
+    Attributes:
+        paths: of ``path`` and ``paths``: files, directories, globs.
+        catalog: the receiver: its configuration, its schema directory, or its URL.
+        as_of: commit timestamp, or a moment, that the catalogue is read as of.
+        token: of a reader or an operator, for a URL.
+        ca_cert: PEM file that the server of a URL is checked against.
+        data_dirs: where the receiver's data directories are for the workers, if elsewhere.
+        table: the one table of the table model that is read.
+        devices: patterns of tree devices; empty for all.
+        columns: measurements, exactly; None for all.
+        tags: of a table: name, and the values that are read, of which None is NULL.
+        form: ``long`` or ``wide``.
+        start_time: first time that is read, in the files' unit.
+        end_time: last time that is read.
+        time_unit: of the files, where it is known.
+        deletions: apply ``.mods`` files.
+        text: Spark type of TEXT and STRING.
+        kind: which of a database's files.
+        on_error: what a file does that cannot be read.
+        push_filters: take filters over from Spark; see `datasource.TsFileReader`.
+        partition_bytes: of files, that make up about one partition.
+        time_column: its name in the result.
+        device_column: the same.
+        error_column: the same, with ``onError`` = ``row``.
+        file_column: name of a column with the file's path; None for no such column.
+        starting_commit: of a stream: files loaded after this commit are read; None for all.
+        max_files: of one batch of a stream; None for no limit.
+        fail_on_data_loss: of a stream: a batch whose past is gone is an error.
+    """
+
+    paths: tuple[str, ...] = ()
+    catalog: str | None = None
+    as_of: int | datetime.datetime | None = None
+    token: str | None = None
+    ca_cert: str | None = None
+    data_dirs: tuple[str, ...] = ()
+    table: str | None = None
+    devices: tuple[Pattern, ...] = ()
+    columns: tuple[str, ...] | None = None
+    tags: tuple[tuple[str, tuple[str | None, ...]], ...] = ()
+    form: Literal["long", "wide"] = "wide"
+    start_time: int | datetime.datetime | None = None
+    end_time: int | datetime.datetime | None = None
+    time_unit: TimeUnit | None = None
+    deletions: bool = True
+    text: Literal["string", "binary"] = "string"
+    kind: Literal["all", "sequence", "unsequence"] = "all"
+    on_error: Literal["fail", "skip", "row"] = "fail"
+    push_filters: Literal["auto", "true", "false"] = "auto"
+    partition_bytes: int = 128 << 20
+    time_column: str = "time"
+    device_column: str = "device"
+    error_column: str = "_error"
+    file_column: str | None = None
+    starting_commit: int | datetime.datetime | Literal["latest"] | None = None
+    max_files: int | None = None
+    fail_on_data_loss: bool = True
+
+    def __repr__(self) -> str:
+        """Without the token: Spark writes what it fails on into logs."""
+        return f"Options(paths={self.paths!r}, catalog={self.catalog!r}, form={self.form!r})"
+
+
+# -- one value -----------------------------------------------------------------------------------
+
+
+class _Wrong(ValueError):
+    """A value is not what was expected; the text says what was."""
+
+
+def _one_of(*values: str) -> Callable[[str], str]:
+    expected = f"expected {', '.join(values[:-1])} or {values[-1]}"
+
+    def parse(text: str) -> str:
+        if text.lower() not in values:
+            raise _Wrong(expected)
+        return text.lower()
+
+    return parse
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise _Wrong("expected true or false")
+    return text.lower() == "true"
+
+
+def _name(text: str) -> str:
+    if not text.strip():
+        raise _Wrong("expected a name")
+    return text
+
+
+def _names(text: str) -> tuple[str, ...]:
+    found = _listed(text)
+    if not found:
+        raise _Wrong("expected names with commas between them, or a JSON array of texts")
+    return tuple(found)
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    return tuple(each.replace("``", "`") for each in map(_bare, _names(text)))
+
+
+def _bare(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "`" else text
+
+
+def _patterns(text: str) -> tuple[Pattern, ...]:
+    try:
+        return tuple(map(parse_pattern, _names(text)))
+    except IllegalPathError as error:
+        raise _Wrong(f"expected paths such as root.site.*, root.** ({error})") from error
+
+
+def _tags(text: str) -> tuple[tuple[str, tuple[str | None, ...]], ...]:
+    expected = """expected a JSON object such as {"site": "p1", "line": ["1", "2", null]}"""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise _Wrong(f"{expected} ({error})") from error
+    if not isinstance(found, dict):
+        raise _Wrong(expected)
+    wanted = []
+    for name, value in found.items():
+        values = value if isinstance(value, list) else [value]
+        if not values or not all(each is None or isinstance(each, str) for each in values):
+            raise _Wrong(expected)
+        wanted.append((name, tuple(values)))
+    return tuple(wanted)
+
+
+def _listed(text: str) -> list[str]:
+    """The texts of a JSON array, or those between commas that stand in no quotes."""
+    if text.lstrip().startswith("["):
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise _Wrong(f"expected a JSON array ({error})") from error
+        if not all(isinstance(each, str) for each in found):
+            raise _Wrong("expected a JSON array of texts")
+        return cast("list[str]", found)
+    pieces = [""]
+    for piece in _QUOTED.findall(text):
+        if piece == ",":
+            pieces.append("")
+        else:
+            pieces[-1] += piece
+    return [each.strip() for each in pieces if each.strip()]
+
+
+def _time(text: str) -> int | datetime.datetime:
+    if re.fullmatch(r"\s*[+-]?[0-9]{1,20}\s*", text):
+        ticks = int(text)
+        if ticks in _INT64:
+            return ticks
+    else:
+        try:
+            moment = datetime.datetime.fromisoformat(text.strip())
+        except ValueError:
+            pass
+        else:
+            # As the times of a database: without a zone it is UTC, on every machine the same.
+            return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+    raise _Wrong("expected an integer, or a time such as 2026-01-31T08:00:00Z")
+
+
+def _commit(text: str) -> int | datetime.datetime:
+    found = _time(text)
+    if isinstance(found, int) and found < 0:
+        raise _Wrong("expected a commit timestamp, or a time such as 2026-01-31T08:00:00Z")
+    return found
+
+
+def _starting_commit(text: str) -> int | datetime.datetime | str:
+    return "latest" if text.lower() == "latest" else _commit(text)
+
+
+def _bytes(text: str) -> int:
+    expected = "expected a number of bytes from 64KiB on, such as 134217728 or 128MiB"
+    try:
+        size = parse_size(text)
+    except ValueError as error:
+        raise _Wrong(expected) from error
+    if size < 1 << 16:
+        raise _Wrong(expected)
+    return size
+
+
+def _positive(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
+        raise _Wrong("expected a whole number from 1 on")
+    return int(text)
+
+
+def _unit(text: str) -> str:
+    return _one_of("ms", "us", "ns")(text)
+
+
+_KNOWN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "path": ("paths", lambda text: (text,)),
+    "paths": ("paths", _names),
+    "catalog": ("catalog", _name),
+    "asOf": ("as_of", _commit),
+    "token": ("token", _name),
+    "tokenFile": ("token", _name),
+    "caCert": ("ca_cert", _name),
+    "dataDirs": ("data_dirs", _names),
+    "table": ("table", _name),
+    "devices": ("devices", _patterns),
+    "columns": ("columns", _columns),
+    "tags": ("tags", _tags),
+    "form": ("form", _one_of("long", "wide")),
+    "startTime": ("start_time", _time),
+    "endTime": ("end_time", _time),
+    "timeUnit": ("time_unit", _unit),
+    "deletions": ("deletions", _boolean),
+    "text": ("text", _one_of("string", "binary")),
+    "kind": ("kind", _one_of("all", "sequence", "unsequence")),
+    "onError": ("on_error", _one_of("fail", "skip", "row")),
+    "pushFilters": ("push_filters", _one_of("auto", "true", "false")),
+    "partitionBytes": ("partition_bytes", _bytes),
+    "timeColumn": ("time_column", _name),
+    "deviceColumn": ("device_column", _name),
+    "errorColumn": ("error_column", _name),
+    "fileColumn": ("file_column", _name),
+    "startingCommit": ("starting_commit", _starting_commit),
+    "maxFilesPerTrigger": ("max_files", _positive),
+    "failOnDataLoss": ("fail_on_data_loss", _boolean),
+}
+_BY_LOWER: Final = {name.lower(): name for name in _KNOWN}
+
+
+# -- all of them ---------------------------------------------------------------------------------
+
+
+def parse_options(
+    given: Mapping[str, str], read_text: Callable[[str], str] | None = None
+) -> Options:
+    """Check what Spark was given.
+
+    Args:
+        given: names, in any case, to texts.
+        read_text: gives the content of a ``tokenFile``.
+
+    Raises:
+        UsageError: names the option, its value and what was expected.
+    """
+    found: dict[str, Any] = {}
+    for key, text in given.items():
+        name = _BY_LOWER.get(key.lower())
+        if name is None:
+            if key.lower().startswith(_SPARKS_OWN):
+                continue
+            raise _unknown(key, text)
+        attribute, parse = _KNOWN[name]
+        value = _parsed(name, str(text), parse)
+        if name == "tokenFile":
+            value = _token(value, read_text)
+        # `load("a", ...)` and `option("path", ...)` add up; of all others there is one.
+        found[attribute] = found.get(attribute, ()) + value if attribute == "paths" else value
+    options = Options(**found)
+    _check_together(options, given)
+    return options
+
+
+def _parsed(name: str, text: str, parse: Callable[[str], T]) -> T:
+    try:
+        return parse(text)
+    except _Wrong as wrong:
+        raise UsageError(f"option {name} = {text!r}: {wrong}") from None
+
+
+def _unknown(key: str, text: str) -> UsageError:
+    near = difflib.get_close_matches(key.lower(), _BY_LOWER, 1)
+    meant = f"; is {_BY_LOWER[near[0]]} meant?" if near else ""
+    return UsageError(
+        f"option {key} = {text!r}: there is no such option{meant} "
+        f"(expected one of {', '.join(_KNOWN)})"
+    )
+
+
+def _token(file: str, read_text: Callable[[str], str] | None) -> str:
+    try:
+        text = (read_text or _read_file)(file).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"option tokenFile = {file!r}: expected a readable file ({error})"
+        ) from error
+    if not text:
+        raise UsageError(f"option tokenFile = {file!r}: expected a file with a token, it is empty")
+    return text
+
+
+def _read_file(file: str) -> str:
+    with open(file, encoding="utf-8") as stream:  # noqa: PTH123  # a text, as Spark gives it
+        return stream.read(1 << 16)
+
+
+def _check_together(options: Options, given: Mapping[str, str]) -> None:
+    if bool(options.paths) is (options.catalog is not None):
+        what = "both are given" if options.paths else "neither is given"
+        raise UsageError(
+            f"option path, option catalog: {what}; expected path (a file, a directory or a glob) "
+            "or catalog (a receiver's configuration file, schema directory or URL)"
+        )
+    lower = {key.lower(): str(text) for key, text in given.items()}
+    if options.catalog is None:
+        for name in ("asOf", "token", "tokenFile", "caCert", "dataDirs", "startingCommit"):
+            if name.lower() in lower:
+                shown = "..." if name == "token" else repr(lower[name.lower()])
+                raise UsageError(f"option {name} = {shown}: expected together with catalog only")
+    if "token" in lower and "tokenfile" in lower:
+        raise UsageError("option token, option tokenFile: both are given; expected one of them")
+    if options.devices and options.table is not None:
+        raise UsageError(
+            f"option devices, option table = {options.table!r}: both are given; expected devices "
+            "for the tree model, or table for the table model"
+        )
+    if options.devices and options.tags:
+        raise UsageError("option devices, option tags: both are given; only tables have tags")
+    if options.catalog is None:
+        to_ticks(options.start_time, options.time_unit, "startTime")
+        to_ticks(options.end_time, options.time_unit, "endTime")
+
+
+def to_ticks(
+    time: int | datetime.datetime | None, unit: TimeUnit | None, option: str
+) -> int | None:
+    """A time in the unit of the files.
+
+    Raises:
+        UsageError: it is a moment, and the unit is not known.
+    """
+    if time is None or isinstance(time, int):
+        return time
+    if unit is None:
+        raise UsageError(
+            f"option {option} = {time.isoformat()!r}: expected together with timeUnit, or as an "
+            "integer in the unit of the files"
+        )
+    since = time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    micro = (since.days * 86400 + since.seconds) * 10**6 + since.microseconds
+    return micro * TICKS[unit] // 10**6

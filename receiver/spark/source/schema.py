@@ -1,0 +1,290 @@
+"""The columns of the result, in long and in wide form.
+
+Long form, always the same columns::
+
+    device string, measurement string, time bigint, data_type string,
+    value_boolean boolean, value_long bigint, value_double double,
+    value_string string, value_binary binary, value_date date
+
+INT32, INT64 and TIMESTAMP stand in ``value_long``, FLOAT and DOUBLE in ``value_double`` (a FLOAT
+exactly: cast it to get the shorter number back). Each row has one value, which is never NULL.
+
+Wide form: ``time``, then ``device`` (tree model) or the tags of the one table (table model), then
+a column a measurement, merged over all files. Of the same name but different types: an error that
+names both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from common.errors import UsageError
+from common.tsfile import ColumnCategory, DataType, TableSchema, Tail, split_database
+
+if TYPE_CHECKING:
+    from receiver.spark.source.options import Options
+    from receiver.spark.source.picking import Picker
+
+__all__ = [
+    "LONG_VALUES",
+    "TAG",
+    "Column",
+    "WideSchema",
+    "long_columns",
+    "table_tags",
+    "type_name",
+    "value_column",
+]
+
+TAG: Final = "tsfile.tag"
+"""Key of the metadata of a column that is a tag."""
+_TYPES: Final[Mapping[int, str]] = {
+    DataType.BOOLEAN: "boolean",
+    DataType.INT32: "int",
+    DataType.INT64: "bigint",
+    DataType.FLOAT: "float",
+    DataType.DOUBLE: "double",
+    DataType.TEXT: "string",
+    DataType.STRING: "string",
+    DataType.BLOB: "binary",
+    DataType.OBJECT: "binary",
+    DataType.DATE: "date",
+    DataType.TIMESTAMP: "bigint",
+}
+_LONG_OF: Final = {
+    "boolean": "value_boolean",
+    "int": "value_long",
+    "bigint": "value_long",
+    "float": "value_double",
+    "double": "value_double",
+    "string": "value_string",
+    "binary": "value_binary",
+    "date": "value_date",
+}
+LONG_VALUES: Final[Mapping[str, str]] = {
+    "value_boolean": "boolean",
+    "value_long": "bigint",
+    "value_double": "double",
+    "value_string": "string",
+    "value_binary": "binary",
+    "value_date": "date",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the result: name, type as Spark writes it, and metadata."""
+
+    name: str
+    type: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def type_name(data_type: int, text: str = "string") -> str | None:
+    """The Spark type of a series; None for one that has no points to read (VECTOR, unknown)."""
+    if text == "binary" and data_type in (DataType.TEXT, DataType.STRING):
+        return "binary"
+    return _TYPES.get(data_type)
+
+
+def value_column(data_type: int, text: str = "string") -> str | None:
+    """The column of the long form that values of a type stand in."""
+    name = type_name(data_type, text)
+    return None if name is None else _LONG_OF[name]
+
+
+def long_columns(options: Options) -> list[Column]:
+    """The columns of the long form."""
+    columns = [
+        Column(options.device_column, "string"),
+        Column("measurement", "string"),
+        _time_column(options),
+        Column("data_type", "string"),
+        *(Column(name, kind) for name, kind in LONG_VALUES.items()),
+    ]
+    return _checked([*columns, *_extra_columns(options)], {})
+
+
+def _time_column(options: Options) -> Column:
+    unit = options.time_unit
+    return Column(options.time_column, "bigint", {} if unit is None else {"unit": unit})
+
+
+def _extra_columns(options: Options) -> list[Column]:
+    columns = []
+    if options.file_column is not None:
+        columns.append(Column(options.file_column, "string"))
+    if options.on_error == "row":
+        columns.append(Column(options.error_column, "string"))
+    return columns
+
+
+def table_tags(table: TableSchema) -> tuple[str, ...]:
+    """Names of the tags of a table, in the order that its devices have them."""
+    return tuple(each.name for each in table.columns if each.category == ColumnCategory.TAG)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A column of some file: its type, and where that was seen first."""
+
+    type: str
+    code: int
+    file: str
+    device: str
+
+
+class WideSchema:
+    """Merges the measurements of many files into the columns of the wide form."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._fields: dict[str, _Found] = {}
+        self._tags: tuple[str, ...] | None = None
+        self._tags_from = ""
+        self._order: dict[str, None] = {}
+        self._tables: dict[tuple[str | None, str], str] = {}
+        self._tree_from: str | None = None
+        self._seen: set[str] = set()
+        self.files = 0
+
+    def add(self, name: str, database: str | None, tail: Tail, picker: Picker) -> None:
+        """Take a file in.
+
+        Args:
+            name: of the file, for messages.
+            database: that its tables are in, if known.
+            tail: of it.
+            picker: says which devices and measurements are wanted.
+
+        Raises:
+            UsageError: a column has two types, or there is more than one table.
+        """
+        self.files += 1
+        schemas = {each.name: each for each in tail.tables}
+        for device in tail.devices:
+            schema = schemas.get(device.segments[0] or "") if device.is_table else None
+            if not picker.takes_device(device, database, schema):
+                continue
+            if device.is_table:
+                self._add_table(name, database, schema, device.name)
+            elif self._tree_from is None:
+                self._tree_from = name
+            self._one_model(name)
+            for series in device.series():
+                self._seen.add(series.measurement)
+                if picker.takes_measurement(series.measurement):
+                    self._add_field(series.measurement, series.data_type, name, device.name)
+
+    def _add_table(
+        self, name: str, database: str | None, schema: TableSchema | None, device: str
+    ) -> None:
+        table = schema.name if schema is not None else device.partition(":")[0]
+        self._tables.setdefault((database, table), name)
+        if len(self._tables) > 1:
+            (first, one), *_, (last, other) = list(self._tables.items())[:2]
+            raise UsageError(
+                f"option form = 'wide': there are the tables {_shown(first)} (in {one}) and "
+                f"{_shown(last)} (in {other}); expected one of them as option table, or "
+                "form = 'long'"
+            )
+        tags = () if schema is None else table_tags(schema)
+        if self._tags is None or tags[: len(self._tags)] == self._tags:
+            self._tags, self._tags_from = tags, name  # a database only adds tags, at the end
+        elif self._tags[: len(tags)] != tags:
+            raise UsageError(
+                f"the table {table} has the tags {', '.join(self._tags)} in {self._tags_from} and "
+                f"{', '.join(tags)} in {name}; expected files that agree, or form = 'long'"
+            )
+        if schema is not None:
+            self._order.update(dict.fromkeys(each.name for each in schema.columns))
+
+    def _one_model(self, name: str) -> None:
+        if self._tree_from is not None and self._tables:
+            table_file = next(iter(self._tables.values()))
+            raise UsageError(
+                f"option form = 'wide': {self._tree_from} holds devices of the tree model, "
+                f"{table_file} of the table model; expected option devices or option table, or "
+                "form = 'long'"
+            )
+
+    def _add_field(self, measurement: str, code: int, name: str, device: str) -> None:
+        kind = type_name(code, self._options.text)
+        if kind is None:
+            return
+        known = self._fields.setdefault(measurement, _Found(kind, code, name, device))
+        if known.type != kind:
+            raise UsageError(
+                f"column {measurement}: {DataType(known.code).name} in {known.file} (device "
+                f"{known.device}), {DataType(code).name} in {name} (device {device}); choose with "
+                "the options devices or columns, give a schema with the wider type, or read with "
+                "form = 'long'"
+            )
+
+    def columns(self) -> list[Column]:
+        """The columns.
+
+        Raises:
+            UsageError: there is nothing, a wanted column is missing, or names collide.
+        """
+        options = self._options
+        if not self._fields and not self._tables and self._tree_from is None:
+            raise UsageError(
+                f"form = 'wide': no device is left to take columns from in {self.files} files; "
+                "expected other files, devices or table, or a schema"
+            )
+        missing = [each for each in options.columns or () if each not in self._fields]
+        if missing:
+            near = ", ".join(sorted(self._seen)[:20])
+            raise UsageError(
+                f"option columns: there is no {missing[0]!r} in {self.files} files; expected some "
+                f"of {near}"
+            )
+        head = [_time_column(options)]
+        if self._tables:
+            head += [Column(each, "string", {TAG: "true"}) for each in self._tags or ()]
+        else:
+            head.append(Column(options.device_column, "string"))
+        known_tags = {each.lower() for each in self._tags or ()}
+        for name, _ in options.tags:
+            if name.lower() not in known_tags:
+                raise UsageError(
+                    f"option tags: there is no {name!r}; expected some of "
+                    f"{', '.join(self._tags or ())}"
+                )
+        names: Iterable[str] = sorted(self._fields)
+        if options.columns is not None:
+            names = options.columns
+        elif self._order:
+            known = [each for each in self._order if each in self._fields]
+            names = [*known, *(each for each in names if each not in self._order)]
+        fields = [Column(each, self._fields[each].type) for each in names]
+        return _checked([*head, *fields, *_extra_columns(options)], self._fields)
+
+
+def _checked(columns: list[Column], found: Mapping[str, _Found]) -> list[Column]:
+    """See that no two names are the same to Spark, which does not tell cases apart."""
+    seen: dict[str, str] = {}
+    for column in columns:
+        other = seen.setdefault(column.name.lower(), column.name)
+        if other is not column.name:
+            places = [f"{each} (in {found[each].file})" for each in (other, column.name)
+                      if each in found]  # fmt: skip
+            raise UsageError(
+                f"columns {other!r} and {column.name!r} have the same name to Spark"
+                f"{': ' + ', '.join(places) if places else ''}; expected option columns without "
+                "one of them, or another timeColumn, deviceColumn, errorColumn or fileColumn"
+            )
+    return columns
+
+
+def _shown(table: tuple[str | None, str]) -> str:
+    database, name = table
+    return name if database is None else f"/{database}/{name}"
+
+
+def split_table(text: str) -> tuple[str | None, str]:
+    """(database, table) of option ``table``: ``sensors`` or ``/plant/sensors``."""
+    return split_database(text)

@@ -1,0 +1,252 @@
+"""From a catalogue (or plain files) and a Spark session to the outcome of a run."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from common.tsfile.names import in_database
+from common.tsfile.proof import SeriesTable
+from receiver.load.verdicts import Verdict
+from receiver.metadata.timestamps import to_seconds
+from receiver.spark.job import Job, Neighbours, Subject
+from receiver.spark.results import FileResult, Finding, Judgement, Severity, Verification
+from receiver.spark.work import PartResult, Span, shown
+from receiver.spark.worker import span_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from receiver.spark.catalogue import Catalogue, CommittedFile
+    from receiver.spark.progress import Progress
+    from receiver.spark.work import Expected
+    from receiver.spark.worker import Settings
+
+__all__ = ["Run", "verdicts_of", "verify_catalogue", "verify_plain"]
+
+MOST_FINDINGS = 100
+"""Of one file, in the results."""
+_MOST_SERIES = 20
+"""Series of one file that are named as different from the manifest."""
+_WEIGHT = {Severity.BAD: 0, Severity.UNPROVED: 1, Severity.PROBLEM: 2, Severity.NOTE: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is the same for a whole run.
+
+    Attributes:
+        spark: session; None where there is nothing to do.
+        settings: for the workers.
+        progress: told how far it is.
+        scope: what was asked for, in words.
+        begun: seconds since the epoch.
+        started: by the monotonic clock.
+    """
+
+    spark: SparkSession | None
+    settings: Settings
+    progress: Progress
+    scope: str
+    begun: float
+    started: float
+
+
+def verify_catalogue(run: Run, catalogue: Catalogue) -> tuple[Verification, Job]:
+    """Verify the files of a catalogue; the job is to be closed when its tables were read."""
+    files = catalogue.files
+    subjects = [Subject(each.expected, each.row.size, each.current) for each in files]
+    job = Job(run.spark, subjects, run.settings, run.progress, _neighbours(catalogue))
+    run.progress.say("comparing with the catalogue")
+    results = tuple(
+        _committed(catalogue, file, job.results[at], job.findings.get(at, ()))
+        for at, file in enumerate(files)
+    )
+    run.progress.clear()
+    return _outcome(run, job, results, catalogue), job
+
+
+def verify_plain(
+    run: Run, files: Sequence[Expected], sizes: Sequence[int]
+) -> tuple[Verification, Job]:
+    """Verify files of no receiver."""
+    subjects = [Subject(each, size) for each, size in zip(files, sizes, strict=True)]
+    job = Job(run.spark, subjects, run.settings, run.progress)
+    results = []
+    for at, file in enumerate(files):
+        part = job.results[at]
+        findings = [*part.findings, *job.findings.get(at, ())]
+        if part.absent:
+            findings.append(_whole(Severity.UNPROVED, "present", "it is not there"))
+        results.append(_result(file, None, part, findings))
+    return _outcome(run, job, tuple(results), None), job
+
+
+def _neighbours(catalogue: Catalogue) -> Neighbours:
+    """Files that the scope left out, as far as those in it may overlap with them."""
+    found = catalogue.neighbours()
+    spans = [
+        Span(device, first, last, 0, None, None, None)
+        for each in found
+        for device, first, last in each.ranges
+    ]
+    numbers = [at for at, each in enumerate(found) for _ in each.ranges]
+    return Neighbours([Subject(each.expected, 0) for each in found], span_table(numbers, spans))
+
+
+def verdicts_of(files: Sequence[FileResult], expected: Sequence[Expected]) -> list[Verdict]:
+    """What the engine is told: of files that could be judged, in their order."""
+    verdicts = []
+    for file, known in zip(files, expected, strict=True):
+        if file.verdict is Judgement.PROVED:
+            verdicts.append(Verdict(known.physical, known.md5 or ""))
+        elif file.verdict is Judgement.BAD:
+            verdicts.append(Verdict(known.physical, known.md5 or "", _reason(file)))
+    return verdicts
+
+
+def _reason(file: FileResult) -> str:
+    bad = [each for each in file.findings if each.severity is Severity.BAD]
+    first = bad[0]
+    place = "" if first.device is None else f"{first.device}"
+    if first.measurement:
+        place += f".{first.measurement}"
+    if first.offset is not None:
+        place += f" at offset {first.offset}"
+    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    return f"verification: {first.check}: {place and f'{place.strip()}: '}{first.detail}{more}"
+
+
+def _outcome(
+    run: Run, job: Job, files: tuple[FileResult, ...], catalogue: Catalogue | None
+) -> Verification:
+    return Verification(
+        engine=catalogue.uuid if catalogue else "",
+        commit=catalogue.commit if catalogue else 0,
+        scope=run.scope,
+        time_unit=run.settings.unit,
+        begun=_moment(run.begun),
+        seconds=time.monotonic() - run.started,
+        master=(run.spark.sparkContext.master or "") if run.spark else "",
+        files=files,
+        days=job.days,
+        codecs=job.codecs,
+        gaps=job.widest_gaps(),
+        duplicates=job.duplicates,
+        passed_over=catalogue.passed_over if catalogue else 0,
+        chunks=job.chunks,
+        spans=job.spans,
+        unlooked=job.unlooked,
+    )
+
+
+# -- one file ------------------------------------------------------------------------------------
+
+
+def _committed(
+    catalogue: Catalogue, file: CommittedFile, part: PartResult, related: Sequence[Finding]
+) -> FileResult:
+    findings = [*part.findings, *file.findings, *related]
+    if part.absent:
+        findings.append(catalogue.absence(file))
+    if part.outline is not None:
+        findings += catalogue.against_schema(file, part.outline)
+    if part.table is not None:
+        findings += _against_manifest(catalogue, file, part.table)
+    return _result(file.expected, file, part, findings)
+
+
+def _against_manifest(
+    catalogue: Catalogue, file: CommittedFile, packed: bytes
+) -> Iterator[Finding]:
+    """The file's table of series is not the one that was sent: which series differ, and how."""
+    found, sent = SeriesTable.unpack(packed), catalogue.sent_table(file)
+    if isinstance(sent, str):
+        detail = f"its series are not those of the sender's manifest; which ones is unknown: {sent}"
+        yield _whole(Severity.BAD, "manifest", detail)
+        return
+    count = 0
+    for each in sent.differences(found):
+        count += 1
+        if count <= _MOST_SERIES:
+            name = _catalogue_name(each.device, file.expected)
+            yield Finding(Severity.BAD, "manifest", name, each.measurement, None, each.detail)
+    if count > _MOST_SERIES:
+        detail = f"{count - _MOST_SERIES} more series differ from the sender's manifest"
+        yield _whole(Severity.BAD, "manifest", detail)
+    if not count:
+        yield _whole(Severity.BAD, "manifest", "its series stand in another order than was sent")
+
+
+def _catalogue_name(device: str, expected: Expected) -> str | None:
+    if not device:
+        return None
+    of_table = in_database(device, expected.database)
+    return of_table if of_table in (expected.devices or ()) else device
+
+
+def _result(
+    expected: Expected, file: CommittedFile | None, part: PartResult, findings: list[Finding]
+) -> FileResult:
+    row = file.row if file else None
+    findings.sort(key=lambda each: _WEIGHT[each.severity])
+    return FileResult(
+        physical=shown(expected.physical),
+        sender=row.sender if row else "",
+        sender_label=file.label if file else "",
+        path=row.path if row else "",
+        task=row.task if row else "",
+        kind=expected.kind,
+        storage_group=expected.database,
+        partition=_partition(expected),
+        size=part.size,
+        md5=part.md5,
+        format_version=part.version,
+        devices=part.devices,
+        series=part.series,
+        points=part.points,
+        chunks=part.chunks,
+        pages=part.pages,
+        first_time=part.first_time,
+        last_time=part.last_time,
+        loaded_commit=row.created if row else 0,
+        loaded_at=_moment(to_seconds(row.created)) if row else None,
+        verdict=_judge(findings),
+        findings=_capped(findings, part.dropped),
+        seconds=part.seconds,
+    )
+
+
+def _judge(findings: Sequence[Finding]) -> Judgement:
+    severities = {each.severity for each in findings}
+    if Severity.BAD in severities:
+        return Judgement.BAD
+    return Judgement.UNPROVED if Severity.UNPROVED in severities else Judgement.PROVED
+
+
+def _capped(findings: list[Finding], dropped: int) -> tuple[Finding, ...]:
+    more = dropped + max(0, len(findings) - MOST_FINDINGS + 1)
+    if not dropped and len(findings) <= MOST_FINDINGS:
+        return tuple(findings)
+    kept = findings[: MOST_FINDINGS - 1]
+    return (*kept, _whole(kept[0].severity, kept[0].check, f"and {more} more findings"))
+
+
+def _whole(severity: Severity, check: str, detail: str) -> Finding:
+    return Finding(severity, check, None, None, None, detail)
+
+
+def _partition(expected: Expected) -> int | None:
+    parts = expected.physical.rsplit("/", 2)
+    try:
+        return int(parts[-2]) if expected.kind else None
+    except (ValueError, IndexError):
+        return None
+
+
+def _moment(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)

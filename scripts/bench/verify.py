@@ -1,0 +1,262 @@
+"""Verifying every point of loaded files, beside Spark aggregating the same rows from Parquet.
+
+    python scripts/bench/verify.py --files 20 --rows 500000 --master 'local[2]'
+
+Files are written by the package `tsfile` (table model; three DOUBLE, an INT64 and an INT32 column,
+encoded and compressed as its writer does) and loaded into a receiver's directories; the same rows
+go to Parquet (zstd), a file for a file. Each contender runs in a process of its own, so with a JVM
+of its own:
+
+    verify    what `tsferry-verify` does between starting Spark and its output: MD5, structure,
+              digest of the manifest, every page decoded and compared, schema, overlaps
+    parquet   spark.read.parquet, then count, min, max and sum of each column
+
+*Cold* is the first run of a session, with Python workers still to be started; *warm* the best of
+`--repeat` further ones. Kernels are compiled before that, which happens once on a machine. CPU is
+what the process, its JVM and its workers took: it tells more than seconds do on a machine that has
+other things to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+COLUMNS = {"a": "double", "b": "double", "c": "double", "d": "bigint", "e": "int"}
+SENDER = "a" * 32
+
+
+def rows_of(file: int, rows: int) -> pd.DataFrame:
+    """What a site measures: random walks, a counter, a state."""
+    random = np.random.default_rng(file)
+    walk = np.cumsum(random.normal(0, 0.1, (3, rows)), axis=1).round(3) + 20
+    return pd.DataFrame(
+        {
+            "time": np.arange(rows, dtype=np.int64) * 1000 + file * rows * 1000,
+            "site": f"site{file % 4}",
+            "a": walk[0],
+            "b": walk[1],
+            "c": walk[2],
+            "d": np.cumsum(random.integers(0, 100, rows)),
+            "e": random.integers(0, 5, rows).astype(np.int32),
+        }
+    )
+
+
+def write(folder: Path, files: int, rows: int) -> int:
+    """Write and load the files; returns the bytes of the TsFiles."""
+    from tsfile import ColumnCategory, ColumnSchema, TableSchema, TSDataType, TsFileTableWriter
+
+    kinds = {"double": TSDataType.DOUBLE, "bigint": TSDataType.INT64, "int": TSDataType.INT32}
+    (folder / "parquet").mkdir()
+    paths = []
+    for file in range(files):
+        frame = rows_of(file, rows)
+        schema = TableSchema(
+            "plant",
+            [ColumnSchema("site", TSDataType.STRING, ColumnCategory.TAG)]
+            + [ColumnSchema(name, kinds[kind], ColumnCategory.FIELD)
+               for name, kind in COLUMNS.items()],
+        )  # fmt: skip
+        path = folder / "data" / "sequence" / "bench" / "0" / "0" / f"{file}-{file}-0-0.tsfile"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TsFileTableWriter(str(path), schema) as writer:
+            writer.write_dataframe(frame)
+        paths.append(path)
+        frame.to_parquet(folder / "parquet" / f"{file}.parquet", compression="zstd")
+    load(folder, paths)
+    return sum(each.stat().st_size for each in paths)
+
+
+def load(folder: Path, paths: list[Path]) -> None:
+    """Make the catalogue that loading the files would have made."""
+    from common.tsfile import read_tail
+    from common.tsfile.proving import series_proofs
+    from receiver.load.registering import read_series
+    from receiver.metadata import records
+    from receiver.metadata.engine import Engine
+
+    (folder / "schema").mkdir()
+    (folder / "receiver.toml").write_text('schema_dir = "schema"\ndata_dirs = ["data"]\n')
+    with Engine.open(folder / "schema") as engine:
+        engine.commit(
+            [
+                records.SenderSeen(uuid=SENDER, label="edge", directory=f"x_{SENDER}"),
+                records.StorageGroupSet("root.`/bench`", if_missing=True),
+            ]
+        )
+        for path in paths:
+            content = path.read_bytes()
+            tail = read_tail(content)
+            physical = str(path.relative_to(folder / "data"))
+            loaded = records.FileLoaded(
+                sender=SENDER, path=physical, physical=physical, size=len(content),
+                md5=hashlib.md5(content).hexdigest(), tail="0" * 32, version=tail.version or 0,
+                devices=[
+                    records.DeviceRange(each.name_in("bench"), each.start, each.end)
+                    for each in tail.devices
+                ],
+                first=tail.first_time, last=tail.last_time, series=tail.series_count,
+                points=tail.point_count, task="0" * 32, resource=None,
+                manifest=records.ManifestMeta(
+                    tail.series_count, tail.point_count, series_proofs(content, tail).root
+                ),
+            )  # fmt: skip
+            series = read_series(content, tail, "bench")
+            engine.commit([loaded, records.SeriesLoaded(physical, series)])
+
+
+def verify(folder: str, master: str, repeat: int, points: int) -> None:
+    """The contender of this project."""
+    from common.config import load as load_config
+    from receiver.config import ENV_PREFIX, ReceiverConfig
+    from receiver.spark.catalogue import Catalogue, Scope
+    from receiver.spark.progress import Progress
+    from receiver.spark.session import start
+    from receiver.spark.verifying import Run, verify_catalogue
+    from receiver.spark.worker import Settings
+
+    config = load_config(
+        ReceiverConfig,
+        file=Path(folder, "receiver.toml"),
+        env_prefix=ENV_PREFIX,
+        environ={},
+        flags={},
+    ).value
+    spark = start(master, name="bench")
+
+    def once() -> None:
+        begun, settings = time.time(), Settings("ms", keep_chunks=False, limit=600.0)
+        with Catalogue(config, Scope()) as catalogue:
+            run = Run(spark, settings, Progress(), "", begun, time.monotonic())
+            outcome, job = verify_catalogue(run, catalogue)
+            with job:
+                bad = [each for each in outcome.findings() if each.severity != "note"]
+                decoded = sum(each.points for each in outcome.files)
+                assert not bad, bad
+                assert decoded == points, (decoded, points)
+
+    timed("verify", once, repeat, points)
+    spark.stop()
+
+
+def parquet(folder: str, master: str, repeat: int, points: int) -> None:
+    """What is to be beaten."""
+    from receiver.spark.session import start
+
+    spark = start(master, name="bench")
+
+    def once() -> None:
+        columns = ["time", *COLUMNS]
+        sums = [f"{what}({each})" for each in columns for what in ("count", "min", "max", "sum")]
+        spark.read.parquet(str(Path(folder, "parquet"))).selectExpr(*sums).collect()
+
+    timed("parquet", once, repeat, points)
+    spark.stop()
+
+
+def timed(what: str, once, repeat: int, points: int) -> None:
+    """Print the first run, and the best of those that follow."""
+    seconds, spent = [], []
+    for _ in range(repeat + 1):
+        begin, before = time.perf_counter(), cpu_seconds()
+        once()
+        seconds.append(time.perf_counter() - begin)
+        spent.append(cpu_seconds() - before)
+    rows = points / len(COLUMNS)
+    figures = (seconds[0], spent[0], min(seconds[1:]), min(spent[1:]))
+    for at, name in enumerate(("cold", "warm")):
+        wall, cpu = figures[2 * at : 2 * at + 2]
+        print(f"{what:<8} {name} {wall:6.2f} s {rows / wall / 1e6:6.2f} M rows/s, "
+              f"CPU {cpu:5.2f} s", flush=True)  # fmt: skip
+    result_of(what).write_text(" ".join(map(str, figures)))
+
+
+def result_of(what: str) -> Path:
+    """Where a contender leaves its figures."""
+    return Path(tempfile.gettempdir(), f"tsferry-bench-{os.getuid()}-{what}")
+
+
+def cpu_seconds() -> float:
+    """CPU of this process, the JVM and all Python workers, those that have ended included."""
+    children: dict[int, list[int]] = {}
+    ticks: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        pid = int(stat.parent.name)
+        children.setdefault(int(fields[1]), []).append(pid)
+        ticks[pid] = sum(map(int, fields[11:15]))
+    total, pending = 0, [os.getpid()]
+    while pending:
+        pid = pending.pop()
+        total += ticks.get(pid, 0)
+        pending += children.get(pid, [])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def compile_kernels(path: str) -> None:
+    """Decode one file, so that what is compiled is in the cache."""
+    begin = time.perf_counter()
+    from receiver.spark.checks import check_part
+    from receiver.spark.work import Expected, split
+
+    check_part(split(0, Expected(path), 0)[0])
+    print(f"kernels imported or compiled in {time.perf_counter() - begin:.1f} s", flush=True)
+
+
+def alone(job, *arguments: object) -> None:
+    """Run in a fresh process."""
+    process = multiprocessing.get_context("spawn").Process(target=job, args=arguments)
+    process.start()
+    process.join()
+    if process.exitcode:
+        sys.exit(f"{job.__name__} ended with {process.exitcode}")
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--files", type=int, default=20)
+    parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--keep", type=Path, help="write the data here, or use what is here")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.keep or Path(temporary)
+        if not (folder / "receiver.toml").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            alone(write, folder, given.files, given.rows)
+        files = sorted((folder / "data").rglob("*.tsfile"))
+        size = sum(each.stat().st_size for each in files)
+        stored = sum(each.stat().st_size for each in (folder / "parquet").iterdir())
+        points = given.files * given.rows * len(COLUMNS)
+        print(f"{len(files)} files of {given.rows} rows x {len(COLUMNS)} columns, {given.master}: "
+              f"TsFile {size / 1e6:.0f} MB, Parquet {stored / 1e6:.0f} MB", flush=True)  # fmt: skip
+        alone(compile_kernels, str(files[0]))
+        alone(parquet, str(folder), given.master, given.repeat, points)
+        alone(verify, str(folder), given.master, given.repeat, points)
+        ours, theirs = (
+            [float(each) for each in result_of(what).read_text().split()]
+            for what in ("verify", "parquet")
+        )
+        for at, name in enumerate(("cold", "cold, CPU", "warm", "warm, CPU")):
+            print(f"{name}: Parquet takes {theirs[at] / ours[at]:.2f} times as long")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+import java.io.IOException;
+import org.apache.tsfile.read.common.Path;
+import org.apache.tsfile.write.writer.TsFileIOWriter;
+
+/** What is called otherwise in this generation of the library: a device is its path. */
+final class Api {
+  /** Whether the reader goes by the encoding that a time chunk names, or by its configuration. */
+  static final boolean READS_TIME_ENCODING = false;
+
+  private Api() {}
+
+  static void startChunkGroup(TsFileIOWriter file, String device) throws IOException {
+    file.startChunkGroup(device);
+  }
+
+  static Path path(String device, String measurement) {
+    return new Path(device, measurement);
+  }
+
+  /** A device's segments as the file has them, as a JSON list. */
+  static String deviceJson(String device) {
+    return "[" + Rows.json(device) + "]";
+  }
+}

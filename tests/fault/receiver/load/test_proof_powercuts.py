@@ -1,0 +1,106 @@
+"""Power cuts while a task with tables is loaded, while its tables go, and behind a verdict."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+import pytest
+
+from common import crash, wire
+from common.tsfile import read_tail
+from common.tsfile.proving import series_proofs
+from receiver.load.manifests import kept_tasks, read_table
+from receiver.load.verdicts import Verdict, record_verdicts
+from tests.support import powercut
+from tests.support.disk import heal
+from tests.support.node_world import OPERATOR, Clock, Edge, World, path_of, tsfile
+
+pytestmark = pytest.mark.slow
+FILES = {path_of(1): tsfile(), path_of(2): tsfile(first=100)}
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    heal(monkeypatch)
+    with powercut.disk(tmp_path, megabytes=32) as disk:
+        yield disk
+
+
+def world_on(disk):
+    history = {"history": 0.0, "history_commits": 0}
+    return World(disk.path / "r", clock=Clock(), keep_deleted=100.0, metadata=history)
+
+
+def cut(disk):
+    """The process dies, and the power goes: the kernel closes what was open."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").startswith(str(disk.path)):
+                os.close(int(name))
+    disk.cut()
+
+
+def dying_at(point):
+    def die(here):
+        if here == point:
+            raise crash.SimulatedCrash(here)
+
+    return crash.arm(die)
+
+
+def tables(node):
+    """Path -> table, of the visible files."""
+    with node.engine.reading() as state:
+        rows = [row for row in state.files.values() if row.visible]
+        directories = {row.uuid: row.directory for row in state.senders.values()}
+    dirs = node.config.data_dirs
+    return {row.path: read_table(dirs, directories[row.sender], row) for row in rows}
+
+
+@pytest.mark.parametrize("point", ["load.tables", "load.decided", "load.committed", "finish.done"])
+def test_what_is_loaded_after_a_power_cut_has_its_tables(disk, point):
+    world = world_on(disk)
+    node = world.still_node()
+    with dying_at(point), suppress(crash.SimulatedCrash):
+        Edge(node).round(FILES)
+    cut(disk)
+    with world.still_node() as node:
+        found = tables(node)
+        assert found == {
+            path: series_proofs(content, read_tail(content)) for path, content in FILES.items()
+        }
+
+
+@pytest.mark.parametrize("point", ["reaper.unlinked", "reaper.forgotten", "reaper.tables"])
+def test_tables_are_gone_after_the_pass_that_follows_a_power_cut(disk, point):
+    world = world_on(disk)
+    node = world.still_node()
+    edge = Edge(node)
+    edge.round(FILES)
+    edge.round({path_of(3): tsfile(first=300)})
+    edge.round({}, FILES, propagate=wire.Propagate.ALL)
+    world.clock.now += 101
+    with dying_at(point), suppress(crash.SimulatedCrash):
+        node.load.reaper.run_once()
+    cut(disk)
+    with world.still_node() as node:
+        node.load.reaper.run_once()
+        (folder,) = node.load.folders.all()
+        assert len(kept_tasks(folder)) == 1
+        assert list(tables(node)) == [path_of(3)]
+        assert tables(node)[path_of(3)] is not None
+
+
+def test_a_verdict_that_was_recorded_survives_a_power_cut(disk):
+    world = world_on(disk)
+    node = world.still_node()
+    Edge(node).round(FILES)
+    one, two = node.files(OPERATOR).files
+    found = [Verdict(one.physical, one.md5), Verdict(two.physical, two.md5, "bad")]
+    recorded = record_verdicts(node.engine, found)
+    cut(disk)
+    with world.still_node() as node:
+        (live,) = node.files(OPERATOR).files
+        assert (live.path, live.verified > 0) == (one.path, True)
+        assert record_verdicts(node.engine, found) == recorded == (1, 1, 0)

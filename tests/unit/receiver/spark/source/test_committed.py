@@ -1,0 +1,165 @@
+"""A catalogue shows the same files by its directories and by the server's URL, at any time."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from common.config import load
+from common.errors import NotFoundError, UnauthorizedError, UnreachableError, UsageError
+from receiver.config import ReceiverConfig
+from receiver.metadata import records
+from receiver.metadata.errors import HistoryGoneError
+from receiver.metadata.timestamps import to_seconds
+from receiver.spark.source.committed import Catalogue, _locations, open_catalogue, unit_of
+from receiver.spark.source.inferring import list_sources
+from receiver.spark.source.options import parse_options
+from receiver.transfer.operating import make_token
+from receiver.web.app import close, create_app, site_of
+from tests.support.spark_world import NORTH, World
+from tests.support.tsfile_bytes import build
+from tests.support.web import running
+
+PATH = "{1}/root.wind/0/0/{0}-{0}-0-0.tsfile"
+CONTENT = build({"root.wind.d1": {"s1": [(1, 1), (9, 1)]}})
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.engine.close()
+
+
+def add(world: World, number: int, kind: str = "sequence") -> str:
+    place = world.load(NORTH, PATH.format(number, kind), CONTENT)
+    return str(place.relative_to(world.data))
+
+
+def opened(world: World, where: str | None = None, **given: str) -> Catalogue:
+    return open_catalogue(parse_options({"catalog": where or str(world.config), **given}))
+
+
+def names(catalogue: Catalogue, at: int, since: int = 0) -> tuple[list[str], list[str]]:
+    found = catalogue.loads(at, since)
+    return [each.name for each in found.visible], [each.name for each in found.held]
+
+
+@contextmanager
+def served(world: World) -> Iterator[tuple[str, str]]:
+    """(URL, token of a reader) of a server over what the world has loaded."""
+    world.engine.close()
+    config = load(ReceiverConfig, file=world.config, env_prefix="X_", environ={}, flags={}).value
+    app = create_app(config)
+    try:
+        token = make_token(site_of(app).node.engine, "reader").token
+        with running(app, gate=site_of(app).gate) as server:
+            host, port = server.addresses[0]
+            yield f"http://{host}:{port}", token
+    finally:
+        close(app)
+
+
+def test_directories_and_url_show_the_same_files_at_each_commit(world: World):
+    a, b = add(world, 1), add(world, 2, "unsequence")
+    loaded = world.engine.newest_commit
+    world.engine.commit([records.FileQuarantined(b, "bad")])
+    held = world.engine.newest_commit
+    world.engine.commit([records.FileDeleted(a, "gone")])
+    deleted = world.engine.newest_commit
+    c = add(world, 3)
+    newest = world.engine.newest_commit
+    expected = {
+        (loaded, 0): ([a, b], []),
+        (held, 0): ([a], [b]),
+        (deleted, 0): ([], [b]),
+        (newest, 0): ([c], [b]),
+        (newest, deleted): ([c], []),
+    }
+    with opened(world) as local:
+        assert {key: names(local, *key) for key in expected} == expected
+        (file,) = local.files(newest)
+        uuid = local.engine
+    assert file.locations == (str(world.data / c),)
+    assert (file.size, file.created, file.first, file.last) == (len(CONTENT), newest, 1, 9)
+    assert (file.database, file.is_known) == ("root.wind", True)
+    assert list(file.devices.ranges()) == [("root.wind.d1", 1, 9)]
+    with served(world) as (url, token), opened(world, url, token=token) as remote:
+        assert {key: names(remote, *key) for key in expected} == expected
+        (again,) = remote.files(newest)
+        assert again.locations == file.locations
+        assert (again.created, again.first, again.last) == (newest, 1, 9)
+        assert remote.engine == uuid
+
+
+def test_a_page_of_the_server_is_not_the_whole(world: World, monkeypatch: pytest.MonkeyPatch):
+    files = sorted(add(world, number) for number in range(1, 6))
+    monkeypatch.setattr("receiver.spark.source.committed._PAGE", 2)
+    with served(world) as (url, token), opened(world, url, token=token) as remote:
+        assert names(remote, remote.newest)[0] == files
+
+
+def test_a_server_that_refuses_or_is_not_there_is_named(world: World):
+    with served(world) as (url, _), pytest.raises(UnauthorizedError):
+        opened(world, url, token="wrong")
+    with pytest.raises(UnreachableError, match=url):
+        opened(world, url)
+    with pytest.raises(UsageError, match="expected https"):
+        opened(world, "http://centre.example:8765", token="t")
+
+
+def test_as_of_is_a_commit_or_a_moment(world: World):
+    a = add(world, 1)
+    first = world.engine.newest_commit
+    world.engine.commit([records.FileDeleted(a, "gone")])
+
+    def seen(as_of: str | None) -> list[str]:
+        given = {} if as_of is None else {"asOf": as_of}
+        return [each.name for each in list_sources(parse_options(
+            {"catalog": str(world.config), "form": "long", **given}))]  # fmt: skip
+
+    assert seen(None) == []
+    assert seen(str(first)) == [a]
+    moment = datetime.datetime.fromtimestamp(to_seconds(first) - 3600, datetime.UTC)
+    assert seen(moment.isoformat()) == []
+    assert seen("2100-01-01") == []
+    with opened(world) as catalogue:
+        catalogue._engine.window.move(first)
+        with pytest.raises(HistoryGoneError):
+            catalogue.files(first - 1)
+
+
+def test_what_is_committed_meanwhile_shows_after_a_look(world: World):
+    with opened(world) as catalogue:
+        assert catalogue.files(catalogue.newest) == []
+        a = add(world, 1)
+        catalogue.refresh()
+        assert names(catalogue, catalogue.newest)[0] == [a]
+
+
+def test_where_the_data_is_comes_from_the_option_the_configuration_or_the_rows(world: World):
+    a = add(world, 1, "unsequence")
+    schema = str(world.root / "schema")
+    with opened(world, schema) as catalogue:
+        (file,) = catalogue.files(catalogue.newest)
+        assert file.locations == (str(world.data / a),)
+    with pytest.raises(UsageError, match="option dataDirs"):
+        _locations([""], a)
+    with opened(world, schema, dataDirs="/mnt/a, /mnt/b") as catalogue:
+        (file,) = catalogue.files(catalogue.newest)
+        assert file.locations == (f"/mnt/a/{a}", f"/mnt/b/{a}")
+    with opened(world, kind="sequence") as catalogue:
+        assert catalogue.files(catalogue.newest) == []
+    assert unit_of(parse_options({"catalog": schema})) is None
+    assert unit_of(parse_options({"catalog": str(world.config)})) == "ms"
+
+
+def test_nothing_at_the_place_is_named(world: World):
+    with pytest.raises(UsageError, match=r"option catalog = '/nowhere': expected"):
+        opened(world, "/nowhere")
+    with pytest.raises(NotFoundError):
+        opened(world, str(world.data))

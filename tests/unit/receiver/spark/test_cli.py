@@ -1,0 +1,120 @@
+"""Wrong options are named, with the value and what was expected, before anything is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("numba")
+
+from common.cli import run
+from receiver.spark import running
+from receiver.spark.cli import cli
+from receiver.spark.results import FileResult, Finding, Judgement, Severity
+from receiver.spark.verifying import verdicts_of
+from receiver.spark.work import Expected
+
+
+@pytest.fixture(autouse=True)
+def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("receiver.spark.session.start", never)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--older-than", "soon"], "--older-than soon"),
+        (["--older-than", "0s"], "--older-than 0s"),
+        (["--new", "--older-than", "1d"], "--new and --older-than"),
+        (["--time-limit", "x"], "--time-limit x"),
+        (["--time-unit", "ns"], "--time-unit: only with --path"),
+        (["--time-unit", "h", "--path", "."], "'h' is not one of"),
+        (["--path", "/nowhere/*.tsfile"], "--path /nowhere/*.tsfile"),
+        (["--path", ".", "--new"], "--new: not with --path"),
+        (["--path", ".", "--task", "1"], "--task: not with --path"),
+        (["--master", "lokal[2]"], "--master lokal[2]"),
+        (["--master", "local[0]"], "--master local[0]"),
+        (["--report", "/etc/passwd"], "--report /etc/passwd"),
+        (["--report", "/proc/version/x"], "--report /proc/version/x"),
+        (["--config", "/nowhere.toml"], "/nowhere.toml"),
+        (["--frobnicate"], "--frobnicate"),
+    ],
+)
+def test_a_wrong_option_is_named_before_spark_starts(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(cli, "tsferry-verify", arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[4,2]", "spark://a:7077", "yarn"])
+def test_masters_that_spark_knows_are_taken(
+    master: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is wrong here is the configuration, which is read after the options."""
+    assert run(cli, "tsferry-verify", ["--master", master, "--config", "/nowhere.toml"]) == 2
+    assert "--master" not in capsys.readouterr().err
+
+
+def result(verdict: Judgement, *findings: Finding) -> FileResult:
+    return FileResult(
+        "p", "", "", "", "", "", "", None, 0, "", 4, 0, 0, 0, 0, 0, None, None, 0, None,
+        verdict, findings, 0.0,
+    )  # fmt: skip
+
+
+def test_the_engine_is_told_of_files_that_could_be_judged_and_of_no_others() -> None:
+    bad = Finding(Severity.BAD, "pages", "root.d", "s", 77, "no values")
+    files = [
+        result(Judgement.PROVED),
+        result(Judgement.UNPROVED, Finding(Severity.UNPROVED, "read", None, None, None, "EIO")),
+        result(Judgement.BAD, bad, bad),
+    ]
+    expected = [Expected(name, md5="0" * 32) for name in ("a", "b", "c")]
+    proved, broken = verdicts_of(files, expected)
+    assert (proved.physical, proved.bad) == ("a", None)
+    assert broken.physical == "c"
+    assert broken.bad == ("verification: pages: root.d.s at offset 77: no values (and 1 more)")
+
+
+@pytest.mark.parametrize(("bad", "many", "told"), [(9, False, 11), (10, False, 2), (10, True, 12)])
+def test_when_most_files_are_bad_at_once_a_human_decides(
+    bad: int, many: bool, told: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Likelier than so many bad files is another disk, or a fault of ours."""
+    from receiver.spark.delivery import Delivered
+
+    sent: list[object] = []
+
+    def deliver(_: object, verdicts: list[object]) -> Delivered:
+        sent.extend(verdicts)
+        return Delivered(0, 0, 0)
+
+    monkeypatch.setattr(running, "deliver", deliver)
+    finding = Finding(Severity.BAD, "md5", None, None, None, "x")
+    files = [result(Judgement.BAD, finding)] * bad + [result(Judgement.PROVED)] * 2
+    outcome = type("Outcome", (), {"files": files})()
+    options = type("Options", (), {"quarantine_many": many})()
+    expected = [Expected(str(at), md5="0" * 32) for at in range(len(files))]
+    running._commit(None, outcome, expected, options)  # type: ignore[arg-type]
+    assert len(sent) == told
+
+
+def test_plain_files_are_found_in_directories_by_globs_and_by_name(tmp_path: Path) -> None:
+    from receiver.spark.plainfiles import find_files
+
+    place = tmp_path / "unsequence" / "root.sg" / "0" / "7" / "1-1-0-0.tsfile"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"")
+    other = tmp_path / "b.tsfile"
+    other.write_bytes(b"")
+    (tmp_path / "b.tsfile.resource").write_bytes(b"")
+    both = find_files([str(tmp_path), str(tmp_path / "**" / "*.tsfile")])
+    assert [each.physical for each in both] == [str(other), str(place)]
+    assert [(each.kind, each.database) for each in both] == [("", ""), ("unsequence", "root.sg")]
+    assert [each.physical for each in find_files([str(place)])] == [str(place)]

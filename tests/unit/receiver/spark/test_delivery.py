@@ -1,0 +1,105 @@
+"""Verdicts reach the engine: by way of the server, or without one."""
+
+from __future__ import annotations
+
+import threading
+
+import msgspec
+import pytest
+
+from common.errors import LockedError, TsferryError
+from receiver.load.opening import open_engine
+from receiver.load.verdicts import MOST_VERDICTS
+from receiver.node import Node
+from receiver.spark import delivery
+from receiver.spark.delivery import Delivered, Verdict, deliver
+from receiver.web import serving
+from tests.support.node_world import OPERATOR, Edge, World, path_of, tsfile
+from tests.support.web import BOUND
+
+
+@pytest.fixture
+def config(tmp_path):
+    given = World(tmp_path).config
+    listen = msgspec.structs.replace(given.listen, port=0)
+    return msgspec.structs.replace(given, listen=listen)
+
+
+@pytest.fixture
+def verdicts(config):
+    with Node.open(config) as node:
+        Edge(node).round({path_of(each): tsfile(first=each * 10) for each in range(1, 6)})
+        files = node.files(OPERATOR).files
+    reasons = {path_of(2): "page 1 of root.sg.d1.s1: its sum differs", path_of(3): "x\ud800"}
+    return [Verdict(each.physical, each.md5, reasons.get(each.path)) for each in files]
+
+
+@pytest.fixture
+def running(config, verdicts, monkeypatch):
+    servers = []
+
+    class Kept(serving.Server):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            servers.append(self)
+
+    monkeypatch.setattr(serving, "Server", Kept)
+    ready = threading.Event()
+    thread = threading.Thread(
+        target=serving.serve, args=(config,), kwargs={"ready": lambda url: ready.set()}
+    )
+    thread.start()
+    assert ready.wait(BOUND)
+    yield servers[0]
+    servers[0].stop(2)
+    thread.join(BOUND)
+
+
+@pytest.fixture(params=["a server", "no server"])
+def either(request, verdicts):
+    if request.param == "a server":
+        request.getfixturevalue("running")
+    return request.param
+
+
+def test_verdicts_are_committed_with_and_without_a_server(either, config, verdicts, monkeypatch):
+    monkeypatch.setattr(delivery, "MOST_VERDICTS", 2)  # so that there are pages
+    late = Verdict(verdicts[0].physical, "0" * 32)
+    assert deliver(config, [*verdicts, late]) == Delivered(3, 2, 1)
+    assert deliver(config, [*verdicts, late]) == Delivered(3, 2, 1)
+    if either == "a server":
+        assert delivery.Server(config).ask("GET", "/v1/status", dict)["verified"] == 3
+
+
+def test_what_was_delivered_without_a_server_is_there_for_the_next_one(config, verdicts):
+    deliver(config, verdicts)
+    with Node.open(config) as node:
+        bad = node.quarantine_list(OPERATOR)
+        assert [each.reason for each in bad] == ["page 1 of root.sg.d1.s1: its sum differs", "x?"]
+        assert node.status(OPERATOR).verified == 3
+
+
+def test_nothing_to_deliver_needs_nobody(tmp_path):
+    assert deliver(World(tmp_path / "nowhere").config, []) == (0, 0, 0)
+
+
+def test_a_holder_that_does_not_answer_is_named(config, verdicts):
+    with open_engine(config), pytest.raises(LockedError, match="no receiver answers"):
+        deliver(config, verdicts)
+
+
+def test_a_page_keeps_to_the_limit_of_a_request(config, verdicts):
+    many = [Verdict(f"sequence/root.sg/0/0/{each}-1-0.tsfile", "0" * 32) for each in range(100)]
+    pages = list(delivery._pages(many, 4096))
+    assert [each for page in pages for each in page] == many
+    assert len(pages) > 1
+    assert [len(each) for each in delivery._pages(many * 250, 1 << 30)] == [
+        MOST_VERDICTS,
+        MOST_VERDICTS,
+        5000,
+    ]
+
+
+def test_a_server_that_refuses_says_why(running, config, verdicts):
+    with pytest.raises(TsferryError, match="md5"):
+        deliver(config, [Verdict(verdicts[0].physical, "no MD5")])

@@ -1,0 +1,41 @@
+"""A part that kills its process becomes a row, and the parts after it are worked off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+pytest.importorskip("numba")
+
+from receiver.spark.isolation import Isolated
+from receiver.spark.results import Severity
+from receiver.spark.work import Expected, Part, PartResult
+from receiver.spark.worker import Settings
+from tests.support.tsfile_bytes import build
+
+FILE = build({"root.sg.d": {"s": [(n, n) for n in range(9)]}})
+
+
+def test_a_part_that_kills_its_process_becomes_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "a.tsfile"
+    place.write_bytes(FILE)
+    monkeypatch.setenv("TSFERRY_CRASH_AT", "verify.decoding:2")
+    isolated = Isolated(Settings("ms", keep_chunks=True, limit=60.0))
+    results = []
+    try:
+        for number in range(3):
+            row = isolated.do(Part(number, 0, 0, 0, Expected(str(place))))
+            results.append(
+                msgspec.msgpack.decode(row.column("result")[0].as_buffer(), type=PartResult)
+            )
+    finally:
+        isolated.close()
+    assert [each.points for each in results] == [9, 0, 9]
+    (finding,) = results[1].findings
+    assert (finding.severity, finding.check) == (Severity.UNPROVED, "worker")
+    assert "signal 9" in finding.detail
+    assert results[0].findings == results[2].findings == []
