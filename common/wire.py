@@ -107,7 +107,7 @@ class History(StrEnum):
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """A file that was reported loaded and must come again."""
+    """A file that was reported loaded, and found bad since."""
 
     path: str
     size: Count
@@ -170,6 +170,9 @@ class CheckAnswer(Struct, frozen=True, kw_only=True):
     scope: list[str] = []
     """Device patterns that the token may write; empty: all."""
     wanted: list[Wanted] = []
+    held: list[Wanted] = []
+    """Files of this sender that were loaded and are in quarantine on hold: their bytes are as they
+    were sent, and bad. They are not to come again; the plan says so for this content."""
     busy: str | None = None
     """Id of a task of this sender that is being loaded now."""
     unfinished: str | None = None

@@ -253,12 +253,19 @@ class Round:
     def _take_back(self, desk: Desk, scan: Scan, check: wire.CheckAnswer) -> None:
         """Files that were loaded and must come again leave the list, and so are new.
 
-        One that is here no more stays on it: its deletion is told like any other, or the receiver
-        would ask for it for ever.
+        So do those that the receiver holds: they are planned, refused with the reason, and in
+        trouble from then on; no byte of them travels. One that is here no more stays on the list:
+        its deletion is told like any other, or the receiver would ask for it for ever.
         """
         again = []
+        held_paths = {held.path: held for held in check.held}
         wanted_paths = {wanted.path: wanted for wanted in check.wanted}
-        for path, entry in desk.ledger.entries.items() if wanted_paths else ():
+        for path, entry in desk.ledger.entries.items() if wanted_paths or held_paths else ():
+            held = held_paths.get(path.text)
+            if held is not None and entry.md5 in ("", held.md5):
+                if not scan.is_gone(path, entry.data_dir):
+                    again.append(path)
+                _log.warning("%s: %s is in quarantine: %s", self.lane.name, held.path, held.reason)
             wanted = wanted_paths.get(path.text)
             if wanted is not None and entry.md5 in ("", wanted.md5):
                 gone = scan.is_gone(path, entry.data_dir)

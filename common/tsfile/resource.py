@@ -7,7 +7,9 @@ int64 plan indices, a str (2.x: path of a file of deletions that several TsFiles
 it int64 where in it this one's begin; otherwise null) and progress, which is left alone. A device
 id is an int32-prefixed path (1.x), a vstr path, or uvarint-prefixed segments (2.x); the file does
 not say which, so the one is taken that makes the indices a permutation. Source: apache/iotdb,
-``TsFileResource``, ``ArrayDeviceTimeIndex``, ``PlainDeviceTimeIndex``.
+``TsFileResource``, ``ArrayDeviceTimeIndex``, ``PlainDeviceTimeIndex``, and files of servers: 0.12
+and 1.0 write kind 1, 2.0 kind 3; 0.12 has the name of a ``.mods`` in that str, or nothing there,
+as 1.0 has. Times may be wider than the file's: they keep what was deleted before it was written.
 """
 
 from __future__ import annotations

@@ -3,6 +3,12 @@
 A verdict is about bytes that were read a while ago. It counts only while the file is there, visible
 and of the same content; a verdict that came too late is counted as stale, and changes nothing.
 Recording the same verdicts twice leads to the same state, but for the time of the verification.
+
+A bad file whose bytes are not those that were loaded is wanted again from its sender. One whose
+bytes are as they were sent was bad at its source: the sender would send the same again, and so for
+ever. It is put *on hold* in the same commit, as a refused file is (`records.QuarantinePut`): plans
+answer for this content at this path with the reason, until other content stands there or an
+operator lifts the hold.
 """
 
 from __future__ import annotations
@@ -19,9 +25,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state import State
+    from receiver.metadata.state import FileRow, QuarantineRow, State
 
-__all__ = ["LONGEST_REASON", "MOST_VERDICTS", "Recorded", "Verdict", "record_verdicts"]
+__all__ = [
+    "LONGEST_REASON",
+    "MOST_VERDICTS",
+    "Recorded",
+    "Verdict",
+    "hold_of",
+    "is_held",
+    "record_verdicts",
+]
 
 MOST_VERDICTS = 10_000
 """Verdicts of one commit."""
@@ -37,11 +51,14 @@ class Verdict(NamedTuple):
         physical: its name at the receiver.
         md5: of the content that the verdict is about, 32 hex digits.
         bad: why it is bad; None if everything was proved.
+        as_sent: of a bad file, whether its bytes are those that were loaded, by size and MD5, so
+            that sending it again would bring nothing else.
     """
 
     physical: str
     md5: str
     bad: str | None = None
+    as_sent: bool = False
 
 
 class Recorded(NamedTuple):
@@ -60,13 +77,13 @@ class Recorded(NamedTuple):
 
 class _Decided(NamedTuple):
     verified: list[str]
-    quarantined: list[records.FileQuarantined]
+    bad: list[records.Op]
     recorded: Recorded
 
     @property
     def ops(self) -> list[records.Op]:
         proved: list[records.Op] = [records.FileVerified(self.verified)] if self.verified else []
-        return proved + self.quarantined
+        return proved + self.bad
 
 
 def record_verdicts(engine: Engine, verdicts: Sequence[Verdict]) -> Recorded:
@@ -96,8 +113,8 @@ def record_verdicts(engine: Engine, verdicts: Sequence[Verdict]) -> Recorded:
 def _decide(state: State, verdicts: Sequence[Verdict]) -> _Decided:
     """What verdicts are worth now. A physical name has one content for ever; rules see the rest."""
     proved: list[str] = []
-    bad: list[records.FileQuarantined] = []
-    stale = there_before = 0
+    bad: list[records.Op] = []
+    stale = quarantined = 0
     for each in _one_of_each(verdicts):
         row = state.files.get(each.physical)
         if row is None or row.md5 != each.md5:
@@ -105,12 +122,46 @@ def _decide(state: State, verdicts: Sequence[Verdict]) -> _Decided:
         elif row.visible and each.bad is None:
             proved.append(each.physical)
         elif row.visible and each.bad is not None:
-            bad.append(records.FileQuarantined(each.physical, _reason(each.bad)))
+            bad += _quarantine(state, row, _reason(each.bad), hold=each.as_sent)
+            quarantined += 1
         elif row.state is FileState.QUARANTINED and each.bad is not None:
-            there_before += 1
+            quarantined += 1
         else:
             stale += 1
-    return _Decided(proved, bad, Recorded(len(proved), len(bad) + there_before, stale))
+    return _Decided(proved, bad, Recorded(len(proved), quarantined, stale))
+
+
+def _quarantine(state: State, row: FileRow, reason: str, *, hold: bool) -> Iterable[records.Op]:
+    yield records.FileQuarantined(row.physical, reason)
+    if hold:
+        known = state.quarantine.get((row.sender, row.path, row.tail))
+        yield records.QuarantinePut(
+            sender=row.sender,
+            path=row.path,
+            digest=row.tail,
+            size=row.size,
+            hold=True,
+            reason=reason,
+            kept=None if known is None else known.kept,
+        )
+
+
+def is_held(state: State, row: FileRow) -> bool:
+    """Whether the content of a quarantined file is on hold: not wanted again from its sender.
+
+    It is after a verdict `as_sent`, and where the file came again and was refused.
+    """
+    return any(
+        each.hold and (each.digest, each.size) == (row.tail, row.size)
+        for each in state.quarantined(row.sender, row.path)
+    )
+
+
+def hold_of(state: State, row: FileRow) -> QuarantineRow | None:
+    """The entry that a verdict made beside a quarantined file: of the same commit."""
+    entry = state.quarantine.get((row.sender, row.path, row.tail))
+    made_together = entry is not None and entry.hold and entry.changed == row.changed
+    return entry if made_together and row.state is FileState.QUARANTINED else None
 
 
 def _one_of_each(verdicts: Sequence[Verdict]) -> Iterable[Verdict]:

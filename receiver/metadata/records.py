@@ -213,7 +213,10 @@ class FileRetired(Record, frozen=True, tag=9):
 
 
 class FileQuarantined(Record, frozen=True, tag=10):
-    """Found bad after it was loaded: visible no more, and wanted again from its sender."""
+    """Found bad after it was loaded: visible no more, and wanted again from its sender.
+
+    Not wanted while a `QuarantinePut` with `hold` stands for the same content of its path.
+    """
 
     physical: str
     reason: str

@@ -92,6 +92,8 @@ class TimeChunk:
             if group and (skipped or count >= rows or size >= GROUP_BYTES):
                 yield self._decode(group)
                 group, count, size = [], 0, 0
+            if page.start > high:  # and so are all that follow
+                break
             if not skipped:
                 group.append((page, self.pages.content(page)))
                 count += page.points

@@ -76,11 +76,17 @@ def without_trailing_nulls(tags: Tags) -> Tags:
 class PathPattern:
     """A path of a tree, with or without wildcards."""
 
-    __slots__ = ("_nodes", "text")
+    __slots__ = ("_nodes", "prefix", "text")
 
-    def __init__(self, text: str) -> None:
-        """Take a pattern in the notation of Apache IoTDB."""
+    def __init__(self, text: str, *, prefix: bool = False) -> None:
+        """Take a pattern in the notation of Apache IoTDB.
+
+        Args:
+            text: the pattern.
+            prefix: whether it also names all that lies below what it names, as in 0.12.
+        """
         self.text = text
+        self.prefix = prefix
         self._nodes = _pattern_nodes(text)
 
     def matches(self, nodes: Sequence[str | None]) -> bool:
@@ -92,7 +98,30 @@ class PathPattern:
             reached = {after for at in reached for after in self._steps(at, node or "")}
             if not reached:
                 return False
+            if self.prefix and len(self._nodes) in reached:
+                return True
         return len(self._nodes) in reached
+
+    @property
+    def device(self) -> tuple[str, ...] | None:
+        """The only device whose series it names; None if there may be others."""
+        if self.prefix or any(len(node) > 1 for node in self._nodes[:-1]):
+            return None
+        if self._nodes[-1] == _MANY_NODE:
+            return None
+        return tuple(node[0] for node in self._nodes[:-1])
+
+    def concerns(self, names: Names) -> bool:
+        """Whether a device has, or could have, a series that the pattern names."""
+        if names.is_table:
+            return False
+        if self.prefix:
+            return True
+        reached = {0}
+        for node in names.nodes:
+            reached = {after for at in reached for after in self._steps(at, node or "")}
+        last = len(self._nodes)
+        return last - 1 in reached or (last in reached and self._nodes[-1] == _MANY_NODE)
 
     def matches_series(self, names: Names, measurement: str) -> bool:
         """Whether the pattern names this series; ``""`` only if it names all of the device."""
@@ -109,13 +138,15 @@ class PathPattern:
         return (*stay, at + 1) if fits else stay
 
     def __repr__(self) -> str:
-        return f"PathPattern({self.text!r})"
+        return f"PathPattern({self.text!r}, prefix={self.prefix})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PathPattern) and other.text == self.text
+        if not isinstance(other, PathPattern):
+            return NotImplemented
+        return (other.text, other.prefix) == (self.text, self.prefix)
 
     def __hash__(self) -> int:
-        return hash(self.text)
+        return hash((self.text, self.prefix))
 
 
 _PatternNode: TypeAlias = tuple[str, ...]
@@ -231,14 +262,13 @@ class TableSeries:
     tags: TagPredicate
     columns: frozenset[str]
 
+    def concerns(self, names: Names) -> bool:
+        """Whether the deletion is of this device."""
+        return names.is_table and names.nodes[0] == self.table and self.tags.matches(names.nodes)
+
     def matches_series(self, names: Names, measurement: str) -> bool:
         """Whether the deletion is of this column; ``""`` only if it is of all of the device."""
-        return (
-            names.is_table
-            and names.nodes[0] == self.table
-            and self.tags.matches(names.nodes)
-            and (not self.columns or measurement in self.columns)
-        )
+        return self.concerns(names) and (not self.columns or measurement in self.columns)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ statistics nor its page headers know of it.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
 import re
 from collections.abc import Iterable
@@ -16,9 +18,9 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from common.tsfile import Device
+from common.tsfile import Device, read_tail
 from common.tsfile.resource import parse_resource
-from receiver.points.deletion_entries import Deletion, names_of
+from receiver.points.deletion_entries import Deletion, Names, PathPattern, Tags, names_of
 from receiver.points.deletion_files import DeletionFile, parse_binary, parse_text
 from receiver.points.errors import DamagedData, Place, UnsupportedData
 
@@ -53,7 +55,8 @@ class Deletions:
         self.entries: Final = tuple(entries)
         self.files: Final = tuple(files)
         self.dropped: Final = tuple(dropped)
-        self._last: tuple[tuple[str, bool, str], tuple[Deletion, ...]] | None = None
+        self._device: tuple[tuple[str, bool], Names, tuple[Deletion, ...]] | None = None
+        self._series: tuple[tuple[str, bool, str], tuple[Deletion, ...]] | None = None
 
     @classmethod
     def beside(cls, tsfile: str | os.PathLike[str]) -> Deletions:
@@ -63,6 +66,10 @@ class Deletions:
         opens a directory of 1.x writes the former from the latter); and the shared file that
         ``X.tsfile.resource`` names, from the offset it names. That one is looked for in the
         TsFile's own directory: the path in the resource is that of the machine it came from.
+
+        In a ``.mods`` of 0.12 a pattern names all that lies below as well. No file says which
+        version it is of. But a database writes a deletion beside a file only if that has a device
+        whose series it names: one that by the newer rule names none is of the older.
 
         Raises:
             DamagedData: such a file is broken elsewhere than at its end, or a shared one is not
@@ -89,19 +96,39 @@ class Deletions:
         """
         if not self.entries:
             return []
-        found = self._concerning(device, measurement)
+        found = self._of_series(device, measurement)
         return _merged((entry.start, entry.end) for entry in found if entry.before > chunk)
 
-    def _concerning(self, device: Device, measurement: str) -> tuple[Deletion, ...]:
-        """The deletions of a series. The last answer is kept: chunks are asked for in a row."""
-        series = (device.name, device.is_table, measurement)
-        if self._last is None or self._last[0] != series:
+    # Chunks of a series, and series of a device, are asked for in a row: the last answers are kept.
+
+    def _of_series(self, device: Device, measurement: str) -> tuple[Deletion, ...]:
+        key = (device.name, device.is_table, measurement)
+        if self._series is None or self._series[0] != key:
+            names, entries = self._of_device(device)
+            found = (each for each in entries if each.series.matches_series(names, measurement))
+            self._series = (key, tuple(found))
+        return self._series[1]
+
+    def _of_device(self, device: Device) -> tuple[Names, tuple[Deletion, ...]]:
+        key = (device.name, device.is_table)
+        if self._device is None or self._device[0] != key:
             names = names_of(device)
-            found = tuple(
-                entry for entry in self.entries if entry.series.matches_series(names, measurement)
-            )
-            self._last = (series, found)
-        return self._last[1]
+            exact, others = self._by_device
+            found = [each for each in others if each.series.concerns(names)]
+            if not names.is_table:
+                found += exact.get(names.nodes, ())
+            self._device = (key, names, tuple(found))
+        return self._device[1:]
+
+    @functools.cached_property
+    def _by_device(self) -> tuple[dict[Tags, list[Deletion]], list[Deletion]]:
+        """Deletions by the one device that they are of, and those that may be of others."""
+        exact: dict[Tags, list[Deletion]] = {}
+        others: list[Deletion] = []
+        for entry in self.entries:
+            device = entry.series.device if isinstance(entry.series, PathPattern) else None
+            (others if device is None else exact.setdefault(device, [])).append(entry)
+        return exact, others
 
     def __bool__(self) -> bool:
         return bool(self.entries)
@@ -112,8 +139,33 @@ def _own(tsfile: Path) -> DeletionFile | None:
         path = tsfile.with_name(tsfile.name + suffix)
         content = _content(path)
         if content is not None:
-            return parse(content, str(path))
+            found = parse(content, str(path))
+            if parse is parse_text:
+                return dataclasses.replace(found, entries=_by_rule(found.entries, tsfile))
+            return found
     return None
+
+
+def _by_rule(entries: tuple[Deletion, ...], tsfile: Path) -> tuple[Deletion, ...]:
+    """Make those entries prefixes that by the newer rule could not be of this TsFile."""
+    patterns = {entry.series for entry in entries if isinstance(entry.series, PathPattern)}
+    try:
+        devices = {names_of(device) for device in read_tail(tsfile).devices}
+    except FileNotFoundError:
+        return entries  # without points nothing is deleted
+    trees = {names.nodes for names in devices if not names.is_table}
+    older = {
+        pattern
+        for pattern in patterns
+        if (pattern.device is None and not any(map(pattern.concerns, devices)))
+        or (pattern.device is not None and pattern.device not in trees)
+    }
+    return tuple(
+        dataclasses.replace(entry, series=PathPattern(entry.series.text, prefix=True))
+        if isinstance(entry.series, PathPattern) and entry.series in older
+        else entry
+        for entry in entries
+    )
 
 
 def _shared(tsfile: Path) -> DeletionFile | None:

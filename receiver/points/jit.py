@@ -12,7 +12,8 @@ are int64 at every call; and loops stand where a slice would be assigned to.
 Numba's own cache is not used as it stands, for what it lacks:
 
 - It does not see that a kernel of another module, which was compiled into this one, has changed.
-  Here the stamp is a digest over the sources of a kernel and of every kernel it calls.
+  Here the stamp is a digest over the sources of a kernel and of every kernel it calls. It is
+  part of the files' names: two versions that run at once cannot mix up their code.
 - A package that cannot be written to, and no home either, is an error when it is imported. Here
   the places are: ``NUMBA_CACHE_DIR``; ``__pycache__`` beside the source (also when it can only be
   read, and was filled before); ``$XDG_CACHE_HOME`` or ``~/.cache``; a directory of ours in the
@@ -34,7 +35,6 @@ import functools
 import hashlib
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -60,7 +60,7 @@ def kernel(function: Function) -> Function:
     """Compile a function when it is first called; keep the code where there is a place for it."""
     compiled = numba.njit(nogil=True, error_model="numpy")(function)
     if hasattr(compiled, "py_func"):  # it is the bare function with NUMBA_DISABLE_JIT
-        with contextlib.suppress(RuntimeError):  # there is no good place
+        with contextlib.suppress(RuntimeError, OSError):  # no good place, or no source
             compiled._cache = _Cache(function)
     return cast(Function, compiled)
 
@@ -89,7 +89,7 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
         return self._stamp
 
     def get_disambiguator(self) -> str:
-        return f"{self._line}{'-checked' if config.BOUNDSCHECK else ''}"
+        return f"{self._line}-{self._stamp[:16]}"
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> _Locator | None:
@@ -143,7 +143,8 @@ def _places(source: Path, environment: Any) -> Iterator[tuple[Path, bool]]:
         yield Path(environment["XDG_CACHE_HOME"]) / "tsferry" / below, True
     elif environment.get("HOME"):
         yield Path(environment["HOME"]) / ".cache" / "tsferry" / below, True
-    yield Path(tempfile.gettempdir()) / f"tsferry-{os.getuid()}" / below, True
+    temporary = environment.get("TMPDIR") or "/var/tmp"  # noqa: S108, it is seen to be ours
+    yield Path(temporary) / f"tsferry-{os.getuid()}" / below, True
 
 
 def _is_good(directory: Path, *, shared: bool) -> bool:
@@ -181,7 +182,7 @@ class _Maker(_Locator):
 
 def _stamp(function: Callable[..., Any]) -> str:
     """A digest over the sources of a kernel and all it calls, and over how it is compiled."""
-    digest = hashlib.sha256(f"{config.OPT}".encode())
+    digest = hashlib.sha256(f"{config.BOUNDSCHECK} {config.OPT}".encode())
     for path in sorted(_sources(function, set())):
         digest.update(_file_digest(path))
     return digest.hexdigest()
@@ -210,4 +211,8 @@ def _sources(function: Callable[..., Any], seen: set[Callable[..., Any]]) -> set
 
 @functools.cache
 def _file_digest(path: str) -> bytes:
-    return hashlib.sha256(Path(path).read_bytes()).digest()
+    """Of the file, or of the archive that a module was imported from."""
+    file = Path(path)
+    while not file.is_file() and file != file.parent:
+        file = file.parent
+    return hashlib.sha256(file.read_bytes()).digest()

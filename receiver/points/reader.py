@@ -300,13 +300,19 @@ class TsFileReader:
             if whole:
                 plain.finish()
         else:
-            yield from self._aligned_blocks(device, series, chunk, start, end)
+            yield from self._aligned_blocks(device, series, chunk, start, end, window)
 
     def _aligned_blocks(
-        self, device: Device, series: Series, chunk: ChunkRef, start: int | None, end: int | None
+        self,
+        device: Device,
+        series: Series,
+        chunk: ChunkRef,
+        start: int | None,
+        end: int | None,
+        window: int,
     ) -> Iterator[Block]:
         assert chunk.time_chunk is not None
-        values, pages = self.value_chunk(device, series, chunk), 0
+        values, pages = self.value_chunk(device, series, chunk, window=window), 0
         whole = start is None and end is None
         if whole:
             groups = self.times(device, chunk.time_chunk)

@@ -257,7 +257,9 @@ def as_row(code: int, known: Statistics) -> Rows:
     row[: END + 1] = known.count, known.start, known.end
     if known.first is None:
         return row
-    numbers: list[Any] = [known.first, known.last, known.min or 0, known.max or 0]
+    numbers: list[Any] = [known.first, known.last, known.min, known.max]
+    if known.min is None:  # of BOOLEAN; 0.0 and -0.0 are no other minimum
+        numbers[2:] = 0, 0
     if code == DataType.FLOAT:
         row[FIRST:SUM] = np.array(numbers, np.float32).view(np.int32)
     elif code == DataType.DOUBLE:

@@ -133,6 +133,7 @@ class Catalogue:
         self._roots = tuple(map(str, config.data_dirs))
         self._names: dict[int | tuple[str, ...], tuple[str, ...]] = {}
         self._alive: dict[str, bool] = {}
+        self._later: set[str] | None = None
         self._engine = Engine.read_only(Path(config.schema_dir))
         self.uuid, self.commit = self._engine.uuid, self._engine.newest_commit
         now = clock()
@@ -243,13 +244,14 @@ class Catalogue:
         return self._alive[root]
 
     def _is_visible_now(self, physical: str) -> bool:
-        """Whether the file is in the catalogue still, as it stands by now."""
-        with (
-            Engine.read_only(Path(self._config.schema_dir)) as engine,
-            engine.reading() as state,
-        ):
-            row = state.files.get(physical)
-            return row is not None and row.visible
+        """Whether the file is in the catalogue still, as it stood when this was first asked."""
+        if self._later is None:
+            with (
+                Engine.read_only(Path(self._config.schema_dir)) as engine,
+                engine.reading() as state,
+            ):
+                self._later = {name for name, row in state.files.items() if row.visible}
+        return physical in self._later
 
     # -- reading -------------------------------------------------------------------------------
 

@@ -118,7 +118,7 @@ def _structure(file: _Open) -> bool:
     tail = read_tail(file.fd, structure=True, chunk_headers=file.part.part == 0)
     if tail.status is not Status.COMPLETE:
         if file.part.part == 0:
-            file.found.bad("structure", f"{tail.status}: {tail.reason}")
+            _incomplete(file, tail)
         return False
     file.tail = tail
     if file.part.part == 0:
@@ -127,6 +127,16 @@ def _structure(file: _Open) -> bool:
         result.series = tail.series_count
         result.first_time, result.last_time = tail.first_time, tail.last_time
     return True
+
+
+def _incomplete(file: _Open, tail: Tail) -> None:
+    detail = f"{tail.status}: {tail.reason}"
+    if tail.status is Status.LEGACY:
+        file.found.unproved("unsupported", detail)
+    elif tail.status is Status.UNSEALED and file.expected.md5 is None:
+        file.found.unproved("structure", detail)  # of no receiver: it may be open
+    else:
+        file.found.bad("structure", detail)
 
 
 def _counts(file: _Open) -> bool:
@@ -274,8 +284,8 @@ STEPS: tuple[Step, ...] = (
     _spans,
     _outline,
     _order,
-    _encrypted,
     _manifest,
+    _encrypted,
     _pages,
 )
 _SHARE: tuple[Step, ...] = (_size, _structure, _encrypted, _pages)
@@ -309,8 +319,8 @@ def check_part(
             _run(file, (_SHARE if part.part else STEPS) if steps is None else steps, limit)
     except FileNotFoundError:
         checked.result.absent = True
-    except UnsafePathError as error:
-        found.bad("present", str(error))
+    except UnsafePathError as error:  # an operator's symlink, perhaps: it says nothing of the file
+        found.unproved("present", str(error))
     except OSError as error:
         found.unproved("read", f"it cannot be opened: {error}")
     checked.result.findings, checked.result.dropped = found.kept, found.dropped

@@ -94,8 +94,8 @@ def cli(
     statistics say, times in order, series as in the sender's manifest, types as in the schema, one
     owner for each device, TTL; of files together: no overlap in time within sequence, and points
     that stand in sequence and unsequence. Verdicts are committed: proved files are marked, bad ones
-    go to quarantine, so that their senders send them again. Runs beside the receiver, and without
-    it.
+    go to quarantine, and are asked for again if their bytes are not what was sent. Runs beside the
+    receiver, and without it.
     """
     options = Options(
         master=_checked_master(master),

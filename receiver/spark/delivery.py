@@ -27,7 +27,8 @@ class Delivered(NamedTuple):
 
     Attributes:
         verified: files that are verified as of now.
-        quarantined: files that are in quarantine now; their senders are asked for them again.
+        quarantined: files that are in quarantine now; their senders are asked for them again,
+            but for those that are as they were sent.
         stale: verdicts about files that are gone, hidden or of other content by now.
     """
 
@@ -64,7 +65,10 @@ def deliver(config: ReceiverConfig, verdicts: Sequence[Verdict]) -> Delivered:
 
 def _to_server(config: ReceiverConfig, page: Sequence[Verdict]) -> Delivered:
     request = VerdictsRequest(
-        verdicts=[VerdictEntry(physical=each.physical, md5=each.md5, bad=each.bad) for each in page]
+        verdicts=[
+            VerdictEntry(physical=each.physical, md5=each.md5, bad=each.bad, as_sent=each.as_sent)
+            for each in page
+        ]
     )
     answer = Server(config).ask("POST", "/v1/verdicts", VerdictsAnswer, body=request)
     return Delivered(answer.verified, answer.quarantined, answer.stale)

@@ -13,7 +13,7 @@ MOST_FINDINGS = 100
 
 
 class Findings:
-    """What was found so far; the first ones are kept, all are counted."""
+    """What was found so far: the first ones are kept, bad ones before others; all are counted."""
 
     def __init__(self) -> None:
         self.kept: list[Finding] = []
@@ -30,10 +30,15 @@ class Findings:
         offset: int | None = None,
     ) -> None:
         """Note one."""
+        finding = Finding(severity, check, device, measurement, offset, detail)
         if len(self.kept) < MOST_FINDINGS:
-            self.kept.append(Finding(severity, check, device, measurement, offset, detail))
-        else:
-            self.dropped += 1
+            self.kept.append(finding)
+            return
+        self.dropped += 1
+        if severity is Severity.BAD:  # the verdict must not hang on what came first
+            lesser = [at for at, each in enumerate(self.kept) if each.severity is not severity]
+            if lesser:
+                self.kept[lesser[-1]] = finding
 
     def bad(self, check: str, detail: str) -> None:
         """Note a fault of the whole file."""

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from common.errors import EXIT_INTERNAL, Transient
 from receiver.spark.duplicates import Pair, common_times
 from receiver.spark.progress import Progress
 from receiver.spark.relations import (
@@ -38,6 +37,7 @@ from receiver.spark.results import (
     Severity,
     arrow_schema,
 )
+from receiver.spark.session import SparkFailedError
 from receiver.spark.work import Expected, PartResult, deal, pack, shown, split
 from receiver.spark.worker import ROW, Settings, Worker, span_schema
 
@@ -52,20 +52,15 @@ if TYPE_CHECKING:
 
     _Flags = npt.NDArray[np.bool_]
 
-__all__ = ["Job", "JobFailedError", "Neighbours", "Subject"]
+__all__ = ["Job", "Neighbours", "Subject"]
 
 LOCAL_SPANS = 5_000_000
 """Spans that the driver compares itself: some hundred megabytes."""
+AT_ONCE_BYTES = 1 << 30
+"""Files of so many bytes have few spans in any case: they come with the results, in one job."""
 MOST_MEETINGS = 2_000
 """Pairs of files with a common device that are looked at for duplicates; then no more are."""
 MOST_GAPS = 100
-
-
-class JobFailedError(Transient):
-    """Spark gave the job up: no executor is left, or the cluster has no room for it."""
-
-    slug = "job-failed"
-    exit_code = EXIT_INTERNAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +140,7 @@ class Job:
         self._packed: Broadcast[list[bytes]] | None = None
         self._split: set[int] = set()
         self._near: pa.Table | None = None
+        self._fetched: pa.ChunkedArray | None = None
         if files:
             self._run(progress)
 
@@ -193,12 +189,12 @@ class Job:
             return self._collect(groups, self._settings)
         except Exception as error:  # Spark raises errors of several libraries
             if self._settings.isolated:
-                raise _failed(error) from error
+                raise SparkFailedError.of(error) from error
             progress.say("a worker died; once more, each file in a process of its own")
         try:
             return self._collect(groups, replace(self._settings, isolated=True))
         except Exception as error:
-            raise _failed(error) from error
+            raise SparkFailedError.of(error) from error
 
     def _collect(self, groups: Sequence[list[Part]], settings: Settings) -> list[PartResult]:
         self.close()
@@ -206,7 +202,9 @@ class Job:
         numbers = self._spark.range(0, len(groups), 1, len(groups))
         self._rows = numbers.mapInArrow(Worker(self._packed, settings), ROW).cache()
         decoder = msgspec.msgpack.Decoder(PartResult)
-        table = self._rows.select("result").toArrow()
+        few = sum(each.weight for group in groups for each in group) <= AT_ONCE_BYTES
+        table = self._rows.select("result", *(["spans"] if few else [])).toArrow()
+        self._fetched = table["spans"] if few else None
         return [decoder.decode(each.as_buffer()) for each in table["result"]]
 
     def _sum_up(self, parts: list[PartResult]) -> None:
@@ -357,20 +355,23 @@ class Job:
         return tuple(DeviceSpan(**row) for _, row in kept)
 
     def _span_table(self) -> pa.Table:
-        return pa.concat_tables(
-            [span_schema().empty_table(), *self._streams("spans", at_once=True)]
-        )
+        streams = self._fetched
+        if streams is None:
+            assert self._rows is not None
+            streams = self._rows.select("spans").toArrow()["spans"]
+        found = [span_schema().empty_table()]
+        for each in streams:
+            if each.is_valid:
+                found.append(pa.ipc.open_stream(each.as_buffer()).read_all())
+        self._fetched = None
+        return pa.concat_tables(found)
 
-    def _streams(self, column: str, *, at_once: bool = False) -> Iterator[pa.Table]:
+    def _streams(self, column: str) -> Iterator[pa.Table]:
         if self._rows is None:
             return
         rows = self._rows.select(column).where(f"{column} is not null")
-        if at_once:
-            found: Iterator[Any] = (each.as_buffer() for each in rows.toArrow()[column])
-        else:
-            found = (bytes(row[column]) for row in rows.toLocalIterator(prefetchPartitions=True))
-        for each in found:
-            yield pa.ipc.open_stream(each).read_all()
+        for row in rows.toLocalIterator(prefetchPartitions=True):
+            yield pa.ipc.open_stream(bytes(row[column])).read_all()
 
     def _described(self, spans: pa.Table) -> pa.Table:
         """Rows of `DeviceSpan` from those of the workers; without what has no times."""
@@ -404,11 +405,6 @@ def _unfolded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for each in batch.column(0):
             if each.is_valid:
                 yield from pa.ipc.open_stream(each.as_buffer()).read_all().to_batches()
-
-
-def _failed(error: Exception) -> JobFailedError:
-    said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return JobFailedError(f"Spark could not complete the job: {said}")
 
 
 def _together(one: PartResult, other: PartResult) -> PartResult:

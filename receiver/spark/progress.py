@@ -74,6 +74,6 @@ class Progress:
             passed = time.monotonic() - begun
             left = f", {passed / most * (groups - most):.0f} s left" if most else ""
             self.say(
-                f"verifying: {most} of {groups} tasks, about {done / 1e9:.1f} of "
-                f"{weight / 1e9:.1f} GB{left}"
+                f"verifying: {most} of {groups} tasks, about {done / 1e6:,.0f} of "
+                f"{weight / 1e6:,.0f} MB{left}"
             )

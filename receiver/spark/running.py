@@ -125,6 +125,12 @@ def _finish(outcome: Verification, delivery: Delivery | None, options: Options) 
     summary = summarise(outcome, delivery)
     if options.report is not None:
         write(options.report, summary, outcome)
+    if outcome.unlooked:
+        click.echo(
+            f"{PROGRAM.name}: {outcome.unlooked} more pairs of files with a common device were not "
+            "looked at for duplicates",
+            err=True,
+        )
     if options.as_json:
         emit_json(summary)
     else:

@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from common.errors import EXIT_INTERNAL, Transient
 from receiver.spark.java import find_java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["start"]
+__all__ = ["SparkFailedError", "start"]
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _LOCAL = {
@@ -37,12 +38,30 @@ _FAILURES = 4
 """Of one task in local mode, as in a cluster: a worker that dies is not the end of the job."""
 
 
+class SparkFailedError(Transient):
+    """Spark did not start, or gave a job up: no executor is left, no room, no such master."""
+
+    slug = "spark-failed"
+    exit_code = EXIT_INTERNAL
+
+    @classmethod
+    def of(cls, error: Exception) -> SparkFailedError:
+        """What an error of Spark's libraries says, without the stacks of two languages."""
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        java = [line[2:] for line in lines if line.startswith(": ")]  # as py4j hands it on
+        said = (java or lines or [type(error).__name__])[0]
+        return cls(f"Spark failed: {said}")
+
+
 def start(master: str | None, *, name: str = "tsferry-verify") -> SparkSession:
     """A session on `master`, on what `spark-submit` set, or on `local[*]`.
 
     Args:
         master: a Spark master URL, or None to let the environment decide.
         name: how the job shows on the master's page.
+
+    Raises:
+        SparkFailedError: it does not start.
     """
     under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -66,7 +85,10 @@ def start(master: str | None, *, name: str = "tsferry-verify") -> SparkSession:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # of py4j, of pyspark
+        raise SparkFailedError.of(error) from error
 
 
 def _with_retries(master: str) -> str:

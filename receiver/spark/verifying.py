@@ -105,7 +105,8 @@ def verdicts_of(files: Sequence[FileResult], expected: Sequence[Expected]) -> li
         if file.verdict is Judgement.PROVED:
             verdicts.append(Verdict(known.physical, known.md5 or ""))
         elif file.verdict is Judgement.BAD:
-            verdicts.append(Verdict(known.physical, known.md5 or "", _reason(file)))
+            as_sent = (file.size, file.md5) == (known.size, known.md5)
+            verdicts.append(Verdict(known.physical, known.md5 or "", _reason(file), as_sent))
     return verdicts
 
 

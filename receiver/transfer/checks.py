@@ -20,6 +20,7 @@ from common.wire import (
     Wanted,
 )
 from receiver.load.folders import folder_name
+from receiver.load.verdicts import is_held
 from receiver.transfer import epochs
 from receiver.transfer.intake import check_sender
 from receiver.transfer.schema import position_of
@@ -85,8 +86,13 @@ class Checks:
                 Wanted(path=each.path, size=each.size, md5=each.md5, reason=str(each.reason))
                 for each in _wanted(state, request.sender)[:_MOST_WANTED]
             ]
+            held = [
+                Wanted(path=each.path, size=each.size, md5=each.md5, reason=str(each.reason))
+                for each in state.wanted(request.sender)
+                if is_held(state, each)
+            ][:_MOST_WANTED]
         self._meet(who, request)
-        return self._answer(who, request, history, wanted, newest)
+        return self._answer(who, request, history, wanted, held, newest)
 
     def _meet(self, who: Principal, request: CheckRequest) -> None:
         """Enter the sender and its label; a receiver that cannot write now can still answer."""
@@ -128,6 +134,7 @@ class Checks:
         request: CheckRequest,
         history: History,
         wanted: list[Wanted],
+        held: list[Wanted],
         newest: int,
     ) -> CheckAnswer:
         limits = self._config.limits
@@ -153,6 +160,7 @@ class Checks:
             ),
             scope=list(who.scope),
             wanted=wanted,
+            held=held,
             busy=task.id if task is not None and task.loading else None,
             unfinished=task.id if task is not None and not task.loading else None,
             schema=True,
@@ -178,12 +186,5 @@ class Checks:
 
 
 def _wanted(state: State, sender: str) -> list[FileRow]:
-    """Files that should come again; not those that have, and were put on hold."""
-    return [row for row in state.wanted(sender) if not _is_on_hold(state, row)]
-
-
-def _is_on_hold(state: State, row: FileRow) -> bool:
-    return any(
-        each.hold and (each.digest, each.size) == (row.tail, row.size)
-        for each in state.quarantined(row.sender, row.path)
-    )
+    """Files that should come again; not those that are on hold."""
+    return [row for row in state.wanted(sender) if not is_held(state, row)]

@@ -8,6 +8,7 @@ import common
 from common.durable import Tree
 from common.errors import NotFoundError, UsageError
 from receiver.load.fsck import Report, examine
+from receiver.load.verdicts import hold_of
 from receiver.metadata import records
 from receiver.metadata.checkpoint import checkpoints
 from receiver.metadata.guards import Guard
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state import FileRow, SenderRow
+    from receiver.metadata.state import FileRow, SenderRow, State
     from receiver.principal import Principal
     from receiver.transfer.checks import Checks
     from receiver.transfer.uploads import Uploads
@@ -78,7 +79,7 @@ class Operating:
             senders, devices = len(state.senders), len(state.owners)
             deleted = len(state.deleted())
             quarantined = len(state.quarantine)
-            quarantined += sum(len(state.wanted(uuid)) for uuid in state.senders)
+            quarantined += sum(_loaded_bad(state, uuid) for uuid in state.senders)
             verified = state.verified()
             oldest = min((row.verified for row in _verified(state.files.values())), default=0)
         count, partial = self._uploads.numbers()
@@ -149,7 +150,7 @@ class Operating:
                 (
                     row,
                     state.totals(row.uuid),
-                    refused.get(row.uuid, 0) + len(state.wanted(row.uuid)),
+                    refused.get(row.uuid, 0) + _loaded_bad(state, row.uuid),
                     state.verified(row.uuid),
                 )
                 for row in state.senders.values()
@@ -368,6 +369,11 @@ def _is_in(row: FileRow, state: str) -> bool:
     if state == _EXPIRED:
         return row.state is FileState.DELETED and row.reason == _EXPIRED
     return row.state == state
+
+
+def _loaded_bad(state: State, sender: str) -> int:
+    """Loaded files found bad; not those that an entry of the quarantine stands for already."""
+    return sum(hold_of(state, row) is None for row in state.wanted(sender))
 
 
 def _verified(rows: Iterable[FileRow]) -> Iterator[FileRow]:

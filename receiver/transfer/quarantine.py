@@ -12,6 +12,7 @@ from common.paths import IllegalPathError
 from common.tsfile import Corrupt, read_tail
 from receiver.load.registering import Refusal, read_series
 from receiver.load.registrar import registration
+from receiver.load.verdicts import hold_of
 from receiver.load.verify import hash_staged
 from receiver.metadata import records
 from receiver.metadata.guards import Guard
@@ -32,7 +33,8 @@ class Quarantine:
     """Two kinds of entries: files refused at or before their load, and loaded ones found bad.
 
     The first are kept under (sender, path, digest of the tail); of the second the digest is the
-    physical path.
+    physical path. One that a verification put on hold is of the second kind: the entry beside it,
+    which holds its content, is shown, lifted and dropped together with it.
     """
 
     def __init__(self, engine: Engine, load: LoadService, *, clock: Callable[[], float]) -> None:
@@ -43,13 +45,19 @@ class Quarantine:
     def all(self, sender: str | None) -> list[QuarantineView]:
         """Every entry, of one sender if told so."""
         with self._engine.reading() as state:
-            refused = [row for row in state.quarantine.values() if sender in (None, row.sender)]
             bad = [
-                row
+                (row, hold_of(state, row))
                 for row in state.files.values()
                 if row.state is FileState.QUARANTINED and sender in (None, row.sender)
             ]
-        views = [_refused(row) for row in refused] + [_bad(row) for row in bad]
+            holds = {_key(hold) for _, hold in bad if hold is not None}
+            refused = [
+                row
+                for key, row in state.quarantine.items()
+                if sender in (None, row.sender) and key not in holds
+            ]
+        views = [_refused(row) for row in refused]
+        views += [_bad(row, held=hold is not None) for row, hold in bad]
         return sorted(views, key=lambda each: (each.sender, each.path, each.digest))
 
     def retry(self, sender: str, path: str, digest: str) -> str:
@@ -63,16 +71,16 @@ class Quarantine:
         with self._engine.reading() as state:
             row = state.quarantine.get((sender, path, digest))
             file = state.files.get(digest)
+            hold = None if file is None else hold_of(state, file)
         if row is not None:
             return self._retry_refused(row)
         if file is not None and (file.sender, file.path) == (sender, path):
-            return self._retry_loaded(file)
+            return self._retry_loaded(file, hold)
         raise _not_in_quarantine(path, digest)
 
     def _retry_refused(self, row: QuarantineRow) -> str:
         """Look at kept bytes again; without them, or if they are good now, clear the entry."""
-        key = (row.sender, row.path, row.digest)
-        drop, guard = records.QuarantineDrop(*key), Guard("quarantine", key, row.changed)
+        drop, guard = _lift(row)
         folder = self._load.folders.find(row.sender)
         tree = self._load.trees[0]
         if row.kept is None or folder is None or not tree.exists(row.kept):
@@ -87,12 +95,17 @@ class Quarantine:
         self._engine.commit([drop], [guard])
         return "the bytes are good; the next round of the sender loads them"
 
-    def _retry_loaded(self, row: FileRow) -> str:
+    def _retry_loaded(self, row: FileRow, hold: QuarantineRow | None) -> str:
+        """Make a file visible again whose bytes are those that were loaded.
+
+        What a verification has read in them is not read again: that it is visible all the same is
+        the operator's word. Of any other bytes the hold is lifted too: what came was not these.
+        """
         if row.state is not FileState.QUARANTINED:
             raise _not_in_quarantine(row.path, row.physical)
         found = self._load.find_physical(row)
         if found is None:
-            return "the bytes are gone; the sender is asked for the file in its next round"
+            return self._ask_again("the bytes are gone", hold)
         tree, rel = found
         fd = tree.open_read(rel)
         try:
@@ -104,15 +117,30 @@ class Quarantine:
         finally:
             os.close(fd)
         if not good:
-            return "the bytes are still bad; the sender is asked for the file in its next round"
+            return self._ask_again("the bytes are still bad", hold)
         ops: list[records.Op] = [records.FileRestored(row.physical)]
+        guards = [Guard("file", row.physical, row.changed)]
         if not row.registered:
             schema = registration(self._engine, row, registers)
             if isinstance(schema, Refusal):
                 raise ConflictError(schema.reason, extra={"path": row.path})
             ops += schema
-        self._engine.commit(ops, [Guard("file", row.physical, row.changed)])
-        return "the bytes are good; the file is visible again"
+        if hold is None:
+            self._engine.commit(ops, guards)
+            return "the bytes are good; the file is visible again"
+        drop, guard = _lift(hold)
+        self._engine.commit([*ops, drop], [*guards, guard])
+        return (
+            "the bytes are as they were sent; the file is visible again, though a verification "
+            f"found it bad: {hold.reason}"
+        )
+
+    def _ask_again(self, why: str, hold: QuarantineRow | None) -> str:
+        if hold is None:
+            return f"{why}; the sender is asked for the file in its next round"
+        drop, guard = _lift(hold)
+        self._engine.commit([drop], [guard])
+        return f"{why}; it is on hold no more: with a retry at the sender it comes again"
 
     def drop(self, sender: str, path: str, digest: str) -> None:
         """Forget an entry and the bytes kept for it; a loaded file is deleted.
@@ -124,10 +152,10 @@ class Quarantine:
         with self._engine.reading() as state:
             row = state.quarantine.get(key)
             file = state.files.get(digest)
+            hold = None if file is None else hold_of(state, file)
         if row is not None:
-            self._engine.commit(
-                [records.QuarantineDrop(*key)], [Guard("quarantine", key, row.changed)]
-            )
+            op, guard = _lift(row)
+            self._engine.commit([op], [guard])
             if row.kept is not None:
                 self._load.trees[0].unlink(row.kept)
             return
@@ -137,10 +165,22 @@ class Quarantine:
             or file.state is not FileState.QUARANTINED
         ):
             raise _not_in_quarantine(path, digest)
-        self._engine.commit(
-            [records.FileDeleted(file.physical, "operator")],
-            [Guard("file", file.physical, file.changed)],
-        )
+        ops: list[records.Op] = [records.FileDeleted(file.physical, "operator")]
+        guards = [Guard("file", file.physical, file.changed)]
+        if hold is not None:
+            op, guard = _lift(hold)
+            ops.append(op)
+            guards.append(guard)
+        self._engine.commit(ops, guards)
+
+
+def _key(row: QuarantineRow) -> tuple[str, str, str]:
+    return row.sender, row.path, row.digest
+
+
+def _lift(row: QuarantineRow) -> tuple[records.QuarantineDrop, Guard]:
+    """The end of an entry that is as it was seen."""
+    return records.QuarantineDrop(*_key(row)), Guard("quarantine", _key(row), row.changed)
 
 
 def _refused(row: QuarantineRow) -> QuarantineView:
@@ -157,13 +197,13 @@ def _refused(row: QuarantineRow) -> QuarantineView:
     )
 
 
-def _bad(row: FileRow) -> QuarantineView:
+def _bad(row: FileRow, *, held: bool) -> QuarantineView:
     return QuarantineView(
         sender=row.sender,
         path=row.path,
         digest=row.physical,
         size=row.size,
-        hold=False,
+        hold=held,
         reason=str(row.reason),
         kept=True,
         loaded=True,

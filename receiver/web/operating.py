@@ -106,7 +106,7 @@ def quarantine_drop(call: Call) -> Response:
 def verdicts(call: Call) -> Response:
     """What a verification found."""
     request = call.body(wire.VerdictsRequest)
-    found = [Verdict(each.physical, each.md5, each.bad) for each in request.verdicts]
+    found = [Verdict(each.physical, each.md5, each.bad, each.as_sent) for each in request.verdicts]
     recorded = call.node.record_verdicts(call.who, found)
     return json_answer(wire.VerdictsAnswer(**recorded._asdict()))
 

@@ -137,11 +137,14 @@ class VerdictEntry(Struct, frozen=True, kw_only=True):
         physical: its name at the receiver.
         md5: of the content that was judged, 32 lower-case hex digits.
         bad: why it goes to quarantine; None if every point was proved.
+        as_sent: of a bad file, whether its bytes are those that were loaded: then it is put on
+            hold, else its sender is asked for it again.
     """
 
     physical: str
     md5: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
     bad: str | None = None
+    as_sent: bool = False
 
 
 class VerdictsRequest(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,8 @@ best of `--repeat` runs of `count`, `sum` and `max` over all columns, after one 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -69,6 +71,28 @@ def best(what: str, rows: int, repeat: int, query) -> None:
     print(f"{what:<34} {min(seconds):7.2f} s {rows / min(seconds) / 1e6:8.2f} M rows/s", flush=True)
 
 
+def session(master: str):
+    """As a user has it, with Spark's own settings."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from receiver.spark.java import find_java_home
+    from receiver.spark.source import register
+
+    os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
+    from pyspark.sql import SparkSession
+
+    spark = (
+        SparkSession.builder.master(master)
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    register(spark)
+    return spark
+
+
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -77,33 +101,31 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--master", default="local[2]")
     given = parser.parse_args()
-    from receiver.spark.session import start
-    from receiver.spark.source import register
-
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         size = write(folder, given.files, given.rows)
         rows = given.files * given.rows
         print(f"{given.files} files, {size / 1e6:.0f} MB, {rows / 1e6:g} M rows, {given.master}")
-        spark = start(given.master, name="bench")
-        register(spark)
-        source = spark.read.format("tsfile").option("table", "plant")
-        wide = source.load(str(folder / "tsfile"))
-        long = source.option("form", "long").load(str(folder / "tsfile"))
+        spark = session(given.master)
+
+        def source(**options: object):
+            reader = spark.read.format("tsfile").options(table="plant", **options)
+            return reader.load(str(folder / "tsfile"))
+
+        wide, long = source(), source(form="long")
         parquet = spark.read.parquet(str(folder / "parquet"))
         sums = [f"sum({each})" for each in COLUMNS]
         best("parquet, 5 columns", rows, given.repeat,
              lambda: parquet.selectExpr("count(*)", "max(time)", *sums).collect())  # fmt: skip
         best("tsfile wide, 5 columns", rows, given.repeat,
              lambda: wide.selectExpr("count(*)", "max(time)", *sums).collect())  # fmt: skip
-        one = source.option("form", "wide").option("columns", "a").load(str(folder / "tsfile"))
+        one = source(columns="a")
         best("tsfile wide, option columns = a", rows, given.repeat,
              lambda: one.selectExpr("count(*)", "max(time)", "sum(a)").collect())  # fmt: skip
         best("tsfile long (rows are points)", rows * len(COLUMNS), given.repeat,
              lambda: long.selectExpr("count(*)", "max(time)", "sum(value_double)",
                                      "sum(value_long)").collect())  # fmt: skip
-        begun = source.option("form", "wide").option("endTime", rows // 100 * 1000)
-        some = begun.load(str(folder / "tsfile"))
+        some = source(endTime=rows // 100 * 1000)
         best("tsfile wide, endTime at 1%", rows // 100, given.repeat,
              lambda: some.selectExpr(*sums).collect())  # fmt: skip
         spark.stop()

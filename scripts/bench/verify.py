@@ -152,10 +152,15 @@ def verify(folder: str, master: str, repeat: int, points: int) -> None:
 
 
 def parquet(folder: str, master: str, repeat: int, points: int) -> None:
-    """What is to be beaten."""
-    from receiver.spark.session import start
+    """What is to be beaten, with the JVM's own settings: `session.start` spares its compiler."""
+    from receiver.spark.java import find_java_home
 
-    spark = start(master, name="bench")
+    os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+    spark = SparkSession.builder.master(master).config(map=settings).getOrCreate()
 
     def once() -> None:
         columns = ["time", *COLUMNS]

@@ -124,7 +124,7 @@ RELEASES: Final = {
         aligned=False,
         create="set storage group to",
         below="*",
-        profiles=("main", "chunks", "compaction"),
+        profiles=("main", "chunks"),
     ),
 }
 

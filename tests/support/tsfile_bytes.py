@@ -379,7 +379,16 @@ def _body(code: int, values: list[Any]) -> bytes:
     shapes = {"INT32": ">4iq", "DATE": ">4iq", "INT64": ">4qd", "TIMESTAMP": ">4qd"}
     shapes |= {"FLOAT": ">4fd", "DOUBLE": ">4dd"}
     shape = next(shapes[name] for name in shapes if CODES[name] == code)
-    return struct.pack(shape, low, high, first, last, sum(values))
+    total = sum(values) if shape.endswith("q") else _added_up(values)
+    return struct.pack(shape, low, high, first, last, total)
+
+
+def _added_up(values: Sequence[Any]) -> float:
+    """One after the other, as Java does it; ``sum`` of Python 3.12 rounds less."""
+    total = float(values[0]) if values else 0.0
+    for value in values[1:]:
+        total += float(value)
+    return total
 
 
 def _raw(value: Value) -> bool | int | float | bytes:

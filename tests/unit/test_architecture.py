@@ -166,6 +166,9 @@ def test_reading_and_the_door_itself_are_no_raw_change(text):
         ("receiver.web.app", "from receiver.cli import x"),
         ("receiver.web.app", "import pyspark"),
         ("receiver.spark.job", "import flask"),
+        ("receiver.points.reader", "import pyspark"),
+        ("receiver.points.reader", "from receiver.spark import job"),
+        ("receiver.load.loader", "from receiver.points import TsFileReader"),
         ("receiver.spark.job", "from receiver.node import Node"),
     ],
 )

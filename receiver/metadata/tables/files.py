@@ -88,7 +88,7 @@ class FileTable:
         return [self.rows[each] for each in self._catalogue.page(after, limit)]
 
     def wanted(self, sender: str) -> list[FileRow]:
-        """Files that the sender once sent and should send again: loaded, then found bad."""
+        """Files that the sender once sent, now found bad: wanted again but for those on hold."""
         return [self.rows[each] for each in self._wanted.get(sender, ())]
 
     def deleted(self) -> list[FileRow]:

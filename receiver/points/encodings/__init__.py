@@ -210,7 +210,7 @@ def _run(
     if error == TOO_LARGE:
         raise Unsupported(encoding, data_type, describe(error))
     if error:
-        raise BadPage(describe(error), int(at))
+        raise BadPage(describe(error), min(int(at), end))
     if at != end:
-        raise BadPage(describe(MORE if len(values) == most else TRAILING), int(at))
+        raise BadPage(describe(MORE if len(values) == most else TRAILING), min(int(at), end))
     return values

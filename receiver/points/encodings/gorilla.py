@@ -64,6 +64,8 @@ def decode_64(data: Any, pos: Number, end: Number, out: Any, last: Number) -> Nu
     bit = np.int64(state[1])
     if error:
         return n, min(bit >> 3, end), error
+    if bit >= end * 8:  # no values at all, and nothing behind the end
+        return n, end, TRUNCATED
     if np.int64(state[0]) != last:
         return n, bit >> 3, MORE
     return n, (bit >> 3) + 1, 0
@@ -81,6 +83,8 @@ def decode_32(data: Any, pos: Number, end: Number, out: Any, last: Number) -> Nu
     bit = np.int64(state[1])
     if error:
         return n, min(bit >> 3, end), error
+    if bit >= end * 8:  # no values at all, and nothing behind the end
+        return n, end, TRUNCATED
     if np.int64(np.int32(state[0])) != last:
         return n, bit >> 3, MORE
     return n, (bit >> 3) + 1, 0

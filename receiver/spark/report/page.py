@@ -25,7 +25,8 @@ _MEANINGS = (
     (
         Severity.BAD,
         "The content is not what was loaded, or contradicts itself. Committed, the file is in "
-        "quarantine and its sender is asked for it again: tsferry-receiver quarantine list.",
+        "quarantine: tsferry-receiver quarantine list. Its sender is asked for it again, unless "
+        "its bytes are those that were sent: then it is held until the edge has other content.",
     ),
     (
         Severity.UNPROVED,

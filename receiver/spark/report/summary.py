@@ -19,7 +19,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         verified: files that count as verified from now on.
-        quarantined: files that are visible no more, and wanted again from their senders.
+        quarantined: files that are visible no more; wanted again from their senders, or held.
         stale: verdicts without effect: the file was replaced, deleted or quarantined meanwhile.
     """
 

@@ -1,7 +1,7 @@
 """`spark.read.format("tsfile")`: TsFiles as a Spark data source, from paths or from a receiver.
 
 Where the package is installed, Spark finds the source by itself (module ``pyspark_tsfile``).
-`register` does it by hand and lets Spark push filters into it. docs/spark.md is for users.
+`register` does it by hand. docs/spark.md is for users.
 
 Nothing here imports numba or pyarrow before it is needed: Spark loads the class in a small process
 of its own, whatever source somebody asks for.

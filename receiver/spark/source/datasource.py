@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from receiver.spark.source.schema import Column
     from receiver.spark.source.selection import Selection
 
-__all__ = ["TsFilePartition", "TsFileReader", "TsFileSource", "register"]
+__all__ = ["TsFileBatchReader", "TsFilePartition", "TsFileSource", "register"]
 
 _SAFE_SINCE = 5
-"""Major version of Spark that keeps the filters of one scan from another; see `TsFileReader`."""
+"""Major version of Spark that keeps filters within their scan; see `TsFileBatchReader`."""
 
 
 def register(spark: SparkSession) -> None:
@@ -52,13 +52,13 @@ class TsFileSource(DataSource):
 
         return _struct(columns_of(self._parsed()))
 
-    def reader(self, schema: StructType) -> TsFileReader:
+    def reader(self, schema: StructType) -> TsFileBatchReader:
         """A reader of the files that the options name.
 
         Raises:
             UsageError: an option is wrong, or a column cannot be had.
         """
-        return TsFileReader(_read_plan(self._parsed(), schema), _tags(schema))
+        return TsFileBatchReader(_read_plan(self._parsed(), schema), _tags(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A reader of what a receiver loads from now on.
@@ -95,14 +95,14 @@ class _Push:
 
     __func__ = staticmethod(getattr(DataSourceReader, "pushFilters", lambda: None))
 
-    def __init__(self, reader: TsFileReader) -> None:
+    def __init__(self, reader: TsFileBatchReader) -> None:
         self._reader = reader
 
     def __call__(self, filters: Sequence[Any]) -> Iterable[Any]:
         return self._reader.push(filters)
 
 
-class TsFileReader(DataSourceReader):
+class TsFileBatchReader(DataSourceReader):
     """Plans the tasks of a batch query, and reads in each.
 
     Filters are taken over only where that is safe, or is asked for. Up to 4.3 Spark keeps what was

@@ -54,7 +54,7 @@ class Options:
         text: Spark type of TEXT and STRING.
         kind: which of a database's files.
         on_error: what a file does that cannot be read.
-        push_filters: take filters over from Spark; see `datasource.TsFileReader`.
+        push_filters: take filters over from Spark; see `datasource.TsFileBatchReader`.
         partition_bytes: of files, that make up about one partition.
         time_column: its name in the result.
         device_column: the same.

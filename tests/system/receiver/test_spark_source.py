@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "hurt/cut.tsfile").write_bytes(build(TREE)[:-9])
     (root / "hurt/good.tsfile").write_bytes(build({D2: {"s1": [(9, 9)]}}))
     return root
+
+
+def patiently(run: Callable[[], Any]) -> None:
+    """Once more, where the machine was so busy that Spark gave its own worker up."""
+    for left in (2, 1, 0):
+        try:
+            run()
+        except Exception as error:
+            if not left or "Python worker failed to connect back" not in str(error):
+                raise
+        else:
+            return
 
 
 def rows(frame: Any) -> list[tuple[Any, ...]]:
@@ -197,11 +209,8 @@ def test_a_stream_gives_each_loaded_file_once_over_restarts(spark: Any, tmp_path
             spark.readStream.format("tsfile").schema("time bigint, s1 bigint")
             .option("catalog", str(world.config)).option("maxFilesPerTrigger", "2").load()
         )  # fmt: skip
-        query = (
-            stream.writeStream.format("parquet").option("path", sink)
-            .option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-        )  # fmt: skip
-        query.awaitTermination()
+        into = stream.writeStream.format("parquet").option("checkpointLocation", checkpoint)
+        patiently(lambda: into.trigger(availableNow=True).start(sink).awaitTermination())
         return sorted(each.time for each in spark.read.parquet(sink).collect())
 
     first, second, _ = load(1), load(2), load(3)
@@ -230,7 +239,7 @@ def test_the_examples_of_the_page_for_users_run(spark: Any, tmp_path: Path) -> N
             .replace("/etc/tsferry/receiver.toml", str(world.config))
             .replace("/srv/out", str(tmp_path / "out"))
         )
-        exec(compile(here, "docs/spark.md", "exec"), scope)
+        patiently(lambda: exec(compile(here, "docs/spark.md", "exec"), scope))  # noqa: B023
     assert scope["df"].count() == scope["now"].count() == scope["then"].count() == 9
     assert scope["bad"].count() == 0
     assert spark.read.parquet(str(tmp_path / "out/wind")).count() == 9

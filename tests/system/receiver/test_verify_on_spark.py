@@ -22,11 +22,11 @@ from receiver.metadata.rows import FileState
 from receiver.spark import job as jobs
 from receiver.spark import work
 from receiver.spark.cli import cli
-from receiver.spark.job import Job, Subject
+from receiver.spark.job import Job, Neighbours, Subject
 from receiver.spark.progress import Progress
 from receiver.spark.session import start
-from receiver.spark.work import Expected
-from receiver.spark.worker import Settings
+from receiver.spark.work import Expected, Span
+from receiver.spark.worker import Settings, span_table
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import build
 
@@ -157,14 +157,20 @@ def test_good_files_are_proved_and_every_kind_of_fault_is_named_and_committed(
     with reopened.engine.reading() as state:
         rows = {place: state.files[str(place.relative_to(world.data))] for place in
                 (*good, gone, tail, cut, page, counts, sent, overlap)}  # fmt: skip
+        held = {row.path for row in state.quarantine.values() if row.hold}
+    load(reopened, 31, series(f"{PARK}.d1", 105, 3))
     reopened.engine.close()
     assert all(rows[place].verified for place in (*good, overlap))
     bad = (gone, tail, cut, page, counts, sent)
     assert {rows[place].state for place in bad} == {FileState.QUARANTINED}
     assert "manifest" in str(rows[sent].reason)
+    assert held == {rows[counts].path, rows[sent].path}, "their bytes are as they were sent"
 
     code, again = verify("--config", str(world.config), "--new")
-    assert (code, again["files"], again["passed_over"]) == (0, 0, 5)
+    assert (code, again["files"], again["proved"], again["passed_over"]) == (1, 1, 1, 5)
+    (finding,) = again["findings"]
+    assert finding["check"] == "overlap"
+    assert "begins at 105" in finding["detail"], "compared with files that were not asked for, too"
 
 
 def test_a_disk_that_is_not_mounted_costs_no_verdict(tmp_path: Path, verify: Verify) -> None:
@@ -269,8 +275,12 @@ def test_large_files_in_parts_and_large_runs_say_the_same_as_small_ones(
         ("unsequence", late),
     )
     settings = Settings("ms", keep_chunks=True, limit=120.0)
-    with Job(spark, files, settings, Progress()) as job:
+    other = Expected(PATH.format(kind="sequence", created=9), kind="sequence", database=PARK)
+    span = Span(f"{PARK}.d2", 10, 20, 0, None, None, None)
+    neighbours = Neighbours([Subject(other, 0)], span_table([0], [span]))
+    with Job(spark, files, settings, Progress(), neighbours) as job:
         small = summary(job)
+        assert [finding.device for finding in job.findings[0]] == [f"{PARK}.d2"]
         assert [each.points for each in job.duplicates] == [9]
         assert [finding.check for finding in job.findings[1]] == ["overlap"]
         assert sum(each.points for each in job.days) == sum(
@@ -278,7 +288,7 @@ def test_large_files_in_parts_and_large_runs_say_the_same_as_small_ones(
         )
     monkeypatch.setattr(work, "PART_BYTES", files[0].size // 4)
     monkeypatch.setattr(jobs, "LOCAL_SPANS", 0)
-    with Job(spark, files, settings, Progress()) as job:
+    with Job(spark, files, settings, Progress(), neighbours) as job:
         large = summary(job)
     for one, other in zip(small, large, strict=True):
         assert one == other

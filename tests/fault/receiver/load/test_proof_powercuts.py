@@ -104,3 +104,24 @@ def test_a_verdict_that_was_recorded_survives_a_power_cut(disk):
         (live,) = node.files(OPERATOR).files
         assert (live.path, live.verified > 0) == (one.path, True)
         assert record_verdicts(node.engine, found) == recorded == (1, 1, 0)
+
+
+def test_a_file_is_hidden_and_held_together_or_not_at_all(disk):
+    world = world_on(disk)
+    node = world.still_node()
+    edge = Edge(node)
+    edge.round(FILES)
+    one, _ = node.files(OPERATOR).files
+    found = [Verdict(one.physical, one.md5, "bad", as_sent=True)]
+    with dying_at("verdicts.decided"), suppress(crash.SimulatedCrash):
+        record_verdicts(node.engine, found)
+    cut(disk)
+    node = world.still_node()
+    assert node.quarantine_list(OPERATOR) == []
+    assert record_verdicts(node.engine, found) == (0, 1, 0)
+    cut(disk)
+    with world.still_node() as node:
+        (entry,) = node.quarantine_list(OPERATOR)
+        assert (entry.path, entry.hold) == (one.path, True)
+        check = Edge(node).check()
+        assert (check.wanted, [each.path for each in check.held]) == ([], [one.path])

@@ -184,8 +184,8 @@ class Model:
         file["state"] = "live" if file["held"] else "retired"
 
     def FileVerified(self, op):
-        for physical in op.physicals:
-            self._file(records.FileForgotten(physical), "live", "retired")["verified"] = True
+        for name in op.physicals:
+            self._file(records.FileForgotten(name), "live", "retired")["verified"] = True
 
     def FileForgotten(self, op):
         self._file(op, "deleted")

@@ -1,4 +1,4 @@
-"""Files that database servers wrote, and what the servers themselves answered of them."""
+"""Files that database servers wrote, with what the servers wrote beside them and answered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from common.tsfile import Status, read_tail
+from common.tsfile import read_tail
 from common.tsfile.resource import parse_resource
 
 DATA = Path(__file__).parents[3] / "data/tsfiles"
@@ -24,54 +24,35 @@ DELETED_IN_MEMORY = {"deletions", "table_deletions"}
 
 
 @functools.cache
-def tail(name):
-    return read_tail(DATA / name, chunk_headers=True)
+def spans(name):
+    """Of each device, by the tail: when it begins and ends."""
+    return {device.name: (device.start, device.end) for device in read_tail(DATA / name).devices}
 
 
-def rows(name):
-    with gzip.open(DATA / name, "rt", newline="", encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
-
-
-def case(name):
-    return name.rpartition("/")[2].partition(".")[0]
+def is_within(inner, outer):
+    return all(
+        outer[device][0] <= start <= end <= outer[device][1]
+        for device, (start, end) in inner.items()
+    )
 
 
 def test_there_are_files_of_servers_of_several_versions():
-    assert {entry["format"] for entry in ENTRIES} == {3, 4}
-    assert {entry["model"] for entry in ENTRIES} == {"tree", "table"}
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_of_a_server_is_sound_down_to_its_chunk_headers(name):
-    read = tail(name)
-    assert read.status is Status.COMPLETE, read.reason
-    assert read.device_count > 0
-
-
-@pytest.mark.parametrize("entry", AS_WRITTEN, ids=lambda entry: entry["expected"]["file"])
-def test_its_series_are_those_that_the_server_answered(entry):
-    points = collections.Counter()
-    for row in rows(entry["expected"]["file"]):
-        points[row["device"], row["measurement"], row["type"]] += 1
-    found = {
-        (device.name, series.measurement, series.data_type.name): series.count
-        for device, series in tail(entry["file"]).series()
-    }
-    assert {key: count for key, count in found.items() if count} == points
+    assert {(entry["format"], entry["model"]) for entry in ENTRIES} == {
+        (3, "tree"), (4, "tree"), (4, "table"),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("entry", AS_WRITTEN, ids=lambda entry: entry["expected"]["file"])
 def test_a_device_begins_and_ends_where_the_server_says(entry):
     times = collections.defaultdict(list)
-    for row in rows(entry["expected"]["file"]):
-        times[row["device"]].append(int(row["time"]))
-    found = {device.name: (device.start, device.end) for device in tail(entry["file"]).devices}
+    with gzip.open(DATA / entry["expected"]["file"], "rt", newline="", encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            times[row["device"]].append(int(row["time"]))
     answered = {device: (min(known), max(known)) for device, known in times.items()}
+    found = spans(entry["file"])
     if entry["model"] == "table":  # has rows of nulls alone, which are not among the expected
         assert found.keys() == answered.keys()
-        for device, (start, end) in answered.items():
-            assert found[device][0] <= start <= end <= found[device][1]
+        assert is_within(answered, found)
     else:
         assert found == answered
 
@@ -80,12 +61,11 @@ def test_a_device_begins_and_ends_where_the_server_says(entry):
 def test_a_resource_names_the_devices_of_its_file_and_covers_their_times(name):
     found = parse_resource((DATA / f"{name}.resource").read_bytes())
     assert found.opaque == ""
+    assert found.shared_deletions is None
     covered = {device.name: (device.start, device.end) for device in found.devices}
-    held = {device.name: (device.start, device.end) for device in tail(name).devices}
-    if case(name) in DELETED_IN_MEMORY:
+    if name.rpartition("/")[2].partition(".")[0] in DELETED_IN_MEMORY:
         # what is deleted before the file is written stays in the resource's times
-        assert covered.keys() == held.keys()
-        for device, (start, end) in held.items():
-            assert covered[device][0] <= start <= end <= covered[device][1]
+        assert covered.keys() == spans(name).keys()
+        assert is_within(spans(name), covered)
     else:
-        assert covered == held
+        assert covered == spans(name)

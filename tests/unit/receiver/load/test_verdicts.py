@@ -17,7 +17,7 @@ from receiver.load.verdicts import (
 )
 from receiver.metadata import records
 from receiver.metadata.errors import GuardFailed, RefusedCommitError
-from tests.support.node_world import OPERATOR, A, B, Edge, path_of, results, tsfile
+from tests.support.node_world import OPERATOR, A, B, Edge, path_of, plan_entry, results, tsfile
 
 FILES = {path_of(1): tsfile(), path_of(2): tsfile(first=100), path_of(3): tsfile(first=200)}
 
@@ -198,3 +198,138 @@ def test_after_a_death_the_same_verdicts_are_delivered_again(world, point):
         assert node.status(OPERATOR).verified == (2 if point == "verdicts.committed" else 0)
         assert record_verdicts(node.engine, found) == (2, 1, 0)
         assert node.status(OPERATOR).verified == 2
+
+
+# -- bad at its source ---------------------------------------------------------------------------
+
+WHY = "pages: its sum differs"
+
+
+def hold(node, number=2):
+    """A verdict on one file: bad, with the bytes that were sent."""
+    (found,) = (each for each in verdicts(node, **{f"f{number}": WHY}) if each.bad)
+    return found._replace(as_sent=True)
+
+
+def planned(edge, content, **more):
+    """The plan's answer, without any byte sent."""
+    (decision,) = edge.plan(edge.start(), [plan_entry(path_of(2), content, **more)])
+    return decision
+
+
+def test_a_file_that_is_bad_as_it_was_sent_is_held_and_not_wanted_again(node, edge):
+    found = hold(node)
+    assert record_verdicts(node.engine, [found]) == (0, 1, 0)
+    check = edge.check()
+    assert check.wanted == []
+    assert [(each.path, each.md5, each.reason) for each in check.held] == [
+        (path_of(2), found.md5, WHY)
+    ]
+    assert not node.heartbeat(edge.who, A, wire.Heartbeat(version="1")).wanted
+    decision = planned(edge, FILES[path_of(2)])
+    assert (decision.action, decision.hold, decision.reason) == (wire.Action.REFUSED, True, WHY)
+    (entry,) = node.quarantine_list(OPERATOR)
+    assert (entry.digest, entry.reason, entry.hold, entry.loaded) == (
+        found.physical,
+        WHY,
+        True,
+        True,
+    )
+    assert node.status(OPERATOR).quarantined == 1
+    assert [each.quarantined for each in node.senders(OPERATOR)] == [1]
+    assert record_verdicts(node.engine, [found]) == (0, 1, 0)  # twice is once
+    assert len(node.quarantine_list(OPERATOR)) == 1
+
+
+def test_other_content_at_the_path_ends_the_hold(node, edge):
+    record_verdicts(node.engine, [hold(node)])
+    other = tsfile(first=100, salt=1)
+    assert planned(edge, other).action is wire.Action.SEND
+    assert results(edge.round({path_of(2): other})) == {path_of(2): "loaded"}
+    assert node.quarantine_list(OPERATOR) == []
+    assert edge.check().held == []
+    assert set(views(node)) == set(FILES)
+
+
+def test_the_end_of_a_held_file_at_the_edge_ends_the_hold(node, edge):
+    record_verdicts(node.engine, [hold(node)])
+    edge.round({}, [path_of(2)], propagate=wire.Propagate.ALL)
+    assert node.quarantine_list(OPERATOR) == []
+    assert edge.check().held == []
+
+
+def test_the_sender_may_send_a_held_file_again_if_its_operator_says_so(node, edge):
+    record_verdicts(node.engine, [hold(node)])
+    files = {path_of(2): FILES[path_of(2)]}
+    task = edge.start()
+    (decision,) = edge.plan(task, [plan_entry(path_of(2), files[path_of(2)], retry=True)])
+    assert decision.action is wire.Action.SEND
+    edge.batch(task, files)
+    edge.end(task, files)
+    assert results(edge.outcome(task)) == {path_of(2): "loaded"}
+    assert node.quarantine_list(OPERATOR) == []
+    assert record_verdicts(node.engine, [hold(node)]) == (0, 1, 0)  # found once more, held again
+    assert edge.check().wanted == []
+
+
+def test_the_operator_may_show_a_held_file_and_is_told_what_was_found(node, edge):
+    found = hold(node)
+    record_verdicts(node.engine, [found])
+    said = node.quarantine_retry(OPERATOR, A, path_of(2), found.physical)
+    assert "visible again" in said
+    assert WHY in said
+    assert views(node)[path_of(2)].verified == 0
+    assert node.quarantine_list(OPERATOR) == []
+    assert edge.check().held == []
+    assert planned(edge, FILES[path_of(2)]).action is wire.Action.ALREADY
+    assert record_verdicts(node.engine, [found]) == (0, 1, 0)
+
+
+def test_a_held_file_that_rots_meanwhile_is_wanted_after_a_retry(world, node, edge):
+    found = hold(node)
+    record_verdicts(node.engine, [found])
+    lost = world.data / found.physical
+    content = lost.read_bytes()
+    lost.write_bytes(content[:20] + b"\0\0\0\0" + content[24:])
+    assert "on hold no more" in node.quarantine_retry(OPERATOR, A, path_of(2), found.physical)
+    assert [each.path for each in edge.check().wanted] == [path_of(2)]
+    assert planned(edge, FILES[path_of(2)]).action is wire.Action.SEND
+
+
+def test_a_dropped_hold_is_gone_with_its_file(node, edge):
+    found = hold(node)
+    record_verdicts(node.engine, [found])
+    node.quarantine_drop(OPERATOR, A, path_of(2), found.physical)
+    assert node.quarantine_list(OPERATOR) == []
+    assert (edge.check().wanted, edge.check().held) == ([], [])
+    (gone,) = views(node, "deleted").values()
+    assert gone.path == path_of(2)
+    assert planned(edge, FILES[path_of(2)]).action is wire.Action.SEND
+
+
+def test_a_held_file_that_is_gone_at_the_edge_is_refused_when_it_comes_back(node, edge):
+    edge.round({}, [path_of(2)], propagate=wire.Propagate.NEVER)
+    retired = views(node, "retired")[path_of(2)]
+    record_verdicts(node.engine, [Verdict(retired.physical, retired.md5, WHY, as_sent=True)])
+    assert edge.check().held == []
+    assert planned(edge, FILES[path_of(2)]).hold
+    (entry,) = node.quarantine_list(OPERATOR)
+    assert (entry.hold, entry.loaded) == (True, True)
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_hold_survives_a_restart_and_a_checkpoint(world, checkpoint):
+    with world.node() as node:
+        edge = Edge(node)
+        edge.round(FILES)
+        found = hold(node)
+        record_verdicts(node.engine, [found])
+        if checkpoint:
+            node.engine.checkpoint()
+    with world.node() as node:
+        edge.node = node
+        assert (edge.check().wanted, len(edge.check().held)) == ([], 1)
+        (entry,) = node.quarantine_list(OPERATOR)
+        assert (entry.hold, entry.loaded) == (True, True)
+        assert planned(edge, FILES[path_of(2)]).hold
+        assert "visible" in node.quarantine_retry(OPERATOR, A, path_of(2), found.physical)

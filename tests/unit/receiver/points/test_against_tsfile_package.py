@@ -1,4 +1,4 @@
-"""Round trip: what the package `tsfile` writes, every type, encoding and compression, comes back."""
+"""What the package `tsfile` writes comes back: every type, encoding and compression."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def write(writer: Any, device: str, columns: dict[str, tuple[Any, list[Any]]], r
 
 def same(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
-        return one != one and other != other or (one == other and str(one) == str(other))
+        return (one != one and other != other) or (one == other and str(one) == str(other))
     return one == other
 
 

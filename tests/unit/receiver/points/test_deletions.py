@@ -15,6 +15,7 @@ from receiver.points.deletion_files import parse_binary, parse_text
 from receiver.points.deletions import Deletions, deleted
 from receiver.points.errors import DamagedData
 from tests.support.expected_rows import FOLDER
+from tests.support.tsfile_bytes import build
 
 TOTALS = Totals(aligned=False, start=None, end=None, rows=0, series_count=0, point_count=0)
 REAL = sorted(FOLDER.glob("*/*.mods*"))
@@ -359,6 +360,43 @@ def test_a_shared_file_that_is_not_there_is_never_none(
         Deletions.beside(tmp_path / "x.tsfile")
 
 
+# -- the rule of 0.12 ------------------------------------------------------------------------------
+
+
+def test_a_pattern_that_names_no_device_of_the_file_names_all_below_it(tmp_path: Path) -> None:
+    points = {"s": [(1, 1)]}
+    tsfile = tmp_path / "x.tsfile"
+    tsfile.write_bytes(build({"root.a.d": points, "root.a.b.c": points}, version=3))
+    lines = ["root.a.*", "root.a.b", "root.a.d.s", "root.a.d.t"]
+    mods = "".join(f"DELETION,{line},999,{at},{at}\n" for at, line in enumerate(lines, 1))
+    (tmp_path / "x.tsfile.mods").write_text(mods)
+    found = Deletions.beside(tsfile)
+    # root.a.* could only be a series of root.a, which is not there, so it is of 0.12
+    assert found.ranges(tree("root.a.d"), "s", chunk=0) == [(1, 1), (3, 3)]
+    assert found.ranges(tree("root.a.b.c"), "s", chunk=0) == [(1, 2)]
+    assert found.ranges(tree("root.e.d"), "s", chunk=0) == []
+
+
+def test_a_pattern_that_names_a_device_of_the_file_names_nothing_below_it(tmp_path: Path) -> None:
+    points = {"s": [(1, 1)]}
+    tsfile = tmp_path / "x.tsfile"
+    tsfile.write_bytes(build({"root.a": points, "root.a.d": points, "root.a.d.e": points}))
+    (tmp_path / "x.tsfile.mods").write_text(
+        "DELETION,root.a.*,999,1,1\nDELETION,root.a.d.t,999,3,3\nDELETION,root.a.d.**,999,7,7\n"
+    )
+    found = Deletions.beside(tsfile)
+    assert found.ranges(tree("root.a"), "s", chunk=0) == [(1, 1)]
+    assert found.ranges(tree("root.a.d"), "s", chunk=0) == [(7, 7)]
+    assert found.ranges(tree("root.a.d.e"), "s", chunk=0) == [(7, 7)]
+    assert not any(entry.series.prefix for entry in found.entries)  # type: ignore[union-attr]
+
+
+def test_deletions_beside_a_broken_file_are_read(tmp_path: Path) -> None:
+    (tmp_path / "x.tsfile").write_bytes(b"no TsFile")
+    (tmp_path / "x.tsfile.mods").write_bytes(b"DELETION,root.a.s,9,1,2\n")
+    assert len(Deletions.beside(tmp_path / "x.tsfile").entries) == 1
+
+
 # -- real ones -------------------------------------------------------------------------------------
 
 
@@ -373,4 +411,4 @@ def test_what_a_database_wrote_is_read_to_its_end(path: Path) -> None:
 
 
 def test_there_are_real_ones() -> None:
-    assert {path.suffix for path in REAL} >= {".mods2"}
+    assert {path.suffix for path in REAL} == {".mods", ".mods2"}

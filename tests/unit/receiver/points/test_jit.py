@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,19 @@ def test_a_damaged_file_is_compiled_anew(kernels, tmp_path, content):
     for path in damaged:
         path.write_bytes(content)
     assert again(kernels).outer(4) == 50
+
+
+def test_modules_in_an_archive_have_their_code_kept(kernels, tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "package.zip", "w") as archive:
+        for name in ("jit_inner.py", "jit_outer.py"):
+            archive.write(tmp_path / name, name)
+            (tmp_path / name).unlink()
+    monkeypatch.syspath_prepend(str(tmp_path / "package.zip"))
+    assert importlib.import_module("jit_outer").outer(4) == 50
+    sys.modules.pop("jit_outer")
+    second = importlib.import_module("jit_outer")
+    assert second.outer(4) == 50
+    assert hits(second.outer) == 1
 
 
 def test_a_full_disk_is_no_error(kernels, monkeypatch):

@@ -1,4 +1,4 @@
-"""Points come in the order of time, of the range that was asked for, in batches of the size asked."""
+"""Points come in the order of time, of the range and in batches of the size asked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from common.tsfile import DataType
-from receiver.points import DamagedData, TsFileReader, UnsupportedData
+from receiver.points import ChunkSummary, DamagedData, TsFileReader, UnsupportedData
 from tests.support.tsfile_bytes import SAMPLE, build
 
 D1 = "root.sg.d1"
@@ -124,16 +124,30 @@ def test_types_are_those_of_arrow(written):
     assert batch.column("date").to_pylist()[0].isoformat() == "2024-02-29"
 
 
+def test_zeros_keep_their_sign(written):
+    points = [(1, -0.0), (2, 0.0), (3, 0.0), (4, -0.0)]
+    path = written(build({D1: {"s": points}}, version=3, chunks=2))
+    with TsFileReader(path) as file:
+        (batch,) = file.read_series(D1, "s")
+        assert [str(value) for value in batch.column("value").to_pylist()] == [
+            "-0.0",
+            "0.0",
+            "0.0",
+            "-0.0",
+        ]
+        assert all(isinstance(each, ChunkSummary) for each in file.summaries(file.device(D1)))
+
+
 @pytest.mark.parametrize("date", [0, 20230229, 20231301, 20230100, -1])
 def test_a_date_that_is_none_is_named_with_its_time(written, date):
     path = written(build({D1: {"s": [(7, date)]}}, types={"s": "DATE"}))
-    with TsFileReader(path) as file, pytest.raises(UnsupportedData, match="at time 7.*is no date"):
+    with TsFileReader(path) as file, pytest.raises(UnsupportedData, match=r"at time 7.*is no date"):
         list(file.read_series(D1, "s"))
 
 
 def test_text_that_is_not_utf8_is_read_as_binary_only(written):
     path = written(build({D1: {"s": [(1, b"ok"), (2, b"\xff\xfe")]}}, types={"s": "TEXT"}))
-    with TsFileReader(path) as file, pytest.raises(UnsupportedData, match="at time 2.*UTF-8"):
+    with TsFileReader(path) as file, pytest.raises(UnsupportedData, match=r"at time 2.*UTF-8"):
         list(file.read_series(D1, "s"))
     with TsFileReader(path, text="binary") as file:
         (batch,) = file.read_series(D1, "s")

@@ -87,6 +87,24 @@ def test_an_unknown_task_is_named(world: World) -> None:
         catalogue(world, Scope(task="f" * 32))
 
 
+def test_files_of_the_same_partition_are_neighbours_and_retired_ones_are_not(world: World) -> None:
+    one = world.load(NORTH, PATH.format(n=1), file_of("root.wind_park.d1"))
+    gone = world.load(NORTH, PATH.format(n=2), file_of("root.wind_park.d2"))
+    world.load(NORTH, "sequence/root.wind_park/0/9/3-3-0-0.tsfile", file_of("root.wind_park.d3"))
+    places = [str(each.relative_to(world.data)) for each in (one, gone)]
+    world.engine.commit([records.FileVerified(physicals=places)])
+    world.engine.commit([records.FileRetired(physical=places[1])])
+    world.engine.commit([records.FileVerified(physicals=places)])
+    with catalogue(world, Scope(new=True)) as found:
+        assert names(found) == ["3"]
+        assert found.neighbours() == []
+    world.load(NORTH, PATH.format(n=4), file_of("root.wind_park.d4"))
+    with catalogue(world, Scope(new=True)) as found:
+        (neighbour,) = found.neighbours()
+    assert neighbour.expected.physical == places[0]
+    assert neighbour.ranges == (("root.wind_park.d1", 0, 19),)
+
+
 # -- what the catalogue alone can tell
 
 

@@ -16,6 +16,7 @@ from common.tsfile import read_tail
 from common.tsfile.proving import series_proofs
 from receiver.spark import checks
 from receiver.spark.checks import check_part
+from receiver.spark.findings import MOST_FINDINGS, Findings
 from receiver.spark.results import Finding, Severity
 from receiver.spark.work import Expected, Part
 from tests.support.tsfile_bytes import build
@@ -105,13 +106,13 @@ def test_a_missing_file_is_for_the_driver_to_judge(good: Expected) -> None:
     assert result.findings == []
 
 
-def test_a_directory_a_pipe_or_a_link_in_its_place_is_bad(good: Expected) -> None:
+def test_a_directory_a_pipe_or_a_link_in_its_place_is_unproved(good: Expected) -> None:
     place = place_of(good)
     for make in (os.mkdir, os.mkfifo, lambda path: os.symlink("/etc/passwd", path)):
         place.unlink(missing_ok=True) if not place.is_dir() else place.rmdir()
         make(place)
         (only,) = found(good)
-        assert (only.severity, only.check) == (Severity.BAD, "present")
+        assert (only.severity, only.check) == (Severity.UNPROVED, "present")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -217,6 +218,16 @@ def test_a_file_that_takes_too_long_is_unproved(good: Expected) -> None:
     assert [(each.severity, each.check) for each in findings] == [(Severity.UNPROVED, "limit")]
 
 
+def test_of_too_many_findings_the_bad_ones_are_kept() -> None:
+    findings = Findings()
+    for _ in range(MOST_FINDINGS + 5):
+        findings.unproved("unsupported", "x")
+    findings.bad("pages", "y")
+    assert len(findings.kept) == MOST_FINDINGS
+    assert findings.dropped == 6
+    assert findings.kept[-1].severity is Severity.BAD
+
+
 def test_memory_that_is_not_there_is_no_fault_of_the_file(good: Expected) -> None:
     def exhausted(_: Path) -> None:
         raise MemoryError
@@ -245,3 +256,14 @@ def test_a_name_that_is_no_utf8_is_written_out(tmp_path: Path) -> None:
     checked = check(Expected(str(place)), keep_chunks=True)
     assert checked.result.findings == []
     assert checked.chunks["physical"][0].as_py().endswith("a\\xff.tsfile")
+
+
+def test_a_plain_file_that_may_be_open_or_is_of_an_old_version_is_unproved(tmp_path: Path) -> None:
+    place = tmp_path / "open.tsfile"
+    for content, name in (
+        (FILE[:-7], "structure"),
+        (b"TsFile" + b"000002" + FILE[12:], "unsupported"),
+    ):
+        place.write_bytes(content)
+        (only,) = found(Expected(str(place)))
+        assert (only.severity, only.check) == (Severity.UNPROVED, name)

@@ -61,9 +61,9 @@ def test_masters_that_spark_knows_are_taken(
     assert "--master" not in capsys.readouterr().err
 
 
-def result(verdict: Judgement, *findings: Finding) -> FileResult:
+def result(verdict: Judgement, *findings: Finding, md5: str = "") -> FileResult:
     return FileResult(
-        "p", "", "", "", "", "", "", None, 0, "", 4, 0, 0, 0, 0, 0, None, None, 0, None,
+        "p", "", "", "", "", "", "", None, 9, md5, 4, 0, 0, 0, 0, 0, None, None, 0, None,
         verdict, findings, 0.0,
     )  # fmt: skip
 
@@ -80,6 +80,19 @@ def test_the_engine_is_told_of_files_that_could_be_judged_and_of_no_others() -> 
     assert (proved.physical, proved.bad) == ("a", None)
     assert broken.physical == "c"
     assert broken.bad == ("verification: pages: root.d.s at offset 77: no values (and 1 more)")
+
+
+@pytest.mark.parametrize(
+    ("md5", "size", "as_sent"), [("0" * 32, 9, True), ("1" * 32, 9, False), ("", 8, False)]
+)
+def test_the_engine_is_told_whether_a_bad_file_is_as_it_was_sent(
+    md5: str, size: int, as_sent: bool
+) -> None:
+    """Then its sender has nothing better to send."""
+    bad = Finding(Severity.BAD, "pages", "root.d", "s", 77, "no values")
+    expected = [Expected("a", size=size, md5="0" * 32)]
+    (told,) = verdicts_of([result(Judgement.BAD, bad, md5=md5)], expected)
+    assert told.as_sent is as_sent
 
 
 @pytest.mark.parametrize(("bad", "many", "told"), [(9, False, 11), (10, False, 2), (10, True, 12)])

@@ -39,7 +39,7 @@ def test_what_the_writers_write_is_read(encoding):
     assert {each for each in WRITTEN[encoding] if supported(encoding, each)} == {*WRITTEN[encoding]}
 
 
-@pytest.mark.parametrize("encoding", [Encoding.DIFF, Encoding.BITMAP, Encoding.FREQ, 15, 255])
+@pytest.mark.parametrize("encoding", [Encoding.DIFF, Encoding.BITMAP, 15, 255])
 def test_an_encoding_without_a_writer_is_named(encoding):
     name = encoding.name if isinstance(encoding, Encoding) else f"encoding {encoding}"
     with pytest.raises(Unsupported, match=f"{name} of INT64"):

@@ -178,6 +178,8 @@ def test_dictionary():
         (Encoding.TS_2DIFF, DataType.INT32, "ffffffff 00000001 00000000 00000000", 2, "count"),
         (Encoding.TS_2DIFF, DataType.INT32, "7fffffff 00000000 00000000 00000000", 9, "more"),
         (Encoding.GORILLA, DataType.INT32, "00000005 b1000000000000000", 2, "bit width"),
+        (Encoding.GORILLA, DataType.INT32, "80000000", 0, "in the middle"),
+        (Encoding.GORILLA, DataType.INT64, "8000000000000000", 0, "in the middle"),
         (Encoding.ZIGZAG, DataType.INT32, "05 01 ffffffff1f", 1, "larger than its type"),
         (Encoding.REGULAR, DataType.INT32, "02 00000003 00000005 00000064", 3, "mark"),
         (Encoding.REGULAR, DataType.INT32, "00 00000000 00000005 00000064", 1, "count"),

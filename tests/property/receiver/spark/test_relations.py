@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("numba")
+
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.spark.relations import meetings, overlaps
@@ -25,6 +30,7 @@ def table(spans: list[tuple[int, str, int, int]]) -> pa.Table:
     return pa.Table.from_pylist([*rows, gap], schema=span_schema())
 
 
+@settings(max_examples=80, deadline=None)
 @given(SPANS, KINDS)
 def test_an_overlap_is_found_of_every_file_that_begins_before_another_ended(
     spans: list[tuple[int, str, int, int]], kinds: list[str]
@@ -48,6 +54,7 @@ def test_an_overlap_is_found_of_every_file_that_begins_before_another_ended(
     assert set(found) == expected
 
 
+@settings(max_examples=80, deadline=None)
 @given(SPANS, KINDS)
 def test_files_of_both_kinds_meet_where_a_device_has_common_time(
     spans: list[tuple[int, str, int, int]], kinds: list[str]
