@@ -20,14 +20,15 @@ from __future__ import annotations
 import lzma
 import zlib
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from common.tsfile import Compression
-from receiver.points.jit import Number, kernel, readonly
+from receiver.points import lz4
+from receiver.points.jit import readonly
 from receiver.points.lzo import BAD_DISTANCE, OVERLONG, TRUNCATED, decompress_lzo
 
 __all__ = ["BadCompression", "Bytes", "UnsupportedCompression", "decompress"]
@@ -113,7 +114,6 @@ def _arrow(name: str) -> Callable[[Bytes, int], Bytes]:
 
 
 _arrow_snappy: Final = _arrow("snappy")
-_arrow_lz4: Final = _arrow("lz4_raw")
 _arrow_zstd: Final = _arrow("zstd")
 
 
@@ -129,46 +129,21 @@ def _snappy(data: Bytes, size: int) -> Bytes:
     return _arrow_snappy(data, size)
 
 
+_LZ4_WORDS: Final = {
+    lz4.TRUNCATED: "the block ends within a sequence",
+    lz4.OVERLONG: "more comes out than should",
+    lz4.BAD_DISTANCE: "a match before the first byte",
+}
+
+
 def _lz4(data: Bytes, size: int) -> Bytes:
-    if _lz4_length(readonly(data)) != size:
+    out = np.empty(size, np.uint8)
+    length, end, error = lz4.decompress_lz4(readonly(data), out)
+    if error:
+        raise BadCompression(f"LZ4: {_LZ4_WORDS[error]} (at byte {end})")
+    if length != size:
         raise _wrong_size("LZ4", size)
-    return _arrow_lz4(data, size)
-
-
-@kernel
-def _lz4_length(data: Any) -> Number:
-    """What a raw LZ4 block comes to, -1 if it ends too early; distances are not looked at."""
-    end = len(data)
-    pos = length = np.int64(0)
-    while pos < end:
-        token = np.int64(data[pos])
-        pos += 1
-        literals = token >> 4
-        if literals == 15:
-            literals, pos = _lz4_long(data, pos, end, literals)
-        if literals > end - pos:
-            return np.int64(-1)
-        length += literals
-        pos += literals
-        if pos == end:
-            return length  # the last sequence has no match
-        pos += 2
-        match = token & 15
-        if match == 15:
-            match, pos = _lz4_long(data, pos, end, match)
-        length += match + 4
-    return np.int64(-1)
-
-
-@kernel
-def _lz4_long(data: Any, pos: Number, end: Number, length: Number) -> Number:
-    while pos < end:
-        byte = np.int64(data[pos])
-        pos += 1
-        length += byte
-        if byte != 255:
-            break
-    return length, pos
+    return out
 
 
 def _zstd(data: Bytes, size: int) -> Bytes:

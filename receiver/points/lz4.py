@@ -28,7 +28,14 @@ TRUNCATED: Final = 1  # the block ends within a sequence, or with a match
 OVERLONG: Final = 2  # more comes out than there is room for
 BAD_DISTANCE: Final = 3  # a match before the first byte, or at no distance
 
-_WIDE: Final = 16
+_0: Final = np.uint64(0)
+_1: Final = np.uint64(1)
+_2: Final = np.uint64(2)
+_4: Final = np.uint64(4)
+_8: Final = np.uint64(8)
+_15: Final = np.uint64(15)
+_255: Final = np.uint64(255)
+_WIDE: Final = np.uint64(16)
 
 
 def _intrinsic(function: Callable[..., Any]) -> Any:
@@ -45,63 +52,52 @@ def _move(context: Any, out: Any, at: Any, data: Any, pos: Any) -> Any:
             return None
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        wide = ir.VectorType(ir.IntType(8), _WIDE).as_pointer()
+        wide = ir.VectorType(ir.IntType(8), 16).as_pointer()
         pointers = []
         for index in (0, 2):
             kind = signature.args[index]
             array = context.make_array(kind)(context, builder, arguments[index])
             if config.BOUNDSCHECK:
                 size = cgutils.unpack_tuple(builder, array.shape)[0]
-                last = builder.add(arguments[index + 1], ir.Constant(ir.IntType(64), _WIDE - 1))
+                last = builder.add(arguments[index + 1], ir.Constant(ir.IntType(64), 15))
                 cgutils.do_boundscheck(context, builder, last, size)
             at = builder.gep(array.data, [arguments[index + 1]])
             pointers.append(builder.bitcast(at, wide))
         builder.store(builder.load(pointers[1], align=1), pointers[0], align=1)
         return context.get_dummy_value()
 
-    return types.void(out, types.intp, data, types.intp), code
-
-
-@kernel
-def _long_length(data: Any, pos: Number, end: Number) -> Number:
-    """(length, position behind it), the length 15 and what the bytes at ``pos`` add to it."""
-    length = np.int64(15)
-    while pos < end:
-        byte = np.int64(data[pos])
-        pos += 1
-        length += byte
-        if byte != 255:
-            break
-    return length, pos
+    return types.void(out, types.uint64, data, types.uint64), code
 
 
 @kernel
 def _literals(data: Any, pos: Number, end: Number, out: Any, n: Number, length: Number) -> None:
     """Copy bytes of ``data`` that are there to where there is room."""
-    done = np.int64(0)
-    wide = min(length, min(end - pos, len(out) - n) - _WIDE + 1)
-    while done < wide:
+    done = _0
+    room = min(end - pos, np.uint64(len(out)) - n)
+    while done + _WIDE <= room and done < length:
         _move(out, n + done, data, pos + done)
         done += _WIDE
-    for index in range(done, length):
-        out[n + index] = data[pos + index]
+    while done < length:
+        out[n + done] = data[pos + done]
+        done += _1
 
 
 @kernel
 def _match(out: Any, n: Number, distance: Number, length: Number) -> None:
     """Copy bytes that are out to where there is room; they may reach into those copied."""
-    done = np.int64(0)
+    done = _0
     if distance < _WIDE:
-        done = min(length, np.int64(_WIDE))
-        for index in range(n, n + done):
-            out[index] = out[index - distance]
-        distance *= (_WIDE - 1) // distance + 1  # now the pattern is there that often
-    wide = min(length, len(out) - n - _WIDE + 1)
-    while done < wide:
+        while done < length and done < _WIDE:
+            out[n + done] = out[n + done - distance]
+            done += _1
+        distance *= (_15 // distance) + _1  # now the pattern stands there that often
+    room = np.uint64(len(out)) - n
+    while done + _WIDE <= room and done < length:
         _move(out, n + done, out, n + done - distance)
         done += _WIDE
-    for index in range(n + done, n + length):
-        out[index] = out[index - distance]
+    while done < length:
+        out[n + done] = out[n + done - distance]
+        done += _1
 
 
 @kernel
@@ -118,14 +114,19 @@ def decompress_lz4(data: Any, out: Any) -> Number:
         (bytes written, position reached, error or 0). Behind the bytes written, ``out`` may have
         changed as well.
     """
-    end, size = np.int64(len(data)), np.int64(len(out))
-    pos = n = np.int64(0)
+    end, size = np.uint64(len(data)), np.uint64(len(out))
+    pos = n = _0  # unsigned: to numba a negative index would count from the end
     while pos < end:
-        token = np.int64(data[pos])
-        pos += 1
-        length = token >> 4
-        if length == 15:
-            length, pos = _long_length(data, pos, end)
+        token = np.uint64(data[pos])
+        pos += _1
+        length = token >> _4
+        if length == _15:
+            while pos < end:
+                more = np.uint64(data[pos])
+                pos += _1
+                length += more
+                if more != _255:
+                    break
         if length > end - pos:
             return n, pos, TRUNCATED
         if length > size - n:
@@ -138,19 +139,24 @@ def decompress_lz4(data: Any, out: Any) -> Number:
         pos += length
         if pos == end:
             return n, pos, 0
-        if pos + 2 > end:
+        if pos + _2 > end:
             return n, pos, TRUNCATED
-        distance = np.int64(data[pos]) | (np.int64(data[pos + 1]) << 8)
-        pos += 2
-        length = token & 15
-        if length == 15:
-            length, pos = _long_length(data, pos, end)
-        length += 4
-        if distance == 0 or distance > n:
+        distance = np.uint64(data[pos]) | (np.uint64(data[pos + _1]) << _8)
+        pos += _2
+        length = token & _15
+        if length == _15:
+            while pos < end:
+                more = np.uint64(data[pos])
+                pos += _1
+                length += more
+                if more != _255:
+                    break
+        length += _4
+        if distance == _0 or distance > n:
             return n, pos, BAD_DISTANCE
         if length > size - n:
             return n, pos, OVERLONG
-        if distance >= _WIDE and length <= 2 * _WIDE and n + 2 * _WIDE <= size:
+        if distance >= _WIDE and length <= _WIDE + _WIDE and n + _WIDE + _WIDE <= size:
             _move(out, n, out, n - distance)
             _move(out, n + _WIDE, out, n + _WIDE - distance)
         else:

@@ -56,8 +56,11 @@ class TsFileSource(DataSource):
         """A reader of the files that the options name.
 
         Raises:
-            UsageError: an option is wrong, or a column cannot be had.
+            UsageError: an option is wrong or of streams alone, or a column cannot be had.
         """
+        from receiver.spark.source.options import refuse_stream_options
+
+        refuse_stream_options(dict(self.options))
         return TsFileBatchReader(_read_plan(self._parsed(), schema), _tags(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

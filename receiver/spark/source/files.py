@@ -59,7 +59,7 @@ def list_files(paths: Sequence[str], kind: str = "all") -> list[SourceFile]:
     """The TsFiles that paths lead to, each once, in order of their names.
 
     A directory means all files below it whose names end with ``.tsfile``, but for hidden ones and
-    those of tsferry's own directories. A glob may lead to files and directories. A file that is
+    those of tsferry's own directories; links to directories are followed. A glob may lead to files and directories. A file that is
     named is taken whatever its name is.
 
     Raises:
@@ -73,10 +73,15 @@ def list_files(paths: Sequence[str], kind: str = "all") -> list[SourceFile]:
         for path in expanded:
             found.update(_below(path) if os.path.isdir(path) else _one(path, text))
     return [
-        SourceFile((path,), path, size, database_of(path))
+        SourceFile((path,), _shown(path), size, database_of(path))
         for path, size in sorted(found.items())
         if kind == "all" or kind_of(path) == kind
     ]
+
+
+def _shown(path: str) -> str:
+    """A path as text, which Spark and Arrow take; names of files need not be UTF-8."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def kind_of(path: str) -> str | None:
@@ -120,11 +125,24 @@ def _one(path: str, text: str) -> dict[str, int]:
     return {path: found.st_size}
 
 
+def _is_new(folder: str, seen: set[tuple[int, int]]) -> bool:
+    """Whether a directory was not gone into yet: a link may lead to one that was."""
+    found = os.stat(folder)
+    here = found.st_dev, found.st_ino
+    new = here not in seen
+    seen.add(here)
+    return new
+
+
 def _below(directory: str) -> Iterator[tuple[str, int]]:
     def unreadable(error: OSError) -> None:
         raise UsageError(f"option path: {error.filename}: {error.strerror}") from error
 
-    for folder, folders, names in os.walk(directory, onerror=unreadable):
+    seen: set[tuple[int, int]] = set()
+    for folder, folders, names in os.walk(directory, onerror=unreadable, followlinks=True):
+        if not _is_new(folder, seen):
+            folders.clear()
+            continue
         folders[:] = sorted(
             each for each in folders if not each.startswith((".", "_")) and each not in _NOT_DATA
         )

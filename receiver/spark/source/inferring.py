@@ -10,7 +10,7 @@ from common.errors import UsageError
 from common.tsfile import Status, Tail, read_tail
 from receiver.spark.source.files import SourceFile, list_files
 from receiver.spark.source.forms import form_of
-from receiver.spark.source.options import Options, to_ticks
+from receiver.spark.source.options import Options, bounds
 from receiver.spark.source.picking import DATA_TYPE, DEVICE, MEASUREMENT, TAG, Picker
 from receiver.spark.source.reading import ReadPlan
 from receiver.spark.source.schema import LONG_VALUES, Column, WideSchema, long_columns
@@ -64,10 +64,7 @@ def selection_of(options: Options) -> Selection:
     Raises:
         UsageError: a time is given as a moment, and the unit of the files is not known.
     """
-    span = Span().cut(
-        to_ticks(options.start_time, options.time_unit, "startTime"),
-        to_ticks(options.end_time, options.time_unit, "endTime"),
-    )
+    span = Span().cut(*bounds(options))
     tags = (Condition(f"{TAG}{name.lower()}", "OneOf", values) for name, values in options.tags)
     return Selection(span, tuple(tags))
 

@@ -18,7 +18,7 @@ from common.config.units import parse_size
 from common.errors import UsageError
 from common.paths import IllegalPathError, Pattern, parse_pattern
 
-__all__ = ["Options", "TimeUnit", "parse_options", "to_ticks"]
+__all__ = ["Options", "TimeUnit", "bounds", "parse_options", "refuse_stream_options", "to_ticks"]
 
 T = TypeVar("T")
 TimeUnit = Literal["ms", "us", "ns"]
@@ -136,7 +136,13 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _columns(text: str) -> tuple[str, ...]:
+    if _is_json(text):  # a file may have a name with its back-ticks
+        return _names(text)
     return tuple(each.replace("``", "`") for each in map(_bare, _names(text)))
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip().startswith("[")
 
 
 def _bare(text: str) -> str:
@@ -169,7 +175,7 @@ def _tags(text: str) -> tuple[tuple[str, tuple[str | None, ...]], ...]:
 
 def _listed(text: str) -> list[str]:
     """The texts of a JSON array, or those between commas that stand in no quotes."""
-    if text.lstrip().startswith("["):
+    if _is_json(text):
         try:
             found = json.loads(text)
         except ValueError as error:
@@ -265,6 +271,7 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "maxFilesPerTrigger": ("max_files", _positive),
     "failOnDataLoss": ("fail_on_data_loss", _boolean),
 }
+_OF_STREAMS: Final = frozenset({"startingCommit", "maxFilesPerTrigger", "failOnDataLoss"})
 _BY_LOWER: Final = {name.lower(): name for name in _KNOWN}
 
 
@@ -357,14 +364,41 @@ def _check_together(options: Options, given: Mapping[str, str]) -> None:
     if options.devices and options.tags:
         raise UsageError("option devices, option tags: both are given; only tables have tags")
     if options.catalog is None:
-        to_ticks(options.start_time, options.time_unit, "startTime")
-        to_ticks(options.end_time, options.time_unit, "endTime")
+        bounds(options)
+
+
+def refuse_stream_options(given: Mapping[str, str]) -> None:
+    """See that a batch query has no option that means nothing to it.
+
+    Raises:
+        UsageError: it has one.
+    """
+    for key, text in given.items():
+        if (name := _BY_LOWER.get(key.lower())) in _OF_STREAMS:
+            raise UsageError(
+                f"option {name} = {text!r}: expected in streams only (readStream); a batch query "
+                "reads all files, as of option asOf"
+            )
+
+
+def bounds(options: Options) -> tuple[int | None, int | None]:
+    """First and last time that is wanted, in the unit of the files.
+
+    Raises:
+        UsageError: one is given as a moment, and the unit of the files is not known.
+    """
+    unit = options.time_unit
+    # The first tick that is not before a moment, and the last that is not behind one.
+    return (
+        to_ticks(options.start_time, unit, "startTime", up=True),
+        to_ticks(options.end_time, unit, "endTime"),
+    )
 
 
 def to_ticks(
-    time: int | datetime.datetime | None, unit: TimeUnit | None, option: str
+    time: int | datetime.datetime | None, unit: TimeUnit | None, option: str, *, up: bool = False
 ) -> int | None:
-    """A time in the unit of the files.
+    """A time in the unit of the files; a moment between two ticks is the earlier, or the later.
 
     Raises:
         UsageError: it is a moment, and the unit is not known.
@@ -378,4 +412,5 @@ def to_ticks(
         )
     since = time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     micro = (since.days * 86400 + since.seconds) * 10**6 + since.microseconds
-    return micro * TICKS[unit] // 10**6
+    ticks, rest = divmod(micro * TICKS[unit], 10**6)
+    return ticks + 1 if up and rest else ticks
