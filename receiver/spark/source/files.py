@@ -127,7 +127,10 @@ def _one(path: str, text: str) -> dict[str, int]:
 
 def _is_new(folder: str, seen: set[tuple[int, int]]) -> bool:
     """Whether a directory was not gone into yet: a link may lead to one that was."""
-    found = os.stat(folder)
+    try:
+        found = os.stat(folder)
+    except FileNotFoundError:
+        return False
     here = found.st_dev, found.st_ino
     new = here not in seen
     seen.add(here)

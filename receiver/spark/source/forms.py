@@ -40,6 +40,8 @@ _CELLS: Final = 1 << 21
 """Of a batch, NULLs included: they are sent like all others."""
 _MOST_ROWS: Final = 65536
 _LEAST_ROWS: Final = 256
+_TEXT_BYTES: Final = 8 << 20
+"""Of a batch, of a name that stands in every row: of a longer name there are fewer rows."""
 _WIDER: Final = frozenset({("int", "bigint"), ("int", "double"), ("float", "double")})
 """Changes of type that keep every value."""
 
@@ -70,7 +72,7 @@ class Form:
         self.schema = arrow_schema(plan)
         self.batch_rows = min(_MOST_ROWS, max(_LEAST_ROWS, _CELLS // max(1, len(self.schema))))
         # The same text fills column after column: one array serves them all.
-        self._constant = lru_cache(32)(self._make_constant)
+        self._constant = lru_cache(8)(self._make_constant)
 
     def pieces(
         self, file: TsFileReader, device: Device, part: Slice, picker: Picker
@@ -91,6 +93,11 @@ class Form:
             for each in self.schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def rows_with(self, *texts: str | None) -> int:
+        """How many rows a batch may have in which these texts stand in every row."""
+        longest = max((len(text.encode()) for text in texts if text is not None), default=0)
+        return min(self.batch_rows, max(1, _TEXT_BYTES // max(1, longest)))
 
     def constant(self, text: str | None, rows: int) -> pa.Array:
         """A column of one text."""
@@ -140,7 +147,9 @@ class LongForm(Form):
         self, file: TsFileReader, device: Device, part: Slice, series: Series
     ) -> Iterator[pa.RecordBatch]:
         start, end = _bounds(part.span)
-        for batch in file.read_series(device, series.measurement, start=start, end=end):
+        name = series.measurement
+        rows = self.rows_with(row_device(device, part.file.database), name, file.name)
+        for batch in file.read_series(device, name, start=start, end=end, batch_rows=rows):
             yield self._points(file, device, part, series, batch.column(0), batch.column(1))
 
     def _aligned(
@@ -148,7 +157,8 @@ class LongForm(Form):
     ) -> Iterator[pa.RecordBatch]:
         start, end = _bounds(part.span)
         names = [each.measurement for each in wanted]
-        for batch in file.read_device(device, names, start=start, end=end):
+        rows = self.rows_with(row_device(device, part.file.database), *names, file.name)
+        for batch in file.read_device(device, names, start=start, end=end, batch_rows=rows):
             for at, each in enumerate(wanted, 1):
                 times, values = batch.column(0), batch.column(at)
                 if values.null_count:
@@ -222,7 +232,9 @@ class WideForm(Form):
                 return
             names = [each.measurement for each in device.series()]
         start, end = _bounds(part.span)
-        rows = self.batch_rows
+        rows = self.rows_with(
+            row_device(device, part.file.database), *tags.values(), file.name
+        )
         for batch in file.read_device(device, names, start=start, end=end, batch_rows=rows):
             found = {name: batch.column(at) for at, name in enumerate(wanted, 1)}
             yield self._row_batch(file, device, part, tags, batch.column(0), found)

@@ -28,6 +28,8 @@ __all__ = ["ChangedFileError", "MissingFileError", "ReadPlan", "read_slices"]
 
 _SMALL: Final = 8
 """A batch of this part of the rows that it may have is sent as it is, a smaller one with others."""
+_BYTES: Final = 32 << 20
+"""Batches that come to so much are not put together."""
 _log = logging.getLogger(__name__)
 
 
@@ -146,18 +148,19 @@ def _devices(file: TsFileReader, part: Slice, picker: Picker) -> list[Device]:
 def _gathered(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
     """The same rows in batches that are worth sending: those of small devices together."""
     waiting: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
         if not batch.num_rows:
             continue
-        if rows and rows + batch.num_rows > most:
+        if rows and (rows + batch.num_rows > most or size + batch.nbytes > _BYTES):
             yield from _joined(waiting)
-            waiting, rows = [], 0
+            waiting, rows, size = [], 0, 0
         if not rows and batch.num_rows * _SMALL >= most:
             yield batch
             continue
         waiting.append(batch)
         rows += batch.num_rows
+        size += batch.nbytes
     if waiting:
         yield from _joined(waiting)
 
