@@ -242,7 +242,7 @@ def main() -> int:
         senders = call("tsferry-receiver", centre, "senders", "list")["senders"]
         owners = call("tsferry-receiver", centre, "owners", "list")["owners"]
     show(run, {"north": north, "south": south}, senders, owners, proof)
-    return 0 if proof["bad"] == 0 else 1
+    return 0 if proof["proved"] == proof["files"] else 1
 
 
 def show(run: Path, rounds: dict[str, Any], senders: Any, owners: Any, proof: Any) -> None:
@@ -259,15 +259,15 @@ def show(run: Path, rounds: dict[str, Any], senders: Any, owners: Any, proof: An
         )
     print()
     print(table(("edge", "files", "bytes", "devices", "conflict", "resumed from"), rows))
-    verdict = "verified" if proof["bad"] == 0 else "NOT verified"
+    verdict = "verified" if proof["proved"] == proof["files"] else "NOT verified"
     print(
-        f"\n{verdict}: {proof['good']} of {proof['files']} loaded files, "
+        f"\n{verdict}: {proof['proved']} of {proof['files']} loaded files, "
         f"{proof['series']} series, {proof['points']:,} points"
     )
     here = os.path.relpath(run)
     print(
         f"\nWhere to look next (the receiver is stopped)\n"
-        f"  {here}/report/report.json      what Spark proved\n"
+        f"  {here}/report/report.html      what Spark proved; open it in a browser\n"
         f"  {here}/centre/data/sequence/   the loaded files\n"
         f"  {here}/south/sender.toml       how a sender is set up; conf/sender.toml has every key\n"
         f"  .venv/bin/tsferry-receiver --config {here}/centre/receiver.toml owners list\n"

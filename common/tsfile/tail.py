@@ -119,12 +119,15 @@ def _read(
         raise Corrupt(f"byte {index[0]:#04x} instead of the separator at offset {meta_offset}")
     tables = frozenset(table.name for table in footer.tables)
     with located(meta_offset, "the index"):
-        devices = []
+        devices, names = [], set()
         for entry in _entries(footer, index, version, structure):
             totals = add_up(index, entry.runs, meta_offset, check=structure)
             codecs = read_codecs(file, index, entry.runs, meta_offset) if chunk_headers else None
             table = version > 3 and is_table_id(entry.key, tables)
             name = device_name(entry.key, table=table)
+            if structure and name in names:
+                raise Malformed(f"a second device of the name {name!r},", entry.runs[0][0])
+            names.add(name)
             devices.append(Device(name, entry.key, table, totals, index, entry.runs, codecs))
     return _sum_up(verdict, footer, tuple(devices))
 

@@ -14,23 +14,22 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from common.tsfile import Statistics
+from common.tsfile import Encoding, Statistics
 from receiver.points.checks import Checker, check_times
 from receiver.points.columns import Column, expanded, joined_values, no_values
 from receiver.points.decoding import page_times, page_values
-from receiver.points.encodings import Bytes, Values
-from receiver.points.plain import (
-    GREATEST_TIME,
-    GROUP_BYTES,
-    GROUP_ROWS,
-    LEAST_TIME,
-    edges,
-)
+from receiver.points.encodings import Binaries, Values
+from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, Group, Taken, groups
+from receiver.points.plain import edges
 from receiver.points.window import Page, Pages
 
-__all__ = ["TimeChunk", "TimeGroup", "ValueChunk"]
+__all__ = ["PART_BYTES", "TimeChunk", "TimeGroup", "ValueChunk", "parts"]
 
 _SIZE_BYTES: Final = 4
+PART_BYTES: Final = 32 * 1024 * 1024
+"""Values that are decoded at once, as far as can be known before."""
+_MOST_BYTES: Final = 512 * 1024 * 1024
+"""Texts of one series that are decoded at once, at most."""
 
 
 class TimeGroup:
@@ -39,22 +38,26 @@ class TimeGroup:
     Attributes:
         times: of all of them.
         bounds: where in ``times`` each page begins, and the end.
-        pages: the pages.
-        first: number of the first of them.
+        first: number of the first page.
     """
 
-    __slots__ = ("bounds", "first", "pages", "times")
+    __slots__ = ("bounds", "first", "times")
 
     def __init__(
-        self, times: npt.NDArray[np.int64], bounds: npt.NDArray[np.int64], pages: list[Page]
+        self, times: npt.NDArray[np.int64], bounds: npt.NDArray[np.int64], first: int
     ) -> None:
         self.times = times
         self.bounds = bounds
-        self.pages = pages
-        self.first = pages[0].number
+        self.first = first
 
     def __len__(self) -> int:
-        return len(self.pages)
+        return len(self.bounds) - 1
+
+    def part(self, low: int, high: int) -> TimeGroup:
+        """Its pages from number ``low`` to before ``high``."""
+        bounds = self.bounds[low : high + 1]
+        times = self.times[bounds[0] : bounds[-1]]
+        return TimeGroup(times, bounds - bounds[0], self.first + low)
 
 
 class TimeChunk:
@@ -67,8 +70,9 @@ class TimeChunk:
 
     def __init__(self, pages: Pages, *, check: bool) -> None:
         self.pages = pages
-        self.taken: list[Page] = []
+        self.taken = Taken()
         self._checker = Checker(pages) if check else None
+        self._skip = self._checker.skip if self._checker else None
         self._previous = LEAST_TIME
 
     def groups(
@@ -80,26 +84,16 @@ class TimeChunk:
             start: inclusive.
             end: inclusive.
             rows: a group ends where it has so many.
+
+        With a check the headers of the pages that are left out are checked as well.
         """
-        low = LEAST_TIME if start is None else start
-        high = GREATEST_TIME if end is None else end
-        group: list[tuple[Page, Bytes]] = []
-        count = size = 0
-        while page := self.pages.next():
-            skipped = page.end < low or page.start > high
-            if skipped and self._checker:
-                self._checker.complete = False
-            if group and (skipped or count >= rows or size >= GROUP_BYTES):
-                yield self._decode(group)
-                group, count, size = [], 0, 0
-            if page.start > high:  # and so are all that follow
-                break
-            if not skipped:
-                group.append((page, self.pages.content(page)))
-                count += page.points
-                size += page.uncompressed
-        if group:
+        for group in groups(self.pages, start, end, rows=rows, skip=self._skip):
             yield self._decode(group)
+
+    @property
+    def passed(self) -> int:
+        """How many pages there were so far, those left out counted."""
+        return self.pages.passed
 
     @property
     def exact(self) -> bool:
@@ -111,7 +105,7 @@ class TimeChunk:
         assert self._checker is not None
         return self._checker.finish()
 
-    def _decode(self, group: list[tuple[Page, Bytes]]) -> TimeGroup:
+    def _decode(self, group: Group) -> TimeGroup:
         pages, encoding = self.pages, self.pages.encoding
         stamps = [page_times(pages, page, encoding, raw, 0, len(raw)) for page, raw in group]
         listed = [page for page, _ in group]
@@ -122,8 +116,8 @@ class TimeChunk:
             self._checker.add(listed, None, bounds, *edges(times, bounds))
         if len(times):
             self._previous = int(times[-1])
-        self.taken += listed
-        return TimeGroup(times, bounds, listed)
+        self.taken.add(listed)
+        return TimeGroup(times, bounds, listed[0].number)
 
 
 class ValueChunk:
@@ -136,10 +130,19 @@ class ValueChunk:
 
     def __init__(self, pages: Pages, *, check: bool) -> None:
         self.pages = pages
-        self.taken: list[Page] = []
+        self.taken = Taken()
         self._checker = Checker(pages) if check else None
         self._empty = pages.begin == pages.end
         self._passed = 0
+
+    def ahead(self, group: TimeGroup, size: int) -> int:
+        """How many pages of a group have values of about ``size`` bytes together; at least one."""
+        if self._empty:
+            return len(group)
+        self._skip(group.first)
+        if self.pages.encoding == Encoding.DICTIONARY:
+            return 1  # its bytes can become very many more
+        return self.pages.ahead(size)
 
     def column(self, group: TimeGroup) -> Column:
         """Decode the pages that stand with a group of times; groups come in order."""
@@ -148,11 +151,15 @@ class ValueChunk:
             return no_values(self.pages.code, rows)
         self._skip(group.first)
         parts, valids, counts = [], [], [0]
-        pages = []
+        pages, size = [], 0
         for number in range(len(group)):
             page = self._next()
             expected = int(group.bounds[number + 1] - group.bounds[number])
             values, valid, count = self._decode(page, expected)
+            if isinstance(values, Binaries):
+                size += len(values.data)
+                if size > _MOST_BYTES:
+                    raise self.pages.unsupported(f"more than {_MOST_BYTES} bytes of text", page)
             parts.append(values)
             valids.append(valid)
             counts.append(count)
@@ -163,7 +170,7 @@ class ValueChunk:
         dense = joined_values([part for part in parts if part is not None] or [_none(self.pages)])
         if self._checker:
             self._check(self._checker, group, pages, dense, valid, counts)
-        self.taken += pages
+        self.taken.add(pages)
         values = dense if valid is None else expanded(dense, valid)
         return Column(self.pages.code, values, valid)
 
@@ -194,9 +201,9 @@ class ValueChunk:
 
     def _skip(self, number: int) -> None:
         while self._passed < number:
-            self._next()
+            page = self._next()
             if self._checker:
-                self._checker.complete = False
+                self._checker.skip(page)
 
     def _decode(
         self, page: Page, rows: int
@@ -231,6 +238,26 @@ class ValueChunk:
         times = group.times if valid is None else group.times[valid]
         bounds = np.cumsum(counts, dtype=np.int64)
         checker.add(pages, values, bounds, *edges(times, bounds))
+
+
+def parts(group: TimeGroup, chunks: Sequence[ValueChunk], size: int) -> Iterator[TimeGroup]:
+    """Cut a group so that the values beside its times do not take too much memory.
+
+    The columns of each part are to be taken before the next one.
+
+    Args:
+        group: of times.
+        chunks: of values, which stand where the group begins.
+        size: bytes for all values of a part together, unless a page has more.
+    """
+    share = size // max(1, len(chunks))
+    while len(group):
+        pages = min([len(group), *(chunk.ahead(group, share) for chunk in chunks)])
+        if pages == len(group):  # mostly
+            yield group
+            return
+        yield group.part(0, pages)
+        group = group.part(pages, len(group))
 
 
 def _filled(

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["Piece", "cut", "joined_on_time", "merged"]
+__all__ = ["Piece", "TooMuchError", "cut", "joined_on_time", "merged"]
 
 Times: TypeAlias = npt.NDArray[np.int64]
 
@@ -28,6 +28,11 @@ class Piece:
 
     def __len__(self) -> int:
         return len(self.times)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the columns."""
+        return sum(column.nbytes for column in self.columns)
 
     def slice(self, low: int, high: int) -> Piece:
         """Rows from ``low`` to before ``high``; nothing is copied."""
@@ -61,25 +66,42 @@ def _concatenated(pieces: Sequence[Piece]) -> Piece:
     )
 
 
-class _Stream:
-    """A stream of pieces, some rows ahead."""
+_BYTES: Final = 32 * 1024 * 1024
+"""What streams hold together, unless the pieces that each has to hold are larger."""
+_MOST_BYTES: Final = 1024 * 1024 * 1024
+"""What they may hold at all."""
 
-    def __init__(self, pieces: Iterator[Piece], ahead: int) -> None:
+
+class TooMuchError(Exception):
+    """Pieces are so large that those of all streams together take more memory than they may."""
+
+
+class _Stream:
+    """A stream of pieces, some rows or bytes ahead.
+
+    Attributes:
+        size: bytes that are held.
+    """
+
+    def __init__(self, pieces: Iterator[Piece], ahead: int, size: int) -> None:
         self._pieces = pieces
         self._ahead = ahead
+        self._most = size
         self._held: list[Piece] = []
         self._rows = 0
+        self.size = 0
         self._ended = False
 
     def fill(self) -> bool:
         """Read on until enough rows are held; whether there are any."""
-        while not self._ended and self._rows < self._ahead:
+        while not self._ended and self._rows < self._ahead and self.size < self._most:
             piece = next(self._pieces, None)
             if piece is None:
                 self._ended = True
             elif len(piece):
                 self._held.append(piece)
                 self._rows += len(piece)
+                self.size += piece.size
         return bool(self._held)
 
     @property
@@ -101,14 +123,22 @@ class _Stream:
             return None
         piece = _concatenated(taken)
         self._rows -= len(piece)
+        self.size = sum(each.size for each in self._held)
         return piece
 
 
 def _steps(sources: Sequence[Iterator[Piece]], ahead: int) -> Iterator[list[Piece | None]]:
     """From all streams at once, the rows up to the same time, again and again."""
-    streams = [_Stream(source, ahead) for source in sources]
+    share = _BYTES // max(1, len(sources))
+    streams = [_Stream(source, ahead, share) for source in sources]
     while True:
-        alive = [stream for stream in streams if stream.fill()]
+        alive, size = [], 0
+        for stream in streams:
+            if stream.fill():
+                alive.append(stream)
+            size += stream.size
+            if size > _MOST_BYTES:
+                raise TooMuchError
         if not alive:
             return
         bound = min(stream.last for stream in alive)
@@ -121,6 +151,9 @@ def merged(sources: Sequence[Iterator[Piece]], *, ahead: int = 8192) -> Iterator
     Args:
         sources: the more important one behind the less important.
         ahead: rows to hold of each.
+
+    Raises:
+        TooMuchError: pieces are too large.
     """
     if len(sources) == 1:
         yield from sources[0]
@@ -148,6 +181,9 @@ def joined_on_time(
         sources: of one column each, or of none (times alone).
         kinds: type of each stream's column; of a stream without a column anything.
         ahead: rows to hold of each.
+
+    Raises:
+        TooMuchError: pieces are too large.
     """
     for step in _steps(sources, ahead):
         pieces = [piece for piece in step if piece is not None]
@@ -196,7 +232,7 @@ def cut(
         if len(piece):
             held.append(piece)
             count += len(piece)
-            volume += sum(column.nbytes for column in piece.columns)
+            volume += piece.size
     if held:
         yield from _batches(_concatenated(held), schema, rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final, TypeAlias
@@ -19,14 +20,14 @@ __all__ = [
     "ChunkRef",
     "ChunkSummary",
     "DecodedChunk",
+    "GroupHeader",
     "chunk_refs",
     "clusters",
-    "group_headers",
 ]
 
 _GROUP: Final = b"\x00"  # the marker of a chunk group's header
 _NULL: Final = b"\x01"
-_MOST_NULLS: Final = 16
+_MOST_NULLS: Final = 4096
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
@@ -38,7 +39,8 @@ class ChunkRef:
     Attributes:
         offset: of its header in the file.
         statistics: of its points, as the index says.
-        time_chunk: the chunk that has its times; None on a plain device, and of a time chunk.
+        time_chunk: the chunk that has its times; None on a plain device, of a time chunk, and of
+            an empty chunk of values that stands alone.
     """
 
     offset: int
@@ -125,7 +127,8 @@ def chunk_refs(series: Series, times: Series | None, place: Place) -> list[Chunk
     """The chunks of a series in the file's order, each with the chunk of its times.
 
     A writer puts the chunks of values behind the chunk of their times, and then the next group;
-    a series that came later has none in the first groups.
+    a series that came later has none in the first groups. Of a group without rows writers leave
+    the chunk of times out, and the empty chunks of values in.
 
     Args:
         series: whose chunks.
@@ -133,9 +136,14 @@ def chunk_refs(series: Series, times: Series | None, place: Place) -> list[Chunk
         place: of the series, for the error.
 
     Raises:
-        DamagedData: values without times, or two chunks of values for one of times.
+        DamagedData: the same chunk twice, values without times, or two chunks of values for one
+            of times.
     """
     chunks = sorted(series.chunks, key=lambda chunk: chunk.offset)
+    for one, other in itertools.pairwise(chunks):
+        if one.offset == other.offset:
+            here = dataclasses.replace(place, chunk=one.offset)
+            raise DamagedData("a chunk that the index has twice", here)
     if times is None or series is times:
         return [ChunkRef(chunk.offset, chunk.statistics) for chunk in chunks]
     groups = chunk_refs(times, None, place)
@@ -143,28 +151,48 @@ def chunk_refs(series: Series, times: Series | None, place: Place) -> list[Chunk
     refs, before = [], -1
     for chunk in chunks:
         at = bisect_right(offsets, chunk.offset) - 1
-        if at < 0 or at == before:
+        if at >= 0 and at != before:
+            refs.append(ChunkRef(chunk.offset, chunk.statistics, groups[at]))
+            before = at
+        elif not chunk.statistics.count:
+            refs.append(ChunkRef(chunk.offset, chunk.statistics))
+        else:
             here = dataclasses.replace(place, chunk=chunk.offset)
             raise DamagedData("a chunk of values without one of times", here)
-        refs.append(ChunkRef(chunk.offset, chunk.statistics, groups[at]))
-        before = at
     return refs
 
 
-def group_headers(device: Device, version: int) -> tuple[bytes, ...]:
-    """What may stand before the first chunk of a device: a marker and the device.
+class GroupHeader:
+    """What stands before the first chunk of a device: a marker and the device.
 
-    The index has no null tags at the end of a device; the header may have some. Source:
-    apache/tsfile, ``ChunkGroupHeader``, ``StringArrayDeviceID``.
+    The index has no null tags at the end of a device; the header may have some (the C++ writer has
+    all that its table knows). Source: apache/tsfile, ``ChunkGroupHeader``,
+    ``StringArrayDeviceID``.
+
+    Attributes:
+        longest: bytes of it, at most.
     """
-    segments = [_vstr(segment) for segment in device.segments]
-    if version == 3:
-        return (_GROUP + segments[0],)
-    body = b"".join(segments)
-    return tuple(
-        _GROUP + _uvarint(len(segments) + nulls) + body + _NULL * nulls
-        for nulls in range(_MOST_NULLS)
-    )
+
+    def __init__(self, device: Device, version: int) -> None:
+        self._segments = 0 if version == 3 else len(device.segments)
+        self._body = b"".join(_vstr(segment) for segment in device.segments)
+        nulls = _MOST_NULLS if self._segments else 0
+        self.longest = len(_GROUP) + len(_uvarint(_MOST_NULLS)) + len(self._body) + nulls
+
+    def ends(self, content: bytes) -> bool:
+        """Whether bytes end with it."""
+        if not self._segments:
+            return content.endswith(_GROUP + self._body)
+        end = len(content)
+        for nulls in range(_MOST_NULLS + 1):
+            body = end - len(self._body)
+            head = _GROUP + _uvarint(self._segments + nulls)
+            if content.endswith(self._body, 0, end) and content.endswith(head, 0, body):
+                return True
+            if content[end - 1 : end] != _NULL:
+                return False
+            end -= 1
+        return False
 
 
 def _vstr(text: str | None) -> bytes:

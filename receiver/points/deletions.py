@@ -69,11 +69,13 @@ class Deletions:
 
         In a ``.mods`` of 0.12 a pattern names all that lies below as well. No file says which
         version it is of. But a database writes a deletion beside a file only if that has a device
-        whose series it names: one that by the newer rule names none is of the older.
+        whose series it names: one that by the newer rule names none is of the older. One that
+        names some by both is taken for newer: in a file of 0.12 with the devices ``root.a`` and
+        ``root.a.b`` a deletion of ``root.a.*`` leaves those of ``root.a.b``, which 0.12 did not.
 
         Raises:
             DamagedData: such a file is broken elsewhere than at its end, or a shared one is not
-                there.
+                there, or the resource that would name it cannot be read.
             UnsupportedData: such a file is larger than ``MAX_DELETIONS_BYTES``.
             OSError: it cannot be read.
         """
@@ -170,10 +172,17 @@ def _by_rule(entries: tuple[Deletion, ...], tsfile: Path) -> tuple[Deletion, ...
 
 def _shared(tsfile: Path) -> DeletionFile | None:
     content = _content(tsfile.with_name(tsfile.name + ".resource"))
-    named = None if content is None else parse_resource(content).shared_deletions
-    if named is None:
+    if content is None:
         return None
-    name, start = named
+    resource = parse_resource(content)
+    if resource.opaque and any(map(_SHARED.fullmatch, os.listdir(tsfile.parent))):
+        raise DamagedData(
+            f"{resource.opaque}; so it is not known whether the shared deletions beside it count",
+            Place(f"{tsfile}.resource"),
+        )
+    if resource.shared_deletions is None:
+        return None
+    name, start = resource.shared_deletions
     if not _SHARED.fullmatch(name) or start < 0:
         raise DamagedData(
             f"it names {name!r} from {start} on as shared deletions",

@@ -7,7 +7,6 @@ The content of a page: uvarint bytes of times, the times, the values. Source: ap
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,23 +18,10 @@ from receiver.points.chunks import Block
 from receiver.points.columns import Column, joined_values
 from receiver.points.decoding import guessed_times, page_times, page_values
 from receiver.points.encodings import Bytes, Values
+from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, Group, Taken, groups
 from receiver.points.window import Page, Pages
 
-__all__ = [
-    "GREATEST_TIME",
-    "GROUP_BYTES",
-    "GROUP_ROWS",
-    "LEAST_TIME",
-    "PlainChunk",
-    "edges",
-]
-
-GROUP_ROWS: Final = 65536
-"""Pages are decoded in groups of about so many rows."""
-GROUP_BYTES: Final = 8 * 1024 * 1024
-"""A group ends where its pages have so many bytes."""
-LEAST_TIME: Final = -(2**63)
-GREATEST_TIME: Final = 2**63 - 1
+__all__ = ["PlainChunk", "edges"]
 
 
 class PlainChunk:
@@ -48,9 +34,10 @@ class PlainChunk:
 
     def __init__(self, pages: Pages, *, check: bool) -> None:
         self.pages = pages
-        self.taken: list[Page] = []
+        self.taken = Taken()
         self._time_encoding: int | None = None
         self._checker = Checker(pages) if check else None
+        self._skip = self._checker.skip if self._checker else None
         self._previous = LEAST_TIME
 
     def blocks(
@@ -62,25 +49,10 @@ class PlainChunk:
             start: inclusive.
             end: inclusive.
             rows: a group ends where it has so many.
+
+        With a check the headers of the pages that are left out are checked as well.
         """
-        low = LEAST_TIME if start is None else start
-        high = GREATEST_TIME if end is None else end
-        group: list[tuple[Page, Bytes]] = []
-        count = size = 0
-        while page := self.pages.next():
-            skipped = page.end < low or page.start > high
-            if skipped and self._checker:
-                self._checker.complete = False
-            if group and (skipped or count >= rows or size >= GROUP_BYTES):
-                yield self._decode(group)
-                group, count, size = [], 0, 0
-            if page.start > high:  # and so are all that follow
-                break
-            if not skipped:
-                group.append((page, self.pages.content(page)))
-                count += page.points
-                size += page.uncompressed
-        if group:
+        for group in groups(self.pages, start, end, rows=rows, skip=self._skip):
             yield self._decode(group)
 
     @property
@@ -97,7 +69,7 @@ class PlainChunk:
         assert self._checker is not None
         return self._checker.finish()
 
-    def _decode(self, group: list[tuple[Page, Bytes]]) -> Block:
+    def _decode(self, group: Group) -> Block:
         stamps, parts, counts = [], [], [0]
         for page, content in group:
             behind, pos = self._split(page, content)
@@ -111,7 +83,7 @@ class PlainChunk:
             self._check(listed, times, values, np.cumsum(counts, dtype=np.int64))
         if len(times):
             self._previous = int(times[-1])
-        self.taken += listed
+        self.taken.add(listed)
         return Block(times, Column(self.pages.code, values), listed[0].number, len(listed))
 
     def _times(self, page: Page, content: Bytes, pos: int, end: int) -> npt.NDArray[np.int64]:
@@ -156,6 +128,8 @@ def edges(
     if not len(times):
         none = np.zeros(len(bounds) - 1, np.int64)
         return none, none
+    if len(bounds) == 2:
+        return times[:1], times[-1:]
     some = bounds[1:] > bounds[:-1]
     starts = np.where(some, times[np.minimum(bounds[:-1], len(times) - 1)], 0)
     ends = np.where(some, times[np.maximum(bounds[1:], 1) - 1], 0)

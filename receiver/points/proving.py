@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from array import array
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from common.tsfile import DataType, Device, Series, Statistics
+from receiver.points.aligned import PART_BYTES, parts
 from receiver.points.chunks import Block, ChunkRef, ChunkSummary, DecodedChunk, chunk_refs
 from receiver.points.columns import joined, no_values
 from receiver.points.encodings import is_rounded
 from receiver.points.errors import DamagedData, DataError, UnsupportedData
+from receiver.points.grouping import Taken
 from receiver.points.rounding import far
 from receiver.points.summaries import differing, merge
-from receiver.points.window import Page, Pages
+from receiver.points.window import Pages
 
 if TYPE_CHECKING:
     from receiver.points.aligned import TimeChunk, ValueChunk
@@ -34,8 +37,8 @@ class _Walk:
     def __init__(self, file: TsFileReader, device: Device, series: Series, chunk: ChunkRef) -> None:
         self._file, self._device, self._series, self._chunk = file, device, series, chunk
         self.pages: Pages
-        self.taken: list[Page] = []
-        self.page_rows: list[int] = []
+        self.taken = Taken()
+        self.page_rows = array("q")
         self.statistics: Statistics
         self.exact: bool
 
@@ -58,14 +61,15 @@ class _Walk:
     def _values(self, time_chunk: ChunkRef) -> Iterator[Block]:
         values = self._file.value_chunk(self._device, self._series, self._chunk, check=True)
         for group in self._file.times(self._device, time_chunk):
-            yield Block(group.times, values.column(group), group.first, len(group))
-            self.page_rows += np.diff(group.bounds).tolist()
+            for part in parts(group, [values], PART_BYTES):
+                yield Block(part.times, values.column(part), part.first, len(part))
+            self.page_rows.extend(np.diff(group.bounds).tolist())
         self._end(values, values.finish(len(self.page_rows)))
 
     def _end(self, walked: PlainChunk | TimeChunk | ValueChunk, statistics: Statistics) -> None:
         self.pages, self.taken, self.statistics = walked.pages, walked.taken, statistics
         self.exact = walked.exact
-        self.page_rows = self.page_rows or [page.points for page in self.taken]
+        self.page_rows = self.page_rows or self.taken.points
 
     def summary(self) -> ChunkSummary:
         pages = self.pages
@@ -112,8 +116,8 @@ def decode_chunk(
     return DecodedChunk(
         np.concatenate(times) if times else np.zeros(0, np.int64),
         column,
-        np.array([page.offset for page in walk.taken], np.int64),
-        np.array([page.points for page in walk.taken], np.int64),
+        np.array(walk.taken.offsets, np.int64),
+        np.array(walk.taken.points, np.int64),
         np.array(walk.page_rows, np.int64),
         walk.summary(),
     )
@@ -128,7 +132,12 @@ def summaries(
         yield from _of_groups(file, device, sums, observe)
     else:
         for series in file.columns(device).values():
-            for chunk in chunk_refs(series, None, file.place(device, series)):
+            try:
+                refs = chunk_refs(series, None, file.place(device, series))
+            except DamagedData as error:
+                yield sums.add(series, error)
+                continue
+            for chunk in refs:
                 yield sums.add(series, _attempt(file, device, series, chunk, observe))
     for series in file.columns(device).values():
         wrong = sums.compare(series)
@@ -136,6 +145,10 @@ def summaries(
             yield DamagedData(
                 f"not what the index says of the series: {wrong}", file.place(device, series)
             )
+    try:
+        sums.require_ownership(file, device)
+    except DamagedData as error:
+        yield error
 
 
 def _attempt(
@@ -156,7 +169,8 @@ def _of_groups(
 ) -> Iterator[ChunkSummary | DataError]:
     """Chunk of times after chunk of times, each with its values: times are decoded once."""
     try:
-        times = file.time_column(device)
+        times = file.times_of(device)
+        time_refs = [] if times is None else chunk_refs(times, None, file.place(device, times))
     except DamagedData as error:
         yield error
         return
@@ -172,7 +186,11 @@ def _of_groups(
         for ref in refs:
             if ref.time_chunk is not None:
                 groups.setdefault(ref.time_chunk.offset, []).append((series, ref))
-    for chunk in chunk_refs(times, None, file.place(device, times)):
+            else:  # without a value
+                yield sums.add(series, _attempt(file, device, series, ref, observe))
+    if times is None:
+        return
+    for chunk in time_refs:
         found = sums.add(times, _attempt(file, device, times, chunk, observe))
         yield found
         for series, ref in groups.get(chunk.offset, ()):
@@ -189,13 +207,40 @@ class _Sums:
     def __init__(self) -> None:
         self._parts: dict[str, list[ChunkSummary]] = {}
         self._failed: set[str] = set()
+        self._begins, self._ends = array("q"), array("q")
 
     def add(self, series: Series, found: ChunkSummary | DataError) -> ChunkSummary | DataError:
         if not isinstance(found, ChunkSummary):
             self._failed.add(series.measurement)
-        elif len(series.chunks) > 1:  # of one chunk the index has but one set of statistics
+            return found
+        self._begins.append(found.offset)
+        self._ends.append(found.end)
+        if len(series.chunks) > 1:  # of one chunk the index has but one set of statistics
             self._parts.setdefault(series.measurement, []).append(found)
         return found
+
+    def require_ownership(self, file: TsFileReader, device: Device) -> None:
+        """See that all chunks are the device's own, and none is within another.
+
+        An index may lead to chunks of another device whose series have the same names. But each
+        chunk stands right behind another one of its device, or behind the header of one.
+
+        Raises:
+            DamagedData: one does not.
+        """
+        if self._failed:
+            return  # where those chunks end is not known
+        begins, ends = np.array(self._begins), np.array(self._ends)
+        order = np.argsort(begins, kind="stable")
+        begins, ends = begins[order], ends[order]
+        behind = np.concatenate(([0], ends[:-1]))
+        for at in np.flatnonzero(begins != behind).tolist():
+            if begins[at] < behind[at]:
+                place = dataclasses.replace(file.place(device), chunk=int(begins[at]))
+                raise DamagedData("a chunk that begins within another", place)
+            missing = file.header_missing(device, int(begins[at]))
+            if missing is not None:
+                raise missing
 
     def compare(self, series: Series) -> str | None:
         parts = self._parts.get(series.measurement)

@@ -13,18 +13,19 @@ import pyarrow as pa
 from common.tsfile import Corrupt, DataType, Device, Series, Status, Tail, read_tail
 from common.tsfile.source import source_of
 from receiver.points import proving, rows
-from receiver.points.aligned import TimeChunk, TimeGroup, ValueChunk
+from receiver.points.aligned import PART_BYTES, TimeChunk, TimeGroup, ValueChunk, parts
 from receiver.points.chunks import (
     Block,
     ChunkRef,
     ChunkSummary,
     DecodedChunk,
+    GroupHeader,
     chunk_refs,
-    group_headers,
 )
 from receiver.points.columns import TextForm
 from receiver.points.errors import DamagedData, DataError, Place, UnsupportedData
-from receiver.points.plain import GROUP_ROWS, PlainChunk
+from receiver.points.grouping import GROUP_ROWS
+from receiver.points.plain import PlainChunk
 from receiver.points.window import WINDOW_BYTES, Pages, PageSource
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ class TsFileReader:
             raise
         self._file = source_of(fd)
         self._devices: dict[str, Device] | None = None
-        self._columns: tuple[str, dict[str, Series]] | None = None
-        self._readable: str | None = None
+        self._columns: tuple[Device, dict[str, Series]] | None = None
+        self._judged: tuple[Device, DataError | None] | None = None
         self._times: tuple[int, list[TimeGroup]] | None = None
 
     def _require_complete(self) -> None:
@@ -143,11 +144,12 @@ class TsFileReader:
 
     def columns(self, device: Device) -> dict[str, Series]:
         """All series of a device by name, the time column of an aligned one first."""
-        if self._columns is None or self._columns[0] != device.name:
+        # not by name: two devices of a file may have the same one
+        if self._columns is None or self._columns[0] is not device:
             times = device.time_column()
             found = {} if times is None else {"": times}
             found.update((series.measurement, series) for series in device.series())
-            self._columns = (device.name, found)
+            self._columns = (device, found)
         return self._columns[1]
 
     def place(self, device: Device, series: Series | None = None) -> Place:
@@ -160,19 +162,28 @@ class TsFileReader:
         The name of a device stands in the index and before its chunks; nothing else would show
         that one of the two is wrong.
         """
-        if self._readable == device.name:
-            return
+        if self._judged is None or self._judged[0] is not device:
+            self._judged = (device, self._why_not(device))
+        if (error := self._judged[1]) is not None:
+            raise error.with_traceback(None)
+
+    def _why_not(self, device: Device) -> DataError | None:
+        """Looked into once a device, not once a chunk: it goes over all chunks."""
         if self.tail.encrypt_level != "0":
             reason = f"encrypted (level {self.tail.encrypt_level})"
-            raise UnsupportedData(reason, self.place(device))
-        offsets = [chunk.offset for each in self.columns(device).values() for chunk in each.chunks]
-        first, headers = min(offsets), group_headers(device, self.tail.version or 0)
-        longest = max(map(len, headers))
-        before = self._read(device, max(0, first - longest), min(first, longest))
-        if not before.endswith(headers):
-            place = dataclasses.replace(self.place(device), chunk=first)
-            raise DamagedData("no header of this device before its first chunk", place)
-        self._readable = device.name
+            return UnsupportedData(reason, self.place(device))
+        series = self.columns(device).values()
+        first = min(chunk.offset for each in series for chunk in each.chunks)
+        return self.header_missing(device, first)
+
+    def header_missing(self, device: Device, chunk: int) -> DamagedData | None:
+        """An error, unless the header of a device stands before the chunk at an offset."""
+        header = GroupHeader(device, self.tail.version or 0)
+        longest = min(chunk, header.longest)
+        if header.ends(self._read(device, chunk - longest, longest)):
+            return None
+        place = dataclasses.replace(self.place(device), chunk=chunk)
+        return DamagedData("no header of this device before its chunk", place)
 
     def _read(self, device: Device, offset: int, length: int) -> bytes:
         try:
@@ -184,8 +195,17 @@ class TsFileReader:
 
     def chunks(self, device: Device, series: Series) -> Iterator[ChunkRef]:
         """The chunks of a series in the file's order, from the index alone."""
-        times = self.time_column(device) if device.aligned else None
+        times = self.times_of(device)
         return iter(chunk_refs(series, times, self.place(device, series)))
+
+    def times_of(self, device: Device) -> Series | None:
+        """The time column; None of a plain device, and where writers left it out: without a point.
+
+        Raises:
+            DamagedData: an aligned device with points has none.
+        """
+        left_out = not device.point_count and "" not in self.columns(device)
+        return self.time_column(device) if device.aligned and not left_out else None
 
     def time_column(self, device: Device) -> Series:
         """The time column of an aligned device.
@@ -216,8 +236,10 @@ class TsFileReader:
         window: int = WINDOW_BYTES,
         check: bool | None = None,
     ) -> PlainChunk:
-        """A chunk of a plain device, ready to be decoded."""
+        """A chunk of a plain device, or an empty one, ready to be decoded."""
         pages = self.pages(device, series, chunk, window)
+        if device.aligned and pages.begin != pages.end:
+            raise pages.damaged("values without a chunk of times")
         checked = self.check if check is None else check
         return PlainChunk(pages, check=checked)
 
@@ -287,17 +309,16 @@ class TsFileReader:
             rows: pages are decoded together up to about so many rows.
             window: bytes of the file to read at once.
         """
-        whole = self.check and start is None and end is None
         if series.data_type == DataType.VECTOR:
             times = self.time_chunk(device, chunk)
             for group in times.groups(start, end, rows=rows):
                 yield Block(group.times, None, group.first, len(group))
-            if whole:
+            if self.check:
                 times.finish()
         elif chunk.time_chunk is None:
             plain = self.plain_chunk(device, series, chunk, window=window)
             yield from plain.blocks(start, end, rows=rows)
-            if whole:
+            if self.check:
                 plain.finish()
         else:
             yield from self._aligned_blocks(device, series, chunk, start, end, window)
@@ -313,16 +334,18 @@ class TsFileReader:
     ) -> Iterator[Block]:
         assert chunk.time_chunk is not None
         values, pages = self.value_chunk(device, series, chunk, window=window), 0
-        whole = start is None and end is None
-        if whole:
+        times = None
+        if start is None and end is None:
             groups = self.times(device, chunk.time_chunk)
         else:
-            groups = self.time_chunk(device, chunk.time_chunk).groups(start, end)
+            times = self.time_chunk(device, chunk.time_chunk)
+            groups = times.groups(start, end)
         for group in groups:
-            yield Block(group.times, values.column(group), group.first, len(group))
+            for part in parts(group, [values], PART_BYTES):
+                yield Block(part.times, values.column(part), part.first, len(part))
             pages = group.first + len(group)
-        if whole and self.check:
-            values.finish(pages)
+        if self.check:
+            values.finish(pages if times is None else times.passed)
 
     def decode_chunk(self, device: Device, series: Series, chunk: ChunkRef) -> DecodedChunk:
         """Decode a whole chunk into memory."""

@@ -12,12 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from common.tsfile import DataType, Device, Series
-from receiver.points.batches import Piece, cut, joined_on_time, merged
+from receiver.points.aligned import PART_BYTES, parts
+from receiver.points.batches import Piece, TooMuchError, cut, joined_on_time, merged
 from receiver.points.chunks import ChunkRef, chunk_refs, clusters
 from receiver.points.columns import Column, InvalidValue, arrow_type, no_values
 from receiver.points.deletions import Ranges, deleted
 from receiver.points.errors import UnsupportedData
-from receiver.points.plain import GROUP_ROWS
+from receiver.points.grouping import GROUP_ROWS
 from receiver.points.window import WINDOW_BYTES
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ _LEAST_WINDOW: Final = 64 * 1024
 _CELLS: Final = 2 * 1024 * 1024
 """Rows times columns that are decoded together, unless a page has more rows."""
 _LEAST_ROWS: Final = 1024
+_MOST_OVERLAPPING: Final = 1024
+"""Chunks of one series that are merged: each of them is open at once."""
+_MOST_BYTES: Final = 1024 * 1024 * 1024
+"""Of the rows that are decoded together, whatever a header says."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ def read_series(
     kind = arrow_type(series.data_type, file.text)
     schema = pa.schema([("time", pa.int64()), ("value", kind)])
     points = _Points(file, device, _Span(start, end), columns=1)
-    return cut(points.of(series), schema, rows=batch_rows)
+    return cut(points.bounded(points.of(series)), schema, rows=batch_rows)
 
 
 def read_device(
@@ -79,7 +84,7 @@ def read_device(
     else:
         sources = [points.of(series) for series in wanted]
         pieces = joined_on_time(sources, kinds, ahead=points.rows // 2)
-    return cut(pieces, schema, rows=batch_rows)
+    return cut(points.bounded(pieces), schema, rows=batch_rows)
 
 
 class _Points:
@@ -103,7 +108,9 @@ class _Points:
 
     def of_groups(self, wanted: Sequence[Series]) -> Iterator[Piece]:
         """The rows of an aligned device."""
-        times = self._file.time_column(self._device)
+        times = self._file.times_of(self._device)
+        if times is None:
+            return
         refs = [{ref.time_chunk: ref for ref in self._refs(series)} for series in wanted]
         for cluster in clusters(self._refs(times), self._span.start, self._span.end):
             if len(cluster) == 1:
@@ -119,17 +126,21 @@ class _Points:
                 yield self._with_a_value(piece)
 
     def _refs(self, series: Series) -> list[ChunkRef]:
-        times = self._file.time_column(self._device) if self._device.aligned else None
+        times = self._file.times_of(self._device)
         return chunk_refs(series, times, self._file.place(self._device, series))
 
     def _of_cluster(self, series: Series, cluster: Sequence[ChunkRef]) -> Iterator[Piece]:
-        return merged([self._of_chunk(series, ref) for ref in cluster])
+        if len(cluster) > _MOST_OVERLAPPING:
+            reason = f"{len(cluster)} chunks that overlap in time, more than {_MOST_OVERLAPPING}"
+            raise UnsupportedData(reason, self._file.place(self._device, series))
+        window = max(_LEAST_WINDOW, self._window // max(1, len(cluster)))
+        return merged([self._of_chunk(series, ref, window) for ref in cluster])
 
-    def _of_chunk(self, series: Series, ref: ChunkRef) -> Iterator[Piece]:
+    def _of_chunk(self, series: Series, ref: ChunkRef, window: int) -> Iterator[Piece]:
         start, end = self._span.start, self._span.end
         dead = self._ranges(series, ref)
         blocks = self._file.blocks(
-            self._device, series, ref, start=start, end=end, rows=self.rows, window=self._window
+            self._device, series, ref, start=start, end=end, rows=self.rows, window=window
         )
         for block in blocks:
             arrays: tuple[pa.Array, ...] = ()
@@ -157,23 +168,40 @@ class _Points:
             for series, ref in zip(wanted, refs, strict=True)
         ]
         dead = self._ranges(file.time_column(self._device), times)
-        for group in stamps.groups(start, end, rows=self.rows):
-            arrays = []
+        opened = [chunk for chunk in chunks if chunk is not None]
+        pieces = (
+            part
+            for group in stamps.groups(start, end, rows=self.rows)
+            for part in parts(group, opened, PART_BYTES)
+        )
+        for group in pieces:
+            arrays: list[pa.Array] = []
+            size = 0
             for series, ref, chunk, gone in zip(wanted, refs, chunks, ranges, strict=True):
                 if ref is None or chunk is None:
                     column = no_values(series.data_type, len(group.times))
                 else:
                     column = _without(chunk.column(group), group.times, gone)
                 arrays.append(self._arrow(series, ref or times, group.times, column))
+                size += arrays[-1].nbytes
+                if size > _MOST_BYTES:
+                    raise TooMuchError
             piece = Piece(group.times, tuple(arrays))
             if dead:
                 piece = piece.filter(~deleted(group.times, dead))
             yield self._with_a_value(piece.between(start, end))
-        if file.check and start is None and end is None:
+        if file.check:
             stamps.finish()
-            for chunk in chunks:
-                if chunk is not None:
-                    chunk.finish(len(stamps.taken))
+            for chunk in opened:
+                chunk.finish(stamps.passed)
+
+    def bounded(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """The same; what takes too much memory is an error of ours."""
+        try:
+            yield from pieces
+        except TooMuchError:
+            reason = "pages so large that those of all columns do not fit into memory: take fewer"
+            raise UnsupportedData(reason, self._file.place(self._device)) from None
 
     def _with_a_value(self, piece: Piece) -> Piece:
         """Of a tree-model device the rows with a value; of a table all."""

@@ -66,6 +66,9 @@ _ROWS: Final[dict[int, struct.Struct]] = {
     DataType.FLOAT: _INTEGERS_SUMMED_AS_DOUBLE,
     DataType.DOUBLE: struct.Struct("=3q5d"),
 }
+_QUICK: Final = frozenset(
+    {DataType.INT32, DataType.DATE, DataType.INT64, DataType.TIMESTAMP, DataType.DOUBLE}
+)  # of these a row is the numbers one after the other
 _FOUR_INTS: Final = struct.Struct("=4i")
 _FOUR_FLOATS: Final = struct.Struct("=4f")
 _NO_POINTS: Final = Statistics(0, 2**63 - 1, -(2**63))
@@ -218,6 +221,8 @@ def fold(code: int, parts: Sequence[Rows]) -> Statistics:
         code: data type, not one of binaries (of those: count and times alone).
         parts: int64 ``(pages, ROW_WIDTH)`` each, in order.
     """
+    if len(parts) == 1 and len(parts[0]) == 1 and parts[0][0, COUNT]:
+        return row_statistics(code, parts[0][0])
     rows = np.concatenate(parts) if parts else np.zeros((0, ROW_WIDTH), np.int64)
     rows = rows[rows[:, COUNT] > 0]
     if not len(rows):
@@ -253,6 +258,13 @@ def _sums(code: int, bits: Rows) -> list[Any]:
 
 def as_row(code: int, known: Statistics) -> Rows:
     """Statistics of numbers as a row; of other types count and times."""
+    if known.max is not None and known.sum == known.sum and code in _QUICK:
+        four = known.first, known.last, known.min, known.max
+        if all(number == number for number in four):
+            raw = _ROWS.get(code, _INTEGERS).pack(
+                known.count, known.start, known.end, *four, known.sum
+            )
+            return np.frombuffer(raw, np.int64)
     row = np.zeros(ROW_WIDTH, np.int64)
     row[: END + 1] = known.count, known.start, known.end
     if known.first is None:

@@ -30,6 +30,7 @@ WINDOW_BYTES: Final = 1024 * 1024
 _MAX_WINDOW: Final = MAX_PAGE_BYTES + MAX_PAGE_BYTES // 8  # incompressible bytes grow a little
 
 _SEVERAL, _ONE = 1, 5
+_LIKELY_BYTES: Final = 128  # of a page header and a point; if there are more, they are read later
 _HEADER_BYTES: Final = 1 + 5 + 5 + 3  # all of a chunk header but its name
 _TABLE_ROWS: Final = 128
 _BAD: Final = {
@@ -116,7 +117,7 @@ class Pages:
             DamagedData: there is no header of this series.
         """
         self.place = place
-        self.code = code
+        self.code = int(code)  # numba takes long to see what an IntEnum is
         self.statistics = statistics
         self.one_by_one = source.version == 3
         self.old_form: bool | None = True if source.version == 3 else None
@@ -128,13 +129,16 @@ class Pages:
         self._table = pages.new_table(0)
         self._next_row = 0
         longest = _HEADER_BYTES + len((place.measurement or "").encode())
-        self._buffer = self._read(offset, min(max(source.window, longest), source.limit - offset))
-        self._data: Bytes = np.frombuffer(self._buffer, np.uint8)
+        wanted = longest + min(source.window, _LIKELY_BYTES * (1 + statistics.count))
+        self._buffer = self._read(offset, min(wanted, source.limit - offset))
+        self._data: Bytes
         size = self._read_header()
         self.begin = offset + self._at
         self.end = self.begin + size
         if self.end > source.limit:
             raise self.damaged(f"a chunk of {size} bytes, more than there are")
+        self._buffer = self._buffer[: self._at + size]
+        self._data = np.frombuffer(self._buffer, np.uint8)
 
     def damaged(self, reason: str, page: Page | None = None, at: int | None = None) -> DamagedData:
         """An error about the chunk, or one of its pages, or the byte ``at`` of its content."""
@@ -181,6 +185,26 @@ class Pages:
         if self._next_row == len(self._rows) and not self._scan():
             return None
         return self._rows[self._next_row]
+
+    @property
+    def passed(self) -> int:
+        """How many pages ``next`` gave."""
+        return self._number
+
+    def ahead(self, size: int) -> int:
+        """How many of the next pages come to about so many bytes; at least one.
+
+        It is judged by those whose headers were read.
+        """
+        if self.peek() is None:
+            return 1
+        total = 0
+        sizes = [row[pages.UNCOMPRESSED] for row in self._rows[self._next_row :]]
+        for number, each in enumerate(sizes):
+            total += each
+            if total > size:
+                return max(1, number)
+        return len(sizes) * size // max(1, total)
 
     def next(self) -> Page | None:
         """The next page, None at the end."""

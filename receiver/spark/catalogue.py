@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from common.config.units import format_duration
-from common.errors import DamagedError, NotFoundError
+from common.errors import NotFoundError, TsferryError
 from receiver.load.expiry import Expiry
 from receiver.load.folders import looks_unmounted
 from receiver.load.manifests import read_table
@@ -197,26 +197,32 @@ class Catalogue:
         """What the sender said of the series of a file; or why that is not known any more."""
         try:
             table = read_table(self._config.data_dirs, file.directory, file.row)
-        except (DamagedError, OSError) as error:
+        except (TsferryError, OSError) as error:
             return str(error)
         return "the sender's table of series is not kept here" if table is None else table
 
-    def absence(self, file: CommittedFile) -> Finding:
-        """What it means that a worker found a file in none of the data directories.
+    def absence(self, file: CommittedFile, host: str = "") -> Finding:
+        """What it means that a worker (on `host`) found a file in none of the data directories.
 
         It is lost only if this machine, which has the receiver's directories, does not see it
         either, though all of them are there and hold files. Everything else says something about
         disks and mounts, and nothing about the file.
         """
         physical, home = file.row.physical, file.row.data_dir
+        where = f" (on {host})" if host else ""
         for away, why in self._away.items():
             return _unproved(f"not found; the data directory {away} {why}")
         for root in self._config.data_dirs:
-            if (root / physical).exists():
-                return _unproved(
-                    f"this machine sees it in {root}, a worker did not: is the directory mounted "
-                    "on all of them?"
-                )
+            try:
+                (root / physical).lstat()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                return _unproved(f"not found{where}, and this machine cannot tell: {error}")
+            return _unproved(
+                f"this machine sees it in {root}, a worker did not{where}: is the directory "
+                "mounted on all of them?"
+            )
         if home and home not in self._roots:
             return _unproved(f"not found; it was loaded into {home}, which is not configured")
         if home and not self._is_alive(home):

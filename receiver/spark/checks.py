@@ -14,6 +14,7 @@ and, when a worker died, by doing its files again one by one in a process of the
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -117,8 +118,7 @@ def _digest(file: _Open) -> bool:
 def _structure(file: _Open) -> bool:
     tail = read_tail(file.fd, structure=True, chunk_headers=file.part.part == 0)
     if tail.status is not Status.COMPLETE:
-        if file.part.part == 0:
-            _incomplete(file, tail)
+        _incomplete(file, tail)  # whatever part 0 read, what is left out here is not proved
         return False
     file.tail = tail
     if file.part.part == 0:
@@ -318,7 +318,7 @@ def check_part(
             file = _Open(fd, part, unit, keep_chunks, found, checked)
             _run(file, (_SHARE if part.part else STEPS) if steps is None else steps, limit)
     except FileNotFoundError:
-        checked.result.absent = True
+        checked.result.absent, checked.result.host = True, socket.gethostname()
     except UnsafePathError as error:  # an operator's symlink, perhaps: it says nothing of the file
         found.unproved("present", str(error))
     except OSError as error:

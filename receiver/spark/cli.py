@@ -26,8 +26,9 @@ _MASTER = re.compile(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Examples: tsferry-verify --new --report /tmp/report; tsferry-verify --path "
     "'/data/sequence/**/*.tsfile'. Exit codes: 0 all proved, nothing to look at; 1 bad files, "
-    "problems, files that could not be judged, or the run could not be completed; 2 usage; 5 "
-    "verdicts could not be committed: the directory is locked; 130 interrupted.",
+    "problems, files that could not be judged, or the run could not be completed; 2 usage; 3 no "
+    "space for the report; 4 the receiver does not take the verdicts; 5 verdicts could not be "
+    "committed: the directory is locked; 130 interrupted. What was found is printed in any case.",
 )
 @PROGRAM.options
 @click.option("--task", metavar="ID", help="Only the files that this task loaded.")

@@ -31,6 +31,8 @@ class Findings:
     ) -> None:
         """Note one."""
         finding = Finding(severity, check, device, measurement, offset, detail)
+        if finding in self.kept:  # what is wrong with a device is met at each of its chunks
+            return
         if len(self.kept) < MOST_FINDINGS:
             self.kept.append(finding)
             return

@@ -37,7 +37,8 @@ from receiver.spark.results import (
     Severity,
     arrow_schema,
 )
-from receiver.spark.session import SparkFailedError
+from receiver.spark.session import SparkFailedError, was_interrupted
+from receiver.spark.shipping import shipped, unfit
 from receiver.spark.work import Expected, PartResult, deal, pack, shown, split
 from receiver.spark.worker import ROW, Settings, Worker, span_schema
 
@@ -57,7 +58,7 @@ __all__ = ["Job", "Neighbours", "Subject"]
 LOCAL_SPANS = 5_000_000
 """Spans that the driver compares itself: some hundred megabytes."""
 AT_ONCE_BYTES = 1 << 30
-"""Files of so many bytes have few spans in any case: they come with the results, in one job."""
+"""Files of so many bytes have few rows in any case: all of them are fetched in one job."""
 MOST_MEETINGS = 2_000
 """Pairs of files with a common device that are looked at for duplicates; then no more are."""
 MOST_GAPS = 100
@@ -140,6 +141,7 @@ class Job:
         self._packed: Broadcast[list[bytes]] | None = None
         self._split: set[int] = set()
         self._near: pa.Table | None = None
+        self._few = False
         self._fetched: pa.ChunkedArray | None = None
         if files:
             self._run(progress)
@@ -188,7 +190,7 @@ class Job:
         try:
             return self._collect(groups, self._settings)
         except Exception as error:  # Spark raises errors of several libraries
-            if self._settings.isolated:
+            if self._settings.isolated or unfit(error) or was_interrupted(error):
                 raise SparkFailedError.of(error) from error
             progress.say("a worker died; once more, each file in a process of its own")
         try:
@@ -200,11 +202,11 @@ class Job:
         self.close()
         self._packed = self._spark.sparkContext.broadcast([pack(group) for group in groups])
         numbers = self._spark.range(0, len(groups), 1, len(groups))
-        self._rows = numbers.mapInArrow(Worker(self._packed, settings), ROW).cache()
+        self._rows = numbers.mapInArrow(shipped(Worker, self._packed, settings), ROW).cache()
         decoder = msgspec.msgpack.Decoder(PartResult)
-        few = sum(each.weight for group in groups for each in group) <= AT_ONCE_BYTES
-        table = self._rows.select("result", *(["spans"] if few else [])).toArrow()
-        self._fetched = table["spans"] if few else None
+        self._few = sum(each.weight for group in groups for each in group) <= AT_ONCE_BYTES
+        table = self._rows.select("result", *(["spans"] if self._few else [])).toArrow()
+        self._fetched = table["spans"] if self._few else None
         return [decoder.decode(each.as_buffer()) for each in table["result"]]
 
     def _sum_up(self, parts: list[PartResult]) -> None:
@@ -346,7 +348,7 @@ class Job:
             ratio = _floats(batch["longest_gap"]) / np.maximum(
                 _floats(batch["typical_interval"]), 1
             )
-            known = np.flatnonzero(~np.isnan(ratio))
+            known = np.flatnonzero(ratio > 1)  # not of a device that never missed a step
             widest = known[np.argsort(-ratio[known], kind="stable")[:MOST_GAPS]]
             rows = batch.take(pa.array(widest)).to_pylist()
             kept += zip(ratio[widest].tolist(), rows, strict=True)
@@ -370,6 +372,8 @@ class Job:
         if self._rows is None:
             return
         rows = self._rows.select(column).where(f"{column} is not null")
+        if self._few:
+            rows = rows.coalesce(1)  # a partition is a job of its own
         for row in rows.toLocalIterator(prefetchPartitions=True):
             yield pa.ipc.open_stream(bytes(row[column])).read_all()
 
@@ -412,6 +416,7 @@ def _together(one: PartResult, other: PartResult) -> PartResult:
     return replace(
         one,
         absent=one.absent or other.absent,
+        host=one.host or other.host,
         points=one.points + other.points,
         chunks=one.chunks + other.chunks,
         pages=one.pages + other.pages,
@@ -440,9 +445,12 @@ def _duplicate_note(pair: Pair, found: Sequence[Duplicates]) -> Finding:
     known = [each.points for each in found if each.points is not None]
     unknown = len(found) - len(known)
     early, late = shown(pair.sequence.physical), shown(pair.unsequence.physical)
-    detail = f"{sum(known)} points of {len(known)} series have the same time in {early} and {late}"
+    said = []
+    if known:
+        said.append(f"{sum(known)} points of {len(known)} series have the same time")
     if unknown:
-        detail += f"; of {unknown} series it could not be counted"
+        said.append(f"of {unknown} series or devices it could not be counted how many do")
+    detail = f"in {early} and {late}: {'; '.join(said)}"
     return Finding(Severity.NOTE, "duplicates", None, None, None, detail)
 
 

@@ -24,6 +24,8 @@ def find_files(patterns: Sequence[str]) -> list[Expected]:
     """
     found: dict[str, Expected] = {}
     for pattern in patterns:
+        if not pattern:  # a variable that is not set; as a path it would be this directory
+            raise UsageError("--path '': expected a directory, a file or a glob")
         before = len(found)
         for path in _matches(pattern):
             found.setdefault(str(path), _expected(path))

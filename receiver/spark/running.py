@@ -19,6 +19,7 @@ from receiver.spark.plainfiles import find_files
 from receiver.spark.progress import Progress
 from receiver.spark.report import Delivery, summarise, text, write
 from receiver.spark.verifying import Run, verdicts_of, verify_catalogue, verify_plain
+from receiver.spark.work import shown
 from receiver.spark.worker import Settings
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def verify_paths(paths: Sequence[str], unit: str, options: Options) -> int:
     files = find_files(paths)
     with _session(options, progress, needed=True) as spark:
         settings = _settings(options, unit)
-        run = Run(spark, settings, progress, f"files of {', '.join(paths)}", begun, started)
+        scope = f"files of {', '.join(map(shown, paths))}"
+        run = Run(spark, settings, progress, scope, begun, started)
         outcome, job = verify_plain(run, files, [_size(each) for each in files])
         with job:
             return _finish(outcome, None, options)
@@ -82,13 +84,17 @@ def _session(
     if not needed:
         yield None
         return
-    from receiver.spark.session import start
+    from receiver.spark.session import start, was_interrupted
 
     progress.say("starting Spark")
     spark = start(options.master)
     progress.clear()
     try:
         yield spark
+    except Exception as error:
+        if was_interrupted(error):
+            raise KeyboardInterrupt from error
+        raise
     finally:
         progress.clear()
         spark.stop()
@@ -123,8 +129,6 @@ def _commit(
 
 def _finish(outcome: Verification, delivery: Delivery | None, options: Options) -> int:
     summary = summarise(outcome, delivery)
-    if options.report is not None:
-        write(options.report, summary, outcome)
     if outcome.unlooked:
         click.echo(
             f"{PROGRAM.name}: {outcome.unlooked} more pairs of files with a common device were not "
@@ -135,6 +139,8 @@ def _finish(outcome: Verification, delivery: Delivery | None, options: Options) 
         emit_json(summary)
     else:
         click.echo(text(summary))
-        if options.report is not None:
+    if options.report is not None:  # last: whatever its disk does, what was found has been said
+        write(options.report, summary, outcome)
+        if not options.as_json:
             click.echo(printable(f"report in {options.report}"))
     return 0 if summary.good else 1

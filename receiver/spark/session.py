@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common.errors import EXIT_INTERNAL, Transient
 from receiver.spark.java import find_java_home
+from receiver.spark.shipping import unfit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkFailedError", "start"]
+__all__ = ["SparkFailedError", "start", "was_interrupted"]
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _LOCAL = {
@@ -34,6 +38,8 @@ _ALWAYS = {
     "spark.driver.maxResultSize": "0",
 }
 _LOCAL_MASTER = re.compile(r"local(?:\[(\*|[0-9]+)\])?\Z")
+_RAISED = re.compile(r"^[A-Za-z_][\w.]*: .*$", re.MULTILINE)
+"""The last line of a traceback: what was raised."""
 _FAILURES = 4
 """Of one task in local mode, as in a cluster: a worker that dies is not the end of the job."""
 
@@ -47,10 +53,28 @@ class SparkFailedError(Transient):
     @classmethod
     def of(cls, error: Exception) -> SparkFailedError:
         """What an error of Spark's libraries says, without the stacks of two languages."""
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        if lack := unfit(error):
+            return cls(f"a worker cannot do the work: {lack}")
+        text = str(error)
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
         java = [line[2:] for line in lines if line.startswith(": ")]  # as py4j hands it on
-        said = (java or lines or [type(error).__name__])[0]
+        python = _RAISED.findall(text.partition("Traceback (most recent call last):")[2])
+        said = (java or python[-1:] or lines or [type(error).__name__])[0]
         return cls(f"Spark failed: {said}")
+
+
+def was_interrupted(error: BaseException) -> bool:
+    """Whether an error of Spark's is what Ctrl-C came to.
+
+    PySpark cancels the jobs and raises `KeyboardInterrupt`; while that is on its way up, the result
+    of the job is asked for, and the error that it was cancelled takes its place.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, KeyboardInterrupt):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
 
 
 def start(master: str | None, *, name: str = "tsferry-verify") -> SparkSession:
@@ -64,10 +88,12 @@ def start(master: str | None, *, name: str = "tsferry-verify") -> SparkSession:
         SparkFailedError: it does not start.
     """
     under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    variables = {
+        name: os.environ.get(name, sys.executable)
+        for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+    }
     if not under_submit:
-        os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
+        variables["JAVA_HOME"] = str(find_java_home(os.environ))
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name)
@@ -76,19 +102,40 @@ def start(master: str | None, *, name: str = "tsferry-verify") -> SparkSession:
     if master is not None:
         builder = builder.master(_with_retries(master))
     settings = dict(_ALWAYS)
-    if master is not None and master.startswith("local"):
-        settings |= _LOCAL
+    if not under_submit:
         # The work is done by Python workers; compiling JVM code well would cost more than it saves.
         settings["spark.driver.extraJavaOptions"] = (
             f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
         )
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if master is not None and master.startswith("local"):
+        settings |= _LOCAL
+        variables["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        with _environment(variables):
+            return builder.getOrCreate()
     except Exception as error:  # of py4j, of pyspark
         raise SparkFailedError.of(error) from error
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Variables for what is started within the block; nothing else of this process sees them.
+
+    The JVM and the context read them once. What stayed behind would be taken for the user's own
+    choice by whatever this process starts later.
+    """
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _with_retries(master: str) -> str:

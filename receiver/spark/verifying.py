@@ -153,7 +153,7 @@ def _committed(
 ) -> FileResult:
     findings = [*part.findings, *file.findings, *related]
     if part.absent:
-        findings.append(catalogue.absence(file))
+        findings.append(catalogue.absence(file, part.host))
     if part.outline is not None:
         findings += catalogue.against_schema(file, part.outline)
     if part.table is not None:

@@ -115,6 +115,7 @@ class PartResult:
         file: as in `Part`.
         part: as in `Part`.
         absent: the file was in none of the roots.
+        host: of the worker, where that matters: if the file was absent.
         size: bytes found.
         md5: "" if it was not computed.
         version: of the format, 0 if not known.
@@ -137,6 +138,7 @@ class PartResult:
     file: int
     part: int
     absent: bool = False
+    host: str = ""
     size: int = 0
     md5: str = ""
     version: int = 0

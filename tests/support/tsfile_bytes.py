@@ -50,6 +50,7 @@ def build(
     version: int = 4,
     types: Mapping[str, str] | None = None,
     aligned: Collection[str] = (),
+    timeless: Collection[str] = (),
     chunks: int = 1,
     page_points: int = 1000,
     max_degree: int = 256,
@@ -66,6 +67,7 @@ def build(
         types: measurement -> type name (``"INT32"``); otherwise bool is BOOLEAN, int INT64,
             float DOUBLE, str TEXT, bytes BLOB. A measurement without points needs its type here.
         aligned: tree devices whose series share one time column (table devices always do).
+        timeless: those of them whose time column is left out, as Java does without a point.
         chunks: chunk groups a device's points are spread over.
         page_points: points (rows) a page; a chunk of more than one page carries page statistics.
         max_degree: fan-out of the index tree; small values make deep trees of small files.
@@ -78,7 +80,8 @@ def build(
     """
     make = functools.partial(
         _File, version=version, types=dict(types or {}), aligned=frozenset(aligned),
-        chunks=chunks, page_points=page_points, degree=max_degree, properties=properties,
+        timeless=frozenset(timeless), chunks=chunks, page_points=page_points, degree=max_degree,
+        properties=properties,
     )  # fmt: skip
     if pad_to is None:
         return make(devices).whole()
@@ -145,6 +148,7 @@ class _File:
         version: int,
         types: dict[str, str],
         aligned: frozenset[str],
+        timeless: frozenset[str],
         chunks: int,
         page_points: int,
         degree: int,
@@ -154,6 +158,7 @@ class _File:
         if version not in (3, 4) or len(kinds) > 1 or (version == 3 and True in kinds):
             raise ValueError("version is 3 or 4; table devices need 4 and stand alone")
         self.version, self.types, self.aligned = version, types, aligned
+        self.timeless = timeless
         self.chunks, self.page_points, self.degree = chunks, page_points, degree
         self.properties = {"encryptLevel": "0", "encryptType": "UNENCRYPTED", "encryptKey": None}
         if properties is not None:
@@ -193,6 +198,8 @@ class _File:
             return [_Column(name, codes[name], 0, points) for name, points in series.items()]
         times = sorted({time for points in series.values() for time, _ in points})
         columns = [_Column("", CODES["VECTOR"], TIME_FLAG, [(time, time) for time in times])]
+        if key in self.timeless:
+            columns = []
         for name, points in series.items():
             values = dict(points)
             rows = [(time, values.get(time)) for time in times]

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from common.terminal import printable
 
-__all__ = ["HUES", "Bar", "Stack", "bars", "rows", "stacks"]
+__all__ = ["HUES", "Bar", "Stack", "bars", "rows", "short_number", "stacks"]
 
 WIDTH = 880
 HUES = 8

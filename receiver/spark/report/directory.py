@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from common.durable import Tree
+from common.errors import TsferryError
 from receiver.spark.report.page import render
 from receiver.spark.results import (
     ChunkResult,
@@ -70,12 +72,17 @@ def _table(tree: Tree, name: str, schema: pa.Schema, batches: Iterator[pa.Record
     target = f"{name}.parquet"
     beside = f"{target}.new"
     tree.unlink(beside, sync=False)  # of a run that was cut off
-    with tree.create(beside) as file:
-        with pq.ParquetWriter(_Sink(file), schema, compression="zstd") as writer:
-            for batch in batches:
-                writer.write_batch(batch.cast(schema))
-        file.sync()
-    tree.rename(beside, target)
+    try:
+        with tree.create(beside) as file:
+            with pq.ParquetWriter(_Sink(file), schema, compression="zstd") as writer:
+                for batch in batches:
+                    writer.write_batch(batch.cast(schema))
+            file.sync()
+        tree.rename(beside, target)
+    except BaseException:  # a half of a table would keep the disk full
+        with suppress(OSError, TsferryError):
+            tree.unlink(beside, sync=False)
+        raise
 
 
 class _Sink:

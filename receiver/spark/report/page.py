@@ -10,6 +10,7 @@ from jinja2 import Environment, StrictUndefined
 
 from common.terminal import printable
 from receiver.spark.report import figures
+from receiver.spark.report.charts import short_number
 from receiver.spark.results import Judgement, Severity
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _delivered(s: Summary) -> str:
 
 
 def _tiles(s: Summary) -> list[tuple[str, str]]:
-    rate = f"{s.points / s.seconds / 1e6:.1f} M" if s.seconds else "-"
+    rate = short_number(s.points / s.seconds) if s.seconds else "-"
     tiles = [
         ("files proved", f"{s.proved:,}"),
         ("bad", f"{s.bad:,}"),

@@ -141,7 +141,8 @@ class TsFileBatchReader(DataSourceReader):
             filters, time=options.time_column, constant=constant_columns(options, self._tags)
         )
         self._plan = replace(self._plan, selection=selection)
-        return left
+        # A row that stands for an error has NULL where other rows have what was asked for.
+        return list(filters) if options.on_error == "row" else left
 
     @property
     def selection(self) -> Selection:

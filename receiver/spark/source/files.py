@@ -59,8 +59,8 @@ def list_files(paths: Sequence[str], kind: str = "all") -> list[SourceFile]:
     """The TsFiles that paths lead to, each once, in order of their names.
 
     A directory means all files below it whose names end with ``.tsfile``, but for hidden ones and
-    those of tsferry's own directories; links to directories are followed. A glob may lead to files and directories. A file that is
-    named is taken whatever its name is.
+    those of tsferry's own directories; links to directories are followed. A glob may lead to files
+    and directories. A file that is named is taken whatever its name is.
 
     Raises:
         UsageError: a path leads to nothing, or to another file system.

@@ -232,9 +232,7 @@ class WideForm(Form):
                 return
             names = [each.measurement for each in device.series()]
         start, end = _bounds(part.span)
-        rows = self.rows_with(
-            row_device(device, part.file.database), *tags.values(), file.name
-        )
+        rows = self.rows_with(row_device(device, part.file.database), *tags.values(), file.name)
         for batch in file.read_device(device, names, start=start, end=end, batch_rows=rows):
             found = {name: batch.column(at) for at, name in enumerate(wanted, 1)}
             yield self._row_batch(file, device, part, tags, batch.column(0), found)

@@ -132,6 +132,8 @@ def _open(file: SourceFile, plan: ReadPlan, stack: ExitStack) -> TsFileReader:
     if size != file.size:
         raise ChangedFileError(f"{file.name}: {size} bytes, it had {file.size} when it was listed")
     deletions = Deletions.beside(path) if plan.options.deletions else None
+    for dropped in () if deletions is None else deletions.dropped:
+        _log.warning("%s", dropped)
     return stack.enter_context(
         TsFileReader(fd, name=file.name, deletions=deletions, text=plan.options.text)
     )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +12,12 @@ import pytest
 pytest.importorskip("pyspark")
 
 from receiver.metadata import records
+from tests.support.architecture import ROOT
 from tests.support.spark_world import NORTH, World
 from tests.support.tsfile_bytes import build
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).resolve().parents[3]
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 PATH = "sequence/root.wind/0/0/{0}-{0}-0-0.tsfile"
 D1, D2 = "root.wind.d1", "root.wind.d2"
@@ -31,23 +29,6 @@ TABLE = {
     ("plant", "p1", None): {"temp": [(1, 20.5), (2, 21.0)], "hum": [(1, 7)]},
     ("plant", "p2", "x"): {"temp": [(2, 1.5)]},
 }
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A session that nobody has told of the source: it is found as an installed wheel's would."""
-    beside = tmp_path_factory.mktemp("site")
-    shutil.copy(ROOT / "receiver/spark/source/pyspark_tsfile.py", beside)
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = f"{beside}:{ROOT}"
-    from receiver.spark.session import start
-
-    session = start("local[2]", name="test")
-    yield session
-    session.stop()
-    os.environ.pop("PYTHONPATH")
-    if before is not None:
-        os.environ["PYTHONPATH"] = before
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +50,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def patiently(run: Callable[[], Any]) -> None:
     """Once more, where the machine was so busy that Spark gave its own worker up."""
-    for left in (2, 1, 0):
+    for left in range(5, -1, -1):
         try:
             run()
         except Exception as error:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ from receiver.spark import work
 from receiver.spark.cli import cli
 from receiver.spark.job import Job, Neighbours, Subject
 from receiver.spark.progress import Progress
-from receiver.spark.session import start
 from receiver.spark.work import Expected, Span
 from receiver.spark.worker import Settings, span_table
 from tests.support.spark_world import NORTH, SOUTH, World
@@ -33,7 +31,7 @@ from tests.support.tsfile_bytes import build
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 PATH = "{kind}/root.wind_park/0/0/{created}-{created}-0-0.tsfile"
 PARK = "root.wind_park"
 
@@ -47,13 +45,6 @@ def load(
     **other: Any,
 ) -> Path:  # fmt: skip
     return world.load(sender, PATH.format(kind=kind, created=created), content, **other)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = start("local[2]", name="tests")
-    yield session
-    session.stop()
 
 
 class Kept:
@@ -185,17 +176,18 @@ def test_a_disk_that_is_not_mounted_costs_no_verdict(tmp_path: Path, verify: Ver
     assert not place.exists()
 
 
-def test_files_that_kill_their_workers_are_rows_and_the_job_goes_on(tmp_path: Path) -> None:
+def test_files_that_kill_their_workers_are_rows_and_the_job_goes_on(
+    tmp_path: Path, spark: SparkSession, verify: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(2):
         content = series(f"{PARK}.d{number}", 0)
         (tmp_path / f"{number}.tsfile").write_bytes(content)
-    done = subprocess.run(
-        command("--path", str(tmp_path)), capture_output=True, text=True, timeout=280,
-        env=os.environ | {"TSFERRY_CRASH_AT": "verify.decoding"},
-    )  # fmt: skip
-    assert done.returncode == 1, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["files"], told["unproved"]) == (2, 2)
+    # The workers of this test are others than those of the rest: Spark keeps them by their
+    # environment.
+    environment = spark.sparkContext.environment
+    monkeypatch.setitem(environment, "TSFERRY_CRASH_AT", "verify.decoding")
+    code, told = verify("--path", str(tmp_path))
+    assert (code, told["files"], told["unproved"]) == (1, 2, 2)
     for finding in told["findings"]:
         assert finding["check"] == "worker"
         assert "signal 9" in finding["detail"]
@@ -210,13 +202,14 @@ def test_an_unknown_task_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFi
     assert "e" * 32 in capsys.readouterr().err
 
 
-def test_ctrl_c_ends_it_with_one_line(tmp_path: Path) -> None:
+def test_ctrl_c_in_the_middle_ends_it_with_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.tsfile").write_bytes(series(f"{PARK}.d", 0))
     process = subprocess.Popen(
         command("--path", str(tmp_path)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 60
-    while not children(process.pid) and time.monotonic() < deadline:
+    # Spark has begun with the job when there is a Python below its Java.
+    while not any(map(children, children(process.pid))) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
@@ -226,8 +219,11 @@ def test_ctrl_c_ends_it_with_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in err
 
 
-def children(pid: int) -> str:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text()
+def children(pid: int) -> list[int]:
+    found = []
+    for each in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += map(int, each.read_text().split())
+    return found
 
 
 # -- the job itself, in one session --------------------------------------------------------------
@@ -286,6 +282,7 @@ def test_large_files_in_parts_and_large_runs_say_the_same_as_small_ones(
         assert sum(each.points for each in job.days) == sum(
             each.points for each in job.results.values()
         )
+        assert all(each.longest_gap > (each.typical_interval or 0) for each in job.widest_gaps())
     monkeypatch.setattr(work, "PART_BYTES", files[0].size // 4)
     monkeypatch.setattr(jobs, "LOCAL_SPANS", 0)
     with Job(spark, files, settings, Progress(), neighbours) as job:

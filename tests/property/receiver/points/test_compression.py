@@ -115,6 +115,45 @@ def test_a_number_without_a_writer_is_not_read(code: int) -> None:
         run(code, b"", 0)
 
 
+def lz4_sequence(literals: bytes, distance: int = 0, length: int = 0) -> bytes:
+    """Literals, and a match of ``length`` bytes unless it is 0."""
+
+    def rest(number: int) -> bytes:
+        return (
+            b"" if number < 15 else b"\xff" * ((number - 15) // 255) + bytes([(number - 15) % 255])
+        )
+
+    more = length - 4 if length else 0
+    head = bytes([min(len(literals), 15) << 4 | min(more, 15)]) + rest(len(literals))
+    tail = distance.to_bytes(2, "little") + rest(more) if length else b""
+    return head + literals + tail
+
+
+@pytest.mark.parametrize("distance", [*range(1, 34), 255, 65535])
+def test_lz4_matches_at_every_distance_and_up_to_the_last_byte(distance: int) -> None:
+    noise = random.Random(7).randbytes(distance)
+    for length in (4, 5, 15, 16, 17, 18, 19, 31, 32, 33, 64, 300):
+        for end in (b"", b"e", b"the end" * 5):
+            packed = lz4_sequence(noise, distance, length) + lz4_sequence(end)
+            raw = noise + (noise * (length // distance + 1))[:length] + end
+            assert run(Compression.LZ4, packed, len(raw)) == raw
+            for size in (len(raw) - 1, len(raw) + 1):
+                with pytest.raises(BadCompression):
+                    run(Compression.LZ4, packed, size)
+
+
+@pytest.mark.parametrize("distance", [0, 6, 65535])
+def test_an_lz4_match_before_the_first_byte_is_an_error(distance: int) -> None:
+    packed = lz4_sequence(b"abcde", distance, 20) + lz4_sequence(b"f")
+    with pytest.raises(BadCompression, match="before the first byte"):
+        run(Compression.LZ4, packed, 26)
+
+
+def test_an_lz4_block_that_ends_with_a_match_is_not_whole() -> None:
+    with pytest.raises(BadCompression, match="ends within"):
+        run(Compression.LZ4, lz4_sequence(b"abcde", 2, 20), 25)
+
+
 @pytest.mark.parametrize(
     "distance",
     [1, 2, 8, 1024, 1025, 2048, 2049, 3072, 3073, 16383, 16384, 16385, 32767, 32768, 47_000],

@@ -160,3 +160,18 @@ def test_a_table_with_nulls_and_pages_of_nulls(tmp_path):
     for kind in kinds:
         name = kind.name.lower()
         assert found["t:p1"][name] == columns[name][1], name
+
+
+def test_a_device_whose_last_tags_are_null_is_found_by_its_header(tmp_path):
+    tags = [f"t{number}" for number in range(150)]
+    columns = [tsfile.ColumnSchema(tag, T.STRING, tsfile.ColumnCategory.TAG) for tag in tags]
+    columns.append(tsfile.ColumnSchema("v", T.INT64, tsfile.ColumnCategory.FIELD))
+    schema = tsfile.TableSchema("plant", columns)
+    with tsfile.TsFileTableWriter(str(tmp_path / "a.tsfile"), schema) as writer:
+        tablet = tsfile.Tablet([*tags, "v"], [T.STRING] * len(tags) + [T.INT64], 3)
+        for row in range(3):
+            tablet.add_timestamp(row, row)
+            tablet.add_value_by_name("t0", row, "p1")
+            tablet.add_value_by_name("v", row, row)
+        writer.write_table(tablet)
+    assert checked(tmp_path / "a.tsfile") == {"plant:p1": {"time": [0, 1, 2], "v": [0, 1, 2]}}

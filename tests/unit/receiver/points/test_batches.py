@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from receiver.points.batches import Piece, cut, joined_on_time, merged
+from receiver.points import batches
+from receiver.points.batches import Piece, TooMuchError, cut, joined_on_time, merged
 
 
 def pieces(
@@ -62,3 +64,15 @@ def test_small_pieces_come_as_one_batch_and_large_ones_in_parts():
     sizes = [batch.num_rows for batch in cut(pieces(numbers, numbers, 250), schema, rows=100)]
     assert sizes == [100, 100, 50] * 4
     assert list(cut(iter(()), schema, rows=100)) == []
+
+
+def test_streams_hold_no_more_than_the_bytes_they_may(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(batches, "_BYTES", 4000)
+    taken: list[int] = []
+    numbers = list(range(1000))
+    sources = [pieces(numbers, numbers, 100, taken), pieces(numbers, numbers, 100)]
+    next(joined_on_time(sources, [pa.int64()] * 2, ahead=10_000))
+    assert len(taken) <= 4
+    monkeypatch.setattr(batches, "_MOST_BYTES", 1000)
+    with pytest.raises(TooMuchError):
+        next(joined_on_time([pieces(numbers, numbers, 100)] * 2, [pa.int64()] * 2))

@@ -412,3 +412,11 @@ def test_what_a_database_wrote_is_read_to_its_end(path: Path) -> None:
 
 def test_there_are_real_ones() -> None:
     assert {path.suffix for path in REAL} == {".mods", ".mods2"}
+
+
+def test_a_resource_that_cannot_be_read_does_not_hide_shared_deletions(tmp_path: Path) -> None:
+    (tmp_path / "x.tsfile.resource").write_bytes(resource("/d/0-1.mods2")[:30])
+    assert not Deletions.beside(tmp_path / "x.tsfile")
+    (tmp_path / "0-1.mods2").write_bytes(b"".join(RECORDS))
+    with pytest.raises(DamagedData, match="not known whether the shared deletions"):
+        Deletions.beside(tmp_path / "x.tsfile")

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -204,6 +206,20 @@ def test_the_series_that_differ_from_what_was_sent_are_named(world: World) -> No
     assert place.is_file()
 
 
+@pytest.mark.parametrize("put", [Path.mkdir, os.mkfifo, lambda at: at.symlink_to("/etc/passwd")])
+def test_a_table_that_is_no_file_costs_the_names_of_the_series_and_not_the_run(
+    world: World, put: Callable[[Path], None]
+) -> None:
+    world.load(NORTH, PATH.format(n=1), file_of(value=7), sent=file_of(value=8))
+    (kept,) = (world.data / "sync-receiver").rglob("*.tsf")
+    kept.unlink()
+    put(kept)
+    with catalogue(world) as found:
+        said = found.sent_table(found.files[0])
+    assert isinstance(said, str)
+    assert kept.name[:16] in said
+
+
 # -- absence
 
 
@@ -251,6 +267,22 @@ def test_a_file_that_this_machine_sees_is_not_lost(world: World) -> None:
         finding = absence(world, found)
     assert finding.severity is Severity.UNPROVED
     assert "a worker did not" in finding.detail
+
+
+def test_a_file_that_this_machine_cannot_look_for_is_not_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.load(NORTH, PATH.format(n=1), file_of())
+
+    def stale(_: Path) -> None:
+        raise OSError(errno.ESTALE, "stale file handle")
+
+    with catalogue(world) as found:
+        monkeypatch.setattr(Path, "lstat", stale)
+        finding = absence(world, found)
+        monkeypatch.undo()
+    assert finding.severity is Severity.UNPROVED
+    assert "stale file handle" in finding.detail
 
 
 def test_a_file_that_was_deleted_meanwhile_is_not_lost(world: World) -> None:

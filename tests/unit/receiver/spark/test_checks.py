@@ -17,6 +17,7 @@ from common.tsfile.proving import series_proofs
 from receiver.spark import checks
 from receiver.spark.checks import check_part
 from receiver.spark.findings import MOST_FINDINGS, Findings
+from receiver.spark.job import _together
 from receiver.spark.results import Finding, Severity
 from receiver.spark.work import Expected, Part
 from tests.support.tsfile_bytes import build
@@ -220,12 +221,21 @@ def test_a_file_that_takes_too_long_is_unproved(good: Expected) -> None:
 
 def test_of_too_many_findings_the_bad_ones_are_kept() -> None:
     findings = Findings()
-    for _ in range(MOST_FINDINGS + 5):
-        findings.unproved("unsupported", "x")
+    for number in range(MOST_FINDINGS + 5):
+        findings.unproved("unsupported", f"x{number}")
     findings.bad("pages", "y")
     assert len(findings.kept) == MOST_FINDINGS
     assert findings.dropped == 6
     assert findings.kept[-1].severity is Severity.BAD
+
+
+def test_what_is_met_at_every_chunk_is_said_once() -> None:
+    findings = Findings()
+    for _ in range(3):
+        findings.bad("pages", "no header")
+    findings.bad("pages", "another")
+    assert [each.detail for each in findings.kept] == ["no header", "another"]
+    assert findings.dropped == 0
 
 
 def test_memory_that_is_not_there_is_no_fault_of_the_file(good: Expected) -> None:
@@ -248,6 +258,17 @@ def test_parts_of_a_file_say_together_what_the_whole_says(tmp_path: Path) -> Non
     assert sorted(rows, key=str) == sorted(whole.chunks.to_pylist(), key=str)
     gaps = {span.device: span.gap for part in parts[1:] for span in part.spans}
     assert gaps == {span.device: span.gap for span in whole.spans}
+
+
+def test_a_part_that_cannot_decode_its_devices_says_so_and_twice_the_same_counts_once(
+    good: Expected,
+) -> None:
+    """The file may have been cut after another part found it whole."""
+    plain = Expected(str(Path(good.roots[1]) / good.physical))
+    Path(plain.physical).write_bytes(FILE[:-9])
+    first, second = (check_part(Part(0, at, 2, 0, plain)).result for at in (0, 1))
+    assert [each.check for each in second.findings] == ["structure"]
+    assert _together(first, second).findings == first.findings
 
 
 def test_a_name_that_is_no_utf8_is_written_out(tmp_path: Path) -> None:

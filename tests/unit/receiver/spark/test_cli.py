@@ -10,11 +10,15 @@ pytest.importorskip("pyspark")
 pytest.importorskip("numba")
 
 from common.cli import run
+from common.errors import NoSpaceError
 from receiver.spark import running
 from receiver.spark.cli import cli
+from receiver.spark.options import Options
 from receiver.spark.results import FileResult, Finding, Judgement, Severity
 from receiver.spark.verifying import verdicts_of
 from receiver.spark.work import Expected
+from tests.support.verifications import file
+from tests.support.verifications import run as verification
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +39,7 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--time-unit", "ns"], "--time-unit: only with --path"),
         (["--time-unit", "h", "--path", "."], "'h' is not one of"),
         (["--path", "/nowhere/*.tsfile"], "--path /nowhere/*.tsfile"),
+        (["--path", ""], "--path '': expected a directory"),
         (["--path", ".", "--new"], "--new: not with --path"),
         (["--path", ".", "--task", "1"], "--task: not with --path"),
         (["--master", "lokal[2]"], "--master lokal[2]"),
@@ -131,3 +136,19 @@ def test_plain_files_are_found_in_directories_by_globs_and_by_name(tmp_path: Pat
     assert [each.physical for each in both] == [str(other), str(place)]
     assert [(each.kind, each.database) for each in both] == [("", ""), ("unsequence", "root.sg")]
     assert [each.physical for each in find_files([str(place)])] == [str(place)]
+
+
+def test_what_was_found_is_printed_whatever_becomes_of_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise NoSpaceError("no space")
+
+    monkeypatch.setattr(running, "write", full)
+    for as_json, said in ((True, '"proved": 2'), (False, "2 proved")):
+        options = Options(None, tmp_path / "report", as_json, 1.0, False, False)
+        with pytest.raises(NoSpaceError):
+            running._finish(verification([file(), file()]), None, options)
+        told = capsys.readouterr().out
+        assert said in told
+        assert "report in" not in told

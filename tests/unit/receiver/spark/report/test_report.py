@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -170,6 +172,26 @@ def test_the_directory_holds_all_of_the_run_and_can_be_written_again(tmp_path: P
     assert (
         len(summary["findings"]) == pq.read_table(tmp_path / "report" / "findings.parquet").num_rows
     )
+
+
+def test_a_table_that_fails_leaves_the_old_one_and_no_half_of_a_new_one(tmp_path: Path) -> None:
+    whole = rich()
+    write(tmp_path, summarise(whole), whole)
+    before = (tmp_path / "chunks.parquet").read_bytes()
+
+    def lost() -> Iterator[pa.RecordBatch]:
+        yield from whole.chunks()
+        raise OSError("the session is gone")
+
+    with pytest.raises(OSError, match="the session is gone"):
+        write(tmp_path, summarise(whole), replace(whole, chunks=lost))
+    assert (tmp_path / "chunks.parquet").read_bytes() == before
+    assert not list(tmp_path.glob("*.new"))
+
+
+def test_a_slow_run_has_a_rate_too() -> None:
+    result = replace(run([replace(file(), points=23_000)]), seconds=10.0)
+    assert "2.3 k" in page_of(result).text
 
 
 def test_the_terminal_has_the_worst_first_and_cannot_be_steered() -> None:

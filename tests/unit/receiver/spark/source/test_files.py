@@ -78,3 +78,20 @@ def test_kind_and_database_are_told_by_the_directories():
     assert (kind_of(path), database_of(path)) == ("sequence", "root.a")
     assert (kind_of("/data/a.tsfile"), database_of("/data/a.tsfile")) == (None, None)
     assert database_of("/sequence/a.tsfile") is None
+
+
+def test_links_to_directories_are_followed_and_no_file_comes_twice(tmp_path: Path):
+    touch(tmp_path, "disk/data/a.tsfile", "here/b.tsfile")
+    (tmp_path / "here" / "more").symlink_to(tmp_path / "disk" / "data")
+    (tmp_path / "here" / "again").symlink_to(tmp_path / "disk")
+    (tmp_path / "disk" / "data" / "round").symlink_to(tmp_path / "here")
+    found = list_files([str(tmp_path / "here")])
+    assert sorted(Path(each.name).name for each in found) == ["a.tsfile", "b.tsfile"]
+
+
+def test_a_name_that_is_not_utf8_is_shown_as_text(tmp_path: Path):
+    raw = os.fsencode(tmp_path) + b"/\xff.tsfile"
+    os.close(os.open(raw, os.O_CREAT | os.O_WRONLY))
+    (found,) = list_files([str(tmp_path)])
+    assert found.name == f"{tmp_path}/\\xff.tsfile"
+    assert os.fsencode(found.locations[0]) == raw

@@ -9,7 +9,13 @@ import pytest
 
 from common.errors import UsageError
 from common.paths import parse_pattern
-from receiver.spark.source.options import Options, parse_options, to_ticks
+from receiver.spark.source.options import (
+    Options,
+    bounds,
+    parse_options,
+    refuse_stream_options,
+    to_ticks,
+)
 
 
 def parsed(**given: str) -> Options:
@@ -121,3 +127,21 @@ def test_a_moment_becomes_a_time_of_the_files_exactly():
     assert parsed(startTime="2026-01-31", timeUnit="ms").start_time == datetime.datetime(
         2026, 1, 31, tzinfo=datetime.UTC
     )
+
+
+def test_a_moment_between_two_times_takes_in_neither_too_early_nor_too_late():
+    given = parsed(
+        startTime="1970-01-01T00:00:00.0035Z", endTime="1970-01-01T00:00:00.0075Z", timeUnit="ms"
+    )
+    assert bounds(given) == (4, 7)
+
+
+def test_a_name_in_a_json_array_is_taken_as_it_stands():
+    assert parsed(columns='["`a.b`", "c"]').columns == ("`a.b`", "c")
+    assert parsed(columns="`a.b`, c").columns == ("a.b", "c")
+
+
+@pytest.mark.parametrize("name", ["startingCommit", "maxFilesPerTrigger", "failOnDataLoss"])
+def test_an_option_of_streams_is_refused_in_a_batch_query(name: str):
+    with pytest.raises(UsageError, match=f"option {name} = '1': expected in streams only"):
+        refuse_stream_options({"catalog": "/somewhere", name.lower(): "1"})

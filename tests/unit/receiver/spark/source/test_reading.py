@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import GreaterThan
 
 from common.errors import TsferryError, UsageError
 from receiver.points import DamagedData
+from receiver.spark.source.datasource import TsFileBatchReader
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of
 from receiver.spark.source.options import parse_options
 from receiver.spark.source.planning import Slice
@@ -160,3 +162,31 @@ def test_what_was_deleted_is_left_out_unless_it_is_asked_for(good: Path):
     (good / "a.tsfile.mods").write_text(f"DELETION,{D1}.s1,9223372036854775807,0,1\n")
     assert [each["time"] for each in read(good, columns="s1")] == [2, 3]
     assert [each["time"] for each in read(good, columns="s1", deletions="false")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("form", ["long", "wide"])
+def test_a_name_of_great_length_makes_small_batches(tmp_path: Path, form: str):
+    path, name = tmp_path / "a.tsfile", f"root.{'n' * 100_000}"
+    path.write_bytes(build({name: {"s": [(t, t) for t in range(1000)]}}))
+    options = parse_options({"path": str(path), "form": form})
+    query = plan_of(options, columns_of(options))
+    slices = [Slice(each.for_worker(), Span()) for each in list_sources(options)]
+    batches = list(read_slices(slices, query))
+    assert sum(batch.num_rows for batch in batches) == 1000
+    assert max(batch.nbytes for batch in batches) < 64 << 20
+
+
+@pytest.mark.parametrize(("on_error", "left"), [("fail", 0), ("row", 1)])
+def test_filters_stay_with_spark_where_a_row_may_stand_for_an_error(
+    good: Path, on_error: str, left: int
+):
+    options = parse_options({"path": str(good), "onError": on_error, "pushFilters": "true"})
+    reader = TsFileBatchReader(plan_of(options, columns_of(options)), frozenset())
+    assert len(reader.push([GreaterThan(("time",), 1)])) == left
+    assert reader.selection.span == Span(2)
+
+
+def test_a_torn_deletion_is_said(good: Path, caplog: pytest.LogCaptureFixture):
+    (good / "a.tsfile.mods").write_text("DELETION,root.a.d1.s1,9223372036854775807,1,1\nDELET")
+    assert [row["time"] for row in read(good, columns="s1", devices=D1)] == [2]
+    assert "ends within a deletion" in caplog.text
