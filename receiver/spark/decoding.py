@@ -34,6 +34,8 @@ DAY = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 """Units of a time in a day."""
 _SAMPLE = 1000
 """Steps of each page that the typical interval is taken from."""
+_LONGEST = (1 << 63) - 1
+"""The longest gap that is told; times can be further apart."""
 _BLOCK = 4 << 20
 _ROWS_AT_ONCE = 50_000
 
@@ -267,24 +269,27 @@ class _Steps:
         self._gap = 0
         self._begins = 0
         self._medians: list[float] = []
-        self._first: int | None = None
 
     def look(self, times: Int64s) -> None:
         first, last = int(times[0]), int(times[-1])
-        if self._last is not None and first - self._last > self._gap:
-            self._gap, self._begins = first - self._last, self._last
+        if self._last is not None:
+            self._note(first - self._last, self._last)
         if len(times) > 1:
-            steps = np.diff(times)
+            steps = np.diff(times.view(np.uint64))  # times grow, so a step may have 64 bits
             widest = int(np.argmax(steps))
-            if steps[widest] > self._gap:
-                self._gap, self._begins = int(steps[widest]), int(times[widest])
+            self._note(int(steps[widest]), int(times[widest]))
             self._medians.append(float(np.median(steps[:_SAMPLE])))
         self._last = last
+
+    def _note(self, step: int, begins: int) -> None:
+        if step > self._gap:
+            self._gap, self._begins = min(step, _LONGEST), begins
 
     def span(self, device: str) -> Span | None:
         if not self._gap:
             return None
         typical = round(float(np.median(self._medians))) if self._medians else self._gap
+        typical = min(typical, _LONGEST)
         return Span(device, None, None, 0, typical, self._gap, self._begins)
 
 

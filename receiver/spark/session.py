@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,11 +113,36 @@ def start(master: str | None, *, name: str = "tsferry-verify") -> SparkSession:
         variables["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    try:
-        with _environment(variables):
+    with _environment(variables), _no_orphan():
+        try:
             return builder.getOrCreate()
-    except Exception as error:  # of py4j, of pyspark
-        raise SparkFailedError.of(error) from error
+        except Exception as error:  # its text is asked of Java, which still runs
+            raise SparkFailedError.of(error) from error
+
+
+@contextmanager
+def _no_orphan() -> Iterator[None]:
+    """End what was started within the block if it does not come to its end.
+
+    A Java that loses PySpark on its way up (Ctrl-C, in the first seconds) does not end by itself.
+    """
+    before = _children()
+    try:
+        yield
+    except BaseException:
+        for each in _children() - before:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        raise
+
+
+def _children() -> set[int]:
+    """The processes that this one has started and that run."""
+    found: set[int] = set()
+    for each in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # the thread has ended
+            found.update(map(int, each.read_text().split()))
+    return found
 
 
 @contextmanager

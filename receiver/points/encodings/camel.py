@@ -178,7 +178,7 @@ def _block(data: Any, pos: Number, stop: Number, end: Number, out: Any, n: Numbe
 @kernel
 def decode(data: Any, pos: Number, end: Number, out: Any) -> Number:
     """Decode into a float64 array."""
-    n = 0
+    n = np.int64(0)  # not a literal, for which numba would compile what it is handed to again
     while n < len(out) and pos < end:
         number, at = uvarint(data, pos, end, 5)
         if at < 0:

@@ -40,7 +40,7 @@ __all__ = ["DECODERS", "decode"]
 def decode(data: Any, pos: Number, end: Number, out: Any) -> Number:
     """Decode into an int32 or int64 array, until it is full or the bytes end."""
     whole = out.itemsize * 8
-    n = 0
+    n = np.int64(0)  # not a literal, for which numba would compile what it is handed to again
     while pos < end and n < len(out):
         length, at = uvarint(data, pos, end, 5)
         if at < 0:

@@ -54,7 +54,7 @@ _INTEGER: Final = np.int64(0)
 @kernel
 def decode_32(data: Any, pos: Number, end: Number, out: Any, last: Number) -> Number:
     """Decode into an int32 array; ``last`` is the end's bits of floats, 0 of integers."""
-    n = 0
+    n = np.int64(0)  # not a literal, for which numba would compile what it is handed to again
     while n < len(out) and pos < end:
         head = np.int64(data[pos])
         if head & 0x80:
@@ -122,7 +122,7 @@ def _predict_32(out: Any, n: Number, floating: Number) -> None:
 @kernel
 def decode_64(data: Any, pos: Number, end: Number, out: Any, last: Number) -> Number:
     """Decode into an int64 array; ``last`` is the end's bits of floats, 0 of integers."""
-    n = 0
+    n = np.int64(0)  # not a literal, for which numba would compile what it is handed to again
     while n < len(out) and pos < end:
         head = np.int64(data[pos])
         if head & 0x80:

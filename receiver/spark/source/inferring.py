@@ -100,10 +100,13 @@ def columns_of(options: Options) -> list[Column]:
 
 
 def read_tail_of(file: SourceFile) -> Tail | None:
-    """The tail of a file; None where it cannot be opened."""
+    """The tail of a file, its structure checked: all of its series can be decoded.
+
+    None where it cannot be opened.
+    """
     for path in file.locations:
         try:
-            return read_tail(path, structure=False)
+            return read_tail(path)
         except OSError:
             continue
     return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from common import __version__
 from common.errors import Integrity, Permanent, TsferryError, UsageError
 from receiver.spark.source.forms import Piece, form_of
 from receiver.spark.source.picking import Picker, row_device
@@ -53,11 +56,13 @@ class ReadPlan:
         options: of the source.
         selection: options and filters together.
         columns: of the result, in order.
+        version: of tsferry, where it was made.
     """
 
     options: Options
     selection: Selection
     columns: tuple[Column, ...]
+    version: str = __version__
 
     def picker(self) -> Picker:
         """What is wanted of the files."""
@@ -70,7 +75,13 @@ def read_slices(slices: Sequence[Slice], plan: ReadPlan) -> Iterator[pa.RecordBa
     Raises:
         TsferryError: a file cannot be read, and the option ``onError`` is ``fail``; names file,
             device, series, chunk and offset, as far as they are known.
+        UsageError: this worker has another version of tsferry than the driver.
     """
+    if plan.version != __version__:
+        raise UsageError(
+            f"{sys.executable} on {socket.gethostname()} has tsferry {__version__}, the driver "
+            f"{plan.version}: install the same on all of them"
+        )
     task = _Task(plan)
     return _gathered(task.rows(slices), task.batch_rows)
 

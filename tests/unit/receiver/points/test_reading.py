@@ -168,6 +168,14 @@ def test_a_later_chunk_overrides_an_earlier_one_of_the_same_time(written):
         assert [each.statistics.count for each in found] == [10, 10]
 
 
+def test_no_more_chunks_are_merged_than_can_be_open_at_once(written, monkeypatch):
+    points = [(t, 1) for t in range(10)] + [(t, 2) for t in range(5, 15)]
+    path = written(build({D1: {"s": points}}, chunks=2))
+    monkeypatch.setattr("receiver.points.rows._MOST_OVERLAPPING", 1)
+    with pytest.raises(UnsupportedData, match="2 chunks that overlap in time, more than 1"):
+        rows(path)
+
+
 @pytest.mark.parametrize("name", ["unsealed", "empty", "legacy", "other"])
 def test_what_is_no_complete_file_is_refused_when_it_is_opened(written, name):
     content = {

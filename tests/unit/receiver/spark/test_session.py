@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 import pytest
 
-from receiver.spark.session import SparkFailedError, _with_retries, was_interrupted
+from receiver.spark.session import SparkFailedError, _with_retries, start, was_interrupted
 
 
 @pytest.mark.parametrize(
@@ -51,3 +55,30 @@ def test_the_error_of_a_cancelled_job_is_known_for_the_ctrl_c_that_it_hides() ->
     ours.__cause__ = caught.value
     assert was_interrupted(ours)
     assert not was_interrupted(RuntimeError("job 0 was cancelled"))
+
+
+def test_what_spark_is_started_with_does_not_stay_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions of one process, and what it starts later, do not meet each other's settings."""
+    pytest.importorskip("pyspark")
+    seen: dict[str, str] = {}
+    builder = "pyspark.sql.SparkSession.Builder.getOrCreate"
+    monkeypatch.setattr(builder, lambda _: seen.update(os.environ))
+    monkeypatch.setattr("receiver.spark.session.find_java_home", lambda _: Path("/java"))
+    monkeypatch.setenv("JAVA_HOME", "/old")
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "mine")
+    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP", "PYSPARK_GATEWAY_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    before = dict(os.environ)
+    start("local[1]")
+    assert dict(os.environ) == before
+    assert {name: seen[name] for name in seen if before.get(name) != seen[name]} == {
+        "JAVA_HOME": "/java", "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1",
+    }  # fmt: skip
+
+    def fail(_: object) -> None:
+        raise OSError("no room")
+
+    monkeypatch.setattr(builder, fail)
+    with pytest.raises(SparkFailedError, match="no room"):
+        start("local[1]")
+    assert dict(os.environ) == before

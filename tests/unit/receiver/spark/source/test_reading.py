@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,22 @@ def test_a_torn_deletion_is_said(good: Path, caplog: pytest.LogCaptureFixture):
     (good / "a.tsfile.mods").write_text("DELETION,root.a.d1.s1,9223372036854775807,1,1\nDELET")
     assert [row["time"] for row in read(good, columns="s1", devices=D1)] == [2]
     assert "ends within a deletion" in caplog.text
+
+
+def test_a_plan_of_another_version_is_not_guessed_at(good: Path):
+    options = parse_options({"path": str(good)})
+    plan = replace(plan_of(options, columns_of(options)), version="0.0.1")
+    with pytest.raises(UsageError, match=r" has tsferry .*, the driver 0\.0\.1: install the same"):
+        read_slices([], plan)
+
+
+@pytest.mark.parametrize("form", ["long", "wide"])
+def test_a_broken_index_is_named_before_and_in_a_task(tmp_path: Path, form: str):
+    content = bytearray(build({D1: {"s": [(t, f"v{t}") for t in range(4)]}}, chunks=2))
+    at = content.rindex(b"\x02v2\x00\x00\x00\x02v3") - 3  # statistics of the second chunk
+    content[at] = 0x70  # a length that leads out of the file
+    (tmp_path / "a.tsfile").write_bytes(content)
+    with pytest.raises(
+        TsferryError, match=r"a\.tsfile.*corrupt|corrupt.*a\.tsfile|more than is left"
+    ):
+        read(tmp_path, form=form)
