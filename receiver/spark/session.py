@@ -132,7 +132,8 @@ def _no_orphan() -> Iterator[None]:
     except BaseException:
         for each in _children() - before:
             with suppress(ProcessLookupError):
-                os.kill(each, signal.SIGKILL)
+                if _is_spark(each):  # and no other thread's child
+                    os.kill(each, signal.SIGKILL)
         raise
 
 
@@ -143,6 +144,14 @@ def _children() -> set[int]:
         with suppress(OSError):  # the thread has ended
             found.update(map(int, each.read_text().split()))
     return found
+
+
+def _is_spark(process: int) -> bool:
+    """Whether it is Java with Spark in it, or the script that is about to start that."""
+    try:
+        return b"spark" in Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:  # it has ended
+        return False
 
 
 @contextmanager

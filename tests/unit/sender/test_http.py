@@ -230,6 +230,8 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path):
                 with context.wrap_socket(connection, server_side=True) as secure:
                     secure.recv(65536)
                     secure.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+                    while secure.recv(65536):  # closed with a body unread, it would be reset
+                        pass
             except OSError:
                 continue
 
