@@ -25,7 +25,7 @@ import numpy as np
 from common.tsfile import DataType, Encoding
 from receiver.points.encodings.bits import take, window
 from receiver.points.encodings.codes import BAD_INDEX, BAD_WIDTH, MORE, TRUNCATED
-from receiver.points.encodings.decoder import Bytes, Decoded, Decoder, Decoders
+from receiver.points.encodings.decoder import Decoders, numeric
 from receiver.points.encodings.gorilla import END_DOUBLE, END_FLOAT, END_INT32, END_INT64
 from receiver.points.jit import Number, kernel
 
@@ -128,19 +128,8 @@ def decode_32(data: Any, pos: Number, end: Number, out: Any, last: Number) -> Nu
     return len(out), (bit >> 3) + 1, 0
 
 
-def _decoder(
-    decode: Any, dtype: type[np.generic], view: type[np.generic], last: np.int64
-) -> Decoder:
-    def decoder(data: Bytes, pos: int, end: int, count: int) -> Decoded:
-        out = np.empty(count, dtype)
-        n, pos, error = decode(data, pos, end, out, last)
-        return Decoded(out[:n].view(view), n, pos, error)
-
-    return decoder
-
-
-_INT32 = _decoder(decode_32, np.int32, np.int32, END_INT32)
-_INT64 = _decoder(decode_64, np.int64, np.int64, END_INT64)
+_INT32 = numeric(decode_32, np.int32, np.int32, END_INT32)
+_INT64 = numeric(decode_64, np.int64, np.int64, END_INT64)
 
 DECODERS: Final[Decoders] = {
     (Encoding.CHIMP, DataType.INT32): _INT32,
@@ -148,6 +137,6 @@ DECODERS: Final[Decoders] = {
     (Encoding.CHIMP, DataType.INT64): _INT64,
     (Encoding.CHIMP, DataType.TIMESTAMP): _INT64,
     (Encoding.CHIMP, DataType.VECTOR): _INT64,
-    (Encoding.CHIMP, DataType.FLOAT): _decoder(decode_32, np.int32, np.float32, END_FLOAT),
-    (Encoding.CHIMP, DataType.DOUBLE): _decoder(decode_64, np.int64, np.float64, END_DOUBLE),
+    (Encoding.CHIMP, DataType.FLOAT): numeric(decode_32, np.int32, np.float32, END_FLOAT),
+    (Encoding.CHIMP, DataType.DOUBLE): numeric(decode_64, np.int64, np.float64, END_DOUBLE),
 }

@@ -65,7 +65,7 @@ Decoders: TypeAlias = Mapping[tuple[int, int], Decoder]
 
 
 def numeric(
-    kernel: Kernel, dtype: type[np.generic], view: type[np.generic] | None = None
+    kernel: Kernel, dtype: type[np.generic], view: type[np.generic] | None = None, *more: np.int64
 ) -> Decoder:
     """Make a decoder of a kernel for numbers.
 
@@ -73,11 +73,12 @@ def numeric(
         kernel: of the form above.
         dtype: what it writes.
         view: as what its bits are to be read, for floats that are encoded as integers.
+        more: what the kernel takes behind ``out``: the bits of the end, say.
     """
 
     def decode(data: Bytes, pos: int, end: int, count: int) -> Decoded:
         out: Array = np.empty(count, dtype)
-        n, pos, error = kernel(data, pos, end, out)
+        n, pos, error = kernel(data, pos, end, out, *more)
         return Decoded(out[:n] if view is None else out[:n].view(view), n, pos, error)
 
     return decode

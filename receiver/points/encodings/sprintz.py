@@ -38,7 +38,7 @@ from receiver.points.encodings.codes import (
     OVERFLOW,
     TRUNCATED,
 )
-from receiver.points.encodings.decoder import Bytes, Decoded, Decoder, Decoders
+from receiver.points.encodings.decoder import Decoders, numeric
 from receiver.points.encodings.gorilla import END_DOUBLE, END_FLOAT
 from receiver.points.jit import Number, kernel
 
@@ -179,25 +179,14 @@ def _predict_64(out: Any, n: Number, floating: Number) -> None:
         out[index] = value
 
 
-def _decoder(
-    decode: Any, dtype: type[np.generic], view: type[np.generic], last: np.int64
-) -> Decoder:
-    def decoder(data: Bytes, pos: int, end: int, count: int) -> Decoded:
-        out = np.empty(count, dtype)
-        n, pos, error = decode(data, pos, end, out, last)
-        return Decoded(out[:n].view(view), n, pos, error)
-
-    return decoder
-
-
-_INT32 = _decoder(decode_32, np.int32, np.int32, _INTEGER)
-_INT64 = _decoder(decode_64, np.int64, np.int64, _INTEGER)
+_INT32 = numeric(decode_32, np.int32, np.int32, _INTEGER)
+_INT64 = numeric(decode_64, np.int64, np.int64, _INTEGER)
 
 DECODERS: Final[Decoders] = {
     (Encoding.SPRINTZ, DataType.INT32): _INT32,
     (Encoding.SPRINTZ, DataType.DATE): _INT32,
     (Encoding.SPRINTZ, DataType.INT64): _INT64,
     (Encoding.SPRINTZ, DataType.TIMESTAMP): _INT64,
-    (Encoding.SPRINTZ, DataType.FLOAT): _decoder(decode_32, np.int32, np.float32, END_FLOAT),
-    (Encoding.SPRINTZ, DataType.DOUBLE): _decoder(decode_64, np.int64, np.float64, END_DOUBLE),
+    (Encoding.SPRINTZ, DataType.FLOAT): numeric(decode_32, np.int32, np.float32, END_FLOAT),
+    (Encoding.SPRINTZ, DataType.DOUBLE): numeric(decode_64, np.int64, np.float64, END_DOUBLE),
 }

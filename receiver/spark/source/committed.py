@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import os
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -56,17 +57,17 @@ class Catalogue(AbstractContextManager["Catalogue"]):
     """Its uuid: another engine's commits mean nothing here."""
 
     @property
+    @abstractmethod
     def newest(self) -> int:
         """The newest commit."""
-        raise NotImplementedError
 
+    @abstractmethod
     def loads(self, at: int, since: int = 0) -> Loads:
         """What was loaded after `since`, as of `at`.
 
         Raises:
             HistoryGoneError: `at` is before the kept history.
         """
-        raise NotImplementedError
 
     def at(self, when: int | datetime.datetime | None) -> int:
         """The commit that a time means; without one, or with one to come, the newest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -56,7 +57,7 @@ def form_of(plan: ReadPlan) -> Form:
     return LongForm(plan) if plan.options.form == "long" else WideForm(plan)
 
 
-class Form:
+class Form(ABC):
     """What both have in common; not to be made by itself.
 
     Attributes:
@@ -74,11 +75,11 @@ class Form:
         # The same text fills column after column: one array serves them all.
         self._constant = lru_cache(8)(self._make_constant)
 
+    @abstractmethod
     def pieces(
         self, file: TsFileReader, device: Device, part: Slice, picker: Picker
     ) -> Iterator[Piece]:
         """What there is to read of a device."""
-        raise NotImplementedError
 
     def error_row(self, file: str, device: str | None, said: str) -> pa.RecordBatch:
         """A row that says what was not read, in a column for it."""
