@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
@@ -11,15 +10,15 @@ import click
 
 from common.cli import Invocation
 from common.errors import TsferryError, UsageError
-from common.terminal import display_width, printable
-from receiver.cli.sqlformat import Form, output
+from common.terminal import printable
+from receiver.cli.sqlformat import Form, caret, output
 from receiver.cli.sqlsource import SqlSource
 from receiver.config import ReceiverConfig
 
 if TYPE_CHECKING:
     from receiver.metadata.sql.lexing import Placed
 
-__all__ = ["caret", "sql", "write_reply"]
+__all__ = ["sql", "write_reply"]
 
 _EPILOG = (
     "Example: tsferry-receiver sql 'show timeseries root.turbine.** where unit = c limit 10'; "
@@ -28,8 +27,6 @@ _EPILOG = (
     "Exit codes: 0 done; 1 a statement was refused by a rule; 2 a statement is wrong, or what it "
     "names is not there; 4 the receiver does not run, or refuses."
 )
-_AROUND = 100
-"""Characters of a line that are shown on each side of a fault."""
 
 
 @click.command(epilog=_EPILOG)
@@ -133,19 +130,3 @@ def write_reply(
         for page in reply.pages:
             out.page(page)
     sys.stdout.flush()
-
-
-def caret(statement: str, error: TsferryError) -> Iterator[str]:
-    """The line of a statement that an error is about, and below it a mark under the place."""
-    line, column = error.extra.get("line"), error.extra.get("column")
-    if not isinstance(line, int) or not isinstance(column, int):
-        return
-    lines = statement.split("\n")
-    if not 1 <= line <= len(lines):
-        return
-    text = lines[line - 1]
-    begin = max(0, column - 1 - _AROUND)
-    before = printable(("..." if begin else "") + text[begin : column - 1])
-    after = text[column - 1 :]
-    yield before + printable(after if len(after) <= _AROUND else f"{after[:_AROUND]}...")
-    yield " " * display_width(before) + "^"

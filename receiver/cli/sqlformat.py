@@ -9,13 +9,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, Protocol, TextIO
 
+from common.errors import TsferryError
 from common.terminal import display_width, printable
 from receiver.cli.showing import commit_time
 
-__all__ = ["Form", "Output", "output"]
+__all__ = ["Form", "Output", "caret", "output"]
+
+_AROUND = 100
+"""Characters of a line that are shown on each side of a fault."""
 
 Form = Literal["table", "json", "csv"]
 Row = Sequence[Any]
@@ -157,3 +161,19 @@ class _Csv:
     def _field(self, value: Any) -> str:
         text = _text(value)
         return printable(text) if self._to_people else text
+
+
+def caret(statement: str, error: TsferryError) -> Iterator[str]:
+    """The line of a statement that an error is about, and below it a mark under the place."""
+    line, column = error.extra.get("line"), error.extra.get("column")
+    if not isinstance(line, int) or not isinstance(column, int):
+        return
+    lines = statement.split("\n")
+    if not 1 <= line <= len(lines):
+        return
+    text = lines[line - 1]
+    begin = max(0, column - 1 - _AROUND)
+    before = printable(("..." if begin else "") + text[begin : column - 1])
+    after = text[column - 1 :]
+    yield before + printable(after if len(after) <= _AROUND else f"{after[:_AROUND]}...")
+    yield " " * display_width(before) + "^"

@@ -29,8 +29,7 @@ from common.durable import Tree
 from common.errors import TsferryError
 from common.paths import quote_node
 from common.terminal import printable
-from receiver.cli.sql import caret
-from receiver.cli.sqlformat import Form, output
+from receiver.cli.sqlformat import Form, caret, output
 from receiver.cli.sqlsource import Reply, SqlSource
 from receiver.metadata.errors import SqlError
 from receiver.metadata.sql.lexing import WORDS, statements

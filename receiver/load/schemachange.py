@@ -27,7 +27,7 @@ from receiver.load.schemagroups import GroupPlan, Refused
 from receiver.metadata import records
 from receiver.metadata.alterations import check_labels
 from receiver.metadata.legality import TYPE_TEXTS, check_codes
-from receiver.metadata.tlog import layout
+from receiver.metadata.taglayout import layout
 
 if TYPE_CHECKING:
     from receiver.load.authority import Authority

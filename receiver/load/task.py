@@ -8,7 +8,7 @@ the end is durable when its `sync end` is, which is the last of the three to be 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -28,10 +28,10 @@ from receiver.load import jsonlines
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from common.durable import Tree
     from common.names import FilePath
-    from receiver.load.folders import SenderFolder
 
-__all__ = ["CurrentTask", "Planned", "TaskRecord", "open_task", "start_task"]
+__all__ = ["CurrentTask", "Planned", "TaskPlace", "TaskRecord", "open_task", "start_task"]
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +101,29 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
+class TaskPlace(Protocol):
+    """The folder that a task lives in.
+
+    Attributes:
+        tree: the data directory that it is in.
+        directory: its name there.
+        task: the task that is open or loading in it.
+    """
+
+    tree: Tree
+    directory: str
+    task: CurrentTask | None
+
+    def at(self, name: str) -> str:
+        """The path of something in it, relative to the data directory."""
+
+    def make(self) -> None:
+        """Make it and the folders in it; what is there stays."""
+
+    def forget_task(self) -> None:
+        """Remove the files of a task that is over, sync.log first."""
+
+
 class CurrentTask:
     """A task that is open or being loaded. The folder's lock guards every change.
 
@@ -113,7 +136,7 @@ class CurrentTask:
 
     def __init__(
         self,
-        folder: SenderFolder,
+        folder: TaskPlace,
         record: TaskRecord,
         planned: dict[str, Planned],
         sync_log: SyncLog | None,
@@ -208,7 +231,7 @@ class CurrentTask:
             self._sync_log.close()
 
 
-def start_task(folder: SenderFolder, record: TaskRecord) -> CurrentTask:
+def start_task(folder: TaskPlace, record: TaskRecord) -> CurrentTask:
     """Begin a task in a folder that has none: task.json, then `sync start`."""
     folder.forget_task()  # what could not be removed at the end of an earlier one
     folder.make()
@@ -222,7 +245,7 @@ def start_task(folder: SenderFolder, record: TaskRecord) -> CurrentTask:
     return task
 
 
-def open_task(folder: SenderFolder) -> CurrentTask | None:
+def open_task(folder: TaskPlace) -> CurrentTask | None:
     """The task that a folder was left with, None if there is none that could go on.
 
     sync.log is what makes a task: without it, or if task.json is not of the same task, the rest is
@@ -244,11 +267,11 @@ def open_task(folder: SenderFolder) -> CurrentTask | None:
     return task
 
 
-def _write_record(folder: SenderFolder, record: TaskRecord) -> None:
+def _write_record(folder: TaskPlace, record: TaskRecord) -> None:
     folder.tree.write_atomic(folder.at("task.json"), msgspec.json.encode(record))
 
 
-def _read_record(folder: SenderFolder) -> TaskRecord | None:
+def _read_record(folder: TaskPlace) -> TaskRecord | None:
     try:
         data = folder.tree.read(folder.at("task.json"))
         return msgspec.json.decode(data, type=TaskRecord)
@@ -256,7 +279,7 @@ def _read_record(folder: SenderFolder) -> TaskRecord | None:
         return None
 
 
-def _read_plan(folder: SenderFolder) -> dict[str, Planned]:
+def _read_plan(folder: TaskPlace) -> dict[str, Planned]:
     """The planned files; a torn last line was never answered, and is cut off."""
     read = jsonlines.read(folder.tree, folder.at("plan.log"), Planned)
     return {each.path: each for each in read}

@@ -8,7 +8,7 @@ from common.errors import ReadOnlyError, TsferryError
 from receiver.metadata.errors import UnknownOutcomeError
 from receiver.metadata.log import encode_payload
 from receiver.metadata.segments import behind, open_segments, segment_name, segments
-from receiver.metadata.tlog import layout
+from receiver.metadata.taglayout import layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -36,7 +36,7 @@ from receiver.metadata.guards import Guard, check_guards
 from receiver.metadata.log import MAX_PAYLOAD
 from receiver.metadata.records import Commit, Op, decode_ops, encode_ops
 from receiver.metadata.rules import examine
-from receiver.metadata.tlog import layout
+from receiver.metadata.taglayout import layout
 from receiver.metadata.touched import Touched
 
 if TYPE_CHECKING:

@@ -31,7 +31,6 @@ from receiver.metadata.following import follow, hand_in
 from receiver.metadata.guards import Guard
 from receiver.metadata.history import Horizon, Window
 from receiver.metadata.journal import OwnerJournal
-from receiver.metadata.kv.embedded import EmbeddedKV
 from receiver.metadata.log import LOG_NAME, create_log, encode_payload
 from receiver.metadata.opening import Opened, is_empty, open_for_writing, recover
 from receiver.metadata.operations import Operations
@@ -39,7 +38,6 @@ from receiver.metadata.options import EngineOptions
 from receiver.metadata.reading import Reading
 from receiver.metadata.segments import Places, commits_since
 from receiver.metadata.snapshots import Snapshots, newest_checkpoint_time
-from receiver.metadata.sql.executing import Result, execute
 from receiver.metadata.timestamps import Allocator, from_seconds, hybrid
 from receiver.metadata.upkeep import Upkeep
 
@@ -47,10 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from common.durable import Lock
-    from receiver.metadata.kv.interface import SnapshotKV
     from receiver.metadata.remote import RemoteLog
-    from receiver.metadata.sql.executing import Result
-    from receiver.metadata.sql.statements import Statement
 
 __all__ = ["Engine", "EngineOptions", "Guard", "GuardFailed"]
 
@@ -344,23 +339,6 @@ class Engine(Operations):
         if self._upkeep is None:
             raise ReadOnlyError(f"{self._what} was opened for reading only")
         self._upkeep.collect()
-
-    def execute(
-        self,
-        statement: str | Statement,
-        *,
-        at: int | datetime.datetime | str | None = None,
-        fetch_size: int | None = None,
-    ) -> Result:
-        """Carry out a statement of SQL; see `receiver.metadata.sql.executing.execute`."""
-        return execute(self, statement, at=at, fetch_size=fetch_size)
-
-    def kv(self) -> SnapshotKV:
-        """The key-value store in this engine's log; with a remote log it is kept there too.
-
-        Saving needs an engine that was opened for writing.
-        """
-        return EmbeddedKV(self)
 
     # -- checkpoints -------------------------------------------------------------------------
 

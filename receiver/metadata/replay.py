@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from receiver.metadata.merging import Merged
 from receiver.metadata.segments import check_chain
 from receiver.metadata.state import State
-from receiver.metadata.tlog import FIRST, layout
+from receiver.metadata.taglayout import layout
+from receiver.metadata.tlog import FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

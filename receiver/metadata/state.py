@@ -29,7 +29,7 @@ from receiver.metadata.tables.owners import OwnerChange, OwnerTable
 from receiver.metadata.tables.senders import SchemaPositions, SenderTable, TokenTable
 from receiver.metadata.tables.series import SchemaTable
 from receiver.metadata.tables.tasks import QuarantineTable, TaskTable
-from receiver.metadata.tlog import layout
+from receiver.metadata.taglayout import layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -208,7 +208,7 @@ class State:
 
         Args:
             commit: checked, and on the disk.
-            offsets: of `tlog.layout` for it, where the caller has them.
+            offsets: of `taglayout.layout` for it, where the caller has them.
         """
         ts = commit.ts
         if offsets is None and commit.tags_at >= 0:

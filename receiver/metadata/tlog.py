@@ -8,16 +8,16 @@ Numbers are little-endian, checks xxh3-64; that of an entry has its offset as se
 in a wrong place is noticed. An entry is never changed: another content is another entry.
 
 The log holds tags and attributes as well, with the offset at which the entries of a commit begin
-(`records.Commit.tags_at`), and `layout` gives the same bytes for the same operations. So the tlog
-need not be flushed with each commit: what a power cut takes is written again from the log, the same
-bytes at the same places. It is flushed before a checkpoint lets go of the log.
+(`records.Commit.tags_at`), and `taglayout.layout` gives the same bytes for the same operations. So
+the tlog need not be flushed with each commit: what a power cut takes is written again from the log,
+the same bytes at the same places. It is flushed before a checkpoint lets go of the log.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 import xxhash
@@ -26,15 +26,15 @@ from common import crash
 from common.durable import Closing
 from common.durable.health import meaning
 from common.errors import DamagedError
-from receiver.metadata import records
-from receiver.metadata.errors import NewerLogError, TagsTooLargeError
+from receiver.metadata.errors import NewerLogError
+from receiver.metadata.taglayout import ENTRY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from common.durable import Tree, WriteFile
 
-__all__ = ["FIRST", "TLOG_NAME", "Layout", "Tlog", "layout"]
+__all__ = ["FIRST", "TLOG_NAME", "Tlog"]
 
 TLOG_NAME = "tlog-1.tsf"
 VERSION = 1
@@ -42,102 +42,13 @@ VERSION = 1
 _MAGIC = b"TSFTLOG\n"
 _HEAD = struct.Struct("<8sII")
 _CHECK = struct.Struct("<Q")
-_ENTRY = struct.Struct("<IQ")
 _HEAD_BYTES = _HEAD.pack(_MAGIC, VERSION, 0)
 _HEAD_BYTES += _CHECK.pack(xxhash.xxh3_64_intdigest(_HEAD_BYTES))
 FIRST = len(_HEAD_BYTES)
 """The offset of the first entry."""
 _AT_ONCE = 1024
 """Read for an entry: most need no second look."""
-_encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[dict[str, str], dict[str, str]])
-_NOTHING: dict[str, str] = {}
-
-
-class Layout(NamedTuple):
-    """Where the entries of a commit go.
-
-    Attributes:
-        offsets: for each operation, None if it has no entry; for `SeriesCreated` one offset a
-            series, -1 for a series without tags and attributes; for `TagsSet` a single one.
-        content: the entries, one behind the other.
-    """
-
-    offsets: list[Sequence[int] | None]
-    content: bytes
-
-
-def layout(ops: Sequence[records.Op], start: int, *, limit: int | None = None) -> Layout | None:
-    """The entries of a commit, in the order of its operations; None if it has none.
-
-    Args:
-        ops: of the commit.
-        start: offset of the first entry.
-        limit: bytes of the tags and attributes of one series, at most.
-
-    Raises:
-        TagsTooLargeError: a series has more; it is named.
-    """
-    for op in ops:
-        kind = type(op)
-        if kind is records.TagsSet or (
-            kind is records.SeriesCreated and (op.tags or op.attributes)  # type: ignore[union-attr]
-        ):
-            return _layout(ops, start, limit)
-    return None
-
-
-def _layout(ops: Sequence[records.Op], start: int, limit: int | None) -> Layout | None:
-    pieces: list[bytes] = []
-    offsets: list[Sequence[int] | None] = []
-    at = start
-    for op in ops:
-        contents = _contents(op)
-        places: list[int] | None = None if contents is None else []
-        for number, content in enumerate(contents or ()):
-            if content is None:
-                places.append(-1)  # type: ignore[union-attr]
-                continue
-            if limit is not None and len(content) > limit:
-                raise _too_large(op, number, len(content), limit)
-            entry = encode_entry(at, content)
-            places.append(at)  # type: ignore[union-attr]
-            pieces.append(entry)
-            at += len(entry)
-        offsets.append(places)
-    return Layout(offsets, b"".join(pieces)) if pieces else None
-
-
-def _contents(op: records.Op) -> list[bytes | None] | None:
-    """The contents of the entries of an operation, None for a series without."""
-    if type(op) is records.TagsSet:
-        return [_encoder.encode((op.tags, op.attributes))]
-    if type(op) is not records.SeriesCreated or not (op.tags or op.attributes):
-        return None
-    nothing = [_NOTHING] * len(op.names)
-    return [
-        _encoder.encode((tags, attributes)) if tags or attributes else None
-        for tags, attributes in zip(op.tags or nothing, op.attributes or nothing, strict=True)
-    ]
-
-
-def encode_entry(at: int, content: bytes) -> bytes:
-    """An entry for the offset `at`."""
-    return _ENTRY.pack(len(content), xxhash.xxh3_64_intdigest(content, seed=at)) + content
-
-
-def _too_large(op: records.Op, number: int, size: int, limit: int) -> TagsTooLargeError:
-    return TagsTooLargeError(
-        f"the tags and attributes of {_series(op, number)} take {size} bytes; "
-        f"at most {limit} are allowed (tag_bytes)",
-        extra={"size": size, "limit": limit},
-    )
-
-
-def _series(op: records.Op, number: int) -> str:
-    if isinstance(op, records.SeriesCreated):
-        return f"{op.device}.{op.names[number]}"
-    return op.path if isinstance(op, records.TagsSet) else ""
 
 
 class Tlog(Closing):
@@ -239,7 +150,7 @@ class Tlog(Closing):
             return
         begin = 0
         while begin < len(content):
-            size = _ENTRY.size + _ENTRY.unpack_from(content, begin)[0]
+            size = ENTRY.size + ENTRY.unpack_from(content, begin)[0]
             self._beside[at + begin] = content[begin : begin + size]
             begin += size
 
@@ -313,14 +224,14 @@ class Tlog(Closing):
         return found
 
     def _parse(self, offset: int, raw: bytes) -> tuple[dict[str, str], dict[str, str]] | None:
-        if offset < FIRST or len(raw) < _ENTRY.size:
+        if offset < FIRST or len(raw) < ENTRY.size:
             return None
-        size, check = _ENTRY.unpack_from(raw)
-        if len(raw) < _ENTRY.size + size:
-            if offset + _ENTRY.size + size > self.size:
+        size, check = ENTRY.unpack_from(raw)
+        if len(raw) < ENTRY.size + size:
+            if offset + ENTRY.size + size > self.size:
                 return None
-            raw = self._pread(_ENTRY.size + size, offset)
-        content = raw[_ENTRY.size : _ENTRY.size + size]
+            raw = self._pread(ENTRY.size + size, offset)
+        content = raw[ENTRY.size : ENTRY.size + size]
         if xxhash.xxh3_64_intdigest(content, seed=offset) != check:
             return None
         try:
@@ -343,7 +254,7 @@ class Tlog(Closing):
             if found is None:
                 return
             yield at, *found
-            at += _ENTRY.size + _ENTRY.unpack_from(raw)[0]
+            at += ENTRY.size + ENTRY.unpack_from(raw)[0]
 
 
 def _check_head(raw: bytes, what: str) -> None:

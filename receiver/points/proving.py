@@ -22,8 +22,8 @@ from receiver.points.window import Pages
 
 if TYPE_CHECKING:
     from receiver.points.aligned import TimeChunk, ValueChunk
+    from receiver.points.chunk_reader import ChunkReader
     from receiver.points.plain import PlainChunk
-    from receiver.points.reader import TsFileReader
 
 __all__ = ["Observer", "decode_chunk", "summaries", "summarise_chunk"]
 
@@ -34,7 +34,7 @@ Observer: TypeAlias = Callable[[str, Block], None]
 class _Walk:
     """One chunk on its way through: blocks come out, what they come to is known at the end."""
 
-    def __init__(self, file: TsFileReader, device: Device, series: Series, chunk: ChunkRef) -> None:
+    def __init__(self, file: ChunkReader, device: Device, series: Series, chunk: ChunkRef) -> None:
         self._file, self._device, self._series, self._chunk = file, device, series, chunk
         self.pages: Pages
         self.taken = Taken()
@@ -88,7 +88,7 @@ class _Walk:
 
 
 def summarise_chunk(
-    file: TsFileReader,
+    file: ChunkReader,
     device: Device,
     series: Series,
     chunk: ChunkRef,
@@ -103,7 +103,7 @@ def summarise_chunk(
 
 
 def decode_chunk(
-    file: TsFileReader, device: Device, series: Series, chunk: ChunkRef
+    file: ChunkReader, device: Device, series: Series, chunk: ChunkRef
 ) -> DecodedChunk:
     """See ``TsFileReader.decode_chunk``."""
     walk = _Walk(file, device, series, chunk)
@@ -124,7 +124,7 @@ def decode_chunk(
 
 
 def summaries(
-    file: TsFileReader, device: Device, observe: Observer | None = None
+    file: ChunkReader, device: Device, observe: Observer | None = None
 ) -> Iterator[ChunkSummary | DataError]:
     """See ``TsFileReader.summaries``."""
     sums = _Sums()
@@ -152,7 +152,7 @@ def summaries(
 
 
 def _attempt(
-    file: TsFileReader,
+    file: ChunkReader,
     device: Device,
     series: Series,
     chunk: ChunkRef,
@@ -165,7 +165,7 @@ def _attempt(
 
 
 def _of_groups(
-    file: TsFileReader, device: Device, sums: _Sums, observe: Observer | None
+    file: ChunkReader, device: Device, sums: _Sums, observe: Observer | None
 ) -> Iterator[ChunkSummary | DataError]:
     """Chunk of times after chunk of times, each with its values: times are decoded once."""
     try:
@@ -219,7 +219,7 @@ class _Sums:
             self._parts.setdefault(series.measurement, []).append(found)
         return found
 
-    def require_ownership(self, file: TsFileReader, device: Device) -> None:
+    def require_ownership(self, file: ChunkReader, device: Device) -> None:
         """See that all chunks are the device's own, and none is within another.
 
         An index may lead to chunks of another device whose series have the same names. But each

@@ -22,7 +22,7 @@ from receiver.points.grouping import GROUP_ROWS
 from receiver.points.window import WINDOW_BYTES
 
 if TYPE_CHECKING:
-    from receiver.points.reader import TsFileReader
+    from receiver.points.chunk_reader import ChunkReader
 
 __all__ = ["read_device", "read_series"]
 
@@ -47,7 +47,7 @@ class _Span:
 
 
 def read_series(
-    file: TsFileReader,
+    file: ChunkReader,
     device: Device,
     measurement: str,
     start: int | None,
@@ -63,7 +63,7 @@ def read_series(
 
 
 def read_device(
-    file: TsFileReader,
+    file: ChunkReader,
     device: Device,
     measurements: Sequence[str] | None,
     start: int | None,
@@ -94,7 +94,7 @@ class _Points:
         rows: to decode together.
     """
 
-    def __init__(self, file: TsFileReader, device: Device, span: _Span, *, columns: int) -> None:
+    def __init__(self, file: ChunkReader, device: Device, span: _Span, *, columns: int) -> None:
         self._file, self._device, self._span = file, device, span
         width = max(1, columns)
         self.rows = min(GROUP_ROWS, max(_LEAST_ROWS, _CELLS // width))

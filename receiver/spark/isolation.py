@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from receiver.spark.part_rows import Settings, do_part, row_of
 from receiver.spark.results import Finding, Severity
 from receiver.spark.work import Part, PartResult
-from receiver.spark.worker import Settings, do_part, row_of
 
 if TYPE_CHECKING:
     from receiver.spark.checks import Checked

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from receiver.spark.duplicates import Pair, common_times
+from receiver.spark.part_rows import ROW, Settings, span_schema
 from receiver.spark.progress import Progress
 from receiver.spark.relations import (
     Meeting,
@@ -40,7 +41,7 @@ from receiver.spark.results import (
 from receiver.spark.session import SparkFailedError, was_interrupted
 from receiver.spark.shipping import shipped, unfit
 from receiver.spark.work import Expected, PartResult, deal, pack, shown, split
-from receiver.spark.worker import ROW, Settings, Worker, span_schema
+from receiver.spark.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,12 +15,12 @@ from common.terminal import printable
 from receiver.spark.catalogue import Catalogue, Scope
 from receiver.spark.delivery import Verdict, deliver
 from receiver.spark.options import MANY_BAD, PROGRAM
+from receiver.spark.part_rows import Settings
 from receiver.spark.plainfiles import find_files
 from receiver.spark.progress import Progress
 from receiver.spark.report import Delivery, summarise, text, write
 from receiver.spark.verifying import Run, verdicts_of, verify_catalogue, verify_plain
 from receiver.spark.work import shown
-from receiver.spark.worker import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,9 +12,9 @@ from common.tsfile.proof import SeriesTable
 from receiver.load.verdicts import Verdict
 from receiver.metadata.timestamps import to_seconds
 from receiver.spark.job import Job, Neighbours, Subject
+from receiver.spark.part_rows import span_table
 from receiver.spark.results import FileResult, Finding, Judgement, Severity, Verification
 from receiver.spark.work import PartResult, Span, shown
-from receiver.spark.worker import span_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from receiver.spark.catalogue import Catalogue, CommittedFile
+    from receiver.spark.part_rows import Settings
     from receiver.spark.progress import Progress
     from receiver.spark.work import Expected
-    from receiver.spark.worker import Settings
 
 __all__ = ["Run", "verdicts_of", "verify_catalogue", "verify_plain"]
 

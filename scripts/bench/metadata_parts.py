@@ -23,6 +23,7 @@ import peers
 from receiver.metadata import records
 from receiver.metadata.engine import Engine, EngineOptions
 from receiver.metadata.kv.embedded import EmbeddedKV
+from receiver.metadata.sql.executing import execute
 
 Figures = dict[str, float]
 
@@ -242,7 +243,7 @@ def _starts(home: Path, total: int, rounds: int) -> Figures:
         walls.append(time.perf_counter() - begin)
         used.append(time.process_time() - before)
         with engine:
-            count = next(iter(engine.execute("count timeseries").rows))[0]
+            count = next(iter(execute(engine, "count timeseries").rows))[0]
             assert count == total, f"{count} series of {total}"
     return {"seconds": statistics.median(walls), "cpu_seconds": statistics.median(used)}
 
@@ -377,7 +378,7 @@ def _search(engine: Engine) -> Sequence[object]:
 
 
 def _hits(engine: Engine, at: int | None) -> Sequence[object]:
-    return list(engine.execute("show timeseries where unit = hit", at=at).rows)
+    return list(execute(engine, "show timeseries where unit = hit", at=at).rows)
 
 
 def below_ring(directory: Path) -> Figures:

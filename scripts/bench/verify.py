@@ -122,10 +122,10 @@ def verify(folder: str, master: str, repeat: int, points: int) -> None:
     from common.config import load as load_config
     from receiver.config import ENV_PREFIX, ReceiverConfig
     from receiver.spark.catalogue import Catalogue, Scope
+    from receiver.spark.part_rows import Settings
     from receiver.spark.progress import Progress
     from receiver.spark.session import start
     from receiver.spark.verifying import Run, verify_catalogue
-    from receiver.spark.worker import Settings
 
     config = load_config(
         ReceiverConfig,

@@ -8,11 +8,12 @@ import pytest
 
 from common.errors import TsferryError
 from receiver.metadata.engine import Engine
+from receiver.metadata.sql.executing import execute
 
 
 def rows(engine: Engine, sql: str, at: Any = None) -> list[dict[str, Any]]:
     """The whole answer, a dictionary for each row; columns as they are named."""
-    result = engine.execute(sql, at=at)
+    result = execute(engine, sql, at=at)
     return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
 
 
@@ -32,7 +33,7 @@ def number(engine: Engine, sql: str, at: Any = None) -> int:
 def run(engine: Engine, *statements: str) -> None:
     """Statements that change something, one after the other."""
     for sql in statements:
-        engine.execute(sql)
+        execute(engine, sql)
 
 
 def refused(
@@ -41,7 +42,7 @@ def refused(
     """The error of a statement that must be refused: it has these words, and changes nothing."""
     before = engine.newest_commit
     with pytest.raises(kind) as caught:
-        list(engine.execute(sql).rows)
+        list(execute(engine, sql).rows)
     for word in words:
         assert word in caught.value.message, caught.value.message
     assert engine.newest_commit == before, f"{sql}: refused, and yet there is a commit"

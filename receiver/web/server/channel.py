@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Any
 from waitress.channel import HTTPChannel
 from waitress.task import WSGITask
 
+from receiver.web.server.host import READ_BYTES
 from receiver.web.server.parser import Parser, Rest
 from receiver.web.server.refusal import RefusalTask
 
 if TYPE_CHECKING:
-    from receiver.web.server.server import Server
+    from receiver.web.server.host import Host
 
 __all__ = ["Channel"]
 
-READ_BYTES = 1 << 18
 LINGER_SECONDS = 5.0
 LINGER_BYTES = 1 << 27
 
@@ -96,9 +96,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
     serving = 0
     """Workers that are busy with a request of this connection."""
 
-    def __init__(
-        self, server: Server, sock: socket.socket, addr: tuple[Any, ...], adj: Any
-    ) -> None:
+    def __init__(self, server: Host, sock: socket.socket, addr: tuple[Any, ...], adj: Any) -> None:
         self.local = _address(sock)
         self._lingering: float | None = None
         self._discarded = 0

@@ -19,7 +19,7 @@ import logging
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from waitress.buffers import OverflowableBuffer
 from waitress.parser import HTTPRequestParser, ParsingError
@@ -31,7 +31,7 @@ from receiver.web.server.head import Head
 from receiver.web.server.refusal import Refusal
 
 if TYPE_CHECKING:
-    from receiver.web.server.channel import Channel
+    from receiver.web.server.host import Host
 
 __all__ = ["Parser", "Rest"]
 
@@ -58,6 +58,26 @@ class Rest:
     left: int
 
 
+class Connection(Protocol):
+    """The connection that a request comes by.
+
+    Attributes:
+        server: that it belongs to.
+        addr: of the peer, as a socket has it.
+        local: our own end.
+        unread: set where the peer may still send a body that nobody will read.
+        rest: what is still to come of a body in pieces.
+        rest_digest: the whole body's digest, where a piece brought it.
+    """
+
+    server: Host
+    addr: tuple[Any, ...]
+    local: str
+    unread: bool
+    rest: Rest | None
+    rest_digest: str | None
+
+
 class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
     """One request of one channel."""
 
@@ -76,7 +96,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
     more = False
     """Whether this is a piece, and not the last, of a body that is taken in pieces."""
 
-    def __init__(self, adj: Any, channel: Channel) -> None:
+    def __init__(self, adj: Any, channel: Connection) -> None:
         super().__init__(adj)
         self.channel = channel
         self.began = time.monotonic()
@@ -204,7 +224,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
             self.channel.rest_digest = None
 
     @classmethod
-    def piece(cls, adj: Any, channel: Channel, rest: Rest) -> Parser:
+    def piece(cls, adj: Any, channel: Connection, rest: Rest) -> Parser:
         """The parser for the next piece of a body whose headers were read before."""
         parser = cls(adj, channel)
         first = rest.first

@@ -22,14 +22,14 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from waitress.adjustments import Adjustments
 from waitress.task import ThreadedTaskDispatcher
 
 from common.errors import ConfigError
-from receiver.web.server.channel import READ_BYTES, Channel
+from receiver.web.server.channel import Channel
+from receiver.web.server.host import READ_BYTES, Memory, Options
 from receiver.web.server.listen import BACKLOG, Address
 from receiver.web.server.tls import TlsChannel
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from receiver.web.server.head import Gate
 
-__all__ = ["Memory", "Options", "Server", "raise_descriptor_limit"]
+__all__ = ["Server", "raise_descriptor_limit"]
 
 log = logging.getLogger(__name__)
 
@@ -49,54 +49,6 @@ _FULL_SECONDS = 0.1
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _DESCRIPTORS_KEPT = 256
 """For files: logs, uploads, and what libraries open."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """How much the server takes on.
-
-    Attributes:
-        threads: requests worked on at a time.
-        connection_limit: open connections; a further one takes the place of an idle one.
-        channel_timeout: seconds without a byte until a connection is closed.
-        header_timeout: seconds for the headers of a request, and for a TLS handshake.
-        body_grace: seconds before a body must have come at `min_body_rate` (bytes a second, since
-            its request began).
-        max_buffered_bytes: bodies in memory, of all requests together.
-        piece_bytes: a longer PATCH below `split_below` is worked on in pieces of this size.
-        split_below: a path with a trailing slash.
-        refusal_headers: go with every answer that the server gives without the application.
-    """
-
-    threads: int = 16
-    connection_limit: int = 500
-    channel_timeout: float = 60.0
-    header_timeout: float = 30.0
-    body_grace: float = 60.0
-    min_body_rate: float = 64.0
-    max_header_bytes: int = 32 * 2**10
-    max_buffered_bytes: int = 512 * 2**20
-    piece_bytes: int = 4 * 2**20
-    split_below: str = "/sync/v1/files/"
-    refusal_headers: tuple[tuple[str, str], ...] = ()
-
-
-class Memory:
-    """Counts the bytes of bodies that wait in memory, over all threads."""
-
-    def __init__(self, limit: int) -> None:
-        self._lock = threading.Lock()
-        self._limit = limit
-        self.used = 0
-
-    def take(self, size: int) -> None:
-        """Count `size` bytes more (less, where negative)."""
-        with self._lock:
-            self.used += size
-
-    def has_room(self, size: int) -> bool:
-        """Whether `size` bytes more are within the limit."""
-        return self.used + size <= self._limit
 
 
 class Server:

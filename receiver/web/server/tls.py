@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common.errors import ConfigError
-from receiver.web.server.channel import READ_BYTES, Channel
+from receiver.web.server.channel import Channel
+from receiver.web.server.host import READ_BYTES
 from receiver.web.server.refusal import Refusal
 
 if TYPE_CHECKING:
-    from receiver.web.server.server import Server
+    from receiver.web.server.host import Host
 
 __all__ = ["TlsChannel", "server_context"]
 
@@ -70,9 +71,7 @@ def _no_password() -> str:
 class TlsChannel(Channel):
     """A connection with TLS."""
 
-    def __init__(
-        self, server: Server, sock: socket.socket, addr: tuple[Any, ...], adj: Any
-    ) -> None:
+    def __init__(self, server: Host, sock: socket.socket, addr: tuple[Any, ...], adj: Any) -> None:
         assert server.tls is not None
         # OpenSSL objects take one thread at a time: the loop reads while a worker may write.
         self._tls = threading.Lock()

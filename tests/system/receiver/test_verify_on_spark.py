@@ -23,9 +23,9 @@ from receiver.spark import job as jobs
 from receiver.spark import work
 from receiver.spark.cli import cli
 from receiver.spark.job import Job, Neighbours, Subject
+from receiver.spark.part_rows import Settings, span_table
 from receiver.spark.progress import Progress
 from receiver.spark.work import Expected, Span
-from receiver.spark.worker import Settings, span_table
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import build
 

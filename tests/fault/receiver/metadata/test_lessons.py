@@ -20,6 +20,7 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.errors import HistoryGoneError, MemoryLimitError, NewerLogError
 from receiver.metadata.kv.embedded import EmbeddedKV
 from receiver.metadata.options import EngineOptions
+from receiver.metadata.sql.executing import execute
 from tests.support import metadata as files
 from tests.support.asking import column, number, refused, rows, run
 
@@ -96,10 +97,10 @@ def test_a_change_that_cannot_be_logged_is_not_seen_in_the_tree_nor_in_the_index
         for call in ("write", "pwrite", "writev", "pwritev"):
             broken.setattr(os, call, full)
         with pytest.raises(NoSpaceError):
-            engine.execute(sql)
+            execute(engine, sql)
     assert answers(engine) == before
     assert engine.newest_commit == newest
-    engine.execute(sql)
+    execute(engine, sql)
     after = answers(engine)
     assert after != before
     engine.close()
@@ -182,7 +183,7 @@ def test_the_checkpoint_before_stays_until_the_new_one_is_whole(home, monkeypatc
 
         broken.setattr(beneath, "_rename_noreplace", failing)
         with pytest.raises((TsferryError, OSError)):
-            engine.execute("create snapshot for schema")
+            execute(engine, "create snapshot for schema")
     assert there.exists()
     run(engine, f"create timeseries root.plant.d3.s1 {SERIES}")
     assert engine.failed is None, "a checkpoint that fails is no reason to stop taking commits"
@@ -236,16 +237,16 @@ _CHILD = """
 import sys, threading
 from pathlib import Path
 from receiver.metadata.engine import Engine
+from receiver.metadata.sql.executing import execute
 engine = Engine.open(Path(sys.argv[1]))
-engine.execute("set storage group to root.plant")
+execute(engine, "set storage group to root.plant")
 lock = threading.Lock()
 def work(thread):
     number = 0
     while True:
         path = f"root.plant.d{thread}.s{number}"
-        engine.execute(
-            f"create timeseries {path}(a{number}) with datatype=FLOAT tags(n=v{number % 7})"
-        )
+        tags = f"tags(n=v{number % 7})"
+        execute(engine, f"create timeseries {path}(a{number}) with datatype=FLOAT {tags}")
         with lock:
             print(path, flush=True)
         number += 1
@@ -378,7 +379,7 @@ def test_names_and_aliases_of_a_device_never_meet_even_when_they_race(home):
             def attempt(sql, start=start, done=done):
                 start.wait(30)
                 try:
-                    engine.execute(sql)
+                    execute(engine, sql)
                 except TsferryError:
                     return
                 done.append(sql)
@@ -513,7 +514,7 @@ def test_old_versions_go_and_what_is_within_the_history_stays(home):
             kv.load("key", stamps[0])
         oldest = caught.value.extra["oldest"]
         with pytest.raises(HistoryGoneError):
-            engine.execute("count timeseries", at=stamps[0])
+            execute(engine, "count timeseries", at=stamps[0])
         kept = [ts for ts in stamps if ts >= oldest]
         assert 90 <= len(kept) <= 110
         for ts in kept:

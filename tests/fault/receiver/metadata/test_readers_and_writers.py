@@ -13,6 +13,7 @@ from receiver.metadata import records
 from receiver.metadata.engine import Engine
 from receiver.metadata.errors import HistoryGoneError, NotATagError
 from receiver.metadata.options import EngineOptions
+from receiver.metadata.sql.executing import execute
 from tests.support import schema_view as view
 
 SECONDS = float(os.environ.get("TSFERRY_READERS_SECONDS", "8"))
@@ -86,8 +87,8 @@ class World:
 
     def by_cursor(self, randomly, _):
         size = randomly.choice([1, 3, 1000])
-        result = self.engine.execute(
-            "show timeseries root.**", at=self.at(randomly), fetch_size=size
+        result = execute(
+            self.engine, "show timeseries root.**", at=self.at(randomly), fetch_size=size
         )
         names = list(result.columns)
         found = [dict(zip(names, row, strict=True)) for row in result.rows]
@@ -97,14 +98,17 @@ class World:
             assert pair not in sides[side], f"{row['timeseries']} is shown twice"
             sides[side][pair] = row["tags"]
         if sides["left"] != sides["right"]:
-            again = list(self.engine.execute("show timeseries root.**", at=result.commit).rows)
+            again = list(execute(self.engine, "show timeseries root.**", at=result.commit).rows)
             raise AssertionError((size, result.commit, self.engine.newest_commit, found, again))
 
     def by_tag(self, randomly, _):
         value = randomly.randrange(50)
         try:
-            result = self.engine.execute(
-                f"show timeseries where turn='{value}'", at=self.at(randomly), fetch_size=2
+            result = execute(
+                self.engine,
+                f"show timeseries where turn='{value}'",
+                at=self.at(randomly),
+                fetch_size=2,
             )
             paths = [row[0] for row in result.rows]
         except NotATagError:
@@ -115,7 +119,7 @@ class World:
 
     def by_count(self, randomly, _):
         at = self.at(randomly)
-        rows = list(self.engine.execute("count timeseries root group by level=1", at=at).rows)
+        rows = list(execute(self.engine, "count timeseries root group by level=1", at=at).rows)
         assert len({count for _, count in rows}) <= 1, rows
 
     def by_state(self, _, __):

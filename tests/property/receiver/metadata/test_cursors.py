@@ -17,6 +17,7 @@ from receiver.metadata.engine import Engine, EngineOptions
 from receiver.metadata.errors import HistoryGoneError, NotATagError
 from receiver.metadata.query import ordering
 from receiver.metadata.schema import order
+from receiver.metadata.sql.executing import execute
 
 SIDES = ("left", "right")
 
@@ -95,7 +96,7 @@ class World:
         text = self.randomly.choice(list(QUESTIONS))
         at = self.randomly.choice([None, None, self.randomly.choice(list(self.past))])
         try:
-            result = self.engine.execute(text, at=at, fetch_size=self.randomly.choice([1, 2, 3]))
+            result = execute(self.engine, text, at=at, fetch_size=self.randomly.choice([1, 2, 3]))
         except HistoryGoneError:
             return
         self.cursors.append((text, result, []))

@@ -24,6 +24,7 @@ from receiver.metadata import alterations, records
 from receiver.metadata.engine import Engine
 from receiver.metadata.errors import HistoryGoneError
 from receiver.metadata.options import EngineOptions
+from receiver.metadata.sql.executing import execute
 from receiver.metadata.timestamps import from_seconds
 from tests.support import metadata as files
 from tests.support import schema_model as model
@@ -401,7 +402,7 @@ class SchemaAgainstModel(RuleBasedStateMachine):
         ts += data.draw(st.sampled_from([0, 0, 1, -1]), label="beside")
         if ts < self.engine.oldest_answerable:
             with pytest.raises(HistoryGoneError) as caught:
-                self.engine.execute("count timeseries", at=ts)
+                execute(self.engine, "count timeseries", at=ts)
             assert caught.value.extra["oldest"] == self.engine.oldest_answerable
             return
         assert view.of_engine(self.engine, ts) == view.of_model(self.versions.at(ts))
@@ -441,15 +442,15 @@ class SchemaAgainstModel(RuleBasedStateMachine):
             expected = tree.show(meant, where, heat=heat, limit=limit, offset=offset)
         except model.Rejected:
             with pytest.raises(TsferryError):
-                list(self.engine.execute(sql, at=ts).rows)
+                list(execute(self.engine, sql, at=ts).rows)
             return
-        found = [row[0] for row in self.engine.execute(sql, at=ts, fetch_size=fetch).rows]
+        found = [row[0] for row in execute(self.engine, sql, at=ts, fetch_size=fetch).rows]
         assert found == [model.text(nodes) for nodes in expected], sql
         self.counts(pattern, meant, ts, tree)
 
     def counts(self, pattern, meant, ts, tree):
         def ask(sql):
-            return [tuple(row) for row in self.engine.execute(sql, at=ts).rows]
+            return [tuple(row) for row in execute(self.engine, sql, at=ts).rows]
 
         assert ask(f"count timeseries {pattern}") == [(len(tree.selected(meant)),)]
         assert ask(f"count devices {pattern}") == [(len(tree.devices(meant)),)]

@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from receiver.spark.part_rows import span_schema
 from receiver.spark.relations import meetings, overlaps
-from receiver.spark.worker import span_schema
 
 SPANS = st.lists(
     st.tuples(st.integers(0, 7), st.sampled_from("abc"), st.integers(0, 30), st.integers(0, 6)),

@@ -22,6 +22,7 @@ from receiver.cli.sqlshell import SchemaCompleter, Shell, is_whole
 from receiver.cli.sqlsource import SqlSource
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.engine import Engine
+from receiver.metadata.sql.executing import execute
 from receiver.node import Node
 from receiver.web import serving
 from tests.support.web import BOUND
@@ -73,7 +74,7 @@ def config(ask, tmp_path):
 def filled(config):
     with Node.open(config) as node:
         for statement in SCHEMA:
-            node.engine.execute(statement)
+            execute(node.engine, statement)
 
 
 @pytest.fixture
@@ -188,9 +189,9 @@ def test_what_is_before_the_kept_history_is_told_without_a_server_too(config, as
             return self.now
 
     with Engine.open(config.schema_dir, clock=Clock(), background=False) as engine:
-        first = engine.execute("set storage group to root.sg").commit
+        first = execute(engine, "set storage group to root.sg").commit
         for name in "abcdef":
-            last = engine.execute(f"create timeseries root.sg.d.{name} with datatype=INT32").commit
+            last = execute(engine, f"create timeseries root.sg.d.{name} with datatype=INT32").commit
     assert "before the kept history" in ask("count timeseries", "--at", str(first), code=1).err
     assert json.loads(ask("--json", "count timeseries", "--at", str(last))) == {
         "count(timeseries)": 6

@@ -11,6 +11,7 @@ from common.errors import ConfigError, LockedError, NotFoundError
 from receiver.load.fsck import Found, fsck
 from receiver.metadata import records
 from receiver.metadata.engine import Engine
+from receiver.metadata.sql.executing import execute
 from receiver.node import Node
 from tests.support.node_world import OPERATOR, A, Edge, World, path_of, results, tsfile
 from tests.support.schema_commits import series
@@ -294,7 +295,7 @@ def test_tags_that_cannot_be_read_are_named_and_come_back_from_the_index(filled:
     assert fsck(filled.config, repair=True).good
     assert fsck(filled.config).found == []
     with Engine.read_only(schema) as engine:
-        rows = engine.execute("show timeseries root.tagged.** where n = 1").fetch()
+        rows = execute(engine, "show timeseries root.tagged.** where n = 1").fetch()
     assert len(rows) == 1
 
 

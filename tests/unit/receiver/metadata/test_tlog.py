@@ -8,7 +8,8 @@ from receiver.metadata import records
 from receiver.metadata.engine import Engine
 from receiver.metadata.errors import NewerLogError, TagsTooLargeError
 from receiver.metadata.options import EngineOptions
-from receiver.metadata.tlog import FIRST, TLOG_NAME, Tlog, layout
+from receiver.metadata.taglayout import layout
+from receiver.metadata.tlog import FIRST, TLOG_NAME, Tlog
 from tests.support.metadata import seen
 from tests.support.schema_commits import series
 

@@ -6,6 +6,7 @@ from common import mlogtext
 from receiver.load.registering import _mismatch
 from receiver.metadata import records
 from receiver.metadata.engine import Engine
+from receiver.metadata.sql.executing import execute
 from receiver.transfer.schemachanges import SchemaReader
 from tests.support.metadata import load, path, seen
 
@@ -35,7 +36,7 @@ def test_they_are_shown_by_their_number(engine, restarts):
     if restarts:
         engine.checkpoint()
     for question in ("show timeseries", "show timeseries root.**.new", "show timeseries root.sg"):
-        rows = [row[3:6] for row in engine.execute(question)]
+        rows = [row[3:6] for row in execute(engine, question)]
         assert rows[0] == ("UNKNOWN(23)", "UNKNOWN(99)", "UNKNOWN(255)")
         assert rows[1:] in ([("FLOAT", "GORILLA", "SNAPPY")], [])
 

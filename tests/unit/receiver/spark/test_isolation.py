@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("numba")
 
 from receiver.spark.isolation import Isolated
+from receiver.spark.part_rows import Settings
 from receiver.spark.results import Severity
 from receiver.spark.work import Expected, Part, PartResult
-from receiver.spark.worker import Settings
 from tests.support.tsfile_bytes import build
 
 FILE = build({"root.sg.d": {"s": [(n, n) for n in range(9)]}})

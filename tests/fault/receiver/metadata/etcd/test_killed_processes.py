@@ -18,17 +18,18 @@ import json, sys, threading
 from pathlib import Path
 from receiver.metadata.engine import Engine
 from receiver.metadata.etcd.commits import open_remote
+from receiver.metadata.sql.executing import execute
 from tests.support.etcd import Settings
 
 home, turn, settings = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 engine = Engine.open(Path(home), remote=open_remote(Settings(**settings)))
-engine.execute("create storage group root.t" + turn)
+execute(engine, "create storage group root.t" + turn)
 lock = threading.Lock()
 
 def work(thread):
     for number in range(100000):
         path = f"root.t{turn}.d{thread}.s{number}"
-        engine.execute(f"create timeseries {path} with datatype=FLOAT tags(n=v{number % 5})")
+        execute(engine, f"create timeseries {path} with datatype=FLOAT tags(n=v{number % 5})")
         with lock:
             print(path, flush=True)
 

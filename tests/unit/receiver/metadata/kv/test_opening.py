@@ -64,11 +64,11 @@ def test_keys_and_their_history_are_in_a_checkpoint(tmp_path):
 
 
 def test_the_engine_hands_out_its_own_store_for_reading_beside_a_server_too(engine, tmp_path):
-    first = engine.kv().save("a", "1")
-    second = engine.kv().multi_save({"a": "2"}, lambda ts: ("a/at", str(ts)))
-    assert engine.kv().load("a") == "2"
+    first = EmbeddedKV(engine).save("a", "1")
+    second = EmbeddedKV(engine).multi_save({"a": "2"}, lambda ts: ("a/at", str(ts)))
+    assert EmbeddedKV(engine).load("a") == "2"
     with Engine.read_only(tmp_path / "schema") as beside:
-        kv = beside.kv()
+        kv = EmbeddedKV(beside)
         assert (kv.load("a", first), kv.load("a/at")) == ("1", str(second))
         with pytest.raises(ReadOnlyError):
             kv.save("a", "3")

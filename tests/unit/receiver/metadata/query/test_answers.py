@@ -13,6 +13,7 @@ from receiver.metadata.errors import HistoryGoneError, NotATagError
 from receiver.metadata.query import ordering
 from receiver.metadata.query.answers import Answer
 from receiver.metadata.query.statements import ShowTimeseries
+from receiver.metadata.sql.executing import execute
 from receiver.metadata.sql.parser import parse
 from tests.support.metadata import load, path, seen
 
@@ -98,7 +99,7 @@ def paths(answer, size):
 
 
 def shown(engine, text, at=None):
-    return [row[0] for row in engine.execute(text, at=at)]
+    return [row[0] for row in execute(engine, text, at=at)]
 
 
 QUESTIONS = [
@@ -127,7 +128,7 @@ def filled(engine):
 
 @pytest.mark.parametrize("text", QUESTIONS)
 def test_pages_of_any_size_are_the_whole_answer(filled, text, monkeypatch):
-    whole = list(filled.execute(text))
+    whole = list(execute(filled, text))
     assert whole
     for ahead in (3, 1 << 14):
         monkeypatch.setattr(ordering, "_AHEAD", ahead)
@@ -143,7 +144,7 @@ def test_pages_of_any_size_are_the_whole_answer(filled, text, monkeypatch):
 
 @pytest.mark.parametrize("text", QUESTIONS)
 def test_limit_and_offset_are_a_slice_of_the_answer(filled, text):
-    whole = list(filled.execute(text))
+    whole = list(execute(filled, text))
     for offset in (0, 1, 3, len(whole) - 1, len(whole), len(whole) + 5):
         for limit in (0, 1, 4, len(whole), 10**18):
             answer = Answer(filled, parse(f"{text} limit {limit} offset {offset}"))
@@ -155,18 +156,18 @@ def test_limit_and_offset_are_a_slice_of_the_answer(filled, text):
 
 @pytest.mark.parametrize("text", QUESTIONS)
 def test_an_answer_is_of_one_commit_whatever_comes_meanwhile(filled, text):
-    whole = list(filled.execute(text))
+    whole = list(execute(filled, text))
     answer = Answer(filled, parse(text))
     found = answer.fetch(2)
-    filled.execute("delete timeseries root.sg.d0001.**, root.sg.*.s2")
-    filled.execute("create timeseries root.sg.d0000.s1a(z) with datatype=INT32 tags(kind=even)")
-    filled.execute("alter timeseries root.sg.d0003.s4 upsert alias=x tags(kind=odd)")
+    execute(filled, "delete timeseries root.sg.d0001.**, root.sg.*.s2")
+    execute(filled, "create timeseries root.sg.d0000.s1a(z) with datatype=INT32 tags(kind=even)")
+    execute(filled, "alter timeseries root.sg.d0003.s4 upsert alias=x tags(kind=odd)")
     heat(filled, 3, {("root.sg.d0005", "s0"): 1000})
     while rows := answer.fetch(2):
         found += rows
     assert found == whole
-    assert list(filled.execute(text)) != whole
-    assert list(filled.execute(text, at=answer.ts)) == whole
+    assert list(execute(filled, text)) != whole
+    assert list(execute(filled, text, at=answer.ts)) == whole
 
 
 def test_series_come_by_heat_then_by_path(filled):
@@ -178,7 +179,7 @@ def test_series_come_by_heat_then_by_path(filled):
         "root.sg.d0000.s0",
     ]
     assert found[3:] == [each for each in shown(filled, "show timeseries") if each not in found[:3]]
-    (row,) = filled.execute("show latest timeseries limit 1")
+    (row,) = execute(filled, "show latest timeseries limit 1")
     assert row[8] == 70
     before = filled.newest_commit
     heat(filled, 3, {("root.sg.d0006", "s4"): -5, ("root.sg.d0001", "s1"): 90})
@@ -196,7 +197,7 @@ def test_the_past_is_asked_by_commit_and_by_moment(engine, clock):
     clock.now += 10
     between = datetime.datetime.fromtimestamp(clock.now, datetime.UTC)
     clock.now += 10
-    engine.execute("create timeseries root.sg.d0000.s9 with datatype=INT32")
+    execute(engine, "create timeseries root.sg.d0000.s9 with datatype=INT32")
     assert len(shown(engine, "show timeseries")) == 3
     assert len(shown(engine, "show timeseries", at=between)) == 2
     assert len(shown(engine, f"show timeseries at {between.isoformat()}")) == 2
@@ -204,7 +205,7 @@ def test_the_past_is_asked_by_commit_and_by_moment(engine, clock):
     assert len(shown(engine, f"show timeseries at {engine.newest_commit}", at=between)) == 3
     # A time to come is now, and stays so.
     answer = Answer(engine, ShowTimeseries(at=1 << 62))
-    engine.execute("create timeseries root.sg.d0000.s8 with datatype=INT32")
+    execute(engine, "create timeseries root.sg.d0000.s8 with datatype=INT32")
     assert len(paths(answer, 10)) == 3
 
 
@@ -212,20 +213,20 @@ def test_what_is_no_time_and_no_page_is_refused(filled):
     east = datetime.timezone(datetime.timedelta(hours=14))
     for at in ("soon", -1, "-1", datetime.datetime(1, 1, 1, tzinfo=east), "9" * 30):
         with pytest.raises(UsageError, match="at: "):
-            filled.execute("show devices", at=at)
+            execute(filled, "show devices", at=at)
     for at in (450.5, datetime.date(2026, 1, 31)):
         with pytest.raises(TypeError, match="at: "):
-            filled.execute("show devices", at=at)
-    assert list(filled.execute("count devices", at="2100-01-01")) == [(7,)]
-    assert list(filled.execute("count devices", at=str(filled.newest_commit))) == [(7,)]
+            execute(filled, "show devices", at=at)
+    assert list(execute(filled, "count devices", at="2100-01-01")) == [(7,)]
+    assert list(execute(filled, "count devices", at=str(filled.newest_commit))) == [(7,)]
     for size in (0, -1):
         with pytest.raises(UsageError, match="from 1 up"):
-            filled.execute("show devices", fetch_size=size)
+            execute(filled, "show devices", fetch_size=size)
         with pytest.raises(UsageError, match="from 1 up"):
-            filled.execute("show devices").fetch(size)
+            execute(filled, "show devices").fetch(size)
     for statement in (None, b"show devices", 5):
         with pytest.raises(TypeError, match="expected a statement"):
-            filled.execute(statement)
+            execute(filled, statement)
 
 
 def test_a_question_below_the_kept_history_has_its_own_error(engine, clock):
@@ -233,18 +234,18 @@ def test_a_question_below_the_kept_history_has_its_own_error(engine, clock):
     answer = Answer(engine, ShowTimeseries())
     assert len(answer.fetch(2)) == 2
     clock.now += 200
-    engine.execute("set storage group to root.other")
+    execute(engine, "set storage group to root.other")
     engine._upkeep.collect()
     with pytest.raises(HistoryGoneError) as caught:
         answer.fetch(2)
     assert caught.value.extra["oldest"] == engine.oldest_answerable
     with pytest.raises(HistoryGoneError):
-        engine.execute("show timeseries", at=answer.ts)
+        execute(engine, "show timeseries", at=answer.ts)
     assert len(shown(engine, f"show timeseries at {engine.oldest_answerable}")) == 5
 
 
 def test_a_page_may_have_devices_of_all_depths(engine):
-    engine.execute("set storage group to root.sg")
+    execute(engine, "set storage group to root.sg")
     ops = [
         records.SeriesCreated(f"root.sg.{'x.' * (n % 4)}d{n}", ("s",), b"\3", b"\2", b"\1")
         for n in range(40)
@@ -255,7 +256,7 @@ def test_a_page_may_have_devices_of_all_depths(engine):
 
 
 def test_only_tags_filter(filled):
-    filled.execute("alter timeseries root.sg.d0001.s1 add attributes colour=red")
+    execute(filled, "alter timeseries root.sg.d0001.s1 add attributes colour=red")
     for text in (
         "show timeseries where colour = red",
         "show timeseries where colour contains r",
@@ -263,11 +264,11 @@ def test_only_tags_filter(filled):
         "show timeseries where nowhere = x order by heat",
     ):
         with pytest.raises(NotATagError) as caught:
-            list(filled.execute(text))
+            list(execute(filled, text))
         assert text.split()[3] in caught.value.message
     assert shown(filled, "show timeseries where kind = nothing") == []
     # Below a path without that tag it is still a tag.
-    filled.execute("create timeseries root.other.d.s with datatype=INT32")
+    execute(filled, "create timeseries root.other.d.s with datatype=INT32")
     assert shown(filled, "show timeseries root.other where kind = even") == []
 
 

@@ -10,14 +10,15 @@ from receiver.metadata.errors import NotATagError
 from receiver.metadata.query.answers import Answer
 from receiver.metadata.query.cursors import Cursors
 from receiver.metadata.query.statements import ShowTimeseries, TagFilter
+from receiver.metadata.sql.executing import execute
 
 
 @pytest.fixture
 def engine(tmp_path):
     with Engine.open(tmp_path, background=False) as engine:
-        engine.execute("set storage group to root.sg")
+        execute(engine, "set storage group to root.sg")
         series = ", ".join(f"s{n} INT32" for n in range(10))
-        engine.execute(f"create aligned timeseries root.sg.d({series})")
+        execute(engine, f"create aligned timeseries root.sg.d({series})")
         yield engine
 
 
@@ -49,7 +50,7 @@ def test_each_page_names_the_next(engine, cursors):
 def test_a_page_can_be_asked_for_again_until_the_next_one_is(engine, cursors):
     first = cursors.open(Answer(engine, ShowTimeseries()), 4)
     second = cursors.next(first.next)[1]
-    engine.execute("delete timeseries root.sg.d.s5")
+    execute(engine, "delete timeseries root.sg.d.s5")
     assert cursors.next(first.next)[1] == second
     third = cursors.next(second.next)[1]
     assert names(third) == ["s8", "s9"]

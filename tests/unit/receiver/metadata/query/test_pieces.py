@@ -10,6 +10,7 @@ from receiver.metadata.query import ordering, searching
 from receiver.metadata.query.answers import Answer
 from receiver.metadata.query.source import Look
 from receiver.metadata.schema import walk
+from receiver.metadata.sql.executing import execute
 from receiver.metadata.sql.parser import parse
 from tests.support.metadata import A, load, path, seen
 
@@ -98,34 +99,35 @@ def fill(engine):
             names, codes = ("s0", "s1", "s2", "s3"), (b"\3" * 4, b"\2" * 4, b"\1" * 4)
             ops.append(records.SeriesCreated(f"root.{group}.d{d}", names, *codes, tags=tuple(tags)))
         engine.commit(ops)
-    engine.execute("create timeseries root.sg.d1.in.s1 with datatype=INT32")
-    engine.execute("create timeseries root.sg.d1.`a.b`(temp) with datatype=INT32")
+    execute(engine, "create timeseries root.sg.d1.in.s1 with datatype=INT32")
+    execute(engine, "create timeseries root.sg.d1.`a.b`(temp) with datatype=INT32")
     loaded = load(path("1-1-0", sg="root.sg"), 1, devices={"root.sg.d1": (0, 9)})
     device = records.LoadedDevice(
         "root.sg.d1", False, ("s0", "s2"), b"\3\3", b"\2\2", b"\1\1", (5, 9)
     )
     engine.commit([seen(), loaded, records.SeriesLoaded(loaded.physical, [device])])
-    engine.execute("delete timeseries root.other.d0.**, root.sg.d2.s1")
-    engine.execute("create timeseries root.other.d0.s9 with datatype=TEXT tags(unit=c)")
+    execute(engine, "delete timeseries root.other.d0.**, root.sg.d2.s1")
+    execute(engine, "create timeseries root.other.d0.s9 with datatype=TEXT tags(unit=c)")
 
 
 def change(engine, number):
     """A commit that would show in every answer, were it seen."""
-    engine.execute(f"create timeseries root.sg.d1.new{number} with datatype=TEXT tags(unit=c)")
+    execute(engine, f"create timeseries root.sg.d1.new{number} with datatype=TEXT tags(unit=c)")
     if number % 3 == 1:
-        engine.execute("delete timeseries root.sg.d0.**, root.sg.d1.s2")
+        execute(engine, "delete timeseries root.sg.d0.**, root.sg.d1.s2")
     if number % 3 == 2:
-        engine.execute(
-            "create aligned timeseries root.sg.d0(s0 INT64 tags(unit=f), s1 INT64, s7 INT64)"
+        execute(
+            engine,
+            "create aligned timeseries root.sg.d0(s0 INT64 tags(unit=f), s1 INT64, s7 INT64)",
         )
-        engine.execute("create timeseries root.sg.d1.s2 with datatype=INT64 tags(serial=none)")
-    engine.execute(f"alter timeseries root.sg.d1.s0 upsert alias=t{number} tags(unit=u{number})")
-    engine.execute(f"set storage group to root.s{number}")
-    engine.execute(f"set ttl to root.sg {number}")
+        execute(engine, "create timeseries root.sg.d1.s2 with datatype=INT64 tags(serial=none)")
+    execute(engine, f"alter timeseries root.sg.d1.s0 upsert alias=t{number} tags(unit=u{number})")
+    execute(engine, f"set storage group to root.s{number}")
+    execute(engine, f"set ttl to root.sg {number}")
 
 
 def answer(engine, text, at=None):
-    return list(engine.execute(text, at=at))
+    return list(execute(engine, text, at=at))
 
 
 def small(monkeypatch):
@@ -218,7 +220,7 @@ def test_a_search_lets_others_in_between_its_pieces(engine, monkeypatch):
 def test_show_devices_says_whose_a_device_is(engine):
     before = engine.newest_commit
     owners = {row[0]: row[-1] for row in answer(engine, "show devices")}
-    assert engine.execute("show devices").columns[-1] == "owner"
+    assert execute(engine, "show devices").columns[-1] == "owner"
     assert owners == {device: A if device == "root.sg.d1" else None for device in owners}
     engine.commit([records.OwnerSet("root.sg.d1", None, "test")])
     assert {row[-1] for row in answer(engine, "show devices")} == {None}

@@ -5,6 +5,7 @@ import pytest
 from common.errors import TsferryError
 from common.paths import IllegalPathError
 from receiver.metadata.engine import Engine
+from receiver.metadata.sql.executing import execute
 from tests.support.asking import column, number, refused, run
 
 PLAIN = "with datatype=INT32, encoding=RLE"
@@ -158,26 +159,26 @@ LONG = "x" * 60_000
     ],
 )
 def test_an_error_does_not_repeat_what_nobody_would_read(engine, text):
-    engine.execute("set storage group to root.sg")
-    engine.execute("create timeseries root.sg.d.s with datatype=FLOAT")
-    engine.execute("create timeseries root.sg.d.z.y with datatype=FLOAT")
+    execute(engine, "set storage group to root.sg")
+    execute(engine, "create timeseries root.sg.d.s with datatype=FLOAT")
+    execute(engine, "create timeseries root.sg.d.z.y with datatype=FLOAT")
     with pytest.raises(TsferryError) as caught:
-        list(engine.execute(text))
+        list(execute(engine, text))
     assert len(caught.value.message) < 1500
     assert len(repr(caught.value.extra)) < 2500
 
 
 def test_an_alias_is_no_longer_than_a_path_can_be(engine):
     """Or nobody could ask for the series by it."""
-    engine.execute("set storage group to root.sg")
-    engine.execute("create timeseries root.sg.d.s with datatype=FLOAT")
+    execute(engine, "set storage group to root.sg")
+    execute(engine, "create timeseries root.sg.d.s with datatype=FLOAT")
     for text in (
         f"create timeseries root.sg.d.t({LONG}{LONG}) with datatype=FLOAT",
         f"alter timeseries root.sg.d.s upsert alias={LONG}{LONG}",
     ):
         with pytest.raises(IllegalPathError, match="65536"):
-            engine.execute(text)
-    engine.execute(f"alter timeseries root.sg.d.s upsert alias={LONG}")
-    assert [row[0] for row in engine.execute(f"show timeseries root.sg.d.{LONG}")] == [
+            execute(engine, text)
+    execute(engine, f"alter timeseries root.sg.d.s upsert alias={LONG}")
+    assert [row[0] for row in execute(engine, f"show timeseries root.sg.d.{LONG}")] == [
         "root.sg.d.s"
     ]

@@ -1,6 +1,7 @@
 """Storage groups: none inside another, and what is made and pruned around them."""
 
 from common.errors import NotFoundError
+from receiver.metadata.sql.executing import execute
 from tests.support.asking import column, number, refused, rows, run
 
 SERIES = "with datatype=INT32, encoding=RLE"
@@ -94,9 +95,9 @@ def test_it_can_be_a_device_itself(engine):
 
 
 def test_it_is_made_at_the_configured_level_with_the_series(making):
-    making.execute(f"create timeseries root.laptop.d1.s1 {SERIES}")
+    execute(making, f"create timeseries root.laptop.d1.s1 {SERIES}")
     assert groups(making) == ["root.laptop"]
-    making.execute(f"create timeseries root.laptop.d2.s1 {SERIES}")
+    execute(making, f"create timeseries root.laptop.d2.s1 {SERIES}")
     assert groups(making) == ["root.laptop"]
 
 

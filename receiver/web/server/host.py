@@ -1,0 +1,90 @@
+"""What a connection knows of the server that it belongs to: its limits, and what it tells it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import ssl
+
+    from receiver.web.server.head import Gate
+
+__all__ = ["READ_BYTES", "Host", "Memory", "Options"]
+
+READ_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How much the server takes on.
+
+    Attributes:
+        threads: requests worked on at a time.
+        connection_limit: open connections; a further one takes the place of an idle one.
+        channel_timeout: seconds without a byte until a connection is closed.
+        header_timeout: seconds for the headers of a request, and for a TLS handshake.
+        body_grace: seconds before a body must have come at `min_body_rate` (bytes a second, since
+            its request began).
+        max_buffered_bytes: bodies in memory, of all requests together.
+        piece_bytes: a longer PATCH below `split_below` is worked on in pieces of this size.
+        split_below: a path with a trailing slash.
+        refusal_headers: go with every answer that the server gives without the application.
+    """
+
+    threads: int = 16
+    connection_limit: int = 500
+    channel_timeout: float = 60.0
+    header_timeout: float = 30.0
+    body_grace: float = 60.0
+    min_body_rate: float = 64.0
+    max_header_bytes: int = 32 * 2**10
+    max_buffered_bytes: int = 512 * 2**20
+    piece_bytes: int = 4 * 2**20
+    split_below: str = "/sync/v1/files/"
+    refusal_headers: tuple[tuple[str, str], ...] = ()
+
+
+class Memory:
+    """Counts the bytes of bodies that wait in memory, over all threads."""
+
+    def __init__(self, limit: int) -> None:
+        self._lock = threading.Lock()
+        self._limit = limit
+        self.used = 0
+
+    def take(self, size: int) -> None:
+        """Count `size` bytes more (less, where negative)."""
+        with self._lock:
+            self.used += size
+
+    def has_room(self, size: int) -> bool:
+        """Whether `size` bytes more are within the limit."""
+        return self.used + size <= self._limit
+
+
+class Host(Protocol):
+    """The server, as its connections see it; waitress wants more, which only it may know.
+
+    Attributes:
+        options: how much it takes on.
+        gate: judges a request by its head.
+        memory: counts the bodies that wait.
+        tls: None where it speaks in clear.
+        channels: all connections, by descriptor.
+        busy: those with a request that a worker has.
+    """
+
+    options: Options
+    gate: Gate
+    memory: Memory
+    tls: ssl.SSLContext | None
+    channels: dict[int, Any]
+    busy: set[Any]
+
+    def touch(self, channel: Any) -> None:
+        """A worker is done with a connection: it is to be looked at again."""
+
+    def forget(self, channel: Any) -> None:
+        """A connection is closed."""
