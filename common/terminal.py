@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-__all__ = ["display_width", "printable", "table"]
+__all__ = ["display_width", "printable", "size_text", "table"]
 
 # Controls, invisible formats (bidirectional overrides), lone surrogates (names that are no UTF-8),
 # and the two line breaks that are no controls.
@@ -59,3 +59,13 @@ def _all_numbers(column: object) -> bool:
 def _padded(cell: str, width: int, right: bool) -> str:
     padding = " " * (width - display_width(cell))
     return padding + cell if right else cell + padding
+
+
+def size_text(size: int) -> str:
+    """Bytes for people: `12.3 MiB`."""
+    amount = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"

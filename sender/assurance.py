@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
     from common.names import FilePath
     from common.wire import InventoryEntry
+    from sender.entry import Entry
+    from sender.facts import ContentFacts
     from sender.local import LocalFile, Scan
-    from sender.plan import Facts
-    from sender.state import Entry
 
 __all__ = ["complete_until", "safe_to_delete"]
 
@@ -21,7 +21,7 @@ __all__ = ["complete_until", "safe_to_delete"]
 def complete_until(
     scan: Scan,
     entries: Mapping[FilePath, Entry],
-    facts: Facts,
+    facts: ContentFacts,
     expired: Collection[FilePath] = (),
 ) -> int | None:
     """The data time before which nothing of this node is unloaded at the receiver.

@@ -12,10 +12,10 @@ from common.durable import Tree
 from common.errors import LockedError
 from common.wire import TaskState
 from sender.datadirs import DataDirs
+from sender.facts import ContentFacts
 from sender.ledger import Ledger
 from sender.local import LocalFile
 from sender.memory import Memory
-from sender.plan import Facts
 from sender.snapshot import Snapshot
 from sender.synclogs import SyncLogs
 from sender.troubles import Troubles
@@ -72,7 +72,7 @@ class Desk:
     snapshot: Snapshot
     troubles: Troubles
     memory: Memory
-    facts: Facts
+    facts: ContentFacts
     md5_known: Callable[[LocalFile], str | None]
     sync: Tree
     directory: str
@@ -83,7 +83,7 @@ class Desk:
         sync: Tree,
         dirs: DataDirs,
         directory: str,
-        facts: Facts,
+        facts: ContentFacts,
         *,
         repair: bool = True,
         md5_known: Callable[[LocalFile], str | None] = lambda file: None,

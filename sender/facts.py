@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from common.digests import md5_of_fd
 from common.errors import UnsafePathError
@@ -18,11 +18,23 @@ if TYPE_CHECKING:
     from sender.local import LocalFile
     from sender.seen import SeenFiles
 
-__all__ = ["FileFacts", "read_span"]
+__all__ = ["ContentFacts", "FileFacts", "read_span"]
+
+
+class ContentFacts(Protocol):
+    """What must be read from files to decide; files are read, or a catalogue is asked."""
+
+    def md5(self, file: LocalFile) -> str | None:
+        """MD5 of a whole file; None if it changed, vanished, or cannot be read."""
+        ...
+
+    def span(self, file: LocalFile) -> Span | None:
+        """First and last time in a file; None if it has none or cannot be read."""
+        ...
 
 
 class FileFacts:
-    """`sender.plan.Facts` from the files themselves."""
+    """`ContentFacts` from the files themselves."""
 
     def __init__(self, dirs: DataDirs, seen: SeenFiles) -> None:
         self._trees = dirs.trees

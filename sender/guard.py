@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from common.names import FilePath
+    from sender.entry import Entry
+    from sender.facts import ContentFacts
     from sender.local import Group, LocalFile, Scan, Span
-    from sender.plan import Facts, PlanOptions
-    from sender.state import Entry
+    from sender.planoptions import PlanOptions
 
 __all__ = ["GuardVerdict", "unexplained"]
 
@@ -56,7 +57,7 @@ class GuardVerdict:
 
 
 def unexplained(
-    gone: Iterable[Entry], scan: Scan, entries: Mapping[FilePath, Entry], facts: Facts
+    gone: Iterable[Entry], scan: Scan, entries: Mapping[FilePath, Entry], facts: ContentFacts
 ) -> list[Entry]:
     """Those of `gone` whose place no compacted file of their partition took."""
     missing = list(gone)

@@ -28,7 +28,8 @@ from common.durable import is_temporary
 from common.errors import NameRefusedError
 from common.linelog import format_paths, parse_paths
 from common.names import FilePath
-from sender.state import Entry, EntryState, Facts, list_digest, parse_state, write_state
+from sender.entry import Entry, EntryState
+from sender.state import ListFacts, list_digest, parse_state, write_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -236,7 +237,7 @@ class Ledger:
             self._doubt(f"{data_dir}: {LAST} is not as it was written")
         self._take(data_dir, paths, facts)
 
-    def _take(self, data_dir: Path, paths: list[FilePath], facts: Facts) -> None:
+    def _take(self, data_dir: Path, paths: list[FilePath], facts: ListFacts) -> None:
         self._lists[data_dir] = set(paths)
         if facts.lists and not all(path in facts.entries for path in paths):
             self._doubt(f"{data_dir}: {STATE} lacks files of the list")
@@ -316,7 +317,7 @@ class Ledger:
             lists.append(list_digest(format_paths(self._lists[data_dir])))
         entries = {path: self.entries[path] for path in new if path in self.entries}
         pending = {path: e for path, e in self.pending.items() if e.data_dir == data_dir}
-        facts = Facts(tuple(lists), {**leaving, **entries}, pending)
+        facts = ListFacts(tuple(lists), {**leaving, **entries}, pending)
         tree.write_atomic(f"{self._base}/{STATE}", write_state(facts))
 
     def _tree_has_state(self, data_dir: Path) -> bool:

@@ -19,47 +19,34 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from common.wire import Propagate
+from sender.entry import Entry, EntryState
+from sender.facts import ContentFacts
 from sender.guard import GuardVerdict, unexplained
 from sender.local import LocalFile
-from sender.state import Entry, EntryState
+from sender.planoptions import PlanOptions
 from sender.tasks import Addition, Deletion, TaskPlan, Work, cut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from common.names import FilePath
-    from sender.config import SenderConfig
     from sender.local import Group, Scan, Span
     from sender.troubles import Trouble
 
 __all__ = [
     "Addition",
     "Deletion",
-    "Facts",
     "GuardVerdict",
     "Held",
     "HeldWhy",
-    "PlanOptions",
     "RoundPlan",
     "Skipped",
     "TaskPlan",
     "plan",
 ]
-
-
-class Facts(Protocol):
-    """What must be read from files to decide; `sender.facts` reads, tests look up."""
-
-    def md5(self, file: LocalFile) -> str | None:
-        """MD5 of a whole file; None if it changed, vanished, or cannot be read."""
-        ...
-
-    def span(self, file: LocalFile) -> Span | None:
-        """First and last time in a file; None if it has none or cannot be read."""
-        ...
 
 
 class HeldWhy(StrEnum):
@@ -92,48 +79,6 @@ class Skipped:
 
     file: LocalFile
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class PlanOptions:
-    """What the configuration and this round say.
-
-    Attributes:
-        propagate: what a gone file means at the receiver.
-        max_delete_fraction: of the listed files; more unexplained deletions are held back.
-        guard_from_files: the shortest list that this guards.
-        task_max_files: files of one task.
-        task_max_bytes: bytes of one task.
-        allow_mass_delete: the operator lets unexplained deletions through, this time.
-        hold_deletions: why no deletion may travel in this round; None if they may.
-    """
-
-    propagate: Propagate = Propagate.REPLACED
-    max_delete_fraction: float = 0.5
-    guard_from_files: int = 10
-    task_max_files: int = 1000
-    task_max_bytes: int = 4 << 30
-    allow_mass_delete: bool = False
-    hold_deletions: str | None = None
-
-    @classmethod
-    def of(
-        cls,
-        config: SenderConfig,
-        *,
-        allow_mass_delete: bool = False,
-        hold_deletions: str | None = None,
-    ) -> PlanOptions:
-        """As the configuration has it."""
-        return cls(
-            Propagate(config.propagate_deletes),
-            config.max_delete_fraction,
-            config.guard_from_files,
-            config.task_max_files,
-            config.task_max_bytes,
-            allow_mass_delete,
-            hold_deletions,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +148,7 @@ def plan(
     entries: Mapping[FilePath, Entry],
     troubles: Mapping[FilePath, Trouble],
     options: PlanOptions,
-    facts: Facts,
+    facts: ContentFacts,
 ) -> RoundPlan:
     """Compare a scan with what is loaded; see the module.
 
@@ -243,7 +188,7 @@ def _compare(
     scan: Scan,
     entries: Mapping[FilePath, Entry],
     troubles: Mapping[FilePath, Trouble],
-    facts: Facts,
+    facts: ContentFacts,
 ) -> _Sorted:
     found = _Sorted()
     for path, file in scan.files.items():
@@ -271,7 +216,11 @@ def _refresh(found: _Sorted, entry: Entry, file: LocalFile, span: Span | None) -
 
 
 def _differs(
-    found: _Sorted, file: LocalFile, entry: Entry | None, trouble: Trouble | None, facts: Facts
+    found: _Sorted,
+    file: LocalFile,
+    entry: Entry | None,
+    trouble: Trouble | None,
+    facts: ContentFacts,
 ) -> None:
     """A file that is not listed with these numbers: touched, replaced, or new."""
     replaces = False
@@ -301,7 +250,7 @@ def _deletions(
     troubles: Mapping[FilePath, Trouble],
     found: _Sorted,
     options: PlanOptions,
-    facts: Facts,
+    facts: ContentFacts,
 ) -> _Deletions:
     found_here = _Deletions()
     blocked = _blocked_groups(scan, troubles, found)

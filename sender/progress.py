@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
-from common.terminal import display_width, printable
-from sender.report import size_text
+from common.terminal import display_width, printable, size_text
 
 __all__ = ["Meter", "Progress", "TerminalLine"]
 

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from common.wire import Outcome, TaskAnswer
     from sender.datadirs import DataDirs
+    from sender.entry import Entry
     from sender.ledger import Ledger
     from sender.local import LocalFile
     from sender.snapshot import Snapshot
-    from sender.state import Entry
     from sender.synclogs import SyncLogs
 
 __all__ = ["Folded", "RecoveryReport", "fold_outcomes", "recover"]

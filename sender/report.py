@@ -16,7 +16,7 @@ from common.errors import (
     NotFoundError,
     TsferryError,
 )
-from common.terminal import printable
+from common.terminal import printable, size_text
 from common.wire import VerifiedFiles
 from sender.schemareport import SchemaReport
 
@@ -26,7 +26,6 @@ __all__ = [
     "FileReason",
     "RoundReport",
     "as_text",
-    "size_text",
     "verified_json",
     "worst",
 ]
@@ -252,13 +251,3 @@ def as_text(report: dict[str, Any]) -> str:
     if report["error"] is not None:
         lines.append(f"  error: {report['error']['message']}")
     return "\n".join(map(printable, lines))
-
-
-def size_text(size: int) -> str:
-    """Bytes for people: `12.3 MiB`."""
-    amount = float(size)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TiB"

@@ -17,16 +17,17 @@ from common.names import FilePath
 from common.wire import History, TaskState
 from sender.assurance import complete_until
 from sender.desk import Desk
+from sender.entry import Entry
 from sender.lane import Lane
 from sender.local import Scan
 from sender.memory import Memory
-from sender.plan import PlanOptions, RoundPlan, plan
+from sender.plan import RoundPlan, plan
+from sender.planoptions import PlanOptions
 from sender.progress import Meter
 from sender.recovery import RecoveryReport, recover
 from sender.report import FileDevice, FileReason, RoundReport
 from sender.schemaship import SchemaShip, open_schema
 from sender.source import Source, open_source
-from sender.state import Entry
 from sender.taskrun import TaskRun
 from sender.tasks import TaskPlan
 from sender.troubles import Trouble

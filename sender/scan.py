@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from common.names import FilePath
     from sender.config import SenderConfig
     from sender.datadirs import DataDirs
+    from sender.entry import Entry
     from sender.local import Group
-    from sender.state import Entry
 
 __all__ = [
     "Clash",

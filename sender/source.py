@@ -12,14 +12,14 @@ from common import wire
 from common.errors import UsageError
 from common.names import FilePath
 from sender.datadirs import DataDirs
+from sender.entry import Entry
+from sender.facts import ContentFacts
 from sender.filters import group_filter
 from sender.http import CatalogueNow
 from sender.lane import Lane
 from sender.local import LocalFile, Scan
 from sender.memory import Memory, Receiver, SourceMark
-from sender.plan import Facts
 from sender.scan import units_of
-from sender.state import Entry
 from sender.upstream import catalogue_dirs, scan_catalogue
 
 __all__ = ["Catalogue", "Directories", "Source", "open_source"]
@@ -41,7 +41,7 @@ class Directories:
         """Look at every file; what `entries` knows is not read again."""
         return self.lane.scanner.scan(self.dirs, (entries,))
 
-    def facts(self) -> Facts:
+    def facts(self) -> ContentFacts:
         """Reads contents and times."""
         return self.lane.scanner.facts(self.dirs)
 
@@ -61,7 +61,7 @@ class Catalogue:
     """Why nothing may count as gone in this round, if so."""
     lost: bool = False
     """Whether it has another past than before; the lists in its data directories have it too."""
-    _facts: Facts = field(init=False)
+    _facts: ContentFacts = field(init=False)
 
     def __post_init__(self) -> None:
         config = self.lane.config
@@ -78,7 +78,7 @@ class Catalogue:
         """The catalogue."""
         return self._scan
 
-    def facts(self) -> Facts:
+    def facts(self) -> ContentFacts:
         """What the catalogue says of the files."""
         return self._facts
 

@@ -16,7 +16,6 @@ its place.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,89 +23,20 @@ import msgspec
 from common.digests import is_md5, xxh3_128
 from common.errors import NameRefusedError
 from common.names import FilePath
-from sender.local import LocalFile, Span
+from sender.entry import Entry, EntryState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-__all__ = ["Entry", "EntryState", "Facts", "list_digest", "parse_state", "write_state"]
+__all__ = ["ListFacts", "list_digest", "parse_state", "write_state"]
 
 _FORMAT = "tsferry.local_files"
 _VERSION = 1
 
 
-class EntryState(StrEnum):
-    """How sure an entry is."""
-
-    LOADED = "loaded"
-    """This sender sent it, or found it loaded with the same content."""
-    LISTED = "listed"
-    """Only the receiver's inventory says so; no local file was compared with it yet."""
-    SENT = "sent"
-    """Sent in a task whose outcome is not known yet."""
-
-
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A file as the receiver has it, and the local file that it was.
-
-    Attributes:
-        path: its path.
-        data_dir: the data directory whose list has it.
-        size: bytes.
-        mtime_ns: of the local file with this content; 0 where it is not known.
-        inode: the same.
-        md5: in hex; empty where it is not known (the state file was lost).
-        first_time: of its data; None where it is not known.
-        last_time: the same.
-        state: how sure it is.
-    """
-
-    path: FilePath
-    data_dir: Path
-    size: int
-    mtime_ns: int
-    inode: int
-    md5: str
-    first_time: int | None = None
-    last_time: int | None = None
-    state: EntryState = EntryState.LOADED
-
-    @classmethod
-    def of(cls, file: LocalFile, md5: str, span: Span | None) -> Entry:
-        """What is to be listed once `file` is loaded with this content."""
-        first, last = span or (None, None)
-        return cls(file.path, file.data_dir, file.size, file.mtime_ns, file.inode, md5, first, last)
-
-    @classmethod
-    def unknown(cls, path: FilePath, data_dir: Path) -> Entry:
-        """Listed, and nothing else is known of it."""
-        return cls(path, data_dir, 0, 0, 0, "", state=EntryState.LISTED)
-
-    @property
-    def identity(self) -> tuple[int, int, int]:
-        """(size, mtime_ns, inode), as of `LocalFile`."""
-        return (self.size, self.mtime_ns, self.inode)
-
-    @property
-    def span(self) -> Span | None:
-        """The data times, where they are known."""
-        if self.first_time is None or self.last_time is None:
-            return None
-        return Span(self.first_time, self.last_time)
-
-    def same_facts(self, other: Entry) -> bool:
-        """Whether both speak of the same file with the same content."""
-        return (self.identity, self.md5, self.data_dir) == (
-            other.identity,
-            other.md5,
-            other.data_dir,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
+class ListFacts:
     """What a state file holds."""
 
     lists: tuple[str, ...] = ()
@@ -130,7 +60,7 @@ def list_digest(content: bytes) -> str:
     return xxh3_128(content).hex()
 
 
-def write_state(facts: Facts) -> bytes:
+def write_state(facts: ListFacts) -> bytes:
     """The content of a state file."""
     rows = [facts.entries[path] for path in sorted(facts.entries)]
     rows += [facts.pending[path] for path in sorted(facts.pending)]
@@ -155,7 +85,7 @@ def _row(entry: Entry) -> _Row:
 
 def parse_state(
     content: bytes, data_dir: Path, paths: Iterable[FilePath] = ()
-) -> tuple[Facts, str | None]:
+) -> tuple[ListFacts, str | None]:
     """The facts, or none and why the file cannot be used.
 
     Args:
@@ -167,12 +97,15 @@ def parse_state(
     head, newline, body = content.partition(b"\n")
     try:
         if not newline:
-            return Facts(), "it is missing" if not content else "its header is cut off"
+            return ListFacts(), "it is missing" if not content else "its header is cut off"
         header = msgspec.json.decode(head, type=_Header)
         if header.format != _FORMAT or header.version != _VERSION:
-            return Facts(), f"format {header.format!r} version {header.version} is not known here"
+            return (
+                ListFacts(),
+                f"format {header.format!r} version {header.version} is not known here",
+            )
         if xxh3_128(body).hex() != header.xxh3:
-            return Facts(), "its checksum does not match"
+            return ListFacts(), "its checksum does not match"
         lists, *lines = body.splitlines()
         digests = msgspec.json.decode(lists, type=tuple[str, ...])
         entries: dict[FilePath, Entry] = {}
@@ -181,8 +114,8 @@ def parse_state(
             entry = _entry(_decode_row(line), data_dir, known)
             (pending if entry.state is EntryState.SENT else entries)[entry.path] = entry
     except (msgspec.MsgspecError, UnicodeDecodeError, NameRefusedError, ValueError) as error:
-        return Facts(), str(error)
-    return Facts(digests, entries, pending), None
+        return ListFacts(), str(error)
+    return ListFacts(digests, entries, pending), None
 
 
 def _entry(row: _Row, data_dir: Path, known: Mapping[str, FilePath]) -> Entry:

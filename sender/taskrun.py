@@ -20,6 +20,7 @@ from common.names import FilePath
 from common.wire import Action, Propagate, Result, TaskState
 from sender.content import Prepared, pages, prepare, without_devices
 from sender.desk import Desk
+from sender.entry import Entry
 from sender.http import UploadState
 from sender.lane import Lane
 from sender.progress import Meter
@@ -29,7 +30,6 @@ from sender.report import FileOffset, FileReason, RoundReport
 from sender.schemaship import SchemaShip
 from sender.sending import Fate, Job, Sending
 from sender.snapshot import SnapshotFile
-from sender.state import Entry
 from sender.tasks import Addition, TaskPlan
 from sender.upload import ChangedWhileSentError, Received
 from sender.verdicts import Verdicts

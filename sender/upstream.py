@@ -28,7 +28,7 @@ __all__ = ["CatalogueFacts", "Upstream", "catalogue_dirs", "scan_catalogue"]
 
 @dataclass(frozen=True)
 class CatalogueFacts:
-    """`sender.plan.Facts` from the catalogue: nothing is read again."""
+    """`ContentFacts` from the catalogue: nothing is read again."""
 
     by_path: Mapping[FilePath, CatalogueEntry]
 

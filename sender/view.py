@@ -17,17 +17,18 @@ from common.names import FilePath
 from common.wire import History
 from sender.assurance import complete_until
 from sender.desk import Desk
+from sender.entry import Entry, EntryState
 from sender.lane import Lane
 from sender.local import Scan, Why
 from sender.memory import Memory
-from sender.plan import PlanOptions, RoundPlan, plan
+from sender.plan import RoundPlan, plan
+from sender.planoptions import PlanOptions
 from sender.report import FileReason, verified_json
 from sender.round import pending
 from sender.schemamemory import SchemaNotes
 from sender.schemareport import schema_standing
 from sender.schemaship import look_at_schema
 from sender.source import open_source
-from sender.state import Entry, EntryState
 from sender.troubles import Troubles
 
 __all__ = ["Standing", "View", "dry_run", "standing", "viewing"]

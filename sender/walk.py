@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from common.durable import Tree
+    from sender.entry import Entry
     from sender.local import Group
     from sender.seen import Seen, SeenFiles
-    from sender.state import Entry
 
 __all__ = ["Found", "Rules", "Walk"]
 

@@ -9,10 +9,9 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.errors import UsageError
-from common.terminal import printable
+from common.terminal import printable, size_text
 from sender.cli.program import Session, json_option, opened, receiver_option
 from sender.config import SenderConfig
-from sender.report import size_text
 from sender.schemareport import schema_lines
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from common.cli import Invocation, emit_json
-from common.terminal import printable
+from common.terminal import printable, size_text
 from sender.cli.program import (
     PROGRAM,
     Session,
@@ -19,7 +19,7 @@ from sender.cli.program import (
     stopping,
 )
 from sender.config import SenderConfig
-from sender.report import as_text, size_text, worst
+from sender.report import as_text, worst
 
 if TYPE_CHECKING:
     from sender.lane import Lane

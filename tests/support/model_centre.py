@@ -14,9 +14,10 @@ from common.digests import md5_of_fd
 from common.errors import UnreachableError
 from common.names import FilePath
 from common.wire import InventoryEntry, Outcome, Propagate, Result, TaskAnswer, TaskState
-from sender.plan import PlanOptions, plan
+from sender.entry import Entry
+from sender.plan import plan
+from sender.planoptions import PlanOptions
 from sender.recovery import RecoveryReport, recover
-from sender.state import Entry
 from sender.tasks import TaskPlan
 from tests.support.site import Site
 

@@ -16,12 +16,13 @@ from common.wire import InventoryEntry, Outcome, Result, TaskAnswer, TaskState
 from sender import datadirs, identity
 from sender.config import ReceiverEntry, SenderConfig
 from sender.datadirs import DataDirs
+from sender.entry import Entry
 from sender.ledger import Ledger
 from sender.local import LocalFile, Scan, Span
-from sender.plan import PlanOptions, RoundPlan, plan
+from sender.plan import RoundPlan, plan
+from sender.planoptions import PlanOptions
 from sender.scan import Scanner
 from sender.snapshot import Snapshot
-from sender.state import Entry
 from sender.synclogs import SyncLogs
 from tests.support.tsfile_bytes import build
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from common.names import FilePath
 from common.wire import Result
+from sender.entry import Entry, EntryState
 from sender.recovery import recover
-from sender.state import Entry, EntryState, Facts, list_digest, parse_state, write_state
+from sender.state import ListFacts, list_digest, parse_state, write_state
 from tests.support.site import Site, done, inventory, path, tsfile
 
 PATHS = [path(f"{n}-1-0.tsfile", sg=sg) for n in (1, 2) for sg in ("root.a", "root.b_c d ü")]
@@ -135,7 +136,7 @@ entries = st.builds(
 
 @given(st.lists(entries, max_size=20), st.lists(entries, max_size=5), st.binary(max_size=9))
 def test_what_is_written_is_read_back(loaded, sent, list_content):
-    facts = Facts(
+    facts = ListFacts(
         (list_digest(list_content),),
         {each.path: each for each in loaded},
         {each.path: replace(each, state=EntryState.SENT) for each in sent},
@@ -147,4 +148,4 @@ def test_what_is_written_is_read_back(loaded, sent, list_content):
 def test_any_bytes_are_refused_with_a_reason(content):
     facts, problem = parse_state(content, D)
     assert problem
-    assert facts == Facts()
+    assert facts == ListFacts()

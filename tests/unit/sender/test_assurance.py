@@ -6,8 +6,8 @@ import pytest
 
 from common.wire import InventoryEntry
 from sender.assurance import complete_until, safe_to_delete
+from sender.entry import Entry
 from sender.local import Clash, LocalFile, Scan, Span, Unmounted, Unreadable, Waiting, Why
-from sender.state import Entry
 from tests.support.site import FakeFacts, path
 
 D0 = Path("/d0")

@@ -8,8 +8,8 @@ from common import crash
 from common.crash import SimulatedCrash
 from common.durable import temporary_name
 from common.names import FilePath
+from sender.entry import Entry, EntryState
 from sender.ledger import Ledger
-from sender.state import Entry, EntryState
 from tests.support.site import ENDPOINT, Site, inventory, path, tsfile
 
 A, B, C = path("1-1-0.tsfile"), path("2-1-0.tsfile"), path("3-1-0.tsfile", partition=7)

@@ -7,9 +7,10 @@ import pytest
 
 from common.names import FilePath
 from common.wire import Propagate
+from sender.entry import Entry, EntryState
 from sender.local import Clash, LocalFile, Scan, Span, Unmounted, Waiting, Why
-from sender.plan import HeldWhy, PlanOptions, plan
-from sender.state import Entry, EntryState
+from sender.plan import HeldWhy, plan
+from sender.planoptions import PlanOptions
 from sender.tasks import Addition, Deletion, TaskPlan
 from sender.troubles import Trouble, TroubleKind
 from tests.support.site import FakeFacts, Site, path, tsfile

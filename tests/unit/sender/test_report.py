@@ -14,8 +14,9 @@ from common.errors import (
     TsferryError,
     UnreachableError,
 )
+from common.terminal import size_text
 from sender.progress import Meter, Progress, TerminalLine
-from sender.report import FileDevice, FileReason, RoundReport, as_text, size_text, worst
+from sender.report import FileDevice, FileReason, RoundReport, as_text, worst
 
 REASON = FileReason("sequence/root.a/0/0/1-1-0-0.tsfile", "why")
 

@@ -4,10 +4,11 @@ import pytest
 
 from common.wire import CatalogueEntry
 from sender.datadirs import DataDirs
+from sender.entry import Entry
 from sender.ledger import Ledger
 from sender.local import Why
-from sender.plan import PlanOptions, plan
-from sender.state import Entry
+from sender.plan import plan
+from sender.planoptions import PlanOptions
 from sender.upstream import catalogue_dirs, scan_catalogue
 from tests.support.site import ENDPOINT, digest, path, tsfile
 
