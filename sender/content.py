@@ -160,7 +160,7 @@ def _identity(fd: int) -> tuple[int, int, int]:
 
 
 class SmallFile:
-    """`sender.upload.Content` that is open only while it is read, so that thousands may wait."""
+    """A `Content` that is open only while it is read, so that thousands may wait."""
 
     def __init__(
         self, path: str, size: int, opening: Callable[[], int], same: Callable[[int], bool]

@@ -1,4 +1,4 @@
-"""The rules of storage groups, series, aliases, tags and TTL; part of `receiver.metadata.rules`."""
+"""The rules of storage groups, series, aliases, tags and TTL: a part of `rules`."""
 
 from __future__ import annotations
 
