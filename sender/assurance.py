@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sender.local import Why
@@ -15,7 +16,38 @@ if TYPE_CHECKING:
     from sender.facts import ContentFacts
     from sender.local import LocalFile, Scan
 
-__all__ = ["complete_until", "safe_to_delete"]
+__all__ = ["Remaining", "complete_until", "remaining", "safe_to_delete"]
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What a receiver does not have yet.
+
+    Attributes:
+        files: closed files that are not loaded as they are, without the expired.
+        bytes: of these.
+        complete_until: see the function.
+    """
+
+    files: int
+    bytes: int
+    complete_until: int | None
+
+
+def remaining(
+    scan: Scan,
+    entries: Mapping[FilePath, Entry],
+    facts: ContentFacts,
+    expired: Collection[FilePath] = (),
+) -> Remaining:
+    """What is left to be loaded; the arguments are those of `complete_until`."""
+    left = [
+        file.size
+        for path, file in scan.files.items()
+        if path not in expired
+        and ((entry := entries.get(path)) is None or entry.identity != file.identity)
+    ]
+    return Remaining(len(left), sum(left), complete_until(scan, entries, facts, expired))
 
 
 def complete_until(

@@ -20,15 +20,15 @@ the new list first; that it was written for the old one as well counts only whil
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from common import crash
 from common.durable import is_temporary
-from common.errors import NameRefusedError
 from common.linelog import format_paths, parse_paths
 from common.names import FilePath
 from sender.entry import Entry, EntryState
+from sender.rebuilt import Rebuilt, rebuilt
 from sender.state import ListFacts, list_digest, parse_state, write_state
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sender.datadirs import DataDirs
     from sender.local import LocalFile
 
-__all__ = ["Entry", "EntryState", "Ledger", "Rebuilt", "sender_dir"]
+__all__ = ["Entry", "EntryState", "Ledger", "sender_dir"]
 
 LAST = "last_local_files.txt"
 CURRENT = "current_local_files.txt"
@@ -50,21 +50,6 @@ STATE = "local_files.state"
 def sender_dir(endpoint: str) -> str:
     """Where a data directory keeps what concerns one receiver."""
     return f"sync-sender/{endpoint}"
-
-
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """What the receiver's inventory changed in the ledger.
-
-    Attributes:
-        kept: entries that it confirmed.
-        taken: paths that it has and the ledger had not, or with other content.
-        dropped: paths that the ledger had and it has not.
-    """
-
-    kept: int
-    taken: tuple[FilePath, ...]
-    dropped: tuple[FilePath, ...]
 
 
 class Ledger:
@@ -159,36 +144,27 @@ class Ledger:
     ) -> Rebuilt:
         """Make the list what the receiver says it has of this sender; clears all doubts.
 
-        What the ledger knew under the same content keeps its facts. The rest is taken as
-        `EntryState.LISTED`: its content is known, but not yet which local file holds it; the next
-        plan compares (and never reads "gone" from that alone).
-
         Args:
             inventory: all of it, every page.
             present: the local files, to find the data directory of each path.
         """
-        found: dict[FilePath, Entry] = {}
-        taken = []
-        home = next(iter(self._trees), None)
-        for item in inventory:
-            path = _path(item)
-            if path is None or home is None:
-                continue
-            known = self._known(path, item)
-            if known is None:
-                taken.append(path)
-                at = present[path].data_dir if path in present else self._home(path, home)
-                times = (item.first_time, item.last_time)
-                known = Entry(path, at, item.size, 0, 0, item.md5, *times, EntryState.LISTED)
-            found[path] = known
-        dropped = tuple(path for path in self.entries if path not in found)
-        before, self.entries = self.entries, found
+        new = rebuilt(self.entries, self.pending, inventory, present, self.home)
+        self.become(new)
+        return new
+
+    def become(self, new: Rebuilt) -> None:
+        """Make the list what it was found to be against the inventory; clears all doubts."""
+        before, self.entries = self.entries, dict(new.entries)
         wanted: dict[Path, set[FilePath]] = {data_dir: set() for data_dir in self._trees}
-        for path, entry in found.items():
+        for path, entry in self.entries.items():
             wanted[entry.data_dir].add(path)
         self._replace_lists(wanted, set(self._trees), before, every=True)
         self.doubts = ()
-        return Rebuilt(len(found) - len(taken), tuple(taken), dropped)
+
+    @property
+    def home(self) -> Path | None:
+        """The data directory whose list has what is in none; None if no directory counts."""
+        return next(iter(self._trees), None)
 
     def forget(self) -> None:
         """Throw the lists away (`resync`): all is compared anew with the receiver's inventory."""
@@ -256,17 +232,6 @@ class Ledger:
     def _doubt(self, reason: str) -> None:
         self.doubts = (*self.doubts, reason)
 
-    def _known(self, path: FilePath, item: InventoryEntry) -> Entry | None:
-        for each in (self.entries.get(path), self.pending.get(path)):
-            if each is not None and (each.size, each.md5) == (item.size, item.md5):
-                kept = EntryState.LISTED if each.state is EntryState.LISTED else EntryState.LOADED
-                return replace(each, state=kept)
-        return None
-
-    def _home(self, path: FilePath, default: Path) -> Path:
-        entry = self.entries.get(path)
-        return entry.data_dir if entry is not None else default
-
     # -- inside: writing -------------------------------------------------------------------
 
     def _replace_lists(
@@ -328,12 +293,4 @@ def _read(tree: Tree, rel: str) -> bytes | None:
     try:
         return tree.read(rel)
     except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
-def _path(item: InventoryEntry) -> FilePath | None:
-    """The path of an inventory entry that is loaded; what the other side says is checked too."""
-    try:
-        return FilePath.parse(item.path) if item.state == "loaded" else None
-    except NameRefusedError:
         return None

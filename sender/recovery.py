@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from common import crash
@@ -29,6 +29,7 @@ from common.errors import BusyError, NameRefusedError, UnsafePathError
 from common.names import FilePath
 from common.tsfile import read_tail
 from common.wire import Result, TaskState
+from sender.entry import EntryState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from sender.snapshot import Snapshot
     from sender.synclogs import SyncLogs
 
-__all__ = ["Folded", "RecoveryReport", "fold_outcomes", "recover"]
+__all__ = ["LeftBehind", "RecoveryReport", "Unloadable", "look_over", "recover"]
 
 _log = logging.getLogger(__name__)
 _COME = frozenset({Result.LOADED, Result.ALREADY})
@@ -49,16 +50,39 @@ _GO = frozenset({Result.DELETED, Result.RETIRED})
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
-    """What an outcome changed on the list."""
+class Unloadable:
+    """A link whose file is here no more and that is no TsFile which a receiver could take."""
 
-    added: tuple[FilePath, ...] = ()
-    removed: tuple[FilePath, ...] = ()
+    link: LocalFile
+    fault: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """What the last tasks have left here, and what is to be done about it. Nothing is done yet.
+
+    Attributes:
+        tasks: tasks that a sync.log names, and whether they were committed.
+        come: what goes on the list.
+        removed: paths that come off it.
+        entries: the list after that.
+        drop: links to be dropped.
+        last_copies: files that live only in the snapshot and must be sent.
+        unloadable: links to be dropped although nothing else has them.
+    """
+
+    tasks: Mapping[str, bool]
+    come: tuple[Entry, ...]
+    removed: tuple[FilePath, ...]
+    entries: Mapping[FilePath, Entry]
+    drop: tuple[LocalFile, ...]
+    last_copies: tuple[LocalFile, ...]
+    unloadable: tuple[Unloadable, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What a recovery found and did.
+    """What a recovery did.
 
     Attributes:
         tasks: tasks that a sync.log named, and whether they were committed.
@@ -73,11 +97,6 @@ class RecoveryReport:
     removed: tuple[FilePath, ...] = ()
     last_copies: tuple[LocalFile, ...] = ()
     dropped: tuple[FilePath, ...] = ()
-
-    @property
-    def clean(self) -> bool:
-        """Whether there was nothing to recover."""
-        return not self.tasks and not self.last_copies and not self.dropped
 
 
 def recover(
@@ -100,29 +119,74 @@ def recover(
     Raises:
         BusyError: the receiver is still loading the task; ask again later.
     """
-    answers = _ask(logs, outcome_of)
-    added: list[FilePath] = []
-    removed: list[FilePath] = []
-    for answer in answers.values():
-        if answer is not None:
-            folded = fold_outcomes(ledger, answer.outcomes)
-            added += folded.added
-            removed += folded.removed
+    found = look_over(ledger, logs, snapshot, dirs, outcome_of)
+    if found.come or found.removed:
+        ledger.fold(found.come, found.removed)
     crash.point("recovery.folded")
     logs.remove()
     crash.point("recovery.logs_removed")
-    dropped, last_copies = _sort_links(ledger, snapshot, dirs)
+    for each in found.unloadable:
+        _log.warning("%s: was deleted here and cannot be loaded: %s", each.link.path, each.fault)
+    dropped = [each.path for each in (*found.drop, *(bad.link for bad in found.unloadable))]
+    snapshot.drop(dropped)
+    crash.point("recovery.links_dropped")
+    snapshot.sweep()
     return RecoveryReport(
-        {task: answer is not None for task, answer in answers.items()},
-        tuple(added),
-        tuple(removed),
-        tuple(last_copies),
+        found.tasks,
+        tuple(each.path for each in found.come),
+        found.removed,
+        found.last_copies,
         tuple(dropped),
     )
 
 
-def fold_outcomes(ledger: Ledger, outcomes: Iterable[Outcome]) -> Folded:
-    """Fold the committed outcomes of a task into the list.
+def look_over(
+    ledger: Ledger,
+    logs: SyncLogs,
+    snapshot: Snapshot,
+    dirs: DataDirs,
+    outcome_of: Callable[[str], TaskAnswer | None],
+) -> LeftBehind:
+    """What `recover` would do, with nothing changed; the arguments and errors are the same."""
+    answers = _ask(logs, outcome_of)
+    entries = dict(ledger.entries)
+    come: dict[FilePath, Entry] = {}
+    removed: dict[FilePath, None] = {}
+    for answer in answers.values():
+        if answer is not None:
+            added, gone = _folded(entries, ledger.pending, answer.outcomes)
+            for path in gone:
+                del entries[path]
+                come.pop(path, None)
+                removed[path] = None
+            for path, entry in added.items():
+                entries[path] = come[path] = replace(entry, state=EntryState.LOADED)
+                removed.pop(path, None)
+    drop, keep, unloadable = [], [], []
+    for link in snapshot.leftovers():
+        if _is_loaded(entries, dirs, link) or _has_source(dirs, link):
+            drop.append(link)
+        elif (fault := _fault(dirs, link)) is not None:
+            unloadable.append(Unloadable(link, fault))
+        else:
+            keep.append(link)
+    return LeftBehind(
+        {task: answer is not None for task, answer in answers.items()},
+        tuple(come.values()),
+        tuple(removed),
+        entries,
+        tuple(drop),
+        tuple(keep),
+        tuple(unloadable),
+    )
+
+
+def _folded(
+    entries: Mapping[FilePath, Entry],
+    pending: Mapping[FilePath, Entry],
+    outcomes: Iterable[Outcome],
+) -> tuple[dict[FilePath, Entry], list[FilePath]]:
+    """What the committed outcomes of a task put on the list, and what they take off it.
 
     What was sent is taken from `Ledger.sent`: a path that is not there is left for the next plan,
     which finds it loaded already. A path that is both deleted and loaded was replaced.
@@ -137,15 +201,11 @@ def fold_outcomes(ledger: Ledger, outcomes: Iterable[Outcome]) -> Folded:
             continue  # we never sent such a path
         if outcome.result in _COME:
             loaded.add(path)
-            if path in ledger.pending:
-                come[path] = ledger.pending[path]
+            if path in pending:
+                come[path] = pending[path]
         elif outcome.result in _GO:
             go.add(path)
-    go -= loaded
-    removed = tuple(path for path in go if path in ledger.entries)
-    if come or removed:
-        ledger.fold(come.values(), removed)
-    return Folded(tuple(come), removed)
+    return come, [path for path in go - loaded if path in entries]
 
 
 def _ask(
@@ -162,27 +222,8 @@ def _ask(
     return answers
 
 
-def _sort_links(
-    ledger: Ledger, snapshot: Snapshot, dirs: DataDirs
-) -> tuple[list[FilePath], list[LocalFile]]:
-    drop: list[FilePath] = []
-    keep: list[LocalFile] = []
-    for link in snapshot.leftovers():
-        if _is_loaded(ledger, dirs, link) or _has_source(dirs, link):
-            drop.append(link.path)
-        elif (fault := _fault(dirs, link)) is not None:
-            _log.warning("%s: was deleted here and cannot be loaded: %s", link.path, fault)
-            drop.append(link.path)
-        else:
-            keep.append(link)
-    snapshot.drop(drop)
-    crash.point("recovery.links_dropped")
-    snapshot.prune()
-    return drop, keep
-
-
-def _is_loaded(ledger: Ledger, dirs: DataDirs, link: LocalFile) -> bool:
-    entry = ledger.entries.get(link.path)
+def _is_loaded(entries: Mapping[FilePath, Entry], dirs: DataDirs, link: LocalFile) -> bool:
+    entry = entries.get(link.path)
     if entry is None or entry.size != link.size or not entry.md5:
         return False
     if entry.identity == link.identity:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -15,13 +15,13 @@ from common.errors import NotFoundError, TsferryError
 from common.linelog import Phase
 from common.names import FilePath
 from common.wire import History, TaskState
-from sender.assurance import complete_until
+from sender.assurance import remaining
 from sender.desk import Desk
-from sender.entry import Entry
 from sender.lane import Lane
 from sender.local import Scan
 from sender.memory import Memory
-from sender.plan import RoundPlan, plan
+from sender.nextround import Known, NextRound, next_round
+from sender.plan import RoundPlan
 from sender.planoptions import PlanOptions
 from sender.progress import Meter
 from sender.recovery import RecoveryReport, recover
@@ -30,11 +30,11 @@ from sender.schemaship import SchemaShip, open_schema
 from sender.source import Source, open_source
 from sender.taskrun import TaskRun
 from sender.tasks import TaskPlan
-from sender.troubles import Trouble
+from sender.troubles import Trouble, expired_paths
 from sender.verdicts import report_trouble
 from sender.waiting import wait_until_loaded
 
-__all__ = ["Options", "Round", "fill_report", "pending"]
+__all__ = ["Options", "Round", "fill_report"]
 
 _log = logging.getLogger(__name__)
 
@@ -127,22 +127,29 @@ class Round:
         if self.options.only_recover:
             return
         self._meter.step("scan")
-        scan = source.scan(desk.ledger.entries)
-        self._take_back(desk, scan, check)
-        hold = self._compare(desk, scan, check, source) or source.doubt
-        scan = scan.with_last_copies(recovered.last_copies)
-        with desk.changing_troubles() as troubles:
-            troubles.prune(scan)
+        known = Known.of(
+            desk,
+            source.scan(desk.ledger.entries),
+            last_copies=recovered.last_copies,
+            check=check,
+            source_lost=source.lost,
+            source_doubt=source.doubt,
+        )
+        inventory = self._inventory(desk, known)
         self._meter.step("plan")
-        work = self._plan(desk, scan, hold)
-        fill_report(self._report, scan, work, desk.troubles.by_path.get)
-        desk.ledger.refresh(work.refreshed)
+        ahead = next_round(known, self._plan_options(desk), desk.facts, inventory)
+        self._take_back(desk, ahead)
+        self._compare(desk, ahead, check)
+        with desk.changing_troubles() as troubles:
+            troubles.prune(ahead.scan)
+        fill_report(self._report, ahead.scan, ahead.work, desk.troubles.by_path.get)
+        desk.ledger.refresh(ahead.work.refreshed)
         crash.point("round.planned")
         try:
             with open_schema(self.lane, desk.sync, check, whole=self.options.schema) as schema:
-                self._tasks(desk, check, work, resumable, schema)
+                self._tasks(desk, check, ahead.work, resumable, schema)
         finally:
-            self._stand(desk, scan)
+            self._stand(desk, ahead.scan)
 
     def _tasks(
         self,
@@ -183,9 +190,10 @@ class Round:
     def _stand(self, desk: Desk, scan: Scan) -> None:
         """What is left to do, for status and heartbeats."""
         report = self._report
-        expired = desk.troubles.expired(scan)
-        report.pending_files, report.pending_bytes = pending(scan, desk.ledger.entries, expired)
-        report.complete_until = complete_until(scan, desk.ledger.entries, desk.facts, expired)
+        expired = expired_paths(desk.troubles.by_path, scan)
+        left = remaining(scan, desk.ledger.entries, desk.facts, expired)
+        report.pending_files, report.pending_bytes = left.files, left.bytes
+        report.complete_until = left.complete_until
         report.looked = True
         self.lane.scanner.forget(
             file for path, file in scan.files.items() if path in desk.ledger.entries
@@ -251,58 +259,41 @@ class Round:
             return None
         return answer
 
-    def _take_back(self, desk: Desk, scan: Scan, check: wire.CheckAnswer) -> None:
-        """Files that were loaded and must come again leave the list, and so are new.
+    def _inventory(self, desk: Desk, known: Known) -> list[wire.InventoryEntry] | None:
+        """What the receiver has, where the list is to be compared with it."""
+        if known.comparison is None:
+            return None
+        assert known.check is not None
+        first = known.check.history is History.NEW and desk.memory.now.engine is None
+        _log.log(
+            logging.INFO if first else logging.WARNING,
+            "%s: %s; all is compared with the inventory",
+            self.lane.name,
+            known.comparison.reason,
+        )
+        self._meter.step("inventory")
+        return self.lane.patiently(lambda: list(self.lane.client.inventory()))
 
-        So do those that the receiver holds: they are planned, refused with the reason, and in
-        trouble from then on; no byte of them travels. One that is here no more stays on the list:
-        its deletion is told like any other, or the receiver would ask for it for ever.
-        """
-        again = []
-        held_paths = {held.path: held for held in check.held}
-        wanted_paths = {wanted.path: wanted for wanted in check.wanted}
-        for path, entry in desk.ledger.entries.items() if wanted_paths or held_paths else ():
-            held = held_paths.get(path.text)
-            if held is not None and entry.md5 in ("", held.md5):
-                if not scan.is_gone(path, entry.data_dir):
-                    again.append(path)
-                _log.warning("%s: %s is in quarantine: %s", self.lane.name, held.path, held.reason)
-            wanted = wanted_paths.get(path.text)
-            if wanted is not None and entry.md5 in ("", wanted.md5):
-                gone = scan.is_gone(path, entry.data_dir)
-                reason = f"{wanted.reason}; it is here no more" if gone else wanted.reason
-                self._report.wanted.append(FileReason(wanted.path, reason))
-                if not gone:
-                    again.append(path)
-                _log.warning(
-                    "%s: %s is wanted again: %s", self.lane.name, wanted.path, wanted.reason
-                )
-        if again:
-            desk.ledger.fold(removed=again)
+    def _take_back(self, desk: Desk, ahead: NextRound) -> None:
+        """Files that were loaded and are not any more leave the list."""
+        for each in ahead.taken_back:
+            what = "is wanted again" if each.wanted else "is in quarantine"
+            _log.warning("%s: %s %s: %s", self.lane.name, each.path.text, what, each.reason)
+            if each.wanted:
+                reason = f"{each.reason}; it is here no more" if each.gone else each.reason
+                self._report.wanted.append(FileReason(each.path.text, reason))
+        if ahead.leaving:
+            desk.ledger.fold(removed=ahead.leaving)
             crash.point("round.taken_back")
 
-    def _compare(
-        self, desk: Desk, scan: Scan, check: wire.CheckAnswer, source: Source
-    ) -> str | None:
-        """Rebuild a list that cannot be trusted; returns why deletions are held, if they are."""
-        reasons = {
-            History.NEW: "this receiver was not known, or was exchanged",
-            History.REWOUND: "the receiver lacks what it once reported: an old copy was restored",
-        }
-        reason = reasons.get(check.history)
-        if reason is None and desk.ledger.needs_inventory:
-            reason = f"the list of loaded files cannot be relied on: {desk.ledger.doubts[0]}"
-        if reason is None and not source.lost:
-            return None
-        told = reason or "the receiver on this node, which has the list, was exchanged or restored"
-        first = check.history is History.NEW and desk.memory.now.engine is None
-        level = logging.INFO if first else logging.WARNING
-        _log.log(level, "%s: %s; all is compared with the inventory", self.lane.name, told)
-        self._meter.step("inventory")
-        inventory = self.lane.patiently(lambda: list(self.lane.client.inventory()))
-        rebuilt = desk.ledger.rebuild(inventory, scan.files)
+    def _compare(self, desk: Desk, ahead: NextRound, check: wire.CheckAnswer) -> None:
+        """Make the list what it was found to be against the inventory, if it was compared."""
+        new = ahead.rebuilt
+        if new is None:
+            return
+        desk.ledger.become(new)
         crash.point("round.rebuilt")
-        self._report.already += sum(1 for path in rebuilt.taken if path in scan.files)
+        self._report.already += sum(1 for path in new.taken if path in ahead.known.scan.files)
         self._begin_history(desk.memory, check)
         if check.history is not History.CONTINUES:
             with desk.changing_troubles() as troubles:
@@ -310,13 +301,8 @@ class Round:
         _log.info(
             "%s: compared",
             self.lane.name,
-            extra={
-                "kept": rebuilt.kept,
-                "taken": len(rebuilt.taken),
-                "dropped": len(rebuilt.dropped),
-            },
+            extra={"kept": new.kept, "taken": len(new.taken), "dropped": len(new.dropped)},
         )
-        return reason and f"{reason}; deletions wait for the next round"
 
     @staticmethod
     def _begin_history(memory: Memory, check: wire.CheckAnswer) -> None:
@@ -334,13 +320,9 @@ class Round:
 
     # -- plan ------------------------------------------------------------------------------
 
-    def _plan(self, desk: Desk, scan: Scan, hold: str | None) -> RoundPlan:
-        options = PlanOptions.of(
-            self.lane.config,
-            allow_mass_delete=desk.memory.now.allow_mass_delete,
-            hold_deletions=hold,
-        )
-        return plan(scan, desk.ledger.entries, desk.troubles.by_path, options, desk.facts)
+    def _plan_options(self, desk: Desk) -> PlanOptions:
+        allowed = desk.memory.now.allow_mass_delete
+        return PlanOptions.of(self.lane.config, allow_mass_delete=allowed)
 
 
 @dataclass
@@ -360,19 +342,6 @@ class _Resumable:
             return None
         task, self.task = self.task, None
         return task
-
-
-def pending(
-    scan: Scan, entries: Mapping[FilePath, Entry], expired: Collection[FilePath] = ()
-) -> tuple[int, int]:
-    """How many closed files are not loaded as they are, and their bytes; without the expired."""
-    left = [
-        file.size
-        for path, file in scan.files.items()
-        if path not in expired
-        and ((entry := entries.get(path)) is None or entry.identity != file.identity)
-    ]
-    return len(left), sum(left)
 
 
 def fill_report(

@@ -141,7 +141,7 @@ class Snapshot:
                 self._unlink(data_dir, path)
 
     def leftovers(self) -> list[LocalFile]:
-        """What lies in the snapshot: TsFiles with their resources; strays are removed."""
+        """What lies in the snapshot: TsFiles with their resources."""
         found = []
         for data_dir, tree in self._trees.items():
             stats = {rel: stat for rel, stat in tree.files(self._base) if self._ours(tree, rel)}
@@ -154,13 +154,15 @@ class Snapshot:
                     size, mtime_ns, inode = _identity(stat)
                     beside = None if resource is None else ResourceStat(*_identity(resource))
                     found.append(LocalFile(path, data_dir, rel, size, mtime_ns, inode, beside))
-                elif rel.removesuffix(RESOURCE) not in stats:
-                    tree.unlink(rel, sync=False)
         return found
 
-    def prune(self) -> None:
-        """Remove empty directories of the snapshot, and the snapshot itself when it is empty."""
+    def sweep(self) -> None:
+        """Remove stray resources and empty directories, the snapshot itself among these."""
         for tree in self._trees.values():
+            rels = {rel for rel, _ in tree.files(self._base) if self._ours(tree, rel)}
+            for rel in rels:
+                if rel.endswith(RESOURCE) and rel.removesuffix(RESOURCE) not in rels:
+                    tree.unlink(rel, sync=False)
             _prune(tree, self._base)
 
     # -- inside ----------------------------------------------------------------------------

@@ -96,6 +96,36 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return not self.dropped and self.kind is not TroubleKind.EXPIRED
 
 
+def living(troubles: Mapping[FilePath, Trouble], scan: Scan) -> dict[FilePath, Trouble]:
+    """Those whose file has the same content still, or may be where nobody can look now."""
+    kept = {}
+    for path, trouble in troubles.items():
+        file = scan.files.get(path)
+        if trouble.concerns(file) if file is not None else _may_be_there(scan, path):
+            kept[path] = trouble
+    return kept
+
+
+def _may_be_there(scan: Scan, path: FilePath) -> bool:
+    return bool(scan.unmounted) or any(not scan.is_gone(path, each) for each in scan.mounted)
+
+
+def without_expired(troubles: Mapping[FilePath, Trouble]) -> dict[FilePath, Trouble]:
+    """Those that another receiver, or one with another past, would have as well."""
+    return {path: each for path, each in troubles.items() if each.kind is not TroubleKind.EXPIRED}
+
+
+def expired_paths(troubles: Mapping[FilePath, Trouble], scan: Scan) -> frozenset[FilePath]:
+    """Paths of files in a scan that are older than the receiver keeps."""
+    return frozenset(
+        path
+        for path, each in troubles.items()
+        if each.kind is TroubleKind.EXPIRED
+        and (file := scan.files.get(path)) is not None
+        and each.concerns(file)
+    )
+
+
 class _File(msgspec.Struct, kw_only=True):
     version: int
     troubles: list[Trouble]
@@ -172,30 +202,15 @@ class Troubles:
 
     def prune(self, scan: Scan) -> list[Trouble]:
         """End those whose file has other content now, or is gone; returns them."""
-        ended = []
-        for path, trouble in list(self._by_path.items()):
-            file = scan.files.get(path)
-            other = file is not None and not trouble.concerns(file)
-            if other or (file is None and not self._may_be_there(scan, path)):
-                ended.append(self._by_path.pop(path))
-        if ended:
-            self._write()
+        kept = living(self._by_path, scan)
+        ended = [each for path, each in self._by_path.items() if path not in kept]
+        self.clear([path for path in self._by_path if path not in kept])
         return ended
-
-    def expired(self, scan: Scan) -> frozenset[FilePath]:
-        """Paths of files in a scan that are older than the receiver keeps."""
-        return frozenset(
-            path
-            for path, each in self._by_path.items()
-            if each.kind is TroubleKind.EXPIRED
-            and (file := scan.files.get(path)) is not None
-            and each.concerns(file)
-        )
 
     def forget_expired(self) -> None:
         """Another receiver, or one with another past, may want what this one did not."""
-        expired = TroubleKind.EXPIRED
-        self.clear([path for path, each in self._by_path.items() if each.kind is expired])
+        kept = without_expired(self._by_path)
+        self.clear([path for path in self._by_path if path not in kept])
 
     def retry(self, path: FilePath | None = None) -> list[Trouble]:
         """Let one (or all) be tried again in the next round; returns those concerned."""
@@ -209,12 +224,6 @@ class Troubles:
         return self._change(path, dropped=True, retry=False)
 
     # -- inside ----------------------------------------------------------------------------
-
-    @staticmethod
-    def _may_be_there(scan: Scan, path: FilePath) -> bool:
-        return any(not scan.is_gone(path, data_dir) for data_dir in scan.mounted) or bool(
-            scan.unmounted
-        )
 
     def _change(self, path: FilePath | None, **changes: bool) -> list[Trouble]:
         paths = list(self._by_path) if path is None else [path]

@@ -5,30 +5,28 @@ Nothing here writes anything or takes a lock, so it works beside a running daemo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from common import wire
 from common.durable import Tree
-from common.errors import NameRefusedError, TsferryError
-from common.names import FilePath
-from common.wire import History
-from sender.assurance import complete_until
+from common.errors import NotFoundError, TsferryError
+from common.wire import TaskState
 from sender.desk import Desk
-from sender.entry import Entry, EntryState
+from sender.facts import ContentFacts
 from sender.lane import Lane
-from sender.local import Scan, Why
+from sender.local import LocalFile, Scan, Span, Why
 from sender.memory import Memory
-from sender.plan import RoundPlan, plan
+from sender.nextround import Known, NextRound, next_round
 from sender.planoptions import PlanOptions
+from sender.recovery import LeftBehind, look_over
 from sender.report import FileReason, verified_json
-from sender.round import pending
 from sender.schemamemory import SchemaNotes
 from sender.schemareport import schema_standing
 from sender.schemaship import look_at_schema
-from sender.source import open_source
+from sender.source import Source, open_source
 from sender.troubles import Troubles
 
 __all__ = ["Standing", "View", "dry_run", "standing", "viewing"]
@@ -40,13 +38,30 @@ class View:
 
     Attributes:
         desk: opened without repair.
+        source: of the files.
         scan: the local files.
-        source_doubt: why nothing counts as gone, if so.
     """
 
     desk: Desk
+    source: Source
     scan: Scan
-    source_doubt: str | None
+
+    def left_behind(self, outcome_of: Callable[[str], wire.TaskAnswer | None]) -> LeftBehind:
+        """What a recovery would do."""
+        desk = self.desk
+        return look_over(desk.ledger, desk.logs, desk.snapshot, desk.dirs, outcome_of)
+
+    def known(self, left: LeftBehind, check: wire.CheckAnswer | None = None) -> Known:
+        """What a round would know now."""
+        return Known.of(
+            self.desk,
+            self.scan,
+            entries=left.entries,
+            last_copies=left.last_copies,
+            check=check,
+            source_lost=self.source.lost,
+            source_doubt=self.source.doubt,
+        )
 
 
 @contextmanager
@@ -68,7 +83,7 @@ def viewing(lane: Lane) -> Iterator[View]:
                 repair=False,
                 md5_known=source.md5_known,
             )
-            yield View(desk, source.scan(desk.ledger.entries), source.doubt)
+            yield View(desk, source, source.scan(desk.ledger.entries))
 
 
 # -- dry run -----------------------------------------------------------------------------------
@@ -80,48 +95,32 @@ def dry_run(lane: Lane, *, allow_mass_delete: bool) -> dict[str, Any]:
         desk, now = view.desk, view.desk.memory.now
         request = lane.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
         check = lane.patiently(lambda: lane.client.check(request))
-        entries: Mapping[FilePath, Entry] = desk.ledger.entries
-        hold = view.source_doubt
-        if check.history is not History.CONTINUES or desk.ledger.needs_inventory:
+        known = view.known(view.left_behind(lambda task: _committed(lane, task)), check)
+        inventory = None
+        if known.comparison is not None:
             inventory = lane.patiently(lambda: list(lane.client.inventory()))
-            entries = _as_rebuilt(view, inventory)
-            hold = "the list is compared with the receiver's inventory first"
         options = PlanOptions.of(
-            lane.config,
-            allow_mass_delete=allow_mass_delete or now.allow_mass_delete,
-            hold_deletions=hold,
+            lane.config, allow_mass_delete=allow_mass_delete or now.allow_mass_delete
         )
-        work = plan(view.scan, entries, desk.troubles.by_path, options, desk.facts)
+        ahead = next_round(known, options, desk.facts, inventory)
         unfinished = sorted(
             {state.task for state in desk.logs.left_over().values() if state.task is not None}
         )
         schema = look_at_schema(lane, desk.sync, check)
-        return _as_plan(lane.name, view.scan, work, unfinished) | {"schema": schema}
+        return _as_plan(lane.name, ahead, unfinished) | {"schema": schema}
 
 
-def _as_rebuilt(view: View, inventory: list[wire.InventoryEntry]) -> dict[FilePath, Entry]:
-    """The list as `Ledger.rebuild` would make it, in memory."""
-    known = view.desk.ledger.entries
-    found: dict[FilePath, Entry] = {}
-    home = next(iter(view.desk.dirs.trees))
-    for item in inventory:
-        try:
-            path = FilePath.parse(item.path)
-        except NameRefusedError:
-            continue
-        if item.state != "loaded":
-            continue
-        entry = known.get(path)
-        if entry is None or (entry.size, entry.md5) != (item.size, item.md5):
-            file = view.scan.files.get(path)
-            at = file.data_dir if file is not None else home
-            times = (item.first_time, item.last_time)
-            entry = Entry(path, at, item.size, 0, 0, item.md5, *times, EntryState.LISTED)
-        found[path] = entry
-    return found
+def _committed(lane: Lane, task: str) -> wire.TaskAnswer | None:
+    """A task's answer if its load is done; a round would wait for one that is not."""
+    try:
+        answer = lane.patiently(lambda: lane.client.task(task))
+    except NotFoundError:
+        return None
+    return answer if answer.state is TaskState.DONE else None
 
 
-def _as_plan(name: str, scan: Scan, work: RoundPlan, unfinished: list[str]) -> dict[str, Any]:
+def _as_plan(name: str, ahead: NextRound, unfinished: list[str]) -> dict[str, Any]:
+    work = ahead.work
     return {
         "receiver": name,
         "dry_run": True,
@@ -144,7 +143,7 @@ def _as_plan(name: str, scan: Scan, work: RoundPlan, unfinished: list[str]) -> d
         "bytes": sum(task.bytes for task in work.tasks),
         "held": [{"file": each.path.text, "reason": each.reason} for each in work.held],
         "skipped": [{"file": each.file.path.text, "reason": each.reason} for each in work.skipped],
-        "waiting": _waiting(scan),
+        "waiting": _waiting(ahead.scan),
         "up_to_date": work.unchanged + len(work.refreshed),
         "guard": None if work.guard is None else work.guard.reason,
     }
@@ -202,12 +201,12 @@ def standing(lane: Lane) -> Standing:
         _from_memory(found, sync, lane.directory)
     try:
         with viewing(lane) as view:
-            entries = view.desk.ledger.entries
-            found.listed = len(entries)
-            expired = view.desk.troubles.expired(view.scan)
-            pending_now = pending(view.scan, entries, expired)
-            found.pending_files, found.pending_bytes = pending_now
-            found.complete_until = complete_until(view.scan, entries, view.desk.facts, expired)
+            known = view.known(view.left_behind(lambda task: None))
+            facts = SparingFacts(view.desk.facts)
+            left = next_round(known, PlanOptions.of(lane.config), facts).remaining(facts)
+            found.listed = len(known.entries)
+            found.pending_files, found.pending_bytes = left.files, left.bytes
+            found.complete_until = left.complete_until
             found.waiting = tuple(_waiting(view.scan))
             found.clashes = tuple(FileReason(c.path.text, c.reason) for c in view.scan.clashes)
             found.unmounted = tuple(
@@ -220,6 +219,28 @@ def standing(lane: Lane) -> Standing:
     except TsferryError as error:
         found.problem = error.message
     return found
+
+
+class SparingFacts:
+    """`ContentFacts` that reads only so many bytes for whoever just looks.
+
+    What was touched is compared by its content; where much was, the rest counts as not loaded.
+    """
+
+    def __init__(self, facts: ContentFacts, budget: int = 1 << 30) -> None:
+        self._facts = facts
+        self._left = budget
+
+    def md5(self, file: LocalFile) -> str | None:
+        """See `ContentFacts.md5`; None once the bytes are used up."""
+        if file.size > self._left:
+            return None
+        self._left -= file.size
+        return self._facts.md5(file)
+
+    def span(self, file: LocalFile) -> Span | None:
+        """See `ContentFacts.span`."""
+        return self._facts.span(file)
 
 
 def _from_memory(found: Standing, sync: Tree, directory: str) -> None:

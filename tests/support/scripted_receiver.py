@@ -159,6 +159,7 @@ class ScriptedReceiver:
         self.epoch: str | None = None
         self.before: str | None = None
         self.wanted: list[wire.Wanted] = []
+        self.held: list[wire.Wanted] = []
         self.verified: wire.VerifiedFiles | None = None
         self.history: wire.History | None = None
         self.catalogue: list[wire.CatalogueEntry] = []
@@ -253,6 +254,7 @@ class ScriptedReceiver:
                 history=history,
                 limits=self.limits,
                 wanted=self.wanted,
+                held=self.held,
                 verified=self.verified,
             )
         )

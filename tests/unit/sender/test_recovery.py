@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from common.errors import BusyError, UnreachableError
 from common.wire import Outcome, Result, TaskAnswer, TaskState
-from sender.recovery import fold_outcomes, recover
+from sender.recovery import RecoveryReport, recover
 from tests.support.site import Site, digest, done, path, tsfile
 
 A, B, C = path("1-1-0.tsfile"), path("2-1-0.tsfile"), path("3-1-0.tsfile")
@@ -60,7 +61,7 @@ def begun(site):
 def test_with_nothing_to_recover_nobody_is_asked(site):
     begun(site)
     receiver = Receiver(down=True)
-    assert recovered(site, receiver).clean
+    assert recovered(site, receiver) == RecoveryReport({})
     assert receiver.asked == []
 
 
@@ -77,7 +78,7 @@ def test_what_the_outcome_calls_loaded_goes_on_the_list_and_its_link_is_dropped(
     assert ledger.entries[A].md5 == digest(tsfile())
     assert ledger.entries[B].data_dir == site.data_dirs[1]
     assert site.snapshot().leftovers() == []
-    assert recovered(site, Receiver(down=True)).clean
+    assert recovered(site, Receiver(down=True)) == RecoveryReport({})
 
 
 def test_received_is_not_loaded(site):
@@ -315,14 +316,14 @@ def test_a_damaged_sync_log_neither_stops_the_start_nor_folds_anything(site, con
 
 
 def test_outcomes_of_paths_that_were_never_sent_are_ignored(site):
-    ledger = begun(site)
-    outcomes = [
-        Outcome(path="../../etc/passwd", result=Result.LOADED),
-        Outcome(path=A.text, result=Result.LOADED),
-        Outcome(path=B.text, result=Result.DELETED),
-    ]
-    folded = fold_outcomes(ledger, outcomes)
-    assert (folded.added, folded.removed) == ((), ())
+    site.put(B)
+    sent(site, begun(site), [B])
+    answer = done(TASK, {A: Result.LOADED, B: Result.DELETED})
+    strange = Outcome(path="../../etc/passwd", result=Result.LOADED)
+    answer = msgspec.structs.replace(answer, outcomes=[*answer.outcomes, strange])
+    report = recovered(site, Receiver(answer))
+    assert (report.added, report.removed) == ((), ())
+    assert site.ledger().entries == {}
 
 
 def test_a_log_of_another_task_is_never_continued(site):

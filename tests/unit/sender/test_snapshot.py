@@ -182,6 +182,7 @@ def test_leftovers_name_every_link_and_sweep_what_is_none(site):
     (base / temporary_name()).write_bytes(b"half")
     (base / "notes.txt").write_bytes(b"of an operator")
     found = snapshot.leftovers()
+    snapshot.sweep()
     assert [each.path for each in found] == [A, B]
     assert all(each.resource is not None for each in found)
     assert sorted(each.name for each in base.iterdir()) == [
@@ -198,7 +199,7 @@ def test_dropping_and_pruning_leave_nothing(site):
     snapshot = site.snapshot()
     snapshot.take([scanned(site)])
     snapshot.drop([A, B])
-    snapshot.prune()
+    snapshot.sweep()
     assert not (site.sender_dir() / "snapshot").exists()
     assert site.place(A).exists()
-    snapshot.prune()
+    snapshot.sweep()

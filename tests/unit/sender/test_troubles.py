@@ -6,7 +6,7 @@ import pytest
 
 from sender import identity
 from sender.local import LocalFile, Scan, Unmounted
-from sender.troubles import Trouble, TroubleKind, Troubles
+from sender.troubles import Trouble, TroubleKind, Troubles, expired_paths
 from tests.support.site import ENDPOINT, path
 
 A, B = path("1-1-0.tsfile"), path("2-1-0.tsfile")
@@ -134,8 +134,8 @@ def test_an_expired_file_is_not_offered_again_until_somebody_says_so(reopen):
     troubles = reopen()
     troubles.record([(a_file(A), a_trouble(TroubleKind.EXPIRED)), (a_file(B), a_trouble())])
     assert troubles.by_path[A].keeps_back
-    assert troubles.expired(Scan({A: a_file(A), B: a_file(B)})) == {A}
-    assert troubles.expired(Scan({A: a_file(A, size=11), B: a_file(B)})) == frozenset()
+    assert expired_paths(troubles.by_path, Scan({A: a_file(A), B: a_file(B)})) == {A}
+    assert not expired_paths(troubles.by_path, Scan({A: a_file(A, size=11), B: a_file(B)}))
     troubles.retry(A)
     assert not troubles.by_path[A].keeps_back
 
