@@ -39,8 +39,8 @@ import metadata_cuts
 from chaos import SENDER_CODES, Chaos, Failed, Part
 
 from receiver.metadata.engine import Engine
-from sender.datadirs import DataDirs
-from sender.ledger import Ledger
+from sender.kept.ledger import Ledger
+from sender.select.data_dirs import DataDirs
 from tests.support import judge, powercut
 from tests.support.database import Database
 from tests.support.procs import Children, children

@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from sender.control import ask  # noqa: E402
+from sender.daemon.control import ask  # noqa: E402
 from tests.support.tsfile_bytes import build  # noqa: E402
 
 BIN = Path(sys.executable).parent

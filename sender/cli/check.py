@@ -10,7 +10,7 @@ from common.cli import Invocation, emit_json
 from common.terminal import printable
 from sender.cli.program import as_receivers, json_option, opened, receiver_option
 from sender.config import SenderConfig
-from sender.report import worst
+from sender.round.report import worst
 
 __all__ = ["check"]
 
@@ -37,7 +37,7 @@ def check(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_machi
 
 def _ask(lane: Any) -> dict[str, Any]:
     from common.errors import TsferryError
-    from sender.memory import Memory
+    from sender.kept.receiver_file import Memory
 
     with lane.sync_tree() as sync:
         now = Memory.open(sync, lane.directory).now

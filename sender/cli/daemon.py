@@ -27,7 +27,7 @@ def run_daemon(invocation: Invocation[SenderConfig]) -> int:
 
     Ends cleanly on SIGTERM and Ctrl-C; what was on its way goes on with the next start.
     """
-    from sender.daemon import Daemon
+    from sender.daemon.daemon import Daemon
 
     _with_a_heap_that_shrinks(invocation)
     loaded = invocation.load()
@@ -50,7 +50,7 @@ def start(invocation: Invocation[SenderConfig], wait: float, as_machine: bool) -
     Its output goes to the configured log file, or to `sync/daemon.out` in the schema directory.
     """
     from common.errors import TsferryError
-    from sender.processes import running
+    from sender.daemon.processes import running
 
     with opened(invocation) as session:
         schema_dir = session.config.schema_dir
@@ -112,7 +112,7 @@ def _spawn(invocation: Invocation[SenderConfig], output: int) -> subprocess.Pope
 def _wait_for(process: subprocess.Popen[bytes], schema_dir: Path, patience: float) -> str | None:
     """Why it did not come up, or None."""
     from common.errors import TsferryError
-    from sender.control import ask
+    from sender.daemon.control import ask
 
     end = time.monotonic() + patience
     while time.monotonic() < end:
@@ -139,7 +139,7 @@ def stop(invocation: Invocation[SenderConfig], wait: float, as_machine: bool) ->
 
     None running is fine. Exit code 5: it did not end in time.
     """
-    from sender.processes import stop_running
+    from sender.daemon.processes import stop_running
 
     with opened(invocation) as session, session.lanes[0].sync_tree() as sync:
         stopped = stop_running(sync, wait)

@@ -143,9 +143,9 @@ def _identify(config: SenderConfig, adopt: bool, new_identity: bool) -> tuple[st
     """Make what is missing; the uuid, and the directories that were marked now."""
     from contextlib import ExitStack
 
-    from sender import identity
-    from sender.datadirs import mark
-    from sender.memory import Memory
+    from sender.kept import identity
+    from sender.kept.receiver_file import Memory
+    from sender.select.data_dirs import mark
 
     with ExitStack() as stack:
         sync = stack.enter_context(identity.open_sync_dir(config.schema_dir))

@@ -20,7 +20,7 @@ from common.terminal import printable
 from sender.config import ENV_PREFIX, FILE, ReceiverEntry, SenderConfig
 
 if TYPE_CHECKING:
-    from sender.lane import Lane
+    from sender.send.lane import Lane
 
 __all__ = [
     "PROGRAM",
@@ -77,8 +77,8 @@ def opened(
     Raises:
         UsageError: a name is not configured, or this sender has no identity yet.
     """
-    from sender import identity
-    from sender.lane import Lane
+    from sender.kept import identity
+    from sender.send.lane import Lane
 
     loaded = invocation.load(flags)
     invocation.start(loaded.value.log)

@@ -15,7 +15,7 @@ from sender.cli.program import json_option, opened, receiver_option
 from sender.config import SenderConfig
 
 if TYPE_CHECKING:
-    from sender.troubles import Trouble, Troubles
+    from sender.kept.troubles import Trouble, Troubles
 
 __all__ = ["quarantine"]
 
@@ -37,7 +37,7 @@ def list_files(
     invocation: Invocation[SenderConfig], names: tuple[str, ...], as_machine: bool
 ) -> int:
     """Show the files and why they were not taken."""
-    from sender.troubles import Troubles
+    from sender.kept.troubles import Troubles
 
     rows: list[dict[str, Any]] = []
     with opened(invocation, names) as session:
@@ -141,7 +141,7 @@ def _change(
     as_machine: bool,
     what: str,
 ) -> int:
-    from sender.desk import changing_troubles
+    from sender.kept.desk import changing_troubles
 
     rows: list[dict[str, Any]] = []
     with opened(invocation, names) as session:

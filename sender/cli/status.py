@@ -12,10 +12,10 @@ from common.errors import UsageError
 from common.terminal import printable, size_text
 from sender.cli.program import Session, json_option, opened, receiver_option
 from sender.config import SenderConfig
-from sender.schemareport import schema_lines
+from sender.schema.standing import schema_lines
 
 if TYPE_CHECKING:
-    from sender.view import Standing
+    from sender.round.look import Standing
 
 __all__ = ["status"]
 
@@ -65,7 +65,7 @@ def status(
 def _status(session: Session, as_machine: bool) -> int:
     from msgspec import to_builtins
 
-    from sender.view import standing
+    from sender.round.look import standing
 
     daemon = _daemon(session)
     found = [standing(lane) for lane in session.lanes]
@@ -84,7 +84,7 @@ def _status(session: Session, as_machine: bool) -> int:
 def _daemon(session: Session) -> dict[str, Any] | None:
     """What the daemon says of itself; None if none answers."""
     from common.errors import TsferryError
-    from sender.control import ask
+    from sender.daemon.control import ask
 
     try:
         answer = ask(session.config.schema_dir, {"do": "status"}, patience=2.0, longer=2.0)
@@ -174,8 +174,8 @@ def _round_text(last: dict[str, Any] | None) -> str:
 def _safe_to_delete(session: Session, as_machine: bool, *, verified: bool) -> int:
     from contextlib import ExitStack
 
-    from sender.assurance import safe_to_delete
-    from sender.view import viewing
+    from sender.plan.assurance import safe_to_delete
+    from sender.round.look import viewing
 
     lanes = [lane for lane in session.lanes if lane.entry.source == "directories"]
     if not lanes:

@@ -19,12 +19,12 @@ from sender.cli.program import (
     stopping,
 )
 from sender.config import SenderConfig
-from sender.report import as_text, worst
+from sender.round.report import as_text, worst
 
 if TYPE_CHECKING:
-    from sender.lane import Lane
-    from sender.progress import TerminalLine
-    from sender.round import Options
+    from sender.round.round import Options
+    from sender.send.lane import Lane
+    from sender.send.progress import TerminalLine
 
 __all__ = ["run_rounds", "show_reports", "sync"]
 
@@ -61,7 +61,7 @@ def sync(
     with opened(invocation, names) as session:
         if dry_run:
             return _dry_run(session, allow_mass_delete, as_machine)
-        from sender.round import Options
+        from sender.round.round import Options
 
         reports = run_rounds(session, Options(allow_mass_delete=allow_mass_delete))
         return show_reports(reports, as_machine)
@@ -69,7 +69,7 @@ def sync(
 
 def run_rounds(session: Session, options: Options) -> dict[str, dict[str, Any]]:
     """A round with each receiver, all at the same time; receiver -> its report."""
-    from sender.progress import TerminalLine
+    from sender.send.progress import TerminalLine
 
     line = TerminalLine()
     with stopping(session.stop):
@@ -88,9 +88,9 @@ def run_rounds(session: Session, options: Options) -> dict[str, dict[str, Any]]:
 
 def _round(lane: Lane, options: Options, line: TerminalLine) -> dict[str, Any]:
     from common.errors import LockedError, TsferryError
-    from sender.progress import Meter
-    from sender.report import RoundReport
-    from sender.round import Round
+    from sender.round.report import RoundReport
+    from sender.round.round import Round
+    from sender.send.progress import Meter
 
     try:
         lock = lane.lock()
@@ -112,8 +112,8 @@ def _by_daemon(
     from dataclasses import asdict
 
     from common.errors import LockedError
-    from sender.control import ask
-    from sender.progress import Progress
+    from sender.daemon.control import ask
+    from sender.send.progress import Progress
 
     def tell(event: dict[str, Any]) -> None:
         known = {name: event[name] for name in Progress.__slots__ if name in event}
@@ -144,7 +144,7 @@ def show_reports(reports: dict[str, dict[str, Any]], as_machine: bool) -> int:
 
 
 def _dry_run(session: Session, allow_mass_delete: bool, as_machine: bool) -> int:
-    from sender.view import dry_run as look
+    from sender.round.look import dry_run as look
 
     plans = {lane.name: look(lane, allow_mass_delete=allow_mass_delete) for lane in session.lanes}
     code = 6 if any(plan["guard"] for plan in plans.values()) else 0

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from common.config import Secret
-from sender import identity
 from sender.config import ReceiverEntry, SenderConfig, TransferConfig
-from sender.datadirs import mark
-from sender.lane import Lane
-from sender.report import RoundReport
-from sender.round import Options, Round
+from sender.kept import identity
+from sender.round.report import RoundReport
+from sender.round.round import Options, Round
+from sender.select.data_dirs import mark
+from sender.send.lane import Lane
 from tests.support.tsfile_bytes import build
 
 WEEK_MS = 604_800_000

@@ -14,11 +14,11 @@ from common.digests import md5_of_fd
 from common.errors import UnreachableError
 from common.names import FilePath
 from common.wire import InventoryEntry, Outcome, Propagate, Result, TaskAnswer, TaskState
-from sender.entry import Entry
-from sender.plan import plan
-from sender.planoptions import PlanOptions
-from sender.recovery import RecoveryReport, recover
-from sender.tasks import TaskPlan
+from sender.plan.options import PlanOptions
+from sender.plan.plan import plan
+from sender.plan.tasks import TaskPlan
+from sender.round.recovery import RecoveryReport, recover
+from sender.select.entry import Entry
 from tests.support.site import Site
 
 Fate = Callable[[FilePath], Result]

@@ -13,17 +13,18 @@ from common.digests import md5
 from common.durable import Tree
 from common.names import FilePath
 from common.wire import InventoryEntry, Outcome, Result, TaskAnswer, TaskState
-from sender import datadirs, identity
 from sender.config import ReceiverEntry, SenderConfig
-from sender.datadirs import DataDirs
-from sender.entry import Entry
-from sender.ledger import Ledger
-from sender.local import LocalFile, Scan, Span
-from sender.plan import RoundPlan, plan
-from sender.planoptions import PlanOptions
-from sender.scan import Scanner
-from sender.snapshot import Snapshot
-from sender.synclogs import SyncLogs
+from sender.kept import identity
+from sender.kept.ledger import Ledger
+from sender.kept.snapshot import Snapshot
+from sender.kept.sync_logs import SyncLogs
+from sender.plan.options import PlanOptions
+from sender.plan.plan import RoundPlan, plan
+from sender.select import data_dirs
+from sender.select.data_dirs import DataDirs
+from sender.select.entry import Entry
+from sender.select.found import LocalFile, Scan, Span
+from sender.select.scan import Scanner
 from tests.support.tsfile_bytes import build
 
 ENDPOINT = "127.0.0.1_5555"
@@ -54,7 +55,7 @@ class Site:
         self.data_dirs = tuple(root / f"d{number}" for number in range(dirs))
         for each in self.data_dirs:
             each.mkdir(exist_ok=True)
-            datadirs.mark(each, self.uuid)
+            data_dirs.mark(each, self.uuid)
         self.config = SenderConfig(
             schema_dir=self.schema_dir,
             data_dirs=self.data_dirs,
@@ -163,12 +164,12 @@ class FakeFacts:
     asked: list[FilePath] = field(default_factory=list)
 
     def md5(self, file: LocalFile) -> str | None:
-        """See `sender.plan.Facts`."""
+        """See `sender.plan.plan.Facts`."""
         self.asked.append(file.path)
         return self.digests.get(file.path)
 
     def span(self, file: LocalFile) -> Span | None:
-        """See `sender.plan.Facts`."""
+        """See `sender.plan.plan.Facts`."""
         return self.spans.get(file.path)
 
 

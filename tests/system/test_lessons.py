@@ -10,7 +10,7 @@ from common import crash
 from common.crash import SimulatedCrash
 from receiver.metadata.rows import FileState
 from sender.config import StorageGroups
-from sender.datadirs import mark
+from sender.select.data_dirs import mark
 from tests.support.looking import in_sync, loaded, once, rows
 from tests.support.tsfile_bytes import build
 from tests.system.sender.test_rounds import call

@@ -13,7 +13,7 @@ import pytest
 from common import crash
 from common.crash import SimulatedCrash
 from receiver.metadata.rows import FileState
-from sender import identity
+from sender.kept import identity
 from tests.support.centre import COMMAND as RECEIVER
 from tests.support.centre import centre as serving
 from tests.support.edge import Edge

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sender.datadirs import mark
+from sender.select.data_dirs import mark
 from tests.support.architecture import ROOT
 from tests.support.looking import in_sync, loaded
 from tests.support.tsfile_bytes import build

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sender.control import ask
+from sender.daemon.control import ask
 from tests.support.looking import in_sync, loaded
 from tests.support.procs import children
 from tests.support.tsfile_bytes import build

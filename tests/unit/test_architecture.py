@@ -141,7 +141,7 @@ def test_reading_and_the_door_itself_are_no_raw_change(text):
     ("name", "text"),
     [
         ("common.names", "import sender"),
-        ("common.names", "from sender.scan import scan"),
+        ("common.names", "from sender.select.scan import scan"),
         ("common.names", "from receiver import node"),
         ("common.names", "from .. import sender"),
         ("common.names", "import flask"),
@@ -181,7 +181,7 @@ def test_an_import_against_the_arrows_is_seen(name, text):
     [
         ("common.names", "import os, re\nimport msgspec"),
         ("common.wire", "if TYPE_CHECKING:\n    from _typeshed import ReadableBuffer"),
-        ("sender.http", "import requests\nfrom common import wire"),
+        ("sender.send.calls", "import requests\nfrom common import wire"),
         ("receiver.load.loader", "from receiver.metadata.engine import Engine"),
         ("receiver.web.app", "import flask\nfrom receiver.node import Node"),
         ("receiver.cli.serve", "from receiver.web import create_app"),

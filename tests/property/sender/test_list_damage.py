@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from common.names import FilePath
 from common.wire import Result
-from sender.entry import Entry, EntryState
-from sender.recovery import recover
-from sender.state import ListFacts, list_digest, parse_state, write_state
+from sender.kept.list_state import ListFacts, list_digest, parse_state, write_state
+from sender.round.recovery import recover
+from sender.select.entry import Entry, EntryState
 from tests.support.site import Site, done, inventory, path, tsfile
 
 PATHS = [path(f"{n}-1-0.tsfile", sg=sg) for n in (1, 2) for sg in ("root.a", "root.b_c d ü")]

@@ -11,8 +11,8 @@ import pytest
 
 from common.durable import Tree
 from common.errors import LockedError
-from sender.control import ask
-from sender.processes import running, stop_running, take_daemon_lock
+from sender.daemon.control import ask
+from sender.daemon.processes import running, stop_running, take_daemon_lock
 from tests.support.edge import Edge
 from tests.support.procs import children, wait_until
 from tests.system.sender.test_rounds import COMMAND, call, in_sync

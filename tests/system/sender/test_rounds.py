@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from common.config import Secret
-from sender import identity
+from sender.kept import identity
 from tests.support.architecture import ROOT
 from tests.support.edge import Edge
 from tests.support.faultproxy import CLEAN, Fault, FaultProxy

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from common.config import Timetable
-from sender.bandwidth import Bandwidth
-from sender.http import Client, Endpoint
+from sender.send.bandwidth import Bandwidth
+from sender.send.calls import Client, Endpoint
 from tests.support.scripted_receiver import ScriptedReceiver
 
 

@@ -1,0 +1,188 @@
+"""The daemon: a loop for each receiver, an eye on the directories, an ear for commands."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import common
+from common.durable import Tree, failed_sync
+from common.errors import ReadOnlyError, StoppedError, TsferryError, UsageError
+from common.names import Kind
+from sender.config import SenderConfig
+from sender.daemon.control import ControlServer
+from sender.daemon.processes import take_daemon_lock
+from sender.daemon.receiver_loop import LaneLoop, Request
+from sender.daemon.watch import Watch
+from sender.kept import identity
+from sender.round.round import Options
+from sender.send.lane import Lane
+from sender.send.progress import Progress
+
+__all__ = ["Daemon"]
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S = 2.0
+"""How often the main thread looks after the others."""
+
+
+class Daemon:
+    """Runs until `stop` is set."""
+
+    def __init__(self, config: SenderConfig, stop: threading.Event) -> None:
+        self._config = config
+        self._stop = stop
+        self._loops: dict[str, LaneLoop] = {}
+        self._watch: Watch | None = None
+        self._watched: tuple[Path, ...] = ()
+
+    def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Do the work of the daemon.
+
+        Args:
+            ready: called once commands are answered.
+
+        Raises:
+            LockedError: another daemon of this schema directory runs.
+            ReadOnlyError: a flush to disk failed; the process must be started again.
+        """
+        uuid = identity.read(self._config.schema_dir)
+        with identity.open_sync_dir(self._config.schema_dir) as sync:
+            lock = take_daemon_lock(sync)
+            try:
+                self._write_pid_file()
+                for entry in self._config.receivers:
+                    lane = Lane.make(self._config, entry, uuid, self._stop)
+                    self._loops[entry.name] = LaneLoop(lane)
+                self._serve(ready)
+            finally:
+                self._remove_pid_file()
+                lock.release()
+
+    def _serve(self, ready: Callable[[], None]) -> None:
+        control = ControlServer(self._config.schema_dir, self.handle)
+        control.start()
+        self._look_after()
+        for loop in self._loops.values():
+            loop.start()
+        _log.info("tsferry-sender %s runs", common.__version__, extra={"pid": os.getpid()})
+        ready()
+        try:
+            while not self._stop.wait(_LOOK_S):
+                self._look_after()
+        finally:
+            self._stop.set()
+            control.close()
+            if self._watch is not None:
+                self._watch.close()
+            for loop in self._loops.values():
+                loop.join()
+            _log.info("tsferry-sender has ended")
+
+    def _look_after(self) -> None:
+        reason = failed_sync()
+        if reason is not None:
+            raise ReadOnlyError(f"no more writes after a failed sync: {reason}; restart the daemon")
+        if self._config.daemon.watch:
+            self._keep_watching()
+
+    # -- watching --------------------------------------------------------------------------
+
+    def _keep_watching(self) -> None:
+        """Watch the directories that are there; anew when a mount comes or goes."""
+        wanted = self._directories()
+        if self._watch is not None and wanted == self._watched:
+            self._watch.check()
+            return
+        if self._watch is not None:
+            self._watch.close()
+            self._changed()
+        self._watched = wanted
+        self._watch = Watch(
+            wanted,
+            self._changed,
+            poll=self._config.daemon.watch_poll,
+            recursive=self._config.layout != "flat",
+        )
+        self._watch.start()
+
+    def _directories(self) -> tuple[Path, ...]:
+        if all(entry.source == "receiver" for entry in self._config.receivers):
+            return ()
+        if self._config.layout == "flat":
+            return tuple(each for each in self._config.data_dirs if each.is_dir())
+        kinds = (each / kind for each in self._config.data_dirs for kind in Kind)
+        return tuple(each for each in kinds if each.is_dir())
+
+    def _changed(self) -> None:
+        for loop in self._loops.values():
+            if loop.lane.entry.source == "directories":
+                loop.changed()
+
+    # -- commands --------------------------------------------------------------------------
+
+    def handle(
+        self, request: dict[str, Any], tell: Callable[[dict[str, Any]], None]
+    ) -> dict[str, Any]:
+        """Answer a request of the control socket."""
+        match request.get("do"):
+            case "ping":
+                return {"version": common.__version__, "pid": os.getpid()}
+            case "status":
+                watch = self._watch
+                polls = watch.polls_because if watch is not None else None
+                lanes = {name: loop.now for name, loop in self._loops.items()}
+                return {"pid": os.getpid(), "lanes": lanes, "polls_because": polls}
+            case "round":
+                return self._round(request, tell)
+        raise UsageError(f"the daemon knows no {request.get('do')!a}")
+
+    def _round(
+        self, request: dict[str, Any], tell: Callable[[dict[str, Any]], None]
+    ) -> dict[str, Any]:
+        loop = self._loops.get(str(request.get("receiver")))
+        if loop is None:
+            raise UsageError(
+                f"the daemon serves no receiver {request.get('receiver')!a}; was it started with "
+                "another configuration?"
+            )
+        heard = threading.Event()
+
+        def told(progress: Progress) -> None:
+            if not heard.is_set():
+                try:
+                    tell(progress.as_event())
+                except OSError:
+                    heard.set()  # whoever asked has gone; the round goes on
+
+        names = ("allow_mass_delete", "forget", "schema", "only_recover")
+        options = Options(**{name: bool(request.get(name, False)) for name in names})
+        asked = Request(options, told)
+        told(Progress(loop.lane.name, step="waiting"))
+        loop.ask(asked)
+        while not asked.done.wait(1.0):
+            if self._stop.is_set() and loop.state == "stopped":
+                break
+        if asked.report is None:
+            raise StoppedError("the daemon was stopped")
+        return {"report": asked.report.as_json()}
+
+    # -- pid file --------------------------------------------------------------------------
+
+    def _write_pid_file(self) -> None:
+        path = self._config.daemon.pid_file
+        if path is not None:
+            with Tree(path.parent, create=True) as tree:
+                tree.write_atomic(path.name, f"{os.getpid()}\n".encode())
+
+    def _remove_pid_file(self) -> None:
+        path = self._config.daemon.pid_file
+        if path is not None:
+            with suppress(OSError, TsferryError), Tree(path.parent) as tree:
+                tree.unlink(path.name)

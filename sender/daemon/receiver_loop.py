@@ -1,0 +1,253 @@
+"""One receiver in the daemon: rounds by period, by hint and by request, in a thread of its own.
+
+A receiver that is dead holds up nobody else. After a failure the next round comes sooner than the
+period, with growing pauses, so that nothing has to be restarted once the receiver is back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import common
+from common import wire
+from common.durable import Lock
+from common.errors import LockedError, StoppedError, TsferryError
+from sender.round.report import RoundReport
+from sender.round.round import Options, Round
+from sender.send.backoff import Backoff, retry_helps
+from sender.send.lane import Lane, label
+from sender.send.progress import Meter, Progress
+
+__all__ = ["LaneLoop", "Request"]
+
+_log = logging.getLogger(__name__)
+
+_FIRST_RETRY_S = 5.0
+_LOCK_RETRY_S = 5.0
+_GRACE_S = 20.0
+"""How long the end of the process waits for a thread: for the block on its way."""
+
+
+@dataclass
+class Request:
+    """A round that somebody asked for.
+
+    Attributes:
+        options: of the round.
+        tell: hears of progress.
+        report: what came of it, once `done`.
+        done: set at the end.
+    """
+
+    options: Options
+    tell: Callable[[Progress], None]
+    report: RoundReport | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class LaneLoop:
+    """The threads of one receiver."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.lane = lane
+        self._clock = clock
+        daemon = lane.config.daemon
+        self._backoff = backoff or Backoff(min(_FIRST_RETRY_S, daemon.period), daemon.period)
+        self._wake = threading.Condition()
+        self._requests: deque[Request] = deque()
+        self._changed_at: float | None = None
+        self._due = clock()
+        self._failures = 0
+        self._meter = Meter(lane.name)
+        self.state = "starting"
+        self.last: RoundReport | None = None
+        self._rounds = threading.Thread(target=self._run, name=f"round-{lane.name}", daemon=True)
+        self._beats = threading.Thread(target=self._beat, name=f"beat-{lane.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._rounds.start()
+        self._beats.start()
+
+    def join(self) -> None:
+        """Wait for the threads; `lane.stop` is set."""
+        with self._wake:
+            self._wake.notify_all()
+        end = time.monotonic() + _GRACE_S
+        self._rounds.join(max(0.0, end - time.monotonic()))
+        self.lane.close()
+
+    # -- from other threads ----------------------------------------------------------------
+
+    def changed(self) -> None:
+        """Something changed in the data directories: a round, once it has come to rest."""
+        with self._wake:
+            self._changed_at = self._clock()
+            self._wake.notify_all()
+
+    def ask(self, request: Request) -> None:
+        """Do a round for somebody as soon as the running one has ended."""
+        with self._wake:
+            self._requests.append(request)
+            self._wake.notify_all()
+
+    @property
+    def now(self) -> dict[str, Any]:
+        """For the control socket: what it does, and how far it is."""
+        found = self._meter.now.as_event() | {"state": self.state}
+        return found | {"last": None if self.last is None else self.last.as_json()}
+
+    # -- rounds ----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        lock = self._take_lock()
+        if lock is None:
+            return
+        try:
+            while not self.lane.stop.is_set():
+                self.state = "idle"
+                request = self._wait_for_work()
+                if self.lane.stop.is_set():
+                    break
+                self._round(request)
+                _give_back_memory()
+        finally:
+            lock.release()
+            self.state = "stopped"
+            self._refuse_the_rest()
+
+    def _take_lock(self) -> Lock | None:
+        told = False
+        while not self.lane.stop.is_set():
+            try:
+                return self.lane.lock()
+            except LockedError as error:
+                if not told:
+                    _log.warning("%s: waits: %s", self.lane.name, error.message)
+                told = True
+                self.state = "waiting for another sender to end"
+            except (TsferryError, OSError) as error:
+                _log.error("%s: %s", self.lane.name, error)
+            self.lane.stop.wait(_LOCK_RETRY_S)
+        return None
+
+    def _wait_for_work(self) -> Request | None:
+        """Until a round is due; the request that it is for, if any."""
+        settle = self.lane.config.daemon.watch_settle
+        with self._wake:
+            while not self.lane.stop.is_set():
+                if self._requests:
+                    return self._requests.popleft()
+                now = self._clock()
+                at = self._due
+                if self._changed_at is not None and not self._failures:
+                    at = min(at, self._changed_at + settle)
+                if now >= at:
+                    return None
+                self._wake.wait(min(at - now, 1.0))
+        return None
+
+    def _round(self, request: Request | None) -> None:
+        begin = self._clock()
+        self._changed_at = None
+        self.state = "in a round"
+        tell = request.tell if request else (lambda progress: None)
+        self._meter = Meter(self.lane.name, tell)
+        options = request.options if request else Options()
+        try:
+            report = Round(self.lane, options, self._meter).run()
+        except Exception as error:
+            _log.exception("%s: the round ended with an error nobody foresaw", self.lane.name)
+            report = RoundReport(self.lane.name, error=TsferryError(f"internal: {error!r}"))
+        self._finish(report, begin)
+        if request is not None:
+            request.report = report
+            request.done.set()
+
+    def _finish(self, report: RoundReport, begin: float) -> None:
+        if not report.looked and self.last is not None:
+            report.pending_files = self.last.pending_files
+            report.pending_bytes = self.last.pending_bytes
+            report.complete_until = self.last.complete_until
+        self.last = report
+        period = self.lane.config.daemon.period
+        failed = report.error is not None and not isinstance(report.error, StoppedError)
+        if failed and report.error is not None and retry_helps(report.error):
+            self._failures += 1
+            pause = self._backoff.pause(self._failures, report.error.retry_after)
+            self._due = self._clock() + pause
+        else:
+            self._failures = 0
+            self._due = max(begin + period, self._clock() + min(period, 1.0))
+        _say(self.lane.name, report)
+
+    def _refuse_the_rest(self) -> None:
+        with self._wake:
+            for request in self._requests:
+                request.done.set()
+            self._requests.clear()
+
+    # -- heartbeats ------------------------------------------------------------------------
+
+    def _beat(self) -> None:
+        client = self.lane.heartbeat_client()
+        try:
+            while not self.lane.stop.wait(self.lane.config.daemon.heartbeat):
+                with suppress(TsferryError):
+                    answer = client.heartbeat(self._heartbeat())
+                    if answer.wanted:
+                        self.changed()
+        finally:
+            client.close()
+
+    def _heartbeat(self) -> wire.Heartbeat:
+        last = self.last
+        return wire.Heartbeat(
+            version=common.__version__,
+            label=label(),
+            pending_files=last.pending_files if last else 0,
+            pending_bytes=last.pending_bytes if last else 0,
+            complete_until=last.complete_until if last else None,
+            state=self.state,
+        )
+
+
+def _say(name: str, report: RoundReport) -> None:
+    if report.error is not None:
+        level = logging.INFO if isinstance(report.error, StoppedError) else logging.ERROR
+        _log.log(level, "%s: the round ended early: %s", name, report.error.message)
+    if report.quiet:
+        _log.debug("%s: in sync", name)
+        return
+    shown = {
+        "sent": report.sent,
+        "bytes": report.bytes,
+        "deleted": report.deleted,
+        "conflicts": len(report.conflicts),
+        "quarantined": len(report.quarantined),
+        "failed": len(report.failed),
+        "pending": report.pending_files,
+    }
+    _log.info("%s: round done in %.1f s", name, report.seconds, extra=shown)
+
+
+def _give_back_memory() -> None:
+    """A round with many files leaves the heap in pieces; an edge box wants them back."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

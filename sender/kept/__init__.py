@@ -1,0 +1,1 @@
+"""What this sender keeps on its disk: lists, logs, links, troubles, who it is."""

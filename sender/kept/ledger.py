@@ -1,0 +1,297 @@
+"""What is loaded at one receiver, as this sender knows it.
+
+    <data dir>/sync-sender/<host>_<port>/last_local_files.txt      one path a line: it is loaded
+                                         current_local_files.txt   only while that is replaced
+                                         local_files.state         facts beside it
+                                         (`sender.kept.list_state`)
+
+Each data directory keeps the list of its own files; a `Ledger` is their union. A list is replaced
+in the order of the seed's algorithm, with each step synced before the next:
+
+1. current_local_files.txt, the new list
+2. local_files.state, with the facts of the old list and of the new one
+3. last_local_files.txt is deleted
+4. current_local_files.txt is renamed to it
+
+A crash leaves both lists (the old one counts, the new one is made again), or the new one alone
+(it is renamed). Nothing here trusts a list that is missing, cut off or edited: that is a *doubt*,
+and the caller rebuilds the ledger from the receiver's inventory before it plans. The state names
+the new list first; that it was written for the old one as well counts only while both are there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from common import crash
+from common.durable import is_temporary
+from common.linelog import format_paths, parse_paths
+from common.names import FilePath
+from sender.kept.list_state import ListFacts, list_digest, parse_state, write_state
+from sender.kept.rebuilt import Rebuilt, rebuilt
+from sender.select.entry import Entry, EntryState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from common.durable import Tree
+    from common.wire import InventoryEntry
+    from sender.select.data_dirs import DataDirs
+    from sender.select.found import LocalFile
+
+__all__ = ["Entry", "EntryState", "Ledger", "sender_dir"]
+
+LAST = "last_local_files.txt"
+CURRENT = "current_local_files.txt"
+STATE = "local_files.state"
+
+
+def sender_dir(endpoint: str) -> str:
+    """Where a data directory keeps what concerns one receiver."""
+    return f"sync-sender/{endpoint}"
+
+
+class Ledger:
+    """The list of loaded files of all mounted data directories, for one receiver.
+
+    Attributes:
+        entries: path -> what is loaded.
+        pending: path -> what was sent, in a task whose outcome is not folded in yet.
+        doubts: why the lists cannot be trusted as they are, in words; empty if they can.
+    """
+
+    def __init__(self, dirs: DataDirs, endpoint: str) -> None:
+        self._trees = dict(dirs.trees)
+        self._base = sender_dir(endpoint)
+        self._lists: dict[Path, set[FilePath]] = {}
+        self.entries: dict[FilePath, Entry] = {}
+        self.pending: dict[FilePath, Entry] = {}
+        self.doubts: tuple[str, ...] = ()
+
+    @classmethod
+    def open(cls, dirs: DataDirs, endpoint: str, *, repair: bool = True) -> Ledger:
+        """Read the lists of all mounted data directories.
+
+        Args:
+            dirs: the data directories; they stay the caller's to close.
+            endpoint: `<host>_<port>`.
+            repair: finish an interrupted replacement first; False writes nothing (dry run,
+                status beside a running daemon).
+        """
+        ledger = cls(dirs, endpoint)
+        for data_dir, tree in ledger._trees.items():
+            names = (f"{ledger._base}/{LAST}", f"{ledger._base}/{CURRENT}")
+            interrupted = all(map(tree.exists, names))
+            if repair:
+                ledger._repair(tree)
+            ledger._load(data_dir, tree, interrupted)
+        return ledger
+
+    @property
+    def needs_inventory(self) -> bool:
+        """Whether `rebuild` must come before any plan: first contact, or a list that is in doubt.
+
+        Deletions are to be held back in a round in which it was so.
+        """
+        return bool(self.doubts)
+
+    # -- changing --------------------------------------------------------------------------
+
+    def sent(self, entries: Iterable[Entry]) -> None:
+        """Record, before the end of a task is announced, exactly what was sent under each path.
+
+        Only with this can a recovery know later which content the receiver's outcome speaks of.
+        Replaces what an earlier task left here.
+        """
+        self.pending = {each.path: replace(each, state=EntryState.SENT) for each in entries}
+        by_dir: dict[Path, list[Entry]] = {data_dir: [] for data_dir in self._trees}
+        for each in self.pending.values():
+            by_dir[each.data_dir].append(each)
+        for data_dir, pending in by_dir.items():
+            if pending or self._tree_has_state(data_dir):
+                self._write_state(data_dir, self._lists[data_dir], {})
+        crash.point("ledger.sent")
+
+    def fold(self, added: Iterable[Entry] = (), removed: Iterable[FilePath] = ()) -> None:
+        """Put loaded files on the list, take others off; doing it twice changes nothing.
+
+        A path in both is replaced. Directories that gain files are written before those that only
+        lose some, so that a file which moved is never on no list.
+        """
+        gone = set(removed)
+        come = {each.path: replace(each, state=EntryState.LOADED) for each in added}
+        gone -= come.keys()
+        wanted = {data_dir: set(paths) for data_dir, paths in self._lists.items()}
+        for path in gone | come.keys():
+            for paths in wanted.values():
+                paths.discard(path)
+        for path, entry in come.items():
+            wanted[entry.data_dir].add(path)
+        before = self.entries
+        self.entries = {path: each for path, each in before.items() if path not in gone} | come
+        changed = {each.data_dir for each in come.values() if before.get(each.path) != each}
+        self._replace_lists(wanted, changed, before)
+        # On disk they stay until the next writing: a fold that is cut off needs them again.
+        self.pending = {path: each for path, each in self.pending.items() if path not in come}
+
+    def refresh(self, entries: Iterable[Entry]) -> None:
+        """Take in new facts of files that are loaded already: touched, moved, looked at again."""
+        self.fold(added=entries)
+
+    def rebuild(
+        self, inventory: Iterable[InventoryEntry], present: Mapping[FilePath, LocalFile]
+    ) -> Rebuilt:
+        """Make the list what the receiver says it has of this sender; clears all doubts.
+
+        Args:
+            inventory: all of it, every page.
+            present: the local files, to find the data directory of each path.
+        """
+        new = rebuilt(self.entries, self.pending, inventory, present, self.home)
+        self.become(new)
+        return new
+
+    def become(self, new: Rebuilt) -> None:
+        """Make the list what it was found to be against the inventory; clears all doubts."""
+        before, self.entries = self.entries, dict(new.entries)
+        wanted: dict[Path, set[FilePath]] = {data_dir: set() for data_dir in self._trees}
+        for path, entry in self.entries.items():
+            wanted[entry.data_dir].add(path)
+        self._replace_lists(wanted, set(self._trees), before, every=True)
+        self.doubts = ()
+
+    @property
+    def home(self) -> Path | None:
+        """The data directory whose list has what is in none; None if no directory counts."""
+        return next(iter(self._trees), None)
+
+    def forget(self) -> None:
+        """Throw the lists away (`resync`): all is compared anew with the receiver's inventory."""
+        for tree in self._trees.values():
+            for name in (STATE, CURRENT, LAST):
+                tree.unlink(f"{self._base}/{name}")
+                crash.point("ledger.forget")
+        self.entries, self.pending = {}, {}
+        self._lists = {data_dir: set() for data_dir in self._trees}
+        self.doubts = ("the list was thrown away for a resync",)
+
+    # -- inside: reading -------------------------------------------------------------------
+
+    def _repair(self, tree: Tree) -> None:
+        if not tree.exists(self._base):
+            return
+        tree.sync_dir(self._base)  # what a killed process left may be in memory only
+        for name, _ in tree.listing(self._base):
+            if is_temporary(name):
+                tree.unlink(f"{self._base}/{name}")
+        last, current = f"{self._base}/{LAST}", f"{self._base}/{CURRENT}"
+        if not tree.exists(current):
+            return
+        crash.point("ledger.repair")
+        if tree.exists(last):
+            tree.unlink(current)
+        else:
+            tree.rename(current, last)
+        crash.point("ledger.repaired")
+
+    def _load(self, data_dir: Path, tree: Tree, interrupted: bool) -> None:
+        self._lists[data_dir] = set()
+        data = _read(tree, f"{self._base}/{LAST}")
+        if data is None:
+            data = _read(tree, f"{self._base}/{CURRENT}")
+        if data is None:
+            self._doubt(f"{data_dir}: there is no {LAST} yet, or it was lost")
+            return
+        paths, problem = parse_paths(data)
+        if problem:
+            self._doubt(f"{data_dir}: {LAST} is damaged: {problem}")
+        facts, trouble = parse_state(_read(tree, f"{self._base}/{STATE}") or b"", data_dir, paths)
+        if trouble:
+            self._doubt(f"{data_dir}: {STATE} is unusable: {trouble}")
+        elif list_digest(data) not in (facts.lists if interrupted else facts.lists[:1]):
+            self._doubt(f"{data_dir}: {LAST} is not as it was written")
+        self._take(data_dir, paths, facts)
+
+    def _take(self, data_dir: Path, paths: list[FilePath], facts: ListFacts) -> None:
+        self._lists[data_dir] = set(paths)
+        if facts.lists and not all(path in facts.entries for path in paths):
+            self._doubt(f"{data_dir}: {STATE} lacks files of the list")
+        for path in paths:
+            entry = facts.entries.get(path) or Entry.unknown(path, data_dir)
+            other = self.entries.get(path)
+            # On two lists after a crash while it moved, or taken from the inventory while its
+            # disk was away: the facts that were seen here are the better ones.
+            if other is None or other.state is EntryState.LISTED:
+                self.entries[path] = entry
+        for path, entry in facts.pending.items():
+            listed = self.entries.get(path)
+            if listed is None or not listed.same_facts(entry):
+                self.pending[path] = entry
+
+    def _doubt(self, reason: str) -> None:
+        self.doubts = (*self.doubts, reason)
+
+    # -- inside: writing -------------------------------------------------------------------
+
+    def _replace_lists(
+        self,
+        wanted: Mapping[Path, set[FilePath]],
+        changed: set[Path],
+        before: Mapping[FilePath, Entry],
+        *,
+        every: bool = False,
+    ) -> None:
+        """Write what differs; `changed` are the directories whose facts do."""
+
+        def only_loses(data_dir: Path) -> bool:
+            return wanted[data_dir] <= self._lists[data_dir]
+
+        for data_dir in sorted(self._trees, key=only_loses):
+            new = wanted[data_dir]
+            if new != self._lists[data_dir] or every:
+                self._replace_list(data_dir, new, before)
+            elif data_dir in changed:
+                self._write_state(data_dir, new, {})
+
+    def _replace_list(
+        self, data_dir: Path, new: set[FilePath], before: Mapping[FilePath, Entry]
+    ) -> None:
+        tree = self._trees[data_dir]
+        leaving = {path: before[path] for path in self._lists[data_dir] - new if path in before}
+        last, current = f"{self._base}/{LAST}", f"{self._base}/{CURRENT}"
+        tree.make_dirs(self._base)
+        tree.write_atomic(current, format_paths(new))
+        crash.point("ledger.current_written")
+        self._write_state(data_dir, new, leaving)
+        crash.point("ledger.state_written")
+        tree.unlink(last)
+        crash.point("ledger.last_deleted")
+        tree.rename(current, last)
+        crash.point("ledger.renamed")
+        self._lists[data_dir] = new
+
+    def _write_state(
+        self, data_dir: Path, new: set[FilePath], leaving: Mapping[FilePath, Entry]
+    ) -> None:
+        """Write the facts, good for the old and for the new list."""
+        tree = self._trees[data_dir]
+        tree.make_dirs(self._base)
+        lists = [list_digest(format_paths(new))]
+        if new != self._lists[data_dir]:
+            lists.append(list_digest(format_paths(self._lists[data_dir])))
+        entries = {path: self.entries[path] for path in new if path in self.entries}
+        pending = {path: e for path, e in self.pending.items() if e.data_dir == data_dir}
+        facts = ListFacts(tuple(lists), {**leaving, **entries}, pending)
+        tree.write_atomic(f"{self._base}/{STATE}", write_state(facts))
+
+    def _tree_has_state(self, data_dir: Path) -> bool:
+        return self._trees[data_dir].exists(f"{self._base}/{STATE}")
+
+
+def _read(tree: Tree, rel: str) -> bytes | None:
+    try:
+        return tree.read(rel)
+    except (FileNotFoundError, NotADirectoryError):
+        return None

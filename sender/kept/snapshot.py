@@ -1,0 +1,270 @@
+"""The files of a running task, held by hard links so that nobody can delete them meanwhile.
+
+    <data dir>/sync-sender/<host>_<port>/snapshot/sequence/root.a/0/0/1-1-0.tsfile[.resource]
+
+A link shares its inode with the file, so a write into the file is seen through it: size, mtime and
+inode are compared after linking, and again when the last byte was read. Where the file system has
+no links (or the file has too many) a copy stands in, with a warning, checked against the source
+before and after. A link may be the last copy of a file whose source was deleted since; the file is
+flushed before it is linked, so that this copy has its bytes after a power cut too.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import stat as modes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from common import crash
+from common.durable import is_temporary
+from common.errors import NameRefusedError, UnsafePathError
+from common.names import RESOURCE, FilePath
+from sender.kept.ledger import sender_dir
+from sender.select.found import LocalFile, ResourceStat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from common.durable import Tree
+    from sender.select.data_dirs import DataDirs
+
+__all__ = ["Dropped", "Snapshot", "SnapshotFile", "Taken", "still_same"]
+
+_log = logging.getLogger(__name__)
+_NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
+_CHANGED = "changed between selection and opening"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """A file that is safe in the snapshot.
+
+    Attributes:
+        file: what was selected.
+        rel: where it lies beneath its data directory.
+        identity: (size, mtime_ns, inode) of what lies there; a copy has its own.
+        copied: whether it is a copy.
+    """
+
+    file: LocalFile
+    rel: str
+    identity: tuple[int, int, int]
+    copied: bool = False
+
+    @property
+    def path(self) -> FilePath:
+        """The path that it travels under."""
+        return self.file.path
+
+    @property
+    def resource_rel(self) -> str | None:
+        """Where its resource lies, if it has one."""
+        return self.rel + RESOURCE if self.file.resource is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A file that cannot be in the task after all."""
+
+    path: FilePath
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What `Snapshot.take` made of a list of files."""
+
+    files: tuple[SnapshotFile, ...]
+    dropped: tuple[Dropped, ...] = ()
+
+
+def still_same(fd: int, file: SnapshotFile) -> bool:
+    """Whether an open snapshot file is what it was when it was taken (before the last byte)."""
+    return _identity(os.fstat(fd)) == file.identity
+
+
+class Snapshot:
+    """The snapshot directories of one receiver in all mounted data directories."""
+
+    def __init__(self, dirs: DataDirs, endpoint: str) -> None:
+        self._trees = dict(dirs.trees)
+        self._base = f"{sender_dir(endpoint)}/snapshot"
+        self._warned: set[Path] = set()
+
+    def rel(self, path: FilePath) -> str:
+        """Where a file lies in the snapshot, beneath its data directory."""
+        return f"{self._base}/{path.text}"
+
+    def take(self, files: Iterable[LocalFile]) -> Taken:
+        """Link files (with their resources) into the snapshot; synced once at the end.
+
+        What is not any more as it was scanned is dropped, with the reason. Taking a file twice is
+        harmless. A file that lives in the snapshot already is only checked.
+        """
+        taken: list[SnapshotFile] = []
+        dropped: list[Dropped] = []
+        touched: set[tuple[Path, str]] = set()
+        for file in files:
+            try:
+                taken.append(self._take(file))
+            except FileNotFoundError:
+                dropped.append(Dropped(file.path, "was deleted between selection and opening"))
+            except (_ChangedError, UnsafePathError) as error:
+                dropped.append(Dropped(file.path, str(error)))
+            else:
+                touched.add((file.data_dir, f"{self._base}/{file.path.directory}"))
+                crash.point("snapshot.taken")
+                continue
+            if file.rel != self.rel(file.path):  # a last copy is nobody's to remove
+                self._unlink(file.data_dir, file.path)
+        for data_dir, directory in sorted(touched):
+            self._trees[data_dir].sync_dir(directory)
+            crash.point("snapshot.synced")
+        return Taken(tuple(taken), tuple(dropped))
+
+    def open(self, file: SnapshotFile) -> int:
+        """A descriptor of a file in the snapshot; the caller closes it."""
+        return self._trees[file.file.data_dir].open_read(file.rel)
+
+    def open_resource(self, file: SnapshotFile) -> int:
+        """A descriptor of its resource; `FileNotFoundError` if it has none."""
+        return self._trees[file.file.data_dir].open_read(file.rel + RESOURCE)
+
+    def drop(self, paths: Iterable[FilePath]) -> None:
+        """Remove files from the snapshot, in every data directory; missing ones are fine."""
+        for path in paths:
+            for data_dir in self._trees:
+                self._unlink(data_dir, path)
+
+    def leftovers(self) -> list[LocalFile]:
+        """What lies in the snapshot: TsFiles with their resources."""
+        found = []
+        for data_dir, tree in self._trees.items():
+            stats = {rel: stat for rel, stat in tree.files(self._base) if self._ours(tree, rel)}
+            for rel, stat in stats.items():
+                path = _path(rel.removeprefix(f"{self._base}/"))
+                if path is None:
+                    _log.warning("%s: not of a snapshot, left alone", tree.path / rel)
+                elif not path.is_resource:
+                    resource = stats.get(rel + RESOURCE)
+                    size, mtime_ns, inode = _identity(stat)
+                    beside = None if resource is None else ResourceStat(*_identity(resource))
+                    found.append(LocalFile(path, data_dir, rel, size, mtime_ns, inode, beside))
+        return found
+
+    def sweep(self) -> None:
+        """Remove stray resources and empty directories, the snapshot itself among these."""
+        for tree in self._trees.values():
+            rels = {rel for rel, _ in tree.files(self._base) if self._ours(tree, rel)}
+            for rel in rels:
+                if rel.endswith(RESOURCE) and rel.removesuffix(RESOURCE) not in rels:
+                    tree.unlink(rel, sync=False)
+            _prune(tree, self._base)
+
+    # -- inside ----------------------------------------------------------------------------
+
+    def _ours(self, tree: Tree, rel: str) -> bool:
+        if is_temporary(rel.rpartition("/")[2]):
+            tree.unlink(rel, sync=False)
+            return False
+        return True
+
+    def _take(self, file: LocalFile) -> SnapshotFile:
+        tree = self._trees[file.data_dir]
+        rel = self.rel(file.path)
+        if file.rel == rel:
+            return self._check_last_copy(tree, file)
+        tree.make_dirs(rel.rpartition("/")[0])
+        copied = self._bring(tree, file.rel, rel, file.identity)
+        crash.point("snapshot.linked")
+        if file.resource is not None:
+            beside = file.resource
+            identity = (beside.size, beside.mtime_ns, beside.inode)
+            try:
+                self._bring(tree, file.rel + RESOURCE, rel + RESOURCE, identity)
+            except FileNotFoundError:
+                raise _ChangedError(_CHANGED) from None
+        else:
+            tree.unlink(rel + RESOURCE, sync=False)
+        return SnapshotFile(file, rel, _identity(_stat(tree, rel)), copied)
+
+    def _check_last_copy(self, tree: Tree, file: LocalFile) -> SnapshotFile:
+        identity = _identity(_stat(tree, file.rel))
+        if identity != file.identity:
+            raise _ChangedError(_CHANGED)
+        return SnapshotFile(file, file.rel, identity)
+
+    def _bring(self, tree: Tree, source: str, target: str, wanted: tuple[int, int, int]) -> bool:
+        """Link (or copy) one file; whether it was copied."""
+        there = tree.stat(target)
+        if there is not None:
+            if _identity(there) == wanted:
+                return False
+            tree.unlink(target, sync=False)
+        tree.sync_file(source)  # whoever wrote it may not have: the link would come back empty
+        try:
+            tree.link(source, target, sync=False)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            self._warn(tree.path, error)
+            _expect(tree, source, wanted)
+            tree.copy(source, target)
+            _expect(tree, source, wanted)
+            return True
+        _expect(tree, target, wanted)
+        return False
+
+    def _warn(self, data_dir: Path, error: OSError) -> None:
+        if data_dir not in self._warned:
+            self._warned.add(data_dir)
+            _log.warning(
+                "%s: hard links are not possible here (%s); files are copied into the snapshot",
+                data_dir,
+                error.strerror,
+            )
+
+    def _unlink(self, data_dir: Path, path: FilePath) -> None:
+        # Not synced: a link that comes back after a power cut is found and dropped again.
+        self._trees[data_dir].unlink(self.rel(path) + RESOURCE, sync=False)
+        self._trees[data_dir].unlink(self.rel(path), sync=False)
+        crash.point("snapshot.dropped")
+
+
+class _ChangedError(Exception):
+    """The file is not what was selected."""
+
+
+def _stat(tree: Tree, rel: str) -> os.stat_result:
+    found = tree.stat(rel)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, "vanished", rel)
+    return found
+
+
+def _expect(tree: Tree, rel: str, wanted: tuple[int, int, int]) -> None:
+    if _identity(_stat(tree, rel)) != wanted:
+        raise _ChangedError(_CHANGED)
+
+
+def _identity(stat: os.stat_result) -> tuple[int, int, int]:
+    return (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+
+
+def _path(text: str) -> FilePath | None:
+    try:
+        return FilePath.parse(text)
+    except NameRefusedError:
+        return None
+
+
+def _prune(tree: Tree, rel: str) -> None:
+    for name, stat in tree.listing(rel):
+        if modes.S_ISDIR(stat.st_mode):
+            _prune(tree, f"{rel}/{name}")
+    if tree.exists(rel):
+        tree.remove_empty(rel)

@@ -1,0 +1,1 @@
+"""What must be done, decided: pure functions from what is here and what is listed."""

@@ -1,0 +1,143 @@
+"""What the operator may rely on: up to which time all is loaded, and what may be deleted here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sender.select.found import Why
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from common.names import FilePath
+    from common.wire import InventoryEntry
+    from sender.select.entry import Entry
+    from sender.select.facts import ContentFacts
+    from sender.select.found import LocalFile, Scan
+
+__all__ = ["Remaining", "complete_until", "remaining", "safe_to_delete"]
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What a receiver does not have yet.
+
+    Attributes:
+        files: closed files that are not loaded as they are, without the expired.
+        bytes: of these.
+        complete_until: see the function.
+    """
+
+    files: int
+    bytes: int
+    complete_until: int | None
+
+
+def remaining(
+    scan: Scan,
+    entries: Mapping[FilePath, Entry],
+    facts: ContentFacts,
+    expired: Collection[FilePath] = (),
+) -> Remaining:
+    """What is left to be loaded; the arguments are those of `complete_until`."""
+    left = [
+        file.size
+        for path, file in scan.files.items()
+        if path not in expired
+        and ((entry := entries.get(path)) is None or entry.identity != file.identity)
+    ]
+    return Remaining(len(left), sum(left), complete_until(scan, entries, facts, expired))
+
+
+def complete_until(
+    scan: Scan,
+    entries: Mapping[FilePath, Entry],
+    facts: ContentFacts,
+    expired: Collection[FilePath] = (),
+) -> int | None:
+    """The data time before which nothing of this node is unloaded at the receiver.
+
+    The lowest first time of what is here and not loaded; of a file that cannot be read yet, the
+    begin of its partition. If all is loaded, the last time that is. None where nothing can be
+    said: nothing is loaded, a directory is away, or a file waits whose times nothing bounds.
+
+    Args:
+        scan: the local files.
+        entries: what is loaded at the receiver.
+        facts: reads times.
+        expired: files that the receiver is past keeping: nothing is missing there without them.
+    """
+    if scan.unmounted or scan.unreadable:
+        return None
+    bounds: list[int] = []
+    for waiting in scan.waiting:
+        if waiting.why is Why.FILTERED:
+            continue
+        if waiting.lower_bound is None:
+            return None
+        bounds.append(waiting.lower_bound)
+    unloaded = [
+        file
+        for path, file in scan.files.items()
+        if path not in expired and not _is_loaded(file, entries.get(path))
+    ]
+    unloaded += [file for clash in scan.clashes for file in clash.files]
+    for file in unloaded:
+        span = facts.span(file)
+        if span is not None:
+            bounds.append(span.first)
+    if bounds:
+        return min(bounds)
+    return max((e.last_time for e in entries.values() if e.last_time is not None), default=None)
+
+
+def safe_to_delete(
+    scan: Scan,
+    ledgers: Mapping[str, Mapping[FilePath, Entry]],
+    inventories: Mapping[str, Iterable[InventoryEntry]],
+    *,
+    verified: bool = False,
+) -> Sequence[LocalFile]:
+    """Local files that every receiver holds, loaded and good, with exactly this content.
+
+    A file that has expired at a receiver is held there no more, so it is never among them.
+
+    Args:
+        scan: the local files; only closed, unchanged ones are in question.
+        ledgers: receiver -> its list (`Ledger.entries`).
+        inventories: receiver -> what it just said that it has, every page. A receiver without
+            one makes nothing safe.
+        verified: only files that every receiver has proved, point by point, since it has them.
+    """
+    if not ledgers or ledgers.keys() != inventories.keys():
+        return ()
+    held = {
+        name: {
+            each.path: each
+            for each in inventory
+            if each.state == "loaded" and (each.verified or not verified)
+        }
+        for name, inventory in inventories.items()
+    }
+    return [
+        file
+        for path, file in sorted(scan.files.items())
+        if all(
+            _is_held(file, entries.get(path), held[name].get(path.text))
+            for name, entries in ledgers.items()
+        )
+    ]
+
+
+def _is_loaded(file: LocalFile, entry: Entry | None) -> bool:
+    return entry is not None and bool(entry.md5) and entry.identity == file.identity
+
+
+def _is_held(file: LocalFile, entry: Entry | None, item: InventoryEntry | None) -> bool:
+    return (
+        entry is not None
+        and item is not None
+        and _is_loaded(file, entry)
+        and (item.size, item.md5) == (entry.size, entry.md5)
+    )

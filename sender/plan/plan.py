@@ -1,0 +1,326 @@
+"""From what is here and what is loaded there to what must be done. Nothing is changed here.
+
+For each path, against the list of loaded files:
+
+* *new*: closed here and not listed;
+* *replaced*: listed with other size, mtime or inode, and other content (MD5 is only computed when
+  the numbers differ): a deletion and an addition of one path in one task;
+* *gone*: listed, and the TsFile itself is certainly not there any more (`Scan.is_gone`);
+* *moved*, or touched: the same content with other numbers, or in another data directory: neither;
+  its facts are brought up to date.
+
+Deletions of a partition travel only together with all its additions: while anything in it waits, is
+in trouble, or clashes, they are held. So the centre never loses old files before it has the new
+ones that took their place.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from common.wire import Propagate
+from sender.plan.mass_deletions import GuardVerdict, unexplained
+from sender.plan.options import PlanOptions
+from sender.plan.tasks import Addition, Deletion, TaskPlan, Work, cut
+from sender.select.entry import Entry, EntryState
+from sender.select.facts import ContentFacts
+from sender.select.found import LocalFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from common.names import FilePath
+    from sender.kept.troubles import Trouble
+    from sender.select.found import Group, Scan, Span
+
+__all__ = [
+    "Addition",
+    "Deletion",
+    "GuardVerdict",
+    "Held",
+    "HeldWhy",
+    "RoundPlan",
+    "Skipped",
+    "TaskPlan",
+    "plan",
+]
+
+
+class HeldWhy(StrEnum):
+    """Why a deletion waits."""
+
+    PARTITION = "partition"
+    """Something else in its partition is not loaded yet."""
+    GUARD = "guard"
+    """Too many unexplained deletions at once."""
+    HISTORY = "history"
+    """The list was just compared afresh with the receiver."""
+    UNMOUNTED = "unmounted"
+    """A data directory is away: the file may be there."""
+    UNSURE = "unsure"
+    """Only the inventory knows the file: it was never seen here since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A deletion that waits, and why, in words that name what it waits for."""
+
+    path: FilePath
+    why: HeldWhy
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file that is not offered now."""
+
+    file: LocalFile
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPlan:
+    """What a round has to do.
+
+    Attributes:
+        tasks: in the order in which they are to run, oldest partitions first.
+        held: deletions that wait.
+        guard: what the guard said, if it spoke.
+        skipped: files that are in trouble and not offered, or that changed just now.
+        refreshed: listed files whose facts are to be brought up to date (`Ledger.refresh`).
+        moved: how many of these are in another data directory than before.
+        unchanged: listed files with nothing to do.
+        kept: gone files that stay at the receiver (`propagate` is never).
+    """
+
+    tasks: tuple[TaskPlan, ...] = ()
+    held: tuple[Held, ...] = ()
+    guard: GuardVerdict | None = None
+    skipped: tuple[Skipped, ...] = ()
+    refreshed: tuple[Entry, ...] = ()
+    moved: int = 0
+    unchanged: int = 0
+    kept: int = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to send or delete."""
+        return not self.tasks
+
+    @property
+    def files(self) -> int:
+        """Files to send."""
+        return sum(len(task.additions) for task in self.tasks)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes to send, at most: what the receiver has already does not travel."""
+        return sum(task.bytes for task in self.tasks)
+
+
+@dataclass
+class _Sorted:
+    """The files of a scan, compared with the list."""
+
+    additions: list[Addition] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    refreshed: list[Entry] = field(default_factory=list)
+    gone: list[Entry] = field(default_factory=list)
+    moved: int = 0
+    unchanged: int = 0
+
+
+@dataclass
+class _Deletions:
+    """What is to become of the gone files."""
+
+    go: list[Deletion] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+    guard: GuardVerdict | None = None
+    kept: int = 0
+
+
+def plan(
+    scan: Scan,
+    entries: Mapping[FilePath, Entry],
+    troubles: Mapping[FilePath, Trouble],
+    options: PlanOptions,
+    facts: ContentFacts,
+) -> RoundPlan:
+    """Compare a scan with what is loaded; see the module.
+
+    Args:
+        scan: the local files; last copies of an earlier task among them (`with_last_copies`).
+        entries: what is loaded (`Ledger.entries`).
+        troubles: files that the receiver did not take (`Troubles.by_path`, pruned).
+        options: what is wanted.
+        facts: reads contents and times where the numbers do not decide.
+    """
+    found = _compare(scan, entries, troubles, facts)
+    if options.propagate is Propagate.NEVER:
+        verdicts = _Deletions(kept=len(found.gone))
+    else:
+        verdicts = _deletions(scan, entries, troubles, found, options, facts)
+    by_group: dict[Group, Work] = defaultdict(Work)
+    for addition in found.additions:
+        by_group[addition.path.group].additions.append(addition)
+    for deletion in verdicts.go:
+        by_group[deletion.path.group].deletions.append(deletion)
+    return RoundPlan(
+        cut(by_group, options.task_max_files, options.task_max_bytes),
+        tuple(verdicts.held),
+        verdicts.guard,
+        tuple(found.skipped),
+        tuple(found.refreshed),
+        found.moved,
+        found.unchanged,
+        verdicts.kept,
+    )
+
+
+# -- comparing -----------------------------------------------------------------------------------
+
+
+def _compare(
+    scan: Scan,
+    entries: Mapping[FilePath, Entry],
+    troubles: Mapping[FilePath, Trouble],
+    facts: ContentFacts,
+) -> _Sorted:
+    found = _Sorted()
+    for path, file in scan.files.items():
+        entry = entries.get(path)
+        if entry is not None and entry.identity == file.identity and entry.md5:
+            _unchanged(found, entry, file)
+        else:
+            _differs(found, file, entry, troubles.get(path), facts)
+    for path, entry in entries.items():
+        if path not in scan.files and scan.is_gone(path, entry.data_dir):
+            found.gone.append(entry)
+    return found
+
+
+def _unchanged(found: _Sorted, entry: Entry, file: LocalFile) -> None:
+    if entry.data_dir == file.data_dir and entry.state is not EntryState.LISTED:
+        found.unchanged += 1
+    else:
+        _refresh(found, entry, file, entry.span)
+
+
+def _refresh(found: _Sorted, entry: Entry, file: LocalFile, span: Span | None) -> None:
+    found.moved += entry.data_dir != file.data_dir
+    found.refreshed.append(Entry.of(file, entry.md5, span))
+
+
+def _differs(
+    found: _Sorted,
+    file: LocalFile,
+    entry: Entry | None,
+    trouble: Trouble | None,
+    facts: ContentFacts,
+) -> None:
+    """A file that is not listed with these numbers: touched, replaced, or new."""
+    replaces = False
+    if entry is not None and entry.md5:
+        if entry.size == file.size:
+            md5 = facts.md5(file)
+            if md5 is None:
+                found.skipped.append(Skipped(file, "changed or unreadable while it was compared"))
+                return
+            if md5 == entry.md5:
+                _refresh(found, entry, file, entry.span or facts.span(file))
+                return
+        replaces = True
+    if trouble is not None and trouble.concerns(file) and trouble.keeps_back:
+        found.skipped.append(Skipped(file, trouble.reason or str(trouble.kind)))
+        return
+    retry = trouble is not None and trouble.concerns(file) and trouble.retry
+    found.additions.append(Addition(file, replaces, retry))
+
+
+# -- deletions -----------------------------------------------------------------------------------
+
+
+def _deletions(
+    scan: Scan,
+    entries: Mapping[FilePath, Entry],
+    troubles: Mapping[FilePath, Trouble],
+    found: _Sorted,
+    options: PlanOptions,
+    facts: ContentFacts,
+) -> _Deletions:
+    found_here = _Deletions()
+    blocked = _blocked_groups(scan, troubles, found)
+    gone = []
+    for entry in found.gone:
+        wait = _waits(scan, entry, options, blocked)
+        if wait is None:
+            gone.append(entry)
+        else:
+            found_here.held.append(wait)
+    if options.propagate is Propagate.ALL:
+        puzzling = unexplained(gone, scan, entries, facts)
+        _guard(found_here, gone, puzzling, len(entries), options)
+    else:  # the receiver judges each by itself, and keeps what nothing replaces
+        found_here.go = [Deletion(entry.path, entry.data_dir) for entry in gone]
+    return found_here
+
+
+def _guard(
+    result: _Deletions,
+    gone: list[Entry],
+    puzzling: list[Entry],
+    listed: int,
+    options: PlanOptions,
+) -> None:
+    """Let pass what is explained or allowed; hold the rest."""
+    puzzles = {each.path for each in puzzling}
+    if not options.allow_mass_delete:
+        result.guard = GuardVerdict.judge(len(puzzles), listed, options)
+    for entry in gone:
+        path = entry.path
+        puzzle = path in puzzles and not options.allow_mass_delete
+        if puzzle and result.guard is not None:
+            result.held.append(Held(path, HeldWhy.GUARD, result.guard.reason))
+        elif puzzle and entry.state is EntryState.LISTED:
+            result.held.append(Held(path, HeldWhy.UNSURE, _UNSURE))
+        else:
+            result.go.append(Deletion(path, entry.data_dir, explained=path not in puzzles))
+
+
+_UNSURE = (
+    "it is known from the receiver's inventory only, no file of this node explains why it is not "
+    "here; --allow-mass-delete deletes it there"
+)
+
+
+def _waits(
+    scan: Scan, entry: Entry, options: PlanOptions, blocked: Mapping[Group, str]
+) -> Held | None:
+    path = entry.path
+    if options.hold_deletions is not None:
+        return Held(path, HeldWhy.HISTORY, options.hold_deletions)
+    if scan.unmounted:
+        away = scan.unmounted[0]
+        reason = f"data directory {away.data_dir} {away.reason}: the file may be there"
+        return Held(path, HeldWhy.UNMOUNTED, reason)
+    if path.group in blocked:
+        return Held(path, HeldWhy.PARTITION, blocked[path.group])
+    return None
+
+
+def _blocked_groups(
+    scan: Scan, troubles: Mapping[FilePath, Trouble], found: _Sorted
+) -> dict[Group, str]:
+    blocked = scan.blocked
+    for skipped in found.skipped:
+        trouble = troubles.get(skipped.file.path)
+        if trouble is None or trouble.blocks:
+            reason = f"{skipped.file.path}: {skipped.reason}"
+            blocked.setdefault(skipped.file.path.group, reason)
+    # A file in trouble that is offered again travels in the same task: if it fails again, that
+    # task goes without the deletions (`TaskPlan.without`).
+    return blocked

@@ -1,0 +1,158 @@
+"""Cutting the work of a round into tasks of bounded size, at borders of partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from pathlib import Path
+
+    from common.names import FilePath
+    from sender.select.found import Group, LocalFile
+
+__all__ = ["Addition", "Deletion", "TaskPlan", "Work", "cut"]
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """A file to send.
+
+    Attributes:
+        file: the file.
+        replaces: other content of this path is loaded: it goes with the commit that brings this.
+        retry: the operator asked for another try.
+    """
+
+    file: LocalFile
+    replaces: bool = False
+    retry: bool = False
+
+    @property
+    def path(self) -> FilePath:
+        """The path that it travels under."""
+        return self.file.path
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A listed file that is gone here.
+
+    Attributes:
+        path: its path.
+        data_dir: whose list has it.
+        explained: local files took its place; only judged in mode `all`.
+    """
+
+    path: FilePath
+    data_dir: Path
+    explained: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """One task: all of it is one commit at the receiver."""
+
+    additions: tuple[Addition, ...] = ()
+    deletions: tuple[Deletion, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files to send."""
+        return sum(each.file.size for each in self.additions)
+
+    @property
+    def homes(self) -> dict[FilePath, Path]:
+        """Data directory of each path, for `SyncLogs.begin`."""
+        homes = {each.path: each.data_dir for each in self.deletions}
+        homes.update((each.path, each.file.data_dir) for each in self.additions)
+        return homes
+
+    @property
+    def deleted_paths(self) -> list[FilePath]:
+        """What the receiver is told to delete: what is gone, and what is replaced."""
+        return [each.path for each in self.deletions] + [
+            each.path for each in self.additions if each.replaces
+        ]
+
+    def without(self, paths: Collection[FilePath], *, settled: bool = False) -> TaskPlan:
+        """This task without some additions, and without the deletions of their partitions.
+
+        For files that changed under way, failed or were turned down: what they were to replace
+        must stay at the receiver.
+
+        Args:
+            paths: the additions to leave out.
+            settled: they need not be loaded (expired, loaded already): deletions go on.
+        """
+        lost = set() if settled else {path.group for path in paths}
+        return replace(
+            self,
+            additions=tuple(each for each in self.additions if each.path not in paths),
+            deletions=tuple(each for each in self.deletions if each.path.group not in lost),
+        )
+
+
+@dataclass
+class Work:
+    """What one partition has to do."""
+
+    additions: list[Addition] = field(default_factory=list)
+    deletions: list[Deletion] = field(default_factory=list)
+
+
+def cut(work: Mapping[Group, Work], max_files: int, max_bytes: int) -> tuple[TaskPlan, ...]:
+    """Tasks in order, oldest partitions first.
+
+    A partition with deletions stays whole, however large: its deletions need all its additions in
+    the same commit. One without may be cut.
+    """
+    tasks: list[TaskPlan] = []
+    pieces: list[TaskPlan] = []
+    files = size = 0
+    for piece in _pieces(work, max_files, max_bytes):
+        more = len(piece.additions) + len(piece.deletions)
+        if pieces and (files + more > max_files or size + piece.bytes > max_bytes):
+            tasks.append(_joined(pieces))
+            pieces, files, size = [], 0, 0
+        pieces.append(piece)
+        files += more
+        size += piece.bytes
+    if pieces:
+        tasks.append(_joined(pieces))
+    return tuple(tasks)
+
+
+def _joined(pieces: list[TaskPlan]) -> TaskPlan:
+    return TaskPlan(
+        tuple(each for piece in pieces for each in piece.additions),
+        tuple(each for piece in pieces for each in piece.deletions),
+    )
+
+
+def _pieces(work: Mapping[Group, Work], max_files: int, max_bytes: int) -> Iterator[TaskPlan]:
+    """Each partition, or, where it may be cut, its parts."""
+    for group in sorted(work, key=lambda each: (each[2], each[0], each[1])):
+        additions = tuple(sorted(work[group].additions, key=_age))
+        deletions = tuple(sorted(work[group].deletions, key=lambda each: each.path))
+        if deletions:
+            yield TaskPlan(additions, deletions)
+            continue
+        part: list[Addition] = []
+        size = 0
+        for each in additions:
+            if part and (len(part) >= max_files or size + each.file.size > max_bytes):
+                yield TaskPlan(tuple(part))
+                part, size = [], 0
+            part.append(each)
+            size += each.file.size
+        yield TaskPlan(tuple(part))
+
+
+def _age(addition: Addition) -> tuple[str, int, int, str]:
+    """Sequence before unsequence, then as the database made them."""
+    path = addition.path
+    stem = path.stem
+    created, version = (stem.created, stem.version) if stem else (0, 0)
+    return (path.kind, created, version, path.name)

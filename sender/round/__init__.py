@@ -1,0 +1,1 @@
+"""One round with one receiver, and the looks that change nothing."""

@@ -1,0 +1,278 @@
+"""Looking without touching: what a round would do, and how things stand with a receiver.
+
+Nothing here writes anything or takes a lock, so it works beside a running daemon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from common import wire
+from common.durable import Tree
+from common.errors import NotFoundError, TsferryError
+from common.wire import TaskState
+from sender.kept.desk import Desk
+from sender.kept.receiver_file import Memory
+from sender.kept.troubles import Troubles
+from sender.plan.next_round import Known, NextRound, next_round
+from sender.plan.options import PlanOptions
+from sender.round.recovery import LeftBehind, look_over
+from sender.round.report import FileReason, verified_json
+from sender.round.source import Source, open_source
+from sender.schema.notes import SchemaNotes
+from sender.schema.shipping import look_at_schema
+from sender.schema.standing import schema_standing
+from sender.select.facts import ContentFacts
+from sender.select.found import LocalFile, Scan, Span, Why
+from sender.send.lane import Lane
+
+__all__ = ["Standing", "View", "dry_run", "standing", "viewing"]
+
+
+@dataclass
+class View:
+    """What is here and what is listed, for one receiver.
+
+    Attributes:
+        desk: opened without repair.
+        source: of the files.
+        scan: the local files.
+    """
+
+    desk: Desk
+    source: Source
+    scan: Scan
+
+    def left_behind(self, outcome_of: Callable[[str], wire.TaskAnswer | None]) -> LeftBehind:
+        """What a recovery would do."""
+        desk = self.desk
+        return look_over(desk.ledger, desk.logs, desk.snapshot, desk.dirs, outcome_of)
+
+    def known(self, left: LeftBehind, check: wire.CheckAnswer | None = None) -> Known:
+        """What a round would know now."""
+        return Known.of(
+            self.desk,
+            self.scan,
+            entries=left.entries,
+            last_copies=left.last_copies,
+            check=check,
+            source_lost=self.source.lost,
+            source_doubt=self.source.doubt,
+        )
+
+
+@contextmanager
+def viewing(lane: Lane) -> Iterator[View]:
+    """Open what a receiver has, scan, and close it again.
+
+    Raises:
+        UsageError: no data directory counts.
+    """
+    with lane.sync_tree() as sync:
+        memory = Memory.open(sync, lane.directory)
+        source = open_source(lane, memory, remember=False)
+        with source.dirs:
+            desk = Desk.open(
+                sync,
+                source.dirs,
+                lane.directory,
+                source.facts(),
+                repair=False,
+                md5_known=source.md5_known,
+            )
+            yield View(desk, source, source.scan(desk.ledger.entries))
+
+
+# -- dry run -----------------------------------------------------------------------------------
+
+
+def dry_run(lane: Lane, *, allow_mass_delete: bool) -> dict[str, Any]:
+    """Check, scan and plan; nothing is sent and nothing is changed."""
+    with viewing(lane) as view:
+        desk, now = view.desk, view.desk.memory.now
+        request = lane.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
+        check = lane.patiently(lambda: lane.client.check(request))
+        known = view.known(view.left_behind(lambda task: _committed(lane, task)), check)
+        inventory = None
+        if known.comparison is not None:
+            inventory = lane.patiently(lambda: list(lane.client.inventory()))
+        options = PlanOptions.of(
+            lane.config, allow_mass_delete=allow_mass_delete or now.allow_mass_delete
+        )
+        ahead = next_round(known, options, desk.facts, inventory)
+        unfinished = sorted(
+            {state.task for state in desk.logs.left_over().values() if state.task is not None}
+        )
+        schema = look_at_schema(lane, desk.sync, check)
+        return _as_plan(lane.name, ahead, unfinished) | {"schema": schema}
+
+
+def _committed(lane: Lane, task: str) -> wire.TaskAnswer | None:
+    """A task's answer if its load is done; a round would wait for one that is not."""
+    try:
+        answer = lane.patiently(lambda: lane.client.task(task))
+    except NotFoundError:
+        return None
+    return answer if answer.state is TaskState.DONE else None
+
+
+def _as_plan(name: str, ahead: NextRound, unfinished: list[str]) -> dict[str, Any]:
+    work = ahead.work
+    return {
+        "receiver": name,
+        "dry_run": True,
+        "unfinished": unfinished,
+        "tasks": [
+            {
+                "additions": [
+                    {
+                        "file": each.path.text,
+                        "size": each.file.size,
+                        "replaces": each.replaces,
+                    }
+                    for each in task.additions
+                ],
+                "deletions": [each.path.text for each in task.deletions],
+            }
+            for task in work.tasks
+        ],
+        "files": sum(len(task.additions) for task in work.tasks),
+        "bytes": sum(task.bytes for task in work.tasks),
+        "held": [{"file": each.path.text, "reason": each.reason} for each in work.held],
+        "skipped": [{"file": each.file.path.text, "reason": each.reason} for each in work.skipped],
+        "waiting": _waiting(ahead.scan),
+        "up_to_date": work.unchanged + len(work.refreshed),
+        "guard": None if work.guard is None else work.guard.reason,
+    }
+
+
+# -- status ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Standing:
+    """How things stand with one receiver, as far as this node knows.
+
+    Attributes:
+        receiver: its name.
+        url: its address.
+        listed: files that are loaded there.
+        pending_files: closed files that are not.
+        pending_bytes: of these.
+        complete_until: data time before which nothing of this node is unloaded; None if unknown.
+        troubles: files that were not taken.
+        waiting: files that are not closed or not ready, and why.
+        clashes: paths with different content in several data directories.
+        unmounted: data directories that do not count, and why.
+        doubts: why the list will be compared anew, if so.
+        verified: files that the receiver had loaded at the last check (`files`), and how many of
+            them it had verified (`verified`); None if it was never told.
+        last_round: the last one, as `sync --json` shows it.
+        last_task: the last task that was loaded, in that round or an earlier one.
+        schema: how far the schema log is applied there, and why some of it is not; None for no log.
+        problem: why all this could not be found out.
+    """
+
+    receiver: str
+    url: str
+    listed: int = 0
+    pending_files: int = 0
+    pending_bytes: int = 0
+    complete_until: int | None = None
+    troubles: tuple[dict[str, Any], ...] = ()
+    waiting: tuple[dict[str, Any], ...] = ()
+    clashes: tuple[FileReason, ...] = ()
+    unmounted: tuple[FileReason, ...] = ()
+    doubts: tuple[str, ...] = ()
+    verified: dict[str, int] | None = None
+    last_round: dict[str, Any] | None = None
+    last_task: str | None = None
+    schema: dict[str, Any] | None = None
+    problem: str | None = None
+
+
+def standing(lane: Lane) -> Standing:
+    """Look at one receiver's lists and the files; no receiver is asked."""
+    found = Standing(lane.name, lane.entry.url)
+    with lane.sync_tree() as sync:
+        _from_memory(found, sync, lane.directory)
+    try:
+        with viewing(lane) as view:
+            known = view.known(view.left_behind(lambda task: None))
+            facts = SparingFacts(view.desk.facts)
+            left = next_round(known, PlanOptions.of(lane.config), facts).remaining(facts)
+            found.listed = len(known.entries)
+            found.pending_files, found.pending_bytes = left.files, left.bytes
+            found.complete_until = left.complete_until
+            found.waiting = tuple(_waiting(view.scan))
+            found.clashes = tuple(FileReason(c.path.text, c.reason) for c in view.scan.clashes)
+            found.unmounted = tuple(
+                FileReason(str(each.data_dir), each.reason) for each in view.scan.unmounted
+            ) + tuple(
+                FileReason(f"{each.data_dir}/{each.rel}", each.reason)
+                for each in view.scan.unreadable
+            )
+            found.doubts = view.desk.ledger.doubts
+    except TsferryError as error:
+        found.problem = error.message
+    return found
+
+
+class SparingFacts:
+    """`ContentFacts` that reads only so many bytes for whoever just looks.
+
+    What was touched is compared by its content; where much was, the rest counts as not loaded.
+    """
+
+    def __init__(self, facts: ContentFacts, budget: int = 1 << 30) -> None:
+        self._facts = facts
+        self._left = budget
+
+    def md5(self, file: LocalFile) -> str | None:
+        """See `ContentFacts.md5`; None once the bytes are used up."""
+        if file.size > self._left:
+            return None
+        self._left -= file.size
+        return self._facts.md5(file)
+
+    def span(self, file: LocalFile) -> Span | None:
+        """See `ContentFacts.span`."""
+        return self._facts.span(file)
+
+
+def _from_memory(found: Standing, sync: Tree, directory: str) -> None:
+    memory = Memory.open(sync, directory)
+    found.verified = verified_json(memory.now.verified)
+    found.last_round = memory.now.last_round
+    found.last_task = memory.now.last_task.task if memory.now.last_task is not None else None
+    found.schema = schema_standing(SchemaNotes.open(sync, directory).now)
+    troubles = Troubles.open(sync, directory, clock=lambda: 0.0)
+    found.troubles = tuple(
+        {
+            "file": each.path,
+            "kind": str(each.kind),
+            "reason": each.reason,
+            "device": each.device,
+            "hold": each.hold and not each.retry,
+            "since": each.since,
+            "rounds": each.rounds,
+        }
+        for each in troubles
+    )
+
+
+def _waiting(scan: Scan) -> list[dict[str, Any]]:
+    return [
+        {
+            "file": each.text,
+            "data_dir": str(each.data_dir),
+            "why": str(each.why),
+            "reason": each.reason,
+            "size": each.size,
+        }
+        for each in scan.waiting
+        if each.why is not Why.FILTERED
+    ]

@@ -1,0 +1,253 @@
+"""What came of a round, for people, for machines, and as an exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from common.errors import (
+    EXIT_HELD,
+    EXIT_INTERNAL,
+    EXIT_LOCKED,
+    EXIT_NOT_LOADED,
+    EXIT_STOPPED,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+    NotFoundError,
+    TsferryError,
+)
+from common.terminal import printable, size_text
+from common.wire import VerifiedFiles
+from sender.schema.standing import SchemaReport
+
+__all__ = [
+    "FileDevice",
+    "FileOffset",
+    "FileReason",
+    "RoundReport",
+    "as_text",
+    "verified_json",
+    "worst",
+]
+
+_BY_WEIGHT = (
+    EXIT_INTERNAL,
+    EXIT_USAGE,
+    EXIT_STOPPED,
+    EXIT_LOCKED,
+    EXIT_UNREACHABLE,
+    EXIT_NOT_LOADED,
+    EXIT_HELD,
+)
+"""Where several codes apply, the first of these is the one: what ended the round, then what it
+could not do."""
+
+
+def worst(codes: list[int]) -> int:
+    """The exit code of a command that several receivers ended with different ones."""
+    for code in _BY_WEIGHT:
+        if code in codes:
+            return code
+    return max(codes, default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class FileReason:
+    """A file and what became of it, in words."""
+
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileDevice:
+    """A file and the device that another sender owns; the device is None for a clash of content."""
+
+    file: str
+    device: str | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileOffset:
+    """A file whose transfer went on from an offset (bytes)."""
+
+    file: str
+    offset: int
+
+
+@dataclass
+class RoundReport:
+    """One round with one receiver.
+
+    Attributes:
+        receiver: its name.
+        tasks: ids of the tasks that were committed, in order.
+        sent: files that travelled and are loaded.
+        deleted: files deleted at the receiver; replaced ones are not counted.
+        already: files that the receiver had loaded already.
+        bytes: bytes that travelled.
+        resumed: files whose transfer went on in the middle.
+        seconds: that the round took.
+        retired: gone files that stay at the receiver, off this sender's list.
+        held: deletions that wait, and why.
+        conflicts: files with a device of another owner, or other content under their path.
+        failed: files that were not loaded for another reason; the next round tries again.
+        quarantined: files that the receiver put aside.
+        expired: files whose data is older than the receiver keeps.
+        changed: files that changed or vanished under way; the next round looks at them again.
+        wanted: files that the receiver had loaded, found bad, and asked for again in this round.
+        verified: how many of what it has loaded the receiver has verified, at the check; None from
+            one that does not tell.
+        waiting: files that are not closed, or not ready.
+        unmounted: data directories that do not count now, and why.
+        error: what ended the round early.
+        guarded: whether the guard held deletions back.
+        up_to_date: listed files with nothing to do.
+        pending_files: closed files that are not loaded after the round.
+        pending_bytes: of these.
+        complete_until: data time before which nothing of this node is unloaded; None if unknown.
+        looked: whether the three above were found out in this round.
+        schema: what became of the schema log; None if there is none here.
+    """
+
+    receiver: str
+    tasks: list[str] = field(default_factory=list)
+    sent: int = 0
+    deleted: int = 0
+    already: int = 0
+    bytes: int = 0
+    resumed: list[FileOffset] = field(default_factory=list)
+    seconds: float = 0.0
+    retired: int = 0
+    held: list[FileReason] = field(default_factory=list)
+    conflicts: list[FileDevice] = field(default_factory=list)
+    failed: list[FileReason] = field(default_factory=list)
+    quarantined: list[FileReason] = field(default_factory=list)
+    expired: list[FileReason] = field(default_factory=list)
+    changed: list[FileReason] = field(default_factory=list)
+    wanted: list[FileReason] = field(default_factory=list)
+    verified: VerifiedFiles | None = None
+    waiting: int = 0
+    unmounted: list[FileReason] = field(default_factory=list)
+    error: TsferryError | None = None
+    guarded: bool = False
+    up_to_date: int = 0
+    pending_files: int = 0
+    pending_bytes: int = 0
+    complete_until: int | None = None
+    looked: bool = False
+    schema: SchemaReport | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all that is closed is loaded, or what stands most in the way."""
+        codes = []
+        if self.error is not None:
+            codes.append(_code_of(self.error))
+        if self.conflicts or self.failed or self.quarantined or self.unmounted:
+            codes.append(EXIT_NOT_LOADED)
+        if self.guarded:
+            codes.append(EXIT_HELD)
+        return worst(codes)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether there was nothing to do and nothing to tell."""
+        return not (self.tasks or self.exit_code)
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `sync --json` prints."""
+        shown: dict[str, Any] = {
+            "receiver": self.receiver,
+            "task": self.tasks[-1] if self.tasks else None,
+            "tasks": self.tasks,
+            "sent": self.sent,
+            "deleted": self.deleted,
+            "already": self.already,
+            "bytes": self.bytes,
+            "resumed": [{"file": each.file, "offset": each.offset} for each in self.resumed],
+            "seconds": round(self.seconds, 3),
+            "retired": self.retired,
+            "held": _reasons(self.held),
+            "conflicts": [
+                {"file": each.file, "device": each.device, "reason": each.reason}
+                for each in self.conflicts
+            ],
+            "failed": _reasons(self.failed),
+            "quarantined": _reasons(self.quarantined),
+            "expired": _reasons(self.expired),
+            "changed": _reasons(self.changed),
+            "wanted": _reasons(self.wanted),
+            "verified": verified_json(self.verified),
+            "waiting": self.waiting,
+            "unmounted": _reasons(self.unmounted),
+            "pending": {"files": self.pending_files, "bytes": self.pending_bytes},
+            "complete_until": self.complete_until,
+            "schema": None if self.schema is None else self.schema.as_json(),
+            "error": None,
+            "exit_code": self.exit_code,
+        }
+        if self.error is not None:
+            shown["error"] = {"type": self.error.slug, "message": self.error.message}
+        return shown
+
+
+def verified_json(found: VerifiedFiles | None) -> dict[str, int] | None:
+    """How many files are loaded there, and verified: `files`, `verified`."""
+    return None if found is None else {"files": found.files, "verified": found.verified}
+
+
+def _reasons(found: list[FileReason]) -> list[dict[str, str]]:
+    return [{"file": each.file, "reason": each.reason} for each in found]
+
+
+def _code_of(error: TsferryError) -> int:
+    """The exit code for what ended a round early.
+
+    What a receiver says of itself, such as that its disk fails, is a receiver that refuses.
+    """
+    theirs = "status" in error.extra and error.exit_code == EXIT_INTERNAL
+    if theirs or isinstance(error, NotFoundError):  # there is no such call at that address
+        return EXIT_UNREACHABLE
+    return error.exit_code
+
+
+_SHOWN = 10
+
+
+def as_text(report: dict[str, Any]) -> str:
+    """The object of a round for people: what was done, then a line for each thing to see to."""
+    lines = [
+        f"{report['receiver']}: {report['sent']} files loaded ({size_text(report['bytes'])} sent, "
+        f"{report['seconds']:.1f} s)"
+    ]
+    counts = (
+        (report["already"], "were there already"),
+        (report["deleted"], "deleted"),
+        (report["retired"], "gone here and kept there"),
+        (len(report["resumed"]), "resumed in the middle"),
+        (report["waiting"], "waiting (status says why)"),
+        (len(report["changed"]), "changed under way, left for the next round"),
+        (len(report["expired"]), "older than the receiver keeps"),
+    )
+    lines[0] += "".join(f", {number} {text}" for number, text in counts if number)
+    for each in report["conflicts"][:_SHOWN]:
+        what = f"device {each['device']} belongs to another" if each["device"] else each["reason"]
+        lines.append(f"  conflict: {each['file']}: {what}")
+    for key in ("wanted", "quarantined", "failed", "held", "unmounted"):
+        lines += [
+            f"  {key}: {each['file']}: {each['reason']}" for each in report.get(key, ())[:_SHOWN]
+        ]
+    for key in ("wanted", "conflicts", "quarantined", "failed", "held"):
+        more = len(report.get(key, ())) - _SHOWN
+        if more > 0:
+            lines.append(f"  ... and {more} more {key} (--json lists them all)")
+    schema = report.get("schema")
+    if schema is not None and schema["problem"] is not None:
+        lines.append(f"  schema: {schema['problem']}")
+    elif schema is not None and schema["unapplied"]:
+        lines.append(f"  schema: {schema['unapplied']} records not applied (status says why)")
+    if report["error"] is not None:
+        lines.append(f"  error: {report['error']['message']}")
+    return "\n".join(map(printable, lines))

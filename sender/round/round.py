@@ -1,0 +1,378 @@
+"""One round with one receiver: check, recover, look, plan, and one task after the other."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from common import crash, wire
+from common.durable import Tree
+from common.errors import NotFoundError, TsferryError
+from common.linelog import Phase
+from common.names import FilePath
+from common.wire import History, TaskState
+from sender.kept.desk import Desk
+from sender.kept.receiver_file import Memory
+from sender.kept.troubles import Trouble, expired_paths
+from sender.plan.assurance import remaining
+from sender.plan.next_round import Known, NextRound, next_round
+from sender.plan.options import PlanOptions
+from sender.plan.plan import RoundPlan
+from sender.plan.tasks import TaskPlan
+from sender.round.recovery import RecoveryReport, recover
+from sender.round.report import FileDevice, FileReason, RoundReport
+from sender.round.source import Source, open_source
+from sender.round.task_run import TaskRun
+from sender.round.verdicts import report_trouble
+from sender.round.waiting import wait_until_loaded
+from sender.schema.shipping import SchemaShip, open_schema
+from sender.select.found import Scan
+from sender.send.lane import Lane
+from sender.send.progress import Meter
+
+__all__ = ["Options", "Round", "fill_report"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked of a round.
+
+    Attributes:
+        allow_mass_delete: let unexplained deletions through, until a round has come to its end.
+        forget: throw the list away first and compare all with the receiver (`resync`).
+        schema: send the whole schema again.
+        only_recover: stop after the recovery.
+    """
+
+    allow_mass_delete: bool = False
+    forget: bool = False
+    schema: bool = False
+    only_recover: bool = False
+
+
+@dataclass
+class Round:
+    """A round; the lane's lock is held by the caller.
+
+    Attributes:
+        lane: to the receiver.
+        options: what is asked.
+        meter: hears of progress.
+        clock: seconds, for durations.
+        new_id: makes task ids.
+    """
+
+    lane: Lane
+    options: Options = field(default_factory=Options)
+    meter: Meter | None = None
+    clock: Callable[[], float] = time.monotonic
+    new_id: Callable[[], str] = lambda: secrets.token_hex(16)
+
+    def run(self) -> RoundReport:
+        """Do it; an error of ours that ends it is in the report, never raised."""
+        self._report = RoundReport(self.lane.name)
+        self._meter = self.meter or Meter(self.lane.name)
+        begin = self.clock()
+        with self.lane.sync_tree() as sync:
+            memory = Memory.open(sync, self.lane.directory)
+            try:
+                self._run(sync, memory)
+            except TsferryError as error:
+                self._report.error = error
+            except OSError as error:
+                # A disk that fails, or was unmounted under way: nothing to see in a traceback.
+                self._report.error = TsferryError(f"the file system: {error}")
+            finally:
+                self._report.seconds = self.clock() - begin
+            self._remember(memory)
+        return self._report
+
+    def _remember(self, memory: Memory) -> None:
+        done = {"allow_mass_delete": False} if self._report.error is None else {}
+        summary = self._report.as_json() | {"ended": time.time()}
+        try:
+            memory.update(last_round=_short(summary), **done)
+        except (TsferryError, OSError) as error:
+            _log.error("%s: the round cannot be noted for status: %s", self.lane.name, error)
+
+    def _run(self, sync: Tree, memory: Memory) -> None:
+        if memory.problem:
+            _log.warning("%s", memory.problem)
+        if self.options.allow_mass_delete:
+            memory.update(allow_mass_delete=True)
+        self._meter.step("check")
+        check = self._check(memory)
+        source = open_source(self.lane, memory, remember=True)
+        with source.dirs:
+            desk = Desk.open(
+                sync,
+                source.dirs,
+                self.lane.directory,
+                source.facts(),
+                md5_known=source.md5_known,
+            )
+            desk.memory = memory
+            self._with_desk(desk, source, check)
+
+    def _with_desk(self, desk: Desk, source: Source, check: wire.CheckAnswer) -> None:
+        if self.options.forget:
+            desk.ledger.forget()
+        resumable, recovered = self._recover(desk, check)
+        if self.options.only_recover:
+            return
+        self._meter.step("scan")
+        known = Known.of(
+            desk,
+            source.scan(desk.ledger.entries),
+            last_copies=recovered.last_copies,
+            check=check,
+            source_lost=source.lost,
+            source_doubt=source.doubt,
+        )
+        inventory = self._inventory(desk, known)
+        self._meter.step("plan")
+        ahead = next_round(known, self._plan_options(desk), desk.facts, inventory)
+        self._take_back(desk, ahead)
+        self._compare(desk, ahead, check)
+        with desk.changing_troubles() as troubles:
+            troubles.prune(ahead.scan)
+        fill_report(self._report, ahead.scan, ahead.work, desk.troubles.by_path.get)
+        desk.ledger.refresh(ahead.work.refreshed)
+        crash.point("round.planned")
+        try:
+            with open_schema(self.lane, desk.sync, check, whole=self.options.schema) as schema:
+                self._tasks(desk, check, ahead.work, resumable, schema)
+        finally:
+            self._stand(desk, ahead.scan)
+
+    def _tasks(
+        self,
+        desk: Desk,
+        check: wire.CheckAnswer,
+        work: RoundPlan,
+        resumable: _Resumable,
+        schema: SchemaShip | None,
+    ) -> None:
+        if schema is not None:
+            self._report.schema = schema.report
+        tasks = work.tasks
+        if not tasks and schema is not None and schema.pressing:
+            tasks = (TaskPlan(),)
+        for each in tasks:
+            task = resumable.take(each) or self.new_id()
+            _log.info(
+                "%s: a task of %d files (%d bytes), %d deletions",
+                self.lane.name,
+                len(each.additions),
+                each.bytes,
+                len(each.deletions),
+                extra={"task": task},
+            )
+            TaskRun(
+                self.lane,
+                desk,
+                check,
+                each,
+                task,
+                self._report,
+                self._meter,
+                schema=schema,
+                clock=self.clock,
+            ).run()
+            crash.point("round.task_done")
+
+    def _stand(self, desk: Desk, scan: Scan) -> None:
+        """What is left to do, for status and heartbeats."""
+        report = self._report
+        expired = expired_paths(desk.troubles.by_path, scan)
+        left = remaining(scan, desk.ledger.entries, desk.facts, expired)
+        report.pending_files, report.pending_bytes = left.files, left.bytes
+        report.complete_until = left.complete_until
+        report.looked = True
+        self.lane.scanner.forget(
+            file for path, file in scan.files.items() if path in desk.ledger.entries
+        )
+
+    # -- check and recovery ----------------------------------------------------------------
+
+    def _check(self, memory: Memory) -> wire.CheckAnswer:
+        now = memory.now
+        request = self.lane.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
+        check = self.lane.patiently(lambda: self.lane.client.check(request))
+        if check.busy is not None:
+            self._meter.step("load")
+            with suppress(NotFoundError):
+                wait_until_loaded(self.lane, check.busy, clock=self.clock)
+        if check.history is History.CONTINUES:
+            newest = max(now.newest_commit, check.newest_commit)
+            memory.update(engine=check.engine, newest_commit=newest, verified=check.verified)
+        self._report.verified = check.verified
+        return check
+
+    def _recover(self, desk: Desk, check: wire.CheckAnswer) -> tuple[_Resumable, RecoveryReport]:
+        left = desk.logs.left_over()
+        states: dict[str, TaskState] = {}
+
+        def outcome_of(task: str) -> wire.TaskAnswer | None:
+            answer = self._outcome(task)
+            if answer is not None:
+                states[task] = answer.state
+                if check.history is History.CONTINUES:
+                    desk.note(answer)
+            return answer
+
+        recovered = recover(desk.ledger, desk.logs, desk.snapshot, desk.dirs, outcome_of)
+        crash.point("round.recovered")
+        for task, committed in recovered.tasks.items():
+            if committed:
+                self._report.tasks.append(task)
+        self._report.sent += len(recovered.added)
+        self._report.deleted += len(recovered.removed)
+        with desk.changing_troubles() as troubles:
+            troubles.clear(recovered.added)
+        if recovered.tasks:
+            _log.info("%s: recovered", self.lane.name, extra={"tasks": dict(recovered.tasks)})
+        resumable = _Resumable()
+        for task in {state.task for state in left.values() if state.task is not None}:
+            logs = [state for state in left.values() if state.task == task]
+            if states.get(task) is TaskState.OPEN and any(
+                state.phase.value >= Phase.SENDING.value for state in logs
+            ):
+                resumable = _Resumable(
+                    task, frozenset(path for state in logs for path in state.deleted)
+                )
+        return resumable, recovered
+
+    def _outcome(self, task: str) -> wire.TaskAnswer | None:
+        try:
+            answer = self.lane.patiently(lambda: self.lane.client.task(task))
+            if answer.state is TaskState.LOADING:
+                self._meter.step("load")
+                answer = wait_until_loaded(self.lane, task, clock=self.clock)
+        except NotFoundError:
+            return None
+        return answer
+
+    def _inventory(self, desk: Desk, known: Known) -> list[wire.InventoryEntry] | None:
+        """What the receiver has, where the list is to be compared with it."""
+        if known.comparison is None:
+            return None
+        assert known.check is not None
+        first = known.check.history is History.NEW and desk.memory.now.engine is None
+        _log.log(
+            logging.INFO if first else logging.WARNING,
+            "%s: %s; all is compared with the inventory",
+            self.lane.name,
+            known.comparison.reason,
+        )
+        self._meter.step("inventory")
+        return self.lane.patiently(lambda: list(self.lane.client.inventory()))
+
+    def _take_back(self, desk: Desk, ahead: NextRound) -> None:
+        """Files that were loaded and are not any more leave the list."""
+        for each in ahead.taken_back:
+            what = "is wanted again" if each.wanted else "is in quarantine"
+            _log.warning("%s: %s %s: %s", self.lane.name, each.path.text, what, each.reason)
+            if each.wanted:
+                reason = f"{each.reason}; it is here no more" if each.gone else each.reason
+                self._report.wanted.append(FileReason(each.path.text, reason))
+        if ahead.leaving:
+            desk.ledger.fold(removed=ahead.leaving)
+            crash.point("round.taken_back")
+
+    def _compare(self, desk: Desk, ahead: NextRound, check: wire.CheckAnswer) -> None:
+        """Make the list what it was found to be against the inventory, if it was compared."""
+        new = ahead.rebuilt
+        if new is None:
+            return
+        desk.ledger.become(new)
+        crash.point("round.rebuilt")
+        self._report.already += sum(1 for path in new.taken if path in ahead.known.scan.files)
+        self._begin_history(desk.memory, check)
+        if check.history is not History.CONTINUES:
+            with desk.changing_troubles() as troubles:
+                troubles.forget_expired()
+        _log.info(
+            "%s: compared",
+            self.lane.name,
+            extra={"kept": new.kept, "taken": len(new.taken), "dropped": len(new.dropped)},
+        )
+
+    @staticmethod
+    def _begin_history(memory: Memory, check: wire.CheckAnswer) -> None:
+        """From now on this is the receiver's past, as the list has just been made to fit it."""
+        if check.history is History.CONTINUES:
+            return
+        memory.update(
+            engine=check.engine,
+            newest_commit=check.newest_commit,
+            last_task=None,
+            verified=check.verified,
+        )
+        if check.history is History.NEW:
+            memory.update(epoch=None)  # another engine's; a rewound one goes on from ours
+
+    # -- plan ------------------------------------------------------------------------------
+
+    def _plan_options(self, desk: Desk) -> PlanOptions:
+        allowed = desk.memory.now.allow_mass_delete
+        return PlanOptions.of(self.lane.config, allow_mass_delete=allowed)
+
+
+@dataclass
+class _Resumable:
+    """A task that the receiver has open; it goes on under its id if its deletions are the same.
+
+    The receiver has these recorded and does not take them back. If the plan has others by now, a
+    new id takes the place of the task; what was verified there stays usable.
+    """
+
+    task: str | None = None
+    deleted: frozenset[FilePath] = frozenset()
+
+    def take(self, plan: TaskPlan) -> str | None:
+        """The id, once, if it fits."""
+        if self.task is None or frozenset(plan.deleted_paths) != self.deleted:
+            return None
+        task, self.task = self.task, None
+        return task
+
+
+def fill_report(
+    report: RoundReport,
+    scan: Scan,
+    work: RoundPlan,
+    trouble_of: Callable[[FilePath], Trouble | None],
+) -> None:
+    """Enter what a scan and a plan say into a report."""
+    report.waiting = sum(1 for each in scan.waiting if each.why != "filtered")
+    report.up_to_date = work.unchanged + len(work.refreshed)
+    report.guarded = work.guard is not None
+    report.held += [FileReason(each.path.text, each.reason) for each in work.held]
+    report.unmounted += [FileReason(str(each.data_dir), each.reason) for each in scan.unmounted]
+    report.unmounted += [
+        FileReason(f"{each.data_dir}/{each.rel}", each.reason) for each in scan.unreadable
+    ]
+    report.conflicts += [FileDevice(each.path.text, None, each.reason) for each in scan.clashes]
+    for skipped in work.skipped:
+        trouble = trouble_of(skipped.file.path)
+        if trouble is None:
+            report.changed.append(FileReason(skipped.file.path.text, skipped.reason))
+        elif not trouble.dropped:
+            report_trouble(report, trouble)
+
+
+_LISTED = 100
+
+
+def _short(summary: dict[str, object]) -> dict[str, object]:
+    """A summary whose lists are cut, so that it stays small on disk."""
+    return {
+        key: value[:_LISTED] if isinstance(value, list) else value for key, value in summary.items()
+    }

@@ -1,0 +1,376 @@
+"""One sync task, from `sync start` to the list of loaded files (docs/protocol.md, "A round").
+
+The order is what makes it safe to be cut off anywhere: what is about to be true at the receiver is
+in sync.log before; what is on the list of loaded files is committed there before; a link goes only
+after its file is on the list. Everything that is sent may be sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from common import crash, wire
+from common.errors import DigestError, StoppedError, TsferryError
+from common.names import FilePath
+from common.wire import Action, Propagate, Result, TaskState
+from sender.kept.desk import Desk
+from sender.kept.snapshot import SnapshotFile
+from sender.plan.tasks import Addition, TaskPlan
+from sender.round.recovery import recover
+from sender.round.report import FileOffset, FileReason, RoundReport
+from sender.round.verdicts import Verdicts
+from sender.round.waiting import wait_until_loaded
+from sender.schema.shipping import SchemaShip
+from sender.select.entry import Entry
+from sender.send.calls import UploadState
+from sender.send.content import Prepared, pages, prepare, without_devices
+from sender.send.lane import Lane
+from sender.send.progress import Meter
+from sender.send.proofs import Proofs
+from sender.send.sending import Fate, Job, Sending
+from sender.send.upload import ChangedWhileSentError, Received
+
+__all__ = ["TaskRun"]
+
+_log = logging.getLogger(__name__)
+
+_PATH_BYTES = 1100
+"""Of one path in a page of deletions, at most."""
+
+
+class TaskRun:
+    """Carries out one `TaskPlan`."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        desk: Desk,
+        check: wire.CheckAnswer,
+        plan: TaskPlan,
+        task: str,
+        report: RoundReport,
+        meter: Meter,
+        *,
+        schema: SchemaShip | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lane = lane
+        self._desk = desk
+        self._check = check
+        self._plan = plan
+        self._task = task
+        self._report = report
+        self._meter = meter
+        self._schema = schema
+        self._schema_end: wire.SchemaEnd | None = None
+        self._clock = clock
+        self._epoch: str | None = None
+        self._additions = {each.path: each for each in plan.additions}
+        self._whole: dict[str, tuple[Prepared, str]] = {}
+        """Files that the receiver has whole, with the MD5 of what is here."""
+        self._proofs = Proofs(desk.snapshot, check.limits)
+        self._verdicts = Verdicts(report)
+
+    def run(self) -> None:
+        """Do it all; what was achieved is in the report, whatever is raised.
+
+        Raises:
+            BusyError: the receiver is still loading it; the next round learns what came of it.
+            StoppedError: told to stop; the next round goes on with it.
+            TsferryError: the receiver is out of reach, or refuses.
+        """
+        try:
+            answer = self._start()
+            if answer.state is TaskState.OPEN:
+                self._ship_schema(answer)
+                jobs = self._offer(self._take_snapshot())
+                self._delete()
+                self._send(jobs)
+                answer = self._end()
+            if answer.state is not TaskState.DONE:
+                self._meter.step("load")
+                answer = wait_until_loaded(self._lane, self._task, clock=self._clock)
+            self._conclude(answer)
+        finally:
+            self._desk.logs.close()
+            if self._verdicts.troubles:
+                with self._desk.changing_troubles() as troubles:
+                    troubles.record(self._verdicts.troubles)
+
+    # -- start -----------------------------------------------------------------------------
+
+    def _start(self) -> wire.TaskAnswer:
+        self._desk.logs.begin(self._task, self._plan.homes)
+        crash.point("task.begun")
+        request = wire.StartRequest(
+            engine=self._check.engine,
+            epoch=self._desk.memory.now.epoch,
+            propagate=Propagate(self._lane.config.propagate_deletes),
+        )
+        answer = self._lane.patiently(lambda: self._lane.client.start_task(self._task, request))
+        crash.point("task.started")
+        if answer.state is not TaskState.DONE:
+            self._desk.note(answer)
+            crash.point("task.epoch")
+        self._epoch = answer.epoch
+        return answer
+
+    def _ship_schema(self, answer: wire.TaskAnswer) -> None:
+        """Before the files that need it; what goes wrong with it keeps none of them back."""
+        if self._schema is not None and self._schema.due:
+            self._go_on()
+            self._meter.step("schema")
+            self._schema_end = self._schema.ship(self._task, self._epoch, answer.schema_staged)
+
+    def _take_snapshot(self) -> Sequence[SnapshotFile]:
+        self._meter.step("plan")
+        taken = self._desk.snapshot.take(each.file for each in self._plan.additions)
+        crash.point("task.snapshot")
+        for dropped in taken.dropped:
+            self._verdicts.changed(dropped.path, dropped.reason)
+        return taken.files
+
+    def _go_on(self) -> None:
+        if self._lane.stop.is_set():
+            raise StoppedError("told to stop")
+
+    # -- plan ------------------------------------------------------------------------------
+
+    def _offer(self, taken: Sequence[SnapshotFile]) -> list[Job]:
+        """Ask what to do with each file; returns what is to be sent."""
+        jobs: list[Job] = []
+        for page in pages(self._prepared(taken), self._check.limits):
+            self._go_on()
+            decisions = self._ask(page)
+            for prepared, decision in zip(page, decisions, strict=True):
+                jobs += self._decided(without_devices(prepared), decision)
+            crash.point("task.planned")
+        self._hold_deletions()
+        return jobs
+
+    def _prepared(self, taken: Sequence[SnapshotFile]) -> Iterator[Prepared]:
+        """The files that can be offered, one by one as they are read."""
+        for snap in taken:
+            self._go_on()
+            addition = self._additions[snap.path]
+            known = self._desk.md5_known(addition.file)
+            found = prepare(self._desk.snapshot, snap, addition, known)
+            if isinstance(found, Prepared):
+                yield found
+            elif found.changed:
+                self._verdicts.changed(addition.path, found.reason)
+            else:
+                self._verdicts.unfit(addition.file, found.reason)
+
+    def _ask(self, offered: Sequence[Prepared]) -> list[wire.PlanDecision]:
+        page = wire.PlanPage(entries=[each.entry for each in offered])
+        answer = self._lane.patiently(lambda: self._lane.client.plan(self._task, self._epoch, page))
+        return answer.decisions
+
+    def _decided(self, prepared: Prepared, decision: wire.PlanDecision) -> Iterator[Job]:
+        file = prepared.addition.file
+        match decision.action:
+            case Action.SEND:
+                yield Job(prepared, resource=decision.resource)
+            case Action.RESUME:
+                begin = None
+                if decision.upload is not None and 0 <= decision.offset <= file.size:
+                    begin = UploadState(decision.upload, decision.offset)
+                yield Job(prepared, resource=decision.resource, begin=begin)
+            case Action.HAVE | Action.ALREADY:
+                yield from self._compare(prepared, decision)
+            case _:
+                self._verdicts.decided(file, decision)
+
+    def _compare(self, prepared: Prepared, decision: wire.PlanDecision) -> Iterator[Job]:
+        """The receiver says that it has the file: it counts only if the content is the same."""
+        file = prepared.addition.file
+        ours = self._desk.facts.md5(file)
+        if ours is None:
+            self._verdicts.changed(file.path, "changed while it was compared")
+        elif decision.md5 == ours:
+            if decision.resource and prepared.entry.resource is not None:
+                yield Job(prepared, file=False, resource=True)
+            self._whole[prepared.entry.path] = (prepared, ours)
+            if decision.action is Action.HAVE:
+                self._proofs.add(prepared.entry.path, prepared.snap)
+        elif decision.action is Action.HAVE:
+            yield Job(prepared, resource=decision.resource)
+        elif prepared.entry.md5 is None:
+            entry = msgspec.structs.replace(prepared.entry, md5=ours)
+            again = replace(prepared, entry=entry)
+            yield from self._decided(again, self._ask([again])[0])
+        else:
+            self._verdicts.clash(file, decision.md5)
+
+    def _hold_deletions(self) -> None:
+        """What was to take the place of old files is not in the task: these must stay."""
+        expired = self._verdicts.expired
+        reduced = self._plan.without(expired, settled=True)
+        reduced = reduced.without(self._verdicts.lost - expired)
+        going = {each.path for each in reduced.deletions}
+        culprits = {path.group: path for path in self._verdicts.lost}
+        for each in self._plan.deletions:
+            if each.path not in going:
+                reason = f"waits for {culprits[each.path.group]}, which is not loaded"
+                self._report.held.append(FileReason(each.path.text, reason))
+        self._plan = reduced
+
+    # -- deletions and files ---------------------------------------------------------------
+
+    def _delete(self) -> None:
+        """Name what is gone; before any file, and in sync.log once the receiver has taken it."""
+        paths = self._plan.deleted_paths
+        limits = self._check.limits
+        size = max(1, min(limits.max_page_items, limits.max_page_bytes // _PATH_BYTES))
+        for at in range(0, len(paths), size):
+            self._go_on()
+            page = paths[at : at + size]
+            body = wire.DeletedPage(paths=[path.text for path in page])
+            self._lane.patiently(lambda body=body: self._deleted(body))  # type: ignore[misc]
+            crash.point("task.deleted.sent")
+            self._desk.logs.deleted(page)
+        self._desk.logs.sending()
+        self._desk.logs.files(FilePath.parse(text) for text in self._whole)
+
+    def _deleted(self, body: wire.DeletedPage) -> wire.DeletedPage:
+        self._lane.client.deleted(self._task, self._epoch, body)
+        return body
+
+    def _send(self, jobs: Sequence[Job]) -> None:
+        self._meter.expect(len(jobs), sum(job.prepared.entry.size for job in jobs if job.file))
+        self._meter.step("send")
+        for job in jobs:
+            if job.begin is not None and job.begin.offset:
+                self._meter.sent(job.begin.offset)
+        sending = Sending(
+            self._lane.client,
+            self._task,
+            self._epoch,
+            self._desk.snapshot,
+            self._lane.config.transfer,
+            self._check.limits,
+            self._lane.tries,
+            self._lane.stop.is_set,
+            self._meter,
+            self._is_whole,
+        )
+        try:
+            for fates in sending.run(jobs):
+                whole = [job for job, fate in fates if self._took(job, fate)]
+                self._desk.logs.files(job.prepared.addition.path for job in whole)
+                crash.point("task.file.recorded")
+                for job in whole:
+                    if job.file:
+                        self._proofs.add(job.path, job.prepared.snap)
+        finally:
+            self._lane.client.close()  # the connections of threads that have ended
+
+    def _is_whole(self, prepared: Prepared) -> bool:
+        """After an answer was lost: has the receiver taken the file in?"""
+        decision = self._ask([prepared])[0]
+        return decision.action in (Action.HAVE, Action.ALREADY) and (
+            decision.md5 == self._desk.facts.md5(prepared.addition.file)
+        )
+
+    def _took(self, job: Job, fate: Fate) -> bool:
+        file = job.prepared.addition.file
+        if isinstance(fate, Received):
+            self._report.bytes += fate.sent
+            if fate.resumed is not None:
+                self._report.resumed.append(FileOffset(job.path, fate.resumed))
+            if job.file:
+                known = self._desk.md5_known(file)
+                if known is not None and known != fate.md5:
+                    reason = f"its bytes have MD5 {fate.md5}, the catalogue says {known}: run "
+                    reason += "tsferry-receiver fsck"
+                    self._verdicts.failed(file, TsferryError(reason))
+                    return False
+                self._whole[job.path] = (job.prepared, fate.md5)
+            return True
+        self._whole.pop(job.path, None)
+        if isinstance(fate, ChangedWhileSentError):
+            reason = str(fate) if str(fate) != job.path else "changed while it was sent"
+            self._verdicts.changed(file.path, reason)
+        else:
+            _log.warning("%s: %s is left: %s", self._lane.name, job.path, fate.message)
+            if isinstance(fate, DigestError) and self._desk.md5_known(file) is not None:
+                hint = "its bytes here are not what was loaded here: run tsferry-receiver fsck"
+                fate = DigestError(f"{fate.message}; {hint}", extra=fate.extra)
+            self._verdicts.failed(file, fate)
+        return False
+
+    # -- end -------------------------------------------------------------------------------
+
+    def _end(self) -> wire.TaskAnswer:
+        """Announce the end, once it is recorded here what exactly was sent."""
+        self._go_on()
+        self._desk.ledger.sent(
+            Entry.of(prepared.addition.file, md5, prepared.span)
+            for prepared, md5 in self._whole.values()
+        )
+        self._desk.logs.end()
+        crash.point("task.ended")
+        manifest = [
+            wire.ManifestEntry(
+                path=path,
+                size=prepared.entry.size,
+                md5=md5,
+                series=prepared.series,
+                points=prepared.points,
+                proof=self._proofs.of(path),
+            )
+            for path, (prepared, md5) in self._whole.items()
+        ]
+        request = wire.EndRequest(
+            manifest=manifest,
+            deleted=[path.text for path in self._plan.deleted_paths],
+            schema=self._schema_end,
+        )
+        answer = self._lane.patiently(
+            lambda: self._lane.client.end_task(self._task, self._epoch, request)
+        )
+        crash.point("task.end.sent")
+        return answer
+
+    def _conclude(self, answer: wire.TaskAnswer) -> None:
+        """Fold in what is committed, and nothing else."""
+        crash.point("task.loaded")
+        desk = self._desk
+        recover(desk.ledger, desk.logs, desk.snapshot, desk.dirs, lambda _: answer)
+        desk.note(answer)
+        crash.point("task.noted")
+        if self._schema is not None and self._schema_end is not None:
+            self._schema.conclude(answer.schema_position)
+        self._report.tasks.append(self._task)
+        loaded: list[FilePath] = []
+        additions = {path.text: addition for path, addition in self._additions.items()}
+        for outcome in answer.outcomes:
+            addition = additions.get(outcome.path)
+            if addition is not None and outcome.result in (Result.LOADED, Result.ALREADY):
+                loaded.append(addition.path)
+            self._count(outcome, addition)
+        with desk.changing_troubles() as troubles:
+            troubles.clear(loaded)
+
+    def _count(self, outcome: wire.Outcome, addition: Addition | None) -> None:
+        report = self._report
+        match outcome.result:
+            case Result.LOADED:
+                report.sent += 1
+            case Result.ALREADY:
+                report.already += 1
+            case Result.DELETED:
+                report.deleted += addition is None
+            case Result.RETIRED:
+                report.retired += 1
+            case Result.HELD:
+                reason = outcome.reason or "its partition is not whole yet"
+                report.held.append(FileReason(outcome.path, reason))
+            case _ if addition is not None and addition.path not in self._verdicts.lost:
+                self._verdicts.outcome(addition.file, outcome)

@@ -1,0 +1,119 @@
+"""The receiver's words about files, as entries of the report and of the list of troubles."""
+
+from __future__ import annotations
+
+from common import wire
+from common.errors import ConflictError, ForbiddenError, NotATsFileError, TsferryError
+from common.names import FilePath
+from common.wire import Action, Result
+from sender.kept.troubles import Trouble, TroubleKind
+from sender.round.report import FileDevice, FileReason, RoundReport
+from sender.select.found import LocalFile
+
+__all__ = ["Verdicts"]
+
+_REFUSALS = {
+    Action.CONFLICT: TroubleKind.CONFLICT,
+    Action.EXPIRED: TroubleKind.EXPIRED,
+    Action.REFUSED: TroubleKind.REFUSED,
+}
+_RESULTS = {
+    Result.CONFLICT: TroubleKind.CONFLICT,
+    Result.REFUSED: TroubleKind.REFUSED,
+    Result.QUARANTINED: TroubleKind.QUARANTINED,
+    Result.EXPIRED: TroubleKind.EXPIRED,
+    Result.MISSING: TroubleKind.FAILED,
+}
+
+
+class Verdicts:
+    """Collects what became of the files of a task."""
+
+    def __init__(self, report: RoundReport) -> None:
+        self._report = report
+        self.troubles: list[tuple[LocalFile, Trouble]] = []
+        self.lost: set[FilePath] = set()
+        """Additions that are not in the task any more."""
+        self.expired: set[FilePath] = set()
+        """Those of them that need not be loaded."""
+
+    def changed(self, path: FilePath, reason: str) -> None:
+        """The file is not any more what was chosen; no trouble, the next scan sees it."""
+        self.lost.add(path)
+        self._report.changed.append(FileReason(path.text, reason))
+
+    def unfit(self, file: LocalFile, reason: str) -> None:
+        """It is no sound TsFile: not worth any byte on the line."""
+        self._note(file, TroubleKind.QUARANTINED, reason, hold=True)
+
+    def decided(self, file: LocalFile, decision: wire.PlanDecision) -> None:
+        """The plan's answer is against it."""
+        kind = _REFUSALS[decision.action]
+        if kind is TroubleKind.REFUSED and decision.hold:
+            kind = TroubleKind.QUARANTINED
+        reason = decision.reason or str(decision.action)
+        self._note(file, kind, reason, device=decision.device, hold=decision.hold)
+
+    def clash(self, file: LocalFile, theirs: str | None) -> None:
+        """The receiver holds other content under this path and says that it is the same."""
+        reason = f"same path and size, other content: MD5 {theirs} is loaded there"
+        self._note(file, TroubleKind.CONFLICT, reason)
+
+    def failed(self, file: LocalFile, error: TsferryError) -> None:
+        """Its transfer ended with an error."""
+        kind, hold = TroubleKind.FAILED, False
+        if isinstance(error, NotATsFileError):
+            kind, hold = TroubleKind.QUARANTINED, True
+        elif isinstance(error, ConflictError):
+            kind = TroubleKind.CONFLICT
+        elif isinstance(error, ForbiddenError):
+            kind = TroubleKind.REFUSED
+        device = error.extra.get("device")
+        self._note(
+            file, kind, error.message, device=device if isinstance(device, str) else None, hold=hold
+        )
+
+    def outcome(self, file: LocalFile, outcome: wire.Outcome) -> None:
+        """The committed outcome of an addition that was not loaded."""
+        reason = outcome.reason or str(outcome.result)
+        if outcome.result is Result.MISSING:
+            reason = f"not loaded: {outcome.reason or 'it was not received whole'}"
+        self._note(file, _RESULTS[outcome.result], reason, device=outcome.device, hold=outcome.hold)
+
+    def _note(
+        self,
+        file: LocalFile,
+        kind: TroubleKind,
+        reason: str,
+        *,
+        device: str | None = None,
+        hold: bool = False,
+    ) -> None:
+        path = file.path
+        self.lost.add(path)
+        if kind is TroubleKind.EXPIRED:
+            self.expired.add(path)
+        trouble = Trouble(
+            path=path.text,
+            size=file.size,
+            mtime_ns=file.mtime_ns,
+            kind=kind,
+            reason=reason,
+            device=device,
+            hold=hold,
+        )
+        self.troubles.append((file, trouble))
+        report_trouble(self._report, trouble)
+
+
+def report_trouble(report: RoundReport, trouble: Trouble) -> None:
+    """Enter a file in trouble into a report."""
+    entry = FileReason(trouble.path, trouble.reason)
+    if trouble.kind is TroubleKind.CONFLICT:
+        report.conflicts.append(FileDevice(trouble.path, trouble.device, trouble.reason))
+    elif trouble.kind is TroubleKind.QUARANTINED:
+        report.quarantined.append(entry)
+    elif trouble.kind is TroubleKind.EXPIRED:
+        report.expired.append(entry)
+    else:
+        report.failed.append(entry)

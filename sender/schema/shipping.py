@@ -1,0 +1,240 @@
+"""The step `schema` of a round: what the schema log has gained goes before the files.
+
+It never keeps files back: what goes wrong with it is noted for `status`, and the round goes on. The
+receiver's position says what is applied; nothing is believed to be that it does not say.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from common import crash, wire
+from common.errors import (
+    NoSpaceError,
+    OffsetError,
+    StoppedError,
+    TooLargeError,
+    TsferryError,
+)
+from common.schemawire import encode_schema_block
+from sender.schema.notes import SchemaNotes
+from sender.schema.standing import SchemaReport
+from sender.schema.text_log import BINARY, TextLog, TextPlan, binary_log
+from sender.schema.upstream_changes import ChangesLog, ChangesPlan
+
+if TYPE_CHECKING:
+    from common.durable import Tree
+    from sender.send.lane import Lane
+
+__all__ = ["SchemaShip", "look_at_schema", "open_schema"]
+
+_log = logging.getLogger(__name__)
+
+_BINARY_TEXT = (
+    f"{BINARY} is the schema log of a newer database, and is not read here: the centre makes the "
+    "schema from the files; tags and aliases do not travel"
+)
+
+
+@dataclass
+class SchemaShip:
+    """The schema of one round: decided once, shipped in its first task.
+
+    Attributes:
+        report: what came of it.
+    """
+
+    lane: Lane
+    notes: SchemaNotes
+    log: TextLog | ChangesLog
+    plan: TextPlan | ChangesPlan | None
+    limits: wire.Limits
+    report: SchemaReport = field(default_factory=SchemaReport)
+    _end: wire.SchemaEnd | None = None
+
+    @property
+    def due(self) -> bool:
+        """Whether there is something to say, and it was not yet tried."""
+        return self.plan is not None and self.report.problem is None
+
+    @property
+    def pressing(self) -> bool:
+        """Whether it is worth a task without files: something changed."""
+        return self.due and self.plan is not None and self.plan.size > 0
+
+    def ship(
+        self, task: str, epoch: str | None, staged: wire.SchemaStaged | None
+    ) -> wire.SchemaEnd | None:
+        """Send the blocks that a task brings; None if the task goes without a schema.
+
+        Raises:
+            StoppedError: told to stop.
+        """
+        if not self.due:
+            return None
+        assert self.plan is not None
+        begin = 0
+        try:
+            if staged is not None:
+                resumed = self.log.goes_on(self.plan, staged, self.notes)  # type: ignore[arg-type]
+                if resumed is not None:
+                    self.plan, begin = resumed, staged.size
+            self.notes.update(shipping=self.plan.shipping)
+            crash.point("schemaship.noted")
+            try:
+                self._send(task, epoch, begin)
+            except OffsetError:
+                self._send(task, epoch, 0)  # what it has is of another log by now
+            self._end = self._ended()
+        except StoppedError:
+            raise
+        except (TsferryError, OSError) as error:
+            self.fail(str(error))
+            return None
+        crash.point("schemaship.sent")
+        return self._end
+
+    def _send(self, task: str, epoch: str | None, begin: int) -> None:
+        plan = self.plan
+        assert plan is not None
+        most = min(self.lane.config.transfer.chunk_bytes, self.limits.max_chunk_bytes)
+        for at, piece, slots in self.log.blocks(plan, begin, most // 2):  # type: ignore[arg-type]
+            body = encode_schema_block(plan.kind, plan.identity, plan.base, at, piece, slots)
+            self.lane.patiently(lambda body=body: self._block(task, epoch, body))  # type: ignore[misc]
+            self.report.bytes += len(piece)
+            crash.point("schemaship.block")
+
+    def _block(self, task: str, epoch: str | None, body: bytes) -> wire.SchemaAnswer:
+        """One block; a receiver without room for it is not waited for, the files are."""
+        try:
+            return self.lane.client.schema_block(task, epoch, body)
+        except NoSpaceError as error:
+            raise TooLargeError(error.message) from error
+
+    def _ended(self) -> wire.SchemaEnd:
+        plan = self.plan
+        assert plan is not None
+        return wire.SchemaEnd(
+            kind=plan.kind,
+            identity=plan.identity,
+            base=plan.base,
+            size=plan.size,
+            offset=plan.offset,
+            news=plan.news,
+            mark=self.log.mark(plan),  # type: ignore[arg-type]
+        )
+
+    def conclude(self, position: wire.SchemaPosition | None) -> None:
+        """Remember what the receiver has applied, after a task that is done."""
+        end = self._end
+        self.report.position = position
+        problem = None
+        if end is not None and (
+            position is None or (position.identity, position.offset) != (end.identity, end.offset)
+        ):
+            problem = "the receiver did not apply it; it is sent again in the next round"
+            self.report.problem = problem
+        self.plan = None
+        shipping = self.notes.now.shipping if problem else None
+        self.notes.update(position=position, shipping=shipping, problem=problem)
+
+    def fail(self, problem: str) -> None:
+        """It cannot be shipped in this round."""
+        _log.warning("%s: the schema is left: %s", self.lane.name, problem)
+        self.report.problem = problem
+        self.notes.update(problem=problem)
+
+
+@contextmanager
+def open_schema(
+    lane: Lane, sync: Tree, check: wire.CheckAnswer, *, whole: bool
+) -> Iterator[SchemaShip | None]:
+    """What a round has to do with the schema; None if there is none, or nobody takes it.
+
+    Args:
+        lane: to the receiver.
+        sync: `<schema dir>/sync`.
+        check: the receiver's answer.
+        whole: send all of it again.
+    """
+    with _opened(lane, SchemaNotes.open(sync, lane.directory), check, whole) as ship:
+        yield ship
+
+
+def look_at_schema(lane: Lane, sync: Tree, check: wire.CheckAnswer) -> dict[str, Any] | None:
+    """What a round would do with the schema, for `sync --dry-run`; nothing is noted or sent.
+
+    Returns:
+        `bytes` of the log that would travel; `whole`, why all of it would, None if it goes on;
+        `problem`, why it cannot. None: there is nothing to do.
+    """
+    notes = SchemaNotes.open(sync, lane.directory, keep=False)
+    notes.update(problem=None)  # of an earlier round
+    with _opened(lane, notes, check, whole=False) as ship:
+        plan, problem = None if ship is None else ship.plan, notes.now.problem
+    if (plan is None or not plan.size) and problem is None:
+        return None
+    return {
+        "bytes": 0 if plan is None else plan.size,
+        "whole": None if plan is None else plan.reason,
+        "problem": problem,
+    }
+
+
+@contextmanager
+def _opened(
+    lane: Lane, notes: SchemaNotes, check: wire.CheckAnswer, whole: bool
+) -> Iterator[SchemaShip | None]:
+    if not check.schema:
+        yield None
+    elif lane.entry.source == "receiver":
+        client = lane.source_client()
+        try:
+            yield _planned(lane, notes, check, ChangesLog(client), whole)
+        finally:
+            client.close()
+    else:
+        with _text_log(lane, notes) as log:
+            yield None if log is None else _planned(lane, notes, check, log, whole)
+
+
+@contextmanager
+def _text_log(lane: Lane, notes: SchemaNotes) -> Iterator[TextLog | None]:
+    with ExitStack() as stack:
+        problem = None
+        try:
+            log = stack.enter_context(TextLog.open(lane.config.schema_dir))
+            if log is None and binary_log(lane.config.schema_dir):
+                problem = _BINARY_TEXT
+        except (TsferryError, OSError) as error:
+            log, problem = None, f"the schema log cannot be read: {error}"
+        if log is None:
+            notes.update(problem=problem)
+        yield log
+
+
+def _planned(
+    lane: Lane,
+    notes: SchemaNotes,
+    check: wire.CheckAnswer,
+    log: TextLog | ChangesLog,
+    whole: bool,
+) -> SchemaShip:
+    ship = SchemaShip(lane, notes, log, None, check.limits)
+    applied = check.schema_position
+    ship.report.position = applied
+    try:
+        ship.plan = log.plan(applied, notes, whole=whole)
+    except (TsferryError, OSError) as error:
+        ship.fail(str(error))
+        return ship
+    if ship.plan is None:
+        notes.update(position=applied, shipping=None, problem=None)
+    else:
+        ship.report.whole = ship.plan.reason
+        notes.update(position=applied)
+    return ship

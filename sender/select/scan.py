@@ -1,0 +1,192 @@
+"""All TsFiles of this node: the union of its data directories."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from common.errors import UnsafePathError
+from common.names import Kind
+from sender.select.facts import FileFacts
+from sender.select.filters import group_filter
+from sender.select.found import (
+    Clash,
+    LocalFile,
+    ResourceStat,
+    Scan,
+    Span,
+    Unmounted,
+    Unreadable,
+    Waiting,
+    Why,
+)
+from sender.select.stat_cache import SeenFiles
+from sender.select.walk import Found, Rules, Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from common.durable import Tree
+    from common.names import FilePath
+    from sender.config import SenderConfig
+    from sender.select.data_dirs import DataDirs
+    from sender.select.entry import Entry
+    from sender.select.found import Group
+
+__all__ = [
+    "Clash",
+    "LocalFile",
+    "ResourceStat",
+    "Scan",
+    "Scanner",
+    "Span",
+    "Unmounted",
+    "Unreadable",
+    "Waiting",
+    "Why",
+    "units_of",
+]
+
+_UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+
+
+def units_of(config: SenderConfig) -> int:
+    """The width of a time partition, in the unit of the data's timestamps."""
+    return max(1, config.partition_interval_ms * _UNITS_PER_MS[config.time_unit])
+
+
+class Scanner:
+    """Scans, and remembers what it read from files between scans.
+
+    One for the life of the process; it serves all receivers.
+    """
+
+    def __init__(self, config: SenderConfig, *, clock: Callable[[], float] = time.time) -> None:
+        groups = config.storage_groups
+        self._rules = Rules(
+            flat_group=config.storage_group if config.layout == "flat" else None,
+            by_tail=config.closed_by == "tail",
+            quiet_seconds=config.quiet_seconds,
+            interval=units_of(config),
+            includes=group_filter(groups.include, groups.exclude),
+            clock=clock,
+        )
+        self._seen = SeenFiles()
+
+    def facts(self, dirs: DataDirs) -> FileFacts:
+        """Contents and times of scanned files, while `dirs` are open."""
+        return FileFacts(dirs, self._seen)
+
+    def forget(self, files: Iterable[LocalFile]) -> None:
+        """What was read of these files is not needed any more: a list has it."""
+        self._seen.forget(files)
+
+    def scan(self, dirs: DataDirs, known: Sequence[Mapping[FilePath, Entry]] = ()) -> Scan:
+        """Look at every TsFile.
+
+        Args:
+            dirs: the data directories, open.
+            known: the lists of loaded files (`Ledger.entries`) of all receivers: what is on one of
+                them with the same size, mtime and inode is not read again.
+        """
+        self._seen.begin()
+        found = {path: self._walk(tree, known) for path, tree in dirs}
+        for data_dir, each in found.items():
+            self._missing_kinds(dirs.trees[data_dir], each, known)
+        scan = self._union(dirs, found)
+        self._seen.end()
+        return scan
+
+    def _walk(self, tree: Tree, known: Sequence[Mapping[FilePath, Entry]]) -> Found:
+        names: dict[str, list[Entry]] = {}
+        if self._rules.flat_group is not None:
+            for entries in known:
+                for entry in entries.values():
+                    if entry.path.sg == self._rules.flat_group:
+                        names.setdefault(entry.path.name, []).append(entry)
+
+        def by_path(path: FilePath) -> list[Entry]:
+            return [entry for entries in known if (entry := entries.get(path)) is not None]
+
+        return Walk(tree, self._rules, self._seen, by_path, lambda n: names.get(n, [])).run()
+
+    def _missing_kinds(
+        self, tree: Tree, found: Found, known: Sequence[Mapping[FilePath, Entry]]
+    ) -> None:
+        """`sequence/` itself missing is a missing mount, not the deletion of all that was in it."""
+        if self._rules.flat_group is not None:
+            return
+        for kind in Kind:
+            if not tree.exists(kind) and any(
+                entry.data_dir == tree.path and entry.path.kind is kind
+                for entries in known
+                for entry in entries.values()
+            ):
+                found.unreadable.append(Unreadable(tree.path, kind, "is not there any more"))
+
+    def _union(self, dirs: DataDirs, found: Mapping[Path, Found]) -> Scan:
+        files: dict[FilePath, LocalFile] = {}
+        rivals: dict[FilePath, list[LocalFile]] = {}
+        for each in found.values():
+            for path, file in each.files.items():
+                if path in files:
+                    rivals.setdefault(path, [files[path]]).append(file)
+                else:
+                    files[path] = file
+        clashes = self._clashes(dirs, rivals)
+        for clash in clashes:
+            del files[clash.path]
+        others = {path for each in found.values() for path in each.others}
+        others.update(clash.path for clash in clashes)
+        changing = {group: why for each in found.values() for group, why in each.changing.items()}
+        changing.update(_changed_meanwhile(dirs, found))
+        return Scan(
+            files=files,
+            waiting=tuple(each for one in found.values() for each in one.waiting),
+            clashes=clashes,
+            mounted=dirs.mounted,
+            unmounted=dirs.unmounted,
+            unreadable=tuple(each for one in found.values() for each in one.unreadable),
+            others=frozenset(others),
+            loose_names=frozenset(name for one in found.values() for name in one.loose_names),
+            changing=changing,
+            includes=self._rules.includes,
+        )
+
+    def _clashes(
+        self, dirs: DataDirs, rivals: Mapping[FilePath, list[LocalFile]]
+    ) -> tuple[Clash, ...]:
+        """Paths in several data directories whose contents differ."""
+        facts = self.facts(dirs)
+        clashes = []
+        for path, several in rivals.items():
+            different = len({file.size for file in several}) > 1
+            if not different:
+                digests = {facts.md5(file) for file in several}
+                different = len(digests - {None}) > 1  # None: it moves away just now
+            if different:
+                clashes.append(Clash(path, tuple(several)))
+        return tuple(clashes)
+
+
+def _changed_meanwhile(dirs: DataDirs, found: Mapping[Path, Found]) -> dict[Group, str]:
+    """Groups of which a directory changed since it was listed.
+
+    A compaction renames its result into place and then deletes its sources, over two directories:
+    a listing in the midst of that may miss both.
+    """
+    changed = {}
+    for data_dir, one in found.items():
+        for rel, mtime_ns, group in one.directories:
+            if _mtime_ns(dirs.trees[data_dir], rel) != mtime_ns:
+                changed[group] = f"{rel} changed during the scan"
+    return changed
+
+
+def _mtime_ns(tree: Tree, rel: str) -> int | None:
+    try:
+        stat = tree.stat(rel)
+    except (OSError, UnsafePathError):
+        return None
+    return None if stat is None else stat.st_mtime_ns

@@ -1,0 +1,83 @@
+"""What was read from files, remembered for as long as they do not change.
+
+Reading a tail is cheap, reading it of every file in every scan is not. A record counts while size,
+mtime and inode are the same. Files that are loaded need none: the ledger has their facts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from sender.select.found import LocalFile, Span
+
+__all__ = ["Seen", "SeenFiles"]
+
+
+@dataclass(slots=True)
+class Seen:
+    """What is known of one file as it is.
+
+    Attributes:
+        identity: (size, mtime_ns, inode) that it was read with.
+        since: when it was first seen so, by the scanner's clock.
+        problem: why it is no complete TsFile; None if it is, or was not judged yet.
+        judged: whether `problem` means anything.
+        open: whether the problem may end by itself: its writer may not have closed it.
+        span: its data times.
+        timed: whether `span` means anything.
+        md5: in hex, empty if it was not computed.
+        round: number of the last scan that met it.
+    """
+
+    identity: tuple[int, int, int]
+    since: float
+    problem: str | None = None
+    judged: bool = False
+    open: bool = False
+    span: Span | None = None
+    timed: bool = False
+    md5: str = ""
+    round: int = 0
+
+
+class SeenFiles:
+    """The records of all files, by data directory and place."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[Path, str], Seen] = {}
+        self._round = 0
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def begin(self) -> None:
+        """A new scan begins."""
+        self._round += 1
+
+    def end(self) -> None:
+        """The scan is over: what it did not meet is forgotten."""
+        current = self._round
+        self._seen = {at: seen for at, seen in self._seen.items() if seen.round == current}
+
+    def at(self, data_dir: Path, rel: str, identity: tuple[int, int, int], now: float) -> Seen:
+        """The record of a file, an empty one if it is new or has changed."""
+        key = (data_dir, rel)
+        seen = self._seen.get(key)
+        if seen is None or seen.identity != identity:
+            seen = self._seen[key] = Seen(identity, now)
+        seen.round = self._round
+        return seen
+
+    def of(self, file: LocalFile) -> Seen:
+        """The record of a scanned file."""
+        return self.at(file.data_dir, file.rel, file.identity, 0.0)
+
+    def forget(self, files: Iterable[LocalFile]) -> None:
+        """Drop the records of files that a list of loaded files knows by now."""
+        for file in files:
+            self._seen.pop((file.data_dir, file.rel), None)

@@ -1,0 +1,352 @@
+"""Walking one data directory: every TsFile in it, judged.
+
+Two layouts: `<kind>/<storage group>/<virtual group>/<partition>/<file>`, as a database has it, and
+flat, where files lie side by side in the data directory and their path comes from the configured
+storage group and their first time.
+
+Nothing is followed through a symlink, nothing deeper than the layout is looked at, and what cannot
+be listed is said, because nothing beneath it may count as gone.
+"""
+
+from __future__ import annotations
+
+import os
+import stat as modes
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from common.beneath import open_regular
+from common.errors import NameRefusedError, UnsafePathError
+from common.names import RESOURCE, SUFFIX, FilePath, Kind, check_component, check_file_name
+from common.tsfile import Status, read_status
+from sender.select.eligibility import Beside
+from sender.select.facts import read_span
+from sender.select.found import LocalFile, ResourceStat, Span, Unreadable, Waiting, Why
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from common.durable import Tree
+    from sender.select.entry import Entry
+    from sender.select.found import Group
+    from sender.select.stat_cache import Seen, SeenFiles
+
+__all__ = ["Found", "Rules", "Walk"]
+
+_RACY_SECONDS = 2.0
+"""A verdict on a file that changed less than this ago is not kept: clocks of files are coarse."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the configuration says of files.
+
+    Attributes:
+        flat_group: storage group of a flat layout, None for the layout of a database.
+        by_tail: whether a complete tail and rest count as closed, without a resource.
+        quiet_seconds: that rest.
+        interval: width of a time partition, in the unit of the data's timestamps.
+        includes: whether a storage group is sent.
+        clock: seconds since the epoch.
+    """
+
+    flat_group: str | None
+    by_tail: bool
+    quiet_seconds: float
+    interval: int
+    includes: Callable[[str], bool]
+    clock: Callable[[], float]
+
+
+@dataclass
+class Found:
+    """What one data directory holds."""
+
+    files: dict[FilePath, LocalFile] = field(default_factory=dict)
+    waiting: list[Waiting] = field(default_factory=list)
+    unreadable: list[Unreadable] = field(default_factory=list)
+    others: set[FilePath] = field(default_factory=set)
+    loose_names: set[str] = field(default_factory=set)
+    changing: dict[Group, str] = field(default_factory=dict)
+    directories: list[tuple[str, int, Group]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A directory that holds TsFiles; `group` is None in a flat layout."""
+
+    rel: str
+    fd: int
+    kind: Kind
+    sg: str
+    vsg: str
+    partition: int | None
+
+    @property
+    def group(self) -> Group | None:
+        return None if self.partition is None else (self.sg, self.vsg, self.partition)
+
+    def at(self, name: str) -> str:
+        return f"{self.rel}/{name}" if self.rel else name
+
+
+class Walk:
+    """One pass over one data directory."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        rules: Rules,
+        seen: SeenFiles,
+        known: Callable[[FilePath], list[Entry]],
+        known_flat: Callable[[str], list[Entry]],
+    ) -> None:
+        self._tree = tree
+        self._rules = rules
+        self._seen = seen
+        self._known = known
+        self._known_flat = known_flat
+        self._now = rules.clock()
+        self.found = Found()
+
+    def run(self) -> Found:
+        """Do it."""
+        if self._rules.flat_group is not None:
+            self._flat(self._rules.flat_group)
+        else:
+            for kind in Kind:
+                for sg in self._subdirectories(kind, "storage group"):
+                    self._storage_group(kind, sg)
+        return self.found
+
+    # -- directories -----------------------------------------------------------------------
+
+    def _storage_group(self, kind: Kind, sg: str) -> None:
+        rel = f"{kind}/{sg}"
+        if not self._rules.includes(sg):
+            self._wait(rel, Why.FILTERED, f"storage group {sg} is not in [storage_groups]")
+            return
+        for vsg in self._subdirectories(rel, "virtual storage group"):
+            for partition in self._subdirectories(f"{rel}/{vsg}", "time partition"):
+                self._partition(kind, sys.intern(sg), sys.intern(vsg), partition)
+
+    def _partition(self, kind: Kind, sg: str, vsg: str, partition: str) -> None:
+        rel = f"{kind}/{sg}/{vsg}/{partition}"
+        try:
+            checked = FilePath.parse(f"{rel}/x{SUFFIX}")
+        except NameRefusedError as error:
+            self._wait(rel, Why.REFUSED, str(error))
+            return
+        fd = self._open(rel)
+        if fd is None:
+            return
+        try:
+            self._files(_Place(rel, fd, kind, sg, vsg, checked.partition))
+        except OSError as error:
+            self._unreadable(rel, error)
+        finally:
+            os.close(fd)
+
+    def _flat(self, sg: str) -> None:
+        if not self._rules.includes(sg):
+            self._wait("", Why.FILTERED, f"storage group {sg} is not in [storage_groups]")
+            return
+        fd = self._open("")
+        if fd is None:
+            return
+        try:
+            self._files(_Place("", fd, Kind.SEQUENCE, sg, "0", None))
+        except OSError as error:
+            self._unreadable("", error)
+        finally:
+            os.close(fd)
+
+    def _open(self, rel: str) -> int | None:
+        try:
+            return self._tree.open_dir(rel)
+        except FileNotFoundError:
+            return None
+        except UnsafePathError:
+            self._wait(rel, Why.UNREADABLE, "a symlink: directories of TsFiles are not followed")
+        except OSError as error:
+            self._unreadable(rel, error)
+        return None
+
+    def _subdirectories(self, rel: str, what: str) -> Iterator[str]:
+        """Names of directories, checked; what else lies there and should not is said."""
+        fd = self._open(rel)
+        if fd is None:
+            return
+        try:
+            with os.scandir(fd) as entries:
+                listed = sorted((each.name, _mode(each)) for each in entries)
+        except OSError as error:
+            self._unreadable(rel, error)
+            return
+        finally:
+            os.close(fd)
+        for name, mode in listed:
+            at = f"{rel}/{name}"
+            if mode == "directory" and self._name_is_good(at, name, what):
+                yield name
+            elif mode == "symlink":
+                self._wait(at, Why.UNREADABLE, "a symlink: not followed")
+            elif mode == "file" and name.endswith(SUFFIX):
+                self._wait(
+                    at,
+                    Why.REFUSED,
+                    "not where a TsFile lies: "
+                    "<kind>/<storage group>/<virtual group>/<partition>/<file>",
+                )
+
+    def _name_is_good(self, rel: str, name: str, what: str) -> bool:
+        try:
+            check_component(name, what)
+        except NameRefusedError as error:
+            self._wait(rel, Why.REFUSED, str(error))
+            return False
+        return True
+
+    # -- files -----------------------------------------------------------------------------
+
+    def _files(self, place: _Place) -> None:
+        if place.group is not None:
+            mtime = os.fstat(place.fd).st_mtime_ns  # before the listing: a change shows afterwards
+            self.found.directories.append((place.rel, mtime, place.group))
+        beside = Beside(os.listdir(place.fd))
+        if place.group is not None and (name := beside.unfinished):
+            self.found.changing[place.group] = f"{place.at(name)}: a compaction is under way"
+        for name in beside.tsfiles:
+            try:
+                stat = os.stat(name, dir_fd=place.fd, follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # its directory has changed by that, which is noticed at the end
+            self._file(place, beside, name, stat)
+
+    def _file(self, place: _Place, beside: Beside, name: str, stat: os.stat_result) -> None:
+        at = place.at(name)
+        path = None
+        if place.partition is not None:
+            path = FilePath(place.kind, place.sg, place.vsg, place.partition, name)
+        entries = self._known_flat(name) if path is None else self._known(path)
+        if not entries:
+            try:
+                check_file_name(name)
+            except NameRefusedError as error:
+                self._wait(at, Why.REFUSED, str(error), place, stat.st_size)
+                return
+        elif path is not None:
+            path = entries[0].path  # one object for list and scan
+        verdict = self._verdict(place, beside, name, stat, path, entries)
+        if isinstance(verdict, FilePath):
+            self._take(place, name, verdict, stat)
+            return
+        why, reason = verdict
+        self._wait(at, why, reason, place, stat.st_size)
+        if path is None:
+            self.found.loose_names.add(name)
+        else:
+            self.found.others.add(path)
+
+    def _verdict(
+        self,
+        place: _Place,
+        beside: Beside,
+        name: str,
+        stat: os.stat_result,
+        path: FilePath | None,
+        entries: list[Entry],
+    ) -> FilePath | tuple[Why, str]:
+        """The path under which the file may be sent, or why it may not."""
+        if not modes.S_ISREG(stat.st_mode):
+            kind = "a symlink" if modes.S_ISLNK(stat.st_mode) else "no regular file"
+            return Why.UNREADABLE, f"{kind}: not followed"
+        if change := beside.change(name):
+            return Why.CHANGING, f"{change} says that it is being changed"
+        if not self._rules.by_tail and not beside.has_resource(name):
+            return Why.OPEN, "has no .resource: its writer has not closed it"
+        identity = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        loaded = next((each for each in entries if each.identity == identity), None)
+        if loaded is not None and (path is not None or loaded.span is not None):
+            return path if path is not None else self._flat_path(place, name, loaded.span)
+        seen = self._seen.at(self._tree.path, place.at(name), identity, self._now)
+        self._judge(place, name, seen)
+        if seen.problem is not None:
+            return (Why.OPEN if seen.open else Why.UNREADABLE), seen.problem
+        if self._rules.by_tail and not self._rested(stat, seen):
+            return Why.OPEN, f"changed less than {self._rules.quiet_seconds:g} s ago"
+        return path if path is not None else self._flat_path(place, name, seen.span)
+
+    def _judge(self, place: _Place, name: str, seen: Seen) -> None:
+        """Read the tail, if that was not done for this content already."""
+        flat = place.partition is None
+        if seen.judged and (seen.timed or not flat or seen.problem is not None):
+            return
+        try:
+            fd = open_regular(place.fd, name)
+        except (OSError, UnsafePathError) as error:
+            seen.problem, seen.open = f"cannot be read: {error}", True
+            return
+        try:
+            status = read_status(fd)
+            seen.problem = None if status.complete else f"{status.status}: {status.reason}"
+            seen.open = status.status in (Status.UNSEALED, Status.EMPTY)
+            if status.complete and flat:
+                seen.span, seen.problem = read_span(fd)
+                seen.timed = True
+        except OSError as error:
+            seen.problem, seen.open = f"cannot be read: {error.strerror}", True
+            return
+        finally:
+            os.close(fd)
+        seen.judged = self._now - seen.identity[1] / 1e9 > _RACY_SECONDS
+
+    def _rested(self, stat: os.stat_result, seen: Seen) -> bool:
+        """By the file's own clock, or, where that is ahead of ours, by how long we have seen it."""
+        quiet = self._rules.quiet_seconds
+        return self._now - stat.st_mtime >= quiet or self._now - seen.since >= quiet
+
+    def _flat_path(self, place: _Place, name: str, span: Span | None) -> FilePath:
+        partition = 0 if span is None else span.first // self._rules.interval
+        return FilePath(place.kind, place.sg, place.vsg, partition, name)
+
+    def _take(self, place: _Place, name: str, path: FilePath, stat: os.stat_result) -> None:
+        self.found.files[path] = LocalFile(
+            path,
+            self._tree.path,
+            place.at(name),
+            stat.st_size,
+            stat.st_mtime_ns,
+            stat.st_ino,
+            _resource(place.fd, name),
+        )
+
+    # -- saying ----------------------------------------------------------------------------
+
+    def _wait(
+        self, rel: str, why: Why, reason: str, place: _Place | None = None, size: int = 0
+    ) -> None:
+        group = place.group if place is not None else None
+        bound = None if group is None else group[2] * self._rules.interval
+        self.found.waiting.append(Waiting(rel, self._tree.path, why, reason, size, group, bound))
+
+    def _unreadable(self, rel: str, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        self.found.unreadable.append(Unreadable(self._tree.path, rel, reason))
+
+
+def _mode(entry: os.DirEntry[str]) -> str:
+    if entry.is_symlink():
+        return "symlink"
+    return "directory" if entry.is_dir(follow_symlinks=False) else "file"
+
+
+def _resource(directory: int, name: str) -> ResourceStat | None:
+    try:
+        stat = os.stat(name + RESOURCE, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if not modes.S_ISREG(stat.st_mode):
+        return None
+    return ResourceStat(stat.st_size, stat.st_mtime_ns, stat.st_ino)

@@ -1,0 +1,108 @@
+"""The limit on the line: one budget for all files that are on their way to one receiver."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+import time
+from collections.abc import Callable
+
+from common.config import Timetable
+from common.errors import StoppedError
+from sender.send.backoff import Sleep
+
+__all__ = ["Bandwidth", "PacedBody"]
+
+_BURST_S = 0.25
+"""What an idle line may save up: a quarter of a second of its rate."""
+_PIECE_S = 0.25
+"""One piece takes about this long, so that a stop or a change of the rate is heard in time."""
+_LARGEST_PIECE = 1 << 16
+_BLOCK_S = 5.0
+"""A block that has to be sent again costs about this many seconds of the line, not more."""
+_SMALLEST_BLOCK = 1 << 14
+
+
+def _local_now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC).astimezone()
+
+
+class Bandwidth:
+    """A token bucket whose rate follows a timetable; threads share it.
+
+    It keeps no progress of any file: a transfer that is resumed goes on under the same budget.
+    """
+
+    def __init__(
+        self,
+        timetable: Timetable,
+        *,
+        sleep: Sleep,
+        clock: Callable[[], float] = time.monotonic,
+        local_time: Callable[[], datetime.datetime] = _local_now,
+    ) -> None:
+        self._timetable = timetable
+        self._sleep = sleep
+        self._clock = clock
+        self._local_time = local_time
+        self._lock = threading.Lock()
+        self._paid_until = clock()
+
+    def rate(self) -> int | None:
+        """Bytes a second now; None for no limit."""
+        return self._timetable.limit_at(self._local_time()) if self._timetable.windows else None
+
+    def piece(self) -> int:
+        """Bytes to ask for in one `take`."""
+        rate = self.rate()
+        return _LARGEST_PIECE if rate is None else max(1, min(_LARGEST_PIECE, int(rate * _PIECE_S)))
+
+    def block(self, wanted: int) -> int:
+        """Bytes to send in one request: `wanted`, less on a line that is kept slow."""
+        rate = self.rate()
+        if rate is None:
+            return wanted
+        return min(wanted, max(_SMALLEST_BLOCK, int(rate * _BLOCK_S)))
+
+    def take(self, size: int) -> None:
+        """Wait until `size` bytes may be sent.
+
+        Raises:
+            StoppedError: told to stop while waiting.
+        """
+        rate = self.rate()
+        if rate is None:
+            return
+        with self._lock:
+            now = self._clock()
+            begin = max(self._paid_until, now - _BURST_S)
+            self._paid_until = begin + size / rate
+            pause = self._paid_until - now
+        if pause > 0 and self._sleep(pause):
+            raise StoppedError("told to stop while waiting for bandwidth")
+
+
+class PacedBody:
+    """A request body that is read as fast as the line's budget allows.
+
+    It has a length and a `read`, which is what requests needs to send a `Content-Length`.
+    """
+
+    def __init__(self, content: bytes, bandwidth: Bandwidth) -> None:
+        self._content = memoryview(content)
+        self._bandwidth = bandwidth
+        self._at = 0
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to `size` bytes, once they may be sent; empty at the end."""
+        left = len(self._content) - self._at
+        size = min(left if size < 0 else size, left, self._bandwidth.piece())
+        if size == 0:
+            return b""
+        self._bandwidth.take(size)
+        piece = self._content[self._at : self._at + size]
+        self._at += size
+        return bytes(piece)

@@ -1,0 +1,173 @@
+"""Many small files in one request; one that fails costs its own place, not the others'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from common import crash, wire
+from common.digests import md5, xxh3_64
+from common.errors import (
+    CloneError,
+    DigestError,
+    ForbiddenError,
+    GoneError,
+    NotATsFileError,
+    NotFoundError,
+    ProtocolError,
+    StoppedError,
+    TsferryError,
+    UnauthorizedError,
+    UnreachableError,
+)
+from sender.send.backoff import retry_helps
+from sender.send.calls import Client
+from sender.send.upload import ChangedWhileSentError, Content, Received, Tries
+
+__all__ = ["BatchSender", "Outcome"]
+
+_MAX_FILES = 256
+"""Of one request: what fits a receiver's patience for syncing each of them to disk."""
+_HEADER_ROOM = wire.MAX_BATCH_HEADER + 4
+_SMALLEST = 1 << 16
+
+CONCERNS_ALL = (UnauthorizedError, ForbiddenError, CloneError, GoneError, NotFoundError)
+"""Refusals of a request that no other file would fare better with."""
+
+Outcome = Received | TsferryError | ChangedWhileSentError
+
+
+@dataclass
+class BatchSender:
+    """Sends files in batches and says of each what became of it.
+
+    Attributes:
+        client: the calls.
+        task: the task they belong to.
+        epoch: of the task.
+        body_bytes: of one request, at most.
+        tries: patience; each file has its own count of failures.
+        stop: True when the process is to end.
+        sent: called with the bytes of each file that was taken in.
+    """
+
+    client: Client
+    task: str
+    epoch: str | None
+    body_bytes: int
+    tries: Tries
+    stop: Callable[[], bool] = lambda: False
+    sent: Callable[[int], None] = lambda size: None
+    _failures: dict[str, int] = field(default_factory=dict, init=False)
+    _alone: set[str] = field(default_factory=set, init=False)
+
+    def run(self, contents: Sequence[Content]) -> Iterator[tuple[Content, Outcome]]:
+        """Send the files; yields each once, as soon as its fate is known.
+
+        Raises:
+            StoppedError: told to stop.
+        """
+        pending = list(contents)
+        limit = self.body_bytes
+        while pending:
+            if self.stop():
+                raise StoppedError("told to stop")
+            chosen = self._choose(pending, self.client.bandwidth.block(limit))
+            del pending[: len(chosen)]
+            again: list[Content] = []
+            failure: TsferryError | None = None
+            for content, outcome in self._results(chosen):
+                if isinstance(outcome, TsferryError) and self._try_again(content, outcome):
+                    failure = outcome
+                    again.append(content)
+                elif content.path in self._alone and len(chosen) > 1:
+                    again.append(content)
+                else:
+                    yield content, outcome
+            pending[:0] = again
+            if failure is not None:
+                if isinstance(failure, UnreachableError):
+                    limit = max(_SMALLEST, limit // 2)
+                self._pause(again, failure)
+
+    def _results(self, chosen: Sequence[Content]) -> Iterator[tuple[Content, Outcome]]:
+        """The fate of each file; a failure of the request is a failure of each of its files."""
+        try:
+            yield from self._request(chosen)
+        except (StoppedError, *CONCERNS_ALL):
+            raise
+        except TsferryError as error:
+            # Which of them the receiver could not stand is seen when each comes alone.
+            if not retry_helps(error) and len(chosen) > 1:
+                self._alone.update(content.path for content in chosen)
+            yield from ((content, error) for content in chosen)
+
+    def _choose(self, pending: Sequence[Content], limit: int) -> list[Content]:
+        """The next files that fit into a body of `limit` bytes; always at least one."""
+        chosen: list[Content] = []
+        used = 0
+        for content in pending[:_MAX_FILES]:
+            used += content.size + _HEADER_ROOM
+            alone = content.path in self._alone
+            if chosen and (used > limit or alone):
+                break
+            chosen.append(content)
+            if alone:
+                break
+        return chosen
+
+    def _request(self, chosen: Sequence[Content]) -> list[tuple[Content, Outcome]]:
+        """One request, and the receiver's word on each file."""
+        fates: list[tuple[Content, Outcome]] = []
+        packed: list[tuple[Content, wire.BatchEntry, bytes]] = []
+        for content in chosen:
+            data = content.read(0, content.size)
+            if len(data) != content.size or not content.unchanged():
+                fates.append((content, ChangedWhileSentError(content.path)))
+                continue
+            digests = {"md5": md5(data).hexdigest(), "xxh3": xxh3_64(data)}
+            entry = wire.BatchEntry(path=content.path, size=content.size, **digests)
+            packed.append((content, entry, data))
+        if not packed:
+            return fates
+        crash.point("batch.before")
+        body = wire.encode_batch((entry, data) for _, entry, data in packed)
+        answer = self.client.batch(self.task, self.epoch, body)
+        results = self._matched(answer, [entry for _, entry, _ in packed])
+        crash.point("batch.acknowledged")
+        for (content, entry, _), result in zip(packed, results, strict=True):
+            fates.append((content, self._outcome(entry, result)))
+        return fates
+
+    @staticmethod
+    def _matched(
+        answer: wire.BatchAnswer, entries: Sequence[wire.BatchEntry]
+    ) -> list[wire.BatchResult]:
+        if [result.path for result in answer.results] != [entry.path for entry in entries]:
+            raise ProtocolError("the receiver answers a batch with other files than were sent")
+        return answer.results
+
+    def _outcome(self, entry: wire.BatchEntry, result: wire.BatchResult) -> Outcome:
+        if result.problem is None and not result.quarantined:
+            self.sent(entry.size)
+            return Received(entry.md5, entry.size, None)
+        problem = result.problem or wire.Problem(detail="quarantined")
+        error = wire.from_problem(problem)
+        if result.quarantined and not isinstance(error, NotATsFileError):
+            return NotATsFileError(error.message, extra=error.extra)
+        return error
+
+    def _try_again(self, content: Content, error: TsferryError) -> bool:
+        if not retry_helps(error) and not isinstance(error, DigestError):
+            return False
+        failures = self._failures.get(content.path, 0) + 1
+        self._failures[content.path] = failures
+        return failures <= self.tries.retries
+
+    def _pause(self, again: Sequence[Content], error: TsferryError) -> None:
+        failures = max(self._failures[content.path] for content in again)
+        pause = self.tries.backoff.pause(failures, error.retry_after)
+        what = again[0].path if len(again) == 1 else f"{len(again)} files"
+        self.tries.tell(what, error, pause)
+        if self.tries.sleep(pause):
+            raise StoppedError("told to stop")

@@ -1,0 +1,292 @@
+"""The sender's side of the protocol: one method a call (docs/protocol.md)."""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+import common
+from common import wire
+from common.digests import xxh3_128
+from common.errors import GoneError, NotFoundError, ProtocolError
+from common.schemaitems import SchemaChanges
+from sender.send.bandwidth import Bandwidth
+from sender.send.transport import Endpoint, Reply, Transport, media_type, seen, short
+
+__all__ = ["CatalogueNow", "Client", "Endpoint", "UploadState", "base64_md5"]
+
+T = TypeVar("T", bound=wire.Struct)
+
+_UPLOAD_ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
+_UPLOAD_PATH = re.compile(r"/files/([A-Za-z0-9_-]{1,128})\Z")
+_NUMBER = re.compile(r"[0-9]{1,19}\Z")
+_TUS = {"Tus-Resumable": wire.TUS_VERSION}
+
+
+@dataclass(frozen=True)
+class UploadState:
+    """What the receiver says of an upload: its id, and the offset that is on its disk."""
+
+    id: str
+    offset: int
+
+
+@dataclass(frozen=True)
+class CatalogueNow:
+    """The whole catalogue of a receiver.
+
+    Attributes:
+        entries: every committed file.
+        engine: uuid of the receiver's engine.
+        commit: of the oldest page.
+        whole: whether all pages are of one commit of one engine: otherwise a file that came
+            meanwhile may be missing.
+    """
+
+    entries: list[wire.CatalogueEntry]
+    engine: str
+    commit: int
+    whole: bool
+
+
+class Client:
+    """Calls of one sender to one receiver; threads may share it."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        bandwidth: Bandwidth,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.endpoint = endpoint
+        self.bandwidth = bandwidth
+        self._transport = Transport(endpoint, bandwidth, clock)
+        self._send = self._transport.send
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        self._transport.close()
+
+    # -- rounds ----------------------------------------------------------------------------
+
+    def check(self, request: wire.CheckRequest) -> wire.CheckAnswer:
+        """Who the receiver is, and where it stands with this sender."""
+        answer = self._json("POST", "/check", wire.CheckAnswer, request)
+        if answer.protocol != wire.PROTOCOL:
+            raise ProtocolError(
+                f"{self.endpoint.url}: speaks protocol {answer.protocol} (version "
+                f"{answer.version}), this sender {wire.PROTOCOL} ({common.__version__})"
+            )
+        return answer
+
+    def start_task(self, task: str, request: wire.StartRequest) -> wire.TaskAnswer:
+        """Start a task, or resume it."""
+        return self._task(task, self._json("PUT", f"/tasks/{task}", wire.TaskAnswer, request))
+
+    def task(self, task: str, wait: float = 0.0) -> wire.TaskAnswer:
+        """State and outcome of a task; the receiver may take `wait` seconds to answer."""
+        query = urlencode({"wait": f"{wait:g}"})
+        return self._task(
+            task, self._json("GET", f"/tasks/{task}?{query}", wire.TaskAnswer, longer=wait)
+        )
+
+    def plan(self, task: str, epoch: str | None, page: wire.PlanPage) -> wire.PlanAnswer:
+        """What to do with each file of a page; the answer is in the order of the page."""
+        answer = self._json("POST", f"/tasks/{task}/plan", wire.PlanAnswer, page, epoch=epoch)
+        asked = [entry.path for entry in page.entries]
+        if [decision.path for decision in answer.decisions] != asked:
+            raise ProtocolError(f"{self.endpoint.url}: plan answers other paths than were asked")
+        return answer
+
+    def deleted(self, task: str, epoch: str | None, page: wire.DeletedPage) -> None:
+        """Name loaded paths that are gone or replaced."""
+        self._send("POST", f"/tasks/{task}/deleted", body=wire.encode(page), epoch=epoch)
+
+    def schema_block(self, task: str, epoch: str | None, body: bytes) -> wire.SchemaAnswer:
+        """Send a block of the schema log (`common.schemawire`)."""
+        reply = self._send(
+            "PATCH",
+            f"/tasks/{task}/schema",
+            body=body,
+            epoch=epoch,
+            headers={"Content-Type": wire.SCHEMA_TYPE},
+        )
+        return self._decoded(reply, wire.SchemaAnswer)
+
+    def batch(self, task: str, epoch: str | None, body: bytes) -> wire.BatchAnswer:
+        """Send many small files in one body."""
+        reply = self._send(
+            "POST",
+            f"/tasks/{task}/batch",
+            body=body,
+            epoch=epoch,
+            headers={"Content-Type": wire.BATCH_TYPE},
+        )
+        return self._decoded(reply, wire.BatchAnswer)
+
+    def end_task(self, task: str, epoch: str | None, request: wire.EndRequest) -> wire.TaskAnswer:
+        """Everything is sent: load it."""
+        answer = self._json("POST", f"/tasks/{task}/end", wire.TaskAnswer, request, epoch=epoch)
+        return self._task(task, answer)
+
+    def heartbeat(self, beat: wire.Heartbeat) -> wire.HeartbeatAnswer:
+        """Say that this sender lives, and what it has left to do."""
+        return self._json("POST", "/heartbeat", wire.HeartbeatAnswer, beat)
+
+    def inventory(self, limit: int = 1000) -> Iterator[wire.InventoryEntry]:
+        """Everything that the receiver has of this sender, page by page."""
+        for page in self._pages("/inventory", wire.InventoryAnswer, limit):
+            yield from page.entries
+
+    def catalogue_now(self, limit: int = 1000) -> CatalogueNow:
+        """Every committed file of the receiver (a reader's call)."""
+        entries: list[wire.CatalogueEntry] = []
+        marks = set()
+        for page in self._pages("/catalogue", wire.CatalogueAnswer, limit):
+            entries += page.entries
+            marks.add((page.commit, page.engine))
+        commit, engine = min(marks)
+        return CatalogueNow(entries, engine, commit, len(marks) == 1)
+
+    def schema_changes(
+        self, after: int, cursor: str | None = None, limit: int = 1000
+    ) -> SchemaChanges:
+        """A page of what changed in the receiver's schema (a reader's call)."""
+        query = {"after": str(after), "limit": str(limit)}
+        query |= {} if cursor is None else {"cursor": cursor}
+        page = self._json("GET", f"/schema/changes?{urlencode(query)}", SchemaChanges)
+        if page.next is not None and page.next == cursor:
+            raise ProtocolError(f"{self.endpoint.url}/schema/changes: the pages do not end")
+        return page
+
+    def _pages(self, path: str, kind: type[T], limit: int) -> Iterator[Any]:
+        after: str | None = None
+        while True:
+            query = {"limit": str(limit)} | ({} if after is None else {"after": after})
+            page: Any = self._json("GET", f"{path}?{urlencode(query)}", kind)
+            yield page
+            if page.next is None:
+                return
+            if page.next == after or not page.entries:
+                raise ProtocolError(f"{self.endpoint.url}{path}: the pages do not end")
+            after = page.next
+
+    # -- uploads ---------------------------------------------------------------------------
+
+    def create_upload(
+        self, task: str | None, epoch: str | None, path: str, size: int, md5: str | None = None
+    ) -> UploadState:
+        """Announce a file; returns where its bytes go."""
+        metadata = {"path": path, "size": str(size)}
+        metadata |= {} if task is None else {"task": task}
+        metadata |= {} if md5 is None else {"md5": md5}
+        reply = self._send(
+            "POST",
+            "/files",
+            epoch=epoch,
+            headers=_TUS | {"Upload-Length": str(size), "Upload-Metadata": _metadata(metadata)},
+        )
+        # Only the id counts: the token must not go where another host of a Location points.
+        place = _UPLOAD_PATH.search(urlsplit(reply.headers.get("Location", "")).path)
+        if reply.status != 201 or place is None:
+            raise ProtocolError(f"{reply.where}: answered {reply.status} without a usable Location")
+        return UploadState(place[1], self._number(reply, "Upload-Offset", absent=0))
+
+    def head_upload(self, upload: str, size: int) -> UploadState:
+        """How much of an upload is on the receiver's disk.
+
+        Raises:
+            ProtocolError: the answer cannot be about this file (another length, an offset beyond).
+        """
+        reply = self._send("HEAD", f"/files/{_checked_id(upload)}", headers=_TUS)
+        offset = self._number(reply, "Upload-Offset")
+        length = self._number(reply, "Upload-Length", absent=size)
+        if length != size or offset > size:
+            raise ProtocolError(
+                f"{reply.where}: says {offset} of {length} bytes, the file has {size}"
+            )
+        return UploadState(upload, offset)
+
+    def patch_upload(
+        self,
+        upload: str,
+        epoch: str | None,
+        offset: int,
+        block: bytes,
+        repr_md5: str | None = None,
+    ) -> int:
+        """Send one block with its checksum; returns the offset that is on the receiver's disk."""
+        checksum = base64.b64encode(xxh3_128(block)).decode()
+        headers = _TUS | {
+            "Content-Type": wire.OFFSET_TYPE,
+            "Upload-Offset": str(offset),
+            "Upload-Checksum": f"xxh3_128 {checksum}",
+        }
+        if repr_md5 is not None:
+            headers["Repr-Digest"] = f"md5=:{base64_md5(repr_md5)}:"
+        path = f"/files/{_checked_id(upload)}"
+        reply = self._send("PATCH", path, body=block, epoch=epoch, headers=headers)
+        return self._number(reply, "Upload-Offset")
+
+    def drop_upload(self, upload: str) -> None:
+        """Give up an upload; one that is gone already is fine."""
+        try:
+            self._send("DELETE", f"/files/{_checked_id(upload)}", headers=_TUS)
+        except (NotFoundError, GoneError):
+            return
+
+    def _number(self, reply: Reply, header: str, absent: int | None = None) -> int:
+        text = reply.headers.get(header, "" if absent is None else str(absent))
+        if not _NUMBER.match(text):
+            raise ProtocolError(f"{reply.where}: {header} is {short(text)}, expected a number")
+        return int(text)
+
+    def _task(self, task: str, answer: wire.TaskAnswer) -> wire.TaskAnswer:
+        if answer.task != task:
+            raise ProtocolError(f"{self.endpoint.url}: answers for task {short(answer.task)}")
+        return answer
+
+    # -- requests --------------------------------------------------------------------------
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        body: wire.Struct | None = None,
+        *,
+        epoch: str | None = None,
+        longer: float = 0.0,
+    ) -> T:
+        content = None if body is None else wire.encode(body)
+        return self._decoded(
+            self._send(method, path, body=content, epoch=epoch, longer=longer), kind
+        )
+
+    def _decoded(self, reply: Reply, kind: type[T]) -> T:
+        if not media_type(reply).endswith("json"):
+            raise ProtocolError(f"{reply.where}: is no tsferry receiver: {seen(reply)}")
+        return wire.decode(reply.body, kind, reply.where)
+
+
+def base64_md5(hexadecimal: str) -> str:
+    """An MD5 in hex as `Repr-Digest` has it."""
+    return base64.b64encode(bytes.fromhex(hexadecimal)).decode()
+
+
+def _metadata(values: Mapping[str, str]) -> str:
+    return ",".join(
+        f"{key} {base64.b64encode(value.encode()).decode()}" for key, value in values.items()
+    )
+
+
+def _checked_id(upload: str) -> str:
+    if not _UPLOAD_ID.match(upload):
+        raise ProtocolError(f"the receiver named an upload {short(upload)}")
+    return upload

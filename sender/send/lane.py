@@ -1,0 +1,170 @@
+"""What one sender and one receiver have between them, for the life of a process."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import common
+from common import wire
+from common.config import Timetable
+from common.durable import Lock, Tree
+from common.errors import StoppedError, TsferryError
+from common.terminal import printable
+from sender.config import ReceiverEntry, SenderConfig
+from sender.kept import identity
+from sender.select.scan import Scanner
+from sender.send.backoff import Backoff, retrying
+from sender.send.bandwidth import Bandwidth
+from sender.send.calls import Client, Endpoint
+from sender.send.upload import Tries
+
+__all__ = ["Lane", "label"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+def label() -> str:
+    """What this machine calls itself, shown to the operators of a receiver."""
+    return printable(socket.gethostname())[:200]
+
+
+@dataclass
+class Lane:
+    """One receiver, and how this process speaks to it.
+
+    Attributes:
+        config: of the sender.
+        entry: of the receiver.
+        uuid: of this sender.
+        stop: set when the process is to end.
+        scanner: scans for this receiver; what it read from files it remembers.
+        bandwidth: the line's budget, one for all rounds.
+        client: the calls.
+    """
+
+    config: SenderConfig
+    entry: ReceiverEntry
+    uuid: str
+    stop: threading.Event
+    scanner: Scanner
+    bandwidth: Bandwidth
+    client: Client
+
+    @classmethod
+    def make(
+        cls, config: SenderConfig, entry: ReceiverEntry, uuid: str, stop: threading.Event
+    ) -> Lane:
+        """A lane with its own connections; nothing is contacted yet."""
+        bandwidth = Bandwidth(config.transfer.bandwidth_limit, sleep=stop.wait)
+        client = Client(endpoint(config, entry, uuid), bandwidth=bandwidth)
+        return cls(config, entry, uuid, stop, Scanner(config), bandwidth, client)
+
+    @property
+    def name(self) -> str:
+        """What logs and reports call the receiver."""
+        return self.entry.name
+
+    @property
+    def directory(self) -> str:
+        """`<host>_<port>`, the name of its directories here."""
+        return self.entry.directory
+
+    @property
+    def tries(self) -> Tries:
+        """How often and how fast to try again."""
+        transfer = self.config.transfer
+        backoff = Backoff(transfer.retry_first, transfer.retry_max)
+        return Tries(transfer.max_retries, backoff, self.stop.wait, self._tell)
+
+    def _tell(self, what: str, error: TsferryError, pause: float) -> None:
+        _log.warning(
+            "%s: another try in %.1f s: %s", self.name, pause, error.message, extra={"what": what}
+        )
+
+    def patiently(self, call: Callable[[], T], *, retries: int | None = None) -> T:
+        """A call that may be repeated, tried again while that may help."""
+        if self.stop.is_set():
+            raise StoppedError("told to stop")
+        tries = self.tries
+        return retrying(
+            call,
+            retries=tries.retries if retries is None else retries,
+            backoff=tries.backoff,
+            sleep=tries.sleep,
+            tell=lambda error, pause: tries.tell("", error, pause),
+        )
+
+    def lock(self) -> Lock:
+        """Be the one sender to this receiver until the lock is released or the process ends."""
+        return identity.take_lock(self.config.schema_dir, self.directory)
+
+    def sync_tree(self) -> Tree:
+        """`<schema dir>/sync`, open."""
+        return identity.open_sync_dir(self.config.schema_dir)
+
+    def heartbeat_client(self) -> Client:
+        """A client of its own for the thread that says that we live."""
+        return Client(endpoint(self.config, self.entry, self.uuid), bandwidth=_unlimited(self.stop))
+
+    def source_client(self) -> Client:
+        """Reads the catalogue of the receiver on this node (`source = "receiver"`)."""
+        assert self.entry.source_url is not None
+        transfer = self.config.transfer
+        source = Endpoint(
+            self.entry.source_url,
+            token=self.entry.source_token,
+            insecure=self.entry.insecure,
+            connect_timeout=transfer.connect_timeout,
+            read_timeout=transfer.read_timeout,
+        )
+        return Client(source, bandwidth=_unlimited(self.stop))
+
+    def check_request(
+        self,
+        engine: str | None,
+        epoch: str | None,
+        last_task: wire.TaskMark | None,
+        newest_commit: int,
+    ) -> wire.CheckRequest:
+        """The first call of a round."""
+        return wire.CheckRequest(
+            protocol=wire.PROTOCOL,
+            version=common.__version__,
+            sender=self.uuid,
+            label=label(),
+            partition_interval_ms=self.config.partition_interval_ms,
+            time_unit=self.config.time_unit,
+            engine=engine,
+            epoch=epoch,
+            last_task=last_task,
+            newest_commit=newest_commit,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
+
+
+def endpoint(config: SenderConfig, entry: ReceiverEntry, uuid: str) -> Endpoint:
+    """A receiver's address as the configuration has it."""
+    return Endpoint(
+        entry.url,
+        uuid,
+        entry.token,
+        entry.ca_file,
+        entry.insecure,
+        entry.use_env_proxies,
+        config.transfer.connect_timeout,
+        config.transfer.read_timeout,
+    )
+
+
+def _unlimited(stop: threading.Event) -> Bandwidth:
+    return Bandwidth(Timetable(), sleep=stop.wait)

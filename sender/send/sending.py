@@ -1,0 +1,314 @@
+"""The bytes of a task: several files at once, small ones together, one failure not another's."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+
+from common import wire
+from common.errors import (
+    CloneError,
+    GoneError,
+    NotFoundError,
+    ReadOnlyError,
+    StoppedError,
+    TsferryError,
+    UnauthorizedError,
+    UnreachableError,
+    UnsafePathError,
+)
+from sender.config import TransferConfig
+from sender.kept.snapshot import Snapshot
+from sender.send.batch import BatchSender
+from sender.send.calls import Client, UploadState
+from sender.send.content import (
+    OpenFile,
+    Prepared,
+    SmallFile,
+    opened,
+    opened_resource,
+    small_file,
+    small_resource,
+)
+from sender.send.progress import Meter
+from sender.send.upload import ChangedWhileSentError, Received, Tries, Upload
+
+__all__ = ["Fate", "Job", "Sending"]
+
+_UNIT_FILES = 200
+_ENDS_ALL = (UnauthorizedError, CloneError, GoneError, NotFoundError, ReadOnlyError, StoppedError)
+"""After one of these no file of this task would fare better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A file to send.
+
+    Attributes:
+        prepared: the file.
+        file: whether its bytes are wanted.
+        resource: whether those of its resource are.
+        begin: a partial upload to go on with.
+    """
+
+    prepared: Prepared
+    file: bool = True
+    resource: bool = False
+    begin: UploadState | None = None
+
+    @property
+    def path(self) -> str:
+        """As it stands on the wire."""
+        return self.prepared.entry.path
+
+
+Fate = Received | TsferryError | ChangedWhileSentError
+"""What became of a file; of a file whose resource alone was wanted, what became of that."""
+_Fates = tuple[list[tuple[Job, Fate]], TsferryError | None]
+"""Of the files of a unit, and what ended it early."""
+_Future = Future[_Fates]
+
+
+@dataclass
+class Sending:
+    """Sends the files of one task.
+
+    Attributes:
+        client: the calls.
+        task: its id.
+        epoch: of the task.
+        snapshot: holds the files.
+        config: how files travel.
+        limits: of the receiver.
+        tries: patience; its `sleep` and `tell` are used.
+        stop: True when the process is to end.
+        meter: hears of progress.
+        ask: whether the receiver has a planned file whole by now.
+    """
+
+    client: Client
+    task: str
+    epoch: str | None
+    snapshot: Snapshot
+    config: TransferConfig
+    limits: wire.Limits
+    tries: Tries
+    stop: Callable[[], bool]
+    meter: Meter
+    ask: Callable[[Prepared], bool]
+
+    def __post_init__(self) -> None:
+        self._halt = threading.Event()
+        self.tries = Tries(self.tries.retries, self.tries.backoff, self._pause, self.tries.tell)
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[list[tuple[Job, Fate]]]:
+        """Send all; yields each job once, with what became of it, a few at a time.
+
+        Raises:
+            TsferryError: nothing more can be sent in this task: the receiver is out of reach or
+                refuses us, or the process is to stop. What was yielded stays true.
+        """
+        units = list(self._units(jobs))
+        if not units:
+            return
+        with ThreadPoolExecutor(min(self.config.parallel, len(units)), "send") as pool:
+            futures = [pool.submit(self._unit, unit) for unit in units]
+            failure: TsferryError | None = None
+            try:
+                for future in as_completed(futures):
+                    fates, failed = self._result(future)
+                    yield fates
+                    failure = failure or failed or self._lost(fates)
+                    if failure is not None:
+                        self._give_up(futures)
+            finally:
+                self._give_up(futures)
+        if failure is not None:
+            raise failure
+
+    @staticmethod
+    def _result(future: _Future) -> _Fates:
+        return ([], None) if future.cancelled() else future.result()
+
+    def _give_up(self, futures: Sequence[_Future]) -> None:
+        self._halt.set()
+        for future in futures:
+            future.cancel()
+
+    def _lost(self, fates: Sequence[tuple[Job, Fate]]) -> TsferryError | None:
+        """After a file was given up for want of a connection: is there any connection?"""
+        if not any(isinstance(fate, UnreachableError) for _, fate in fates):
+            return None
+        try:
+            self.client.task(self.task)
+        except (UnreachableError, *_ENDS_ALL) as error:
+            return error
+        except TsferryError:
+            return None
+        return None
+
+    def _pause(self, seconds: float) -> bool:
+        """Sleep in short steps; True when nothing more is to be sent."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if self._halt.is_set() or self.stop():
+                return True
+            if self._halt.wait(min(left, 0.25)):
+                return True
+        return self._stopped()
+
+    def _stopped(self) -> bool:
+        return self._halt.is_set() or self.stop()
+
+    # -- units of work ---------------------------------------------------------------------
+
+    def _units(self, jobs: Sequence[Job]) -> Iterator[list[Job]]:
+        """Large files alone, the largest first; small ones in requests' worth."""
+        large = [job for job in jobs if not self._small(job)]
+        for job in sorted(large, key=lambda each: -each.prepared.entry.size):
+            yield [job]
+        unit: list[Job] = []
+        size = 0
+        for job in jobs:
+            if not self._small(job):
+                continue
+            if unit and (size + _size(job) > self._body_bytes or len(unit) >= _UNIT_FILES):
+                yield unit
+                unit, size = [], 0
+            unit.append(job)
+            size += _size(job)
+        if unit:
+            yield unit
+
+    @property
+    def _body_bytes(self) -> int:
+        wanted = max(self.config.chunk_bytes, self.config.batch_bytes)
+        return min(self.limits.max_batch_bytes, wanted)
+
+    @property
+    def _block_bytes(self) -> int:
+        return min(self.limits.max_chunk_bytes, self.config.chunk_bytes)
+
+    def _small(self, job: Job) -> bool:
+        entry = job.prepared.entry
+        sizes = [entry.size] if job.file else []
+        sizes += [entry.resource.size] if job.resource and entry.resource else []
+        return job.begin is None and all(size <= self._batch_room for size in sizes)
+
+    @property
+    def _batch_room(self) -> int:
+        """Bytes of the largest file that fits into a batch alone, and is meant to be in one."""
+        frame = wire.MAX_BATCH_HEADER + 9
+        return min(self.config.batch_bytes, self.limits.max_batch_bytes - frame)
+
+    def _unit(self, jobs: list[Job]) -> _Fates:
+        """Carry out a unit in a thread of its own; its fates, and what ended it early."""
+        fates: list[tuple[Job, Fate]] = []
+        try:
+            send = self._together if self._small(jobs[0]) else self._alone
+            for job, fate in send(jobs):
+                self.meter.done()
+                fates.append((job, fate))
+        except TsferryError as error:
+            return fates, error
+        return fates, None
+
+    def _together(self, jobs: list[Job]) -> Iterator[tuple[Job, Fate]]:
+        """Small files and their resources, in one batch after the other."""
+        contents: list[SmallFile] = []
+        for job in jobs:
+            if job.file:
+                contents.append(small_file(self.snapshot, job.prepared))
+            if job.resource:
+                contents.append(small_resource(self.snapshot, job.prepared))
+        found: dict[str, Fate] = {}
+        for content, outcome in self._batches().run(contents):
+            found[content.path] = outcome
+        for job in jobs:
+            yield job, _joined(job, found)
+
+    def _batches(self) -> BatchSender:
+        return BatchSender(
+            self.client,
+            self.task,
+            self.epoch,
+            self._body_bytes,
+            self.tries,
+            self._stopped,
+            self.meter.sent,
+        )
+
+    def _alone(self, jobs: list[Job]) -> Iterator[tuple[Job, Fate]]:
+        """A large file in blocks, then its resource."""
+        for job in jobs:
+            fate: Fate | None = None
+            try:
+                if job.file:
+                    with opened(self.snapshot, job.prepared) as content:
+                        fate = self._upload(job, content)
+                if job.resource and (fate is None or isinstance(fate, Received)):
+                    beside = self._resource(job)
+                    fate = beside if fate is None or not isinstance(beside, Received) else fate
+            except (OSError, UnsafePathError) as error:
+                fate = ChangedWhileSentError(f"cannot be read: {error}")
+            assert fate is not None, job
+            yield job, fate
+
+    def _resource(self, job: Job) -> Fate:
+        """The resource of a large file: one request if it is small, as most are."""
+        entry = job.prepared.entry.resource
+        assert entry is not None
+        if entry.size <= self._batch_room:
+            content = small_resource(self.snapshot, job.prepared)
+            return next(iter(self._batches().run([content])))[1]
+        with opened_resource(self.snapshot, job.prepared) as large:
+            return self._upload(job, large)
+
+    def _upload(self, job: Job, content: OpenFile) -> Fate:
+        asks = content.path == job.path
+        begin = job.begin if asks else None
+        upload = Upload(
+            self.client,
+            self.task,
+            self.epoch,
+            content,
+            self._block_bytes,
+            self.tries,
+            begin,
+            self._stopped,
+            self.meter.sent,
+            (lambda: self.ask(job.prepared)) if asks else (lambda: False),
+        )
+        try:
+            return upload.run()
+        except ChangedWhileSentError as change:
+            return change
+        except TsferryError as error:
+            if isinstance(error, _ENDS_ALL):
+                raise
+            return error
+
+
+def _size(job: Job) -> int:
+    entry = job.prepared.entry
+    resource = entry.resource.size if job.resource and entry.resource else 0
+    return (entry.size if job.file else 0) + resource + 2 * (wire.MAX_BATCH_HEADER + 4)
+
+
+def _joined(job: Job, found: dict[str, Fate]) -> Fate:
+    """The fate of a file with its resource: it is received when both are."""
+    received: Received | None = None
+    for path in (job.path, job.prepared.addition.path.resource.text):
+        fate = found.get(path)
+        if fate is None:
+            continue
+        if not isinstance(fate, Received):
+            return fate
+        sent = fate.sent + (received.sent if received else 0)
+        md5 = received.md5 if received else (fate.md5 if job.file else "")
+        received = Received(md5, sent, received.resumed if received else fate.resumed)
+    assert received is not None, job.path
+    return received

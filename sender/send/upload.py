@@ -1,0 +1,280 @@
+"""One file on its way by tus: create, ask how far it came, send block after block, until it ends.
+
+The receiver's word is checked, never believed: an offset beyond the file, or beyond what was ever
+sent, or an answer about other bytes makes the upload start afresh. Every failure costs one of
+`max_retries`; only bytes that the receiver had never acknowledged before give them back, so that a
+file of any size gets through a bad line, and a receiver that lies gets to an end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from common import crash, wire
+from common.digests import md5
+from common.errors import (
+    DigestError,
+    GoneError,
+    NotFoundError,
+    OffsetError,
+    ProtocolError,
+    StoppedError,
+    TsferryError,
+    UnreachableError,
+)
+from sender.send.backoff import Backoff, Sleep, retry_helps
+from sender.send.calls import Client, UploadState
+
+__all__ = ["Content", "Received", "RunningMd5", "Tries", "Upload"]
+
+SMALLEST_BLOCK = 1 << 16
+
+
+class Content(Protocol):
+    """The bytes of one file, held open: what is read is what was chosen."""
+
+    @property
+    def path(self) -> str:
+        """As it stands on the wire."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes at an offset; fewer only at the end."""
+
+    def unchanged(self) -> bool:
+        """Whether the file is still the one that was chosen."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """A file that the receiver has whole and verified.
+
+    Attributes:
+        md5: of the bytes that were sent.
+        sent: bytes that travelled, those sent twice counted twice.
+        resumed: where the transfer was taken up again after an earlier break, if it was.
+    """
+
+    md5: str
+    sent: int
+    resumed: int | None
+
+
+@dataclass(frozen=True)
+class Tries:
+    """How often and how fast to try again.
+
+    Attributes:
+        retries: failures in a row that are forgiven.
+        backoff: the pauses.
+        sleep: carries them out; True when told to stop.
+        tell: hears of each failure.
+    """
+
+    retries: int
+    backoff: Backoff
+    sleep: Sleep
+    tell: Callable[[str, TsferryError, float], None] = lambda path, error, pause: None
+
+
+class RunningMd5:
+    """MD5 of a file that is read out of order: what was passed over is read, nothing twice."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+        self._digest = md5()
+        self._at = 0
+
+    def take(self, offset: int, block: bytes) -> None:
+        """Take in the bytes up to the end of `block`, which begins at `offset`."""
+        self._up_to(offset)
+        if offset + len(block) > self._at:
+            self._digest.update(memoryview(block)[self._at - offset :])
+            self._at = offset + len(block)
+
+    def hexdigest(self) -> str:
+        """Of the whole file; reads what was not taken in."""
+        self._up_to(self._content.size)
+        return self._digest.hexdigest()
+
+    def _up_to(self, end: int) -> None:
+        while self._at < end:
+            block = self._content.read(self._at, min(1 << 20, end - self._at))
+            if not block:
+                raise ChangedWhileSentError(self._content.path)
+            self._digest.update(block)
+            self._at += len(block)
+
+
+class ChangedWhileSentError(Exception):
+    """The file is not any more what was chosen; it is dropped from the task, nobody's fault."""
+
+
+@dataclass
+class Upload:
+    """Brings one file to the receiver.
+
+    Attributes:
+        client: the calls.
+        task: the task it belongs to.
+        epoch: of the task.
+        content: the bytes.
+        block_bytes: of one request, at most.
+        tries: patience.
+        begin: a partial upload to go on with, as the plan has it.
+        stop: True when the process is to end.
+        sent: called with the bytes of each block that was acknowledged.
+        ask: what the receiver would have done with the file now: True when it has it whole.
+    """
+
+    client: Client
+    task: str
+    epoch: str | None
+    content: Content
+    block_bytes: int
+    tries: Tries
+    begin: UploadState | None = None
+    stop: Callable[[], bool] = lambda: False
+    sent: Callable[[int], None] = lambda size: None
+    ask: Callable[[], bool] = lambda: False
+    _upload: str | None = field(default=None, init=False)
+    _offset: int | None = field(default=None, init=False)
+    _in_doubt: int = field(default=0, init=False)
+    _furthest: int = field(default=0, init=False)
+    _failures: int = field(default=0, init=False)
+    _travelled: int = field(default=0, init=False)
+    _resumed: int | None = field(default=None, init=False)
+    _ask_first: bool = field(default=False, init=False)
+
+    def run(self) -> Received:
+        """Send what is missing; returns once the receiver has verified the whole file.
+
+        Raises:
+            ChangedWhileSentError: the file changed; nothing of it is to be believed.
+            StoppedError: told to stop; what was acknowledged stays at the receiver.
+            TsferryError: it failed for good, or once too often.
+        """
+        self._digest = RunningMd5(self.content)
+        self._block_bytes = self.block_bytes
+        self._take_up()
+        while True:
+            if self.stop():
+                raise StoppedError("told to stop")
+            try:
+                if self._step():
+                    return Received(self._digest.hexdigest(), self._travelled, self._resumed)
+            except TsferryError as error:
+                self._after(error)
+
+    def _take_up(self) -> None:
+        begin = self.begin
+        if begin is not None and 0 <= begin.offset <= self.content.size:
+            self._upload, self._offset = begin.id, begin.offset
+            self._in_doubt = self.content.size
+            self._resumed = begin.offset or None
+
+    def _step(self) -> bool:
+        """One request; whether the file is there whole."""
+        if self._ask_first:
+            self._ask_first = False
+            if self.ask():
+                return True
+        if self._upload is None:
+            made = self.client.create_upload(
+                self.task, self.epoch, self.content.path, self.content.size
+            )
+            self._upload, self._offset, self._in_doubt = made.id, made.offset, 0
+            if made.offset != 0:
+                raise ProtocolError(f"{self.content.path}: a new upload begins at {made.offset}")
+        if self._offset is None:
+            self._offset = self._asked(self._upload)
+        return self._send_block(self._upload, self._offset)
+
+    def _asked(self, upload: str) -> int:
+        """The receiver's offset after a break, which may be past a block whose answer was lost."""
+        state = self.client.head_upload(upload, self.content.size)
+        if state.offset > self._in_doubt:
+            raise ProtocolError(
+                f"{self.content.path}: the receiver claims {state.offset} bytes, "
+                f"{self._in_doubt} were sent"
+            )
+        self._note_progress(state.offset)
+        return state.offset
+
+    def _send_block(self, upload: str, offset: int) -> bool:
+        size = self.content.size
+        limit = self.client.bandwidth.block(self._block_bytes)
+        block = self.content.read(offset, min(limit, size - offset))
+        end = offset + len(block)
+        if len(block) < min(limit, size - offset) or not self.content.unchanged():
+            raise ChangedWhileSentError(self.content.path)
+        self._digest.take(offset, block)
+        last = self._digest.hexdigest() if end == size else None
+        self._in_doubt = max(self._in_doubt, end)
+        crash.point("upload.block.before")
+        self._travelled += len(block)
+        acknowledged = self.client.patch_upload(upload, self.epoch, offset, block, last)
+        crash.point("upload.block.acknowledged")
+        if acknowledged != end:
+            raise ProtocolError(
+                f"{self.content.path}: {end} bytes were sent, the receiver answers {acknowledged}"
+            )
+        self._offset = end
+        self.sent(len(block))
+        self._block_bytes = min(self.block_bytes, self._block_bytes * 2)
+        self._note_progress(end)
+        return end == size
+
+    def _note_progress(self, offset: int) -> None:
+        if offset > self._furthest:
+            self._furthest, self._failures = offset, 0
+
+    # -- after a failure -------------------------------------------------------------------
+
+    def _after(self, error: TsferryError) -> None:
+        """Decide where to go on; raises `error` when there is no way on."""
+        if isinstance(error, StoppedError) or not self._way_on(error):
+            raise error
+        self._failures += 1
+        if self._failures > self.tries.retries:
+            raise error
+        # A line that breaks in every block may carry smaller ones.
+        if isinstance(error, UnreachableError):
+            self._block_bytes = max(min(SMALLEST_BLOCK, self.block_bytes), self._block_bytes // 2)
+        pause = self.tries.backoff.pause(self._failures, error.retry_after)
+        self.tries.tell(self.content.path, error, pause)
+        if self.tries.sleep(pause):
+            raise StoppedError("told to stop")
+
+    def _way_on(self, error: TsferryError) -> bool:
+        creating = self._upload is None
+        if isinstance(error, DigestError) and error.extra.get("status") == wire.CHECKSUM_MISMATCH:
+            self._offset = None  # one block was damaged on the way
+            return True
+        if isinstance(error, DigestError | ProtocolError):
+            self._give_up_upload()  # the whole is not what was sent, or answers are not about it
+            return not creating or isinstance(error, DigestError)
+        if isinstance(error, NotFoundError | GoneError):
+            # After the last block it may have been taken in, and only that answer was lost.
+            self._ask_first = self._in_doubt == self.content.size
+            self._afresh()
+            return not creating  # an upload may expire; a task that is gone is no matter of a file
+        if isinstance(error, OffsetError) or retry_helps(error):
+            self._offset = None
+            return True
+        return False
+
+    def _give_up_upload(self) -> None:
+        if self._upload is not None:
+            with suppress(TsferryError):
+                self.client.drop_upload(self._upload)
+        self._afresh()
+
+    def _afresh(self) -> None:
+        self._upload, self._offset, self._in_doubt = None, None, 0

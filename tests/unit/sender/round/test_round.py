@@ -1,0 +1,550 @@
+"""A round against a receiver that does as it is told by the test."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+
+import msgspec
+import pytest
+
+from common import wire
+from common.config import Secret
+from common.errors import (
+    CloneError,
+    ConflictError,
+    ForbiddenError,
+    GoneError,
+    NotATsFileError,
+    TsferryError,
+)
+from common.wire import Action, History, Outcome, Result
+from tests.support.edge import Edge
+from tests.support.scripted_receiver import (
+    Alter,
+    Answer,
+    Drop,
+    Reply,
+    Stall,
+    html,
+    problem,
+    redirect,
+    wait_until,
+)
+from tests.support.tsfile_bytes import build
+
+
+@pytest.fixture
+def edge(receiver, tmp_path):
+    return Edge(
+        tmp_path / "edge", receiver.url, transfer={"batch_bytes": 1000, "chunk_bytes": 65536}
+    )
+
+
+def in_sync(edge: Edge, receiver) -> None:
+    loaded = {p: hashlib.md5(data).hexdigest() for p, data in receiver.loaded.items()}
+    assert loaded == edge.files
+    assert edge.listed == sorted(edge.files)
+    assert edge.leftovers == []
+
+
+# -- the plan's answers --------------------------------------------------------------------------
+
+
+def test_plan_entries_tell_what_spares_bytes(edge, receiver):
+    path = edge.write(1, device="root.a.d7", points=5)
+    edge.round()
+    (entry,) = receiver.plans
+    assert (entry.path, entry.size) == (path, len(edge.content(path)))
+    assert (entry.devices, entry.first_time, entry.last_time) == (["root.a.d7"], 1000, 1004)
+    assert entry.resource is not None
+    assert entry.resource.md5 == hashlib.md5(b"resource").hexdigest()
+    (end,) = receiver.manifests.values()
+    assert [(each.path, each.series, each.points) for each in end.manifest] == [(path, 1, 5)]
+
+
+def test_pages_keep_to_the_receivers_limits(edge, receiver):
+    receiver.limits = msgspec.structs.replace(receiver.limits, max_page_items=3)
+    for number in range(8):
+        edge.write(number)
+    edge.round()
+    assert receiver.count("POST /tasks/.*/plan") == 3
+    in_sync(edge, receiver)
+
+
+def test_thousands_of_devices_do_not_burst_a_page(edge, receiver):
+    receiver.limits = msgspec.structs.replace(receiver.limits, max_page_bytes=4096)
+    devices = {f"root.a.d{number:05}": {"s1": [(1, 1)]} for number in range(500)}
+    edge.put(edge.path(1), build(devices))
+    edge.write(2)
+    assert edge.round().exit_code == 0
+    assert [len(each.devices) for each in receiver.plans] == [0, 1]
+    in_sync(edge, receiver)
+
+
+def test_a_file_that_is_loaded_already_is_compared_before_it_counts(edge, receiver):
+    path = edge.write(1)
+    receiver.loaded[path] = edge.content(path)
+    receiver.history = History.CONTINUES
+    edge.round()
+    receiver.history = None
+    report = edge.round(forget=True)
+    assert (report.bytes, report.already) == (0, 1)
+    in_sync(edge, receiver)
+
+
+def test_other_content_that_claims_to_be_the_same_is_a_conflict(edge, receiver):
+    path = edge.write(1)
+
+    def decide(entry):
+        return wire.PlanDecision(path=entry.path, action=Action.ALREADY, md5="0" * 32)
+
+    receiver.decide = decide
+    report = edge.round()
+    assert report.exit_code == 3
+    assert [each.file for each in report.conflicts] == [path]
+    assert [each.md5 for each in receiver.plans] == [None, edge.files[path]]
+    assert edge.listed == []
+
+
+def test_a_verified_file_is_not_sent_again(edge, receiver):
+    path = edge.write(1)
+    receiver.received[path] = edge.content(path)
+    report = edge.round()
+    assert (report.sent, report.bytes) == (1, 0)
+    in_sync(edge, receiver)
+
+
+def test_a_verified_file_with_other_content_is_sent_afresh(edge, receiver):
+    path = edge.write(1, size=5000)
+    receiver.received[path] = b"x" * 5000
+    report = edge.round()
+    assert (report.sent, report.exit_code) == (1, 0)
+    in_sync(edge, receiver)
+
+
+@pytest.mark.parametrize("offset", [10**9, 4000])
+def test_a_partial_upload_that_cannot_be_ours_is_not_gone_on_with(edge, receiver, offset):
+    path = edge.write(1, size=5000)
+
+    def decide(entry):
+        return wire.PlanDecision(
+            path=entry.path, action=Action.RESUME, upload="feed", offset=offset
+        )
+
+    receiver.decide = decide
+    report = edge.round()
+    assert (report.sent, report.exit_code) == (1, 0), report.as_json()
+    assert receiver.loaded[path] == edge.content(path)
+
+
+def test_files_that_are_refused_keep_their_partitions_deletions_back(edge, receiver):
+    old, kept = edge.write(1), edge.write(2)
+    other = edge.write(3, sg="root.b")
+    edge.with_settings(propagate_deletes="all", max_delete_fraction=1.0)
+    edge.round()
+    edge.remove(old)
+    edge.remove(other)
+    new = edge.write(4)
+    receiver.decide = lambda entry: wire.PlanDecision(
+        path=entry.path, action=Action.CONFLICT, device="root.a.d1", reason="another's"
+    )
+    report = edge.round()
+    assert report.exit_code == 3
+    assert receiver.deleted_pages == [other]
+    assert edge.listed == sorted([old, kept])
+    assert [each.file for each in report.held] == [old]
+    assert new in report.held[0].reason
+
+
+def test_what_is_held_is_not_offered_again_until_the_operator_says_so(edge, receiver):
+    path = edge.write(1, size=5000)
+    refusal = wire.PlanDecision(path=path, action=Action.REFUSED, reason="not a TsFile", hold=True)
+    receiver.decide = lambda entry: refusal
+    assert edge.round().exit_code == 3
+    asked = len(receiver.plans)
+    report = edge.round()
+    assert [each.file for each in report.quarantined] == [path]
+    assert len(receiver.plans) == asked
+    from sender.kept.desk import changing_troubles
+
+    lane = edge.lane()
+    with lane.sync_tree() as sync, changing_troubles(sync, lane.directory) as troubles:
+        troubles.retry()
+    receiver.decide = lambda entry: None
+    assert edge.round().exit_code == 0
+    assert receiver.plans[-1].retry
+    in_sync(edge, receiver)
+
+
+# -- the bytes -----------------------------------------------------------------------------------
+
+
+def test_one_poison_file_does_not_stop_the_queue(edge, receiver):
+    bad = edge.write(1, size=5000)
+    for number in range(2, 6):
+        edge.write(number, size=4000 + number)
+    honest = receiver.work
+
+    def work(request):
+        if request.method == "PATCH" and len(request.body) == 5000:
+            return problem(NotATsFileError, "no TsFile")
+        return honest(request)
+
+    receiver.work = work
+    report = edge.round()
+    assert report.sent == 4
+    assert [each.file for each in report.quarantined] == [bad]
+
+
+def test_a_file_that_fails_max_retries_is_left_and_the_next_round_tries_again(edge, receiver):
+    bad = edge.write(1, size=5000)
+    good = edge.write(2, size=6000)
+    honest = receiver.work
+    broken = True
+
+    def work(request):
+        if broken and request.method == "PATCH" and len(request.body) == 5000:
+            return problem(TsferryError, "oops")
+        return honest(request)
+
+    receiver.work = work
+    report = edge.round()
+    assert [each.file for each in report.failed] == [bad]
+    assert edge.listed == [good]
+    assert sum(len(r.body) == 5000 for r in receiver.requests if r.method == "PATCH") == 6
+    broken = False
+    assert edge.round().exit_code == 0
+    in_sync(edge, receiver)
+
+
+def test_a_receiver_that_goes_away_ends_the_round_soon(edge, receiver):
+    edge.with_settings(transfer=msgspec.structs.replace(edge.config.transfer, parallel=2))
+    for number in range(30):
+        edge.write(number, size=5000)
+    receiver.fault("POST /files", *(Drop() for _ in range(10_000)))
+    receiver.fault("GET /tasks", *(Drop() for _ in range(10_000)))
+    report = edge.round()
+    assert report.exit_code == 4
+    assert receiver.count("POST /files") < 40
+
+
+def test_a_token_revoked_under_way_ends_the_round(edge, receiver):
+    from common.errors import UnauthorizedError
+
+    for number in range(30):
+        edge.write(number, size=5000)
+    receiver.fault("PATCH /files", *(Answer(problem(UnauthorizedError)) for _ in range(10_000)))
+    report = edge.round()
+    assert report.exit_code == 4
+    assert receiver.count("PATCH") <= 8
+
+
+def test_a_file_that_changes_while_it_is_sent_is_dropped_from_the_task(edge, receiver):
+    path, other = edge.write(1, size=200_000), edge.write(2)
+
+    def touch(reply: Reply) -> Reply:
+        with (edge.data / path).open("r+b") as stream:
+            stream.seek(100_000)
+            stream.write(b"changed")
+        return reply
+
+    receiver.fault("PATCH", Alter(touch))
+    report = edge.round()
+    assert [each.file for each in report.changed] == [path]
+    assert edge.listed == [other]
+    (end,) = receiver.manifests.values()
+    assert [each.path for each in end.manifest] == [other]
+
+
+def test_what_is_sent_is_the_snapshot_whatever_becomes_of_the_source(edge, receiver):
+    path = edge.write(1, size=200_000)
+    content = edge.content(path)
+
+    def delete(reply: Reply) -> Reply:
+        edge.remove(path)
+        return reply
+
+    receiver.fault("PATCH", Alter(delete))
+    assert edge.round().sent == 1
+    assert receiver.loaded[path] == content
+
+
+# -- the load ------------------------------------------------------------------------------------
+
+
+def test_a_slow_load_is_waited_for_and_never_raced(edge, receiver):
+    edge.write(1)
+    receiver.loading_polls = 5
+    report = edge.round()
+    assert (report.sent, report.exit_code) == (1, 0)
+    assert receiver.count("POST /tasks/.*/end") == 1
+    assert receiver.count("GET /tasks/") == 5
+    assert receiver.count("POST /tasks/.*/batch") == 1
+
+
+def test_a_load_slower_than_the_patience_is_picked_up_by_the_next_round(edge, receiver):
+    edge.write(1)
+    edge.with_settings(
+        transfer=msgspec.structs.replace(edge.config.transfer, load_timeout=0.0, load_poll=0.0)
+    )
+    receiver.loading_polls = 3
+    report = edge.round()
+    assert report.exit_code == 4
+    assert "next round asks" in report.error.message
+    assert edge.listed == [], "received is not loaded"
+    receiver.loading_polls = 0
+    report = edge.round()
+    assert (report.sent, report.bytes, report.exit_code) == (1, 0, 0)
+    assert receiver.count("POST /tasks/.*/batch") == 1
+    in_sync(edge, receiver)
+
+
+def test_the_lost_answer_to_the_end_is_asked_for_by_id(edge, receiver):
+    edge.write(1)
+    receiver.fault("POST /tasks/.*/end", *(Drop(late=True) for _ in range(6)))
+    assert edge.round().exit_code == 4
+    report = edge.round()
+    assert (report.sent, report.exit_code) == (1, 0)
+    assert len(receiver.manifests) == 1
+    in_sync(edge, receiver)
+
+
+@pytest.mark.parametrize(
+    ("result", "code", "kept"),
+    [
+        (Result.CONFLICT, 3, "conflicts"),
+        (Result.REFUSED, 3, "failed"),
+        (Result.MISSING, 3, "failed"),
+        (Result.QUARANTINED, 3, "quarantined"),
+        (Result.EXPIRED, 0, "expired"),
+    ],
+)
+def test_only_what_the_outcome_calls_loaded_goes_on_the_list(edge, receiver, result, code, kept):
+    bad, good = edge.write(1), edge.write(2)
+    receiver.judge = lambda path: Outcome(path=path, result=result) if path == bad else None
+    report = edge.round()
+    assert (report.exit_code, report.sent) == (code, 1)
+    assert [each.file for each in getattr(report, kept)] == [bad]
+    assert edge.listed == [good]
+    assert edge.leftovers == []
+
+
+def test_an_expired_file_is_offered_once_and_holds_up_nothing(edge, receiver):
+    old, young = edge.write(1), edge.write(2)
+    receiver.decide = lambda entry: (
+        wire.PlanDecision(path=old, action=Action.EXPIRED, reason="past the TTL")
+        if entry.path == old
+        else None
+    )
+    report = edge.round()
+    assert ([each.file for each in report.expired], report.sent, report.exit_code) == ([old], 1, 0)
+    assert (report.pending_files, report.pending_bytes) == (0, 0)
+    offered = len(receiver.plans)
+    for _ in range(2):
+        report = edge.round()
+        assert ([each.file for each in report.expired], report.exit_code) == ([old], 0)
+    assert len(receiver.plans) == offered
+    edge.remove(young)
+    assert edge.round().deleted == 1  # of the same partition
+    assert edge.listed == []
+
+
+def test_a_deletion_goes_on_beside_a_file_that_expires_in_its_task(edge, receiver):
+    gone = edge.write(1)
+    edge.round()
+    edge.remove(gone)
+    old = edge.write(2)
+    receiver.decide = lambda entry: wire.PlanDecision(path=old, action=Action.EXPIRED)
+    report = edge.round()
+    assert (report.deleted, report.held) == (1, [])
+
+
+def test_another_engine_is_asked_again_for_a_file_that_expired(edge, receiver):
+    old = edge.write(1)
+    receiver.decide = lambda entry: wire.PlanDecision(path=old, action=Action.EXPIRED)
+    edge.round()
+    receiver.decide = lambda entry: None
+    assert edge.round().sent == 0
+    receiver.engine = "f" * 32
+    receiver.epoch = None
+    edge.round()
+    edge.round()
+    assert list(receiver.loaded) == [old]
+    in_sync(edge, receiver)
+
+
+def test_a_deletion_that_the_receiver_holds_stays_on_the_list(edge, receiver):
+    path, other = edge.write(1), edge.write(2)
+    edge.round()
+    edge.remove(path)
+    receiver.judge = lambda each: (
+        Outcome(path=each, result=Result.HELD, reason="waits") if each == path else None
+    )
+    report = edge.round()
+    assert [each.file for each in report.held] == [path]
+    assert edge.listed == sorted([path, other])
+
+
+# -- the receiver's past -------------------------------------------------------------------------
+
+
+def test_files_that_are_wanted_again_are_sent_again(edge, receiver):
+    path = edge.write(1)
+    edge.round()
+    md5 = edge.files[path]
+    del receiver.loaded[path]
+    receiver.wanted = [
+        wire.Wanted(path=path, size=len(edge.content(path)), md5=md5, reason="found damaged")
+    ]
+    assert edge.round().sent == 1
+    receiver.wanted = []
+    in_sync(edge, receiver)
+    assert edge.round().quiet
+
+
+def test_after_a_rewound_history_deletions_wait_for_a_round(edge, receiver):
+    path, lost = edge.write(1), edge.write(2)
+    edge.round()
+    edge.remove(path)
+    receiver.history = History.REWOUND
+    del receiver.loaded[lost]
+    report = edge.round()
+    assert (report.sent, report.deleted) == (1, 0)
+    assert [each.file for each in report.held] == [path]
+    receiver.history = None
+    assert edge.round().deleted == 1
+    in_sync(edge, receiver)
+
+
+def test_the_epoch_of_each_answer_is_shown_at_the_next_start(edge, receiver):
+    edge.write(1)
+    edge.round()
+    edge.write(2)
+    edge.round()
+    starts = [
+        wire.decode(r.body, wire.StartRequest, "start")
+        for r in receiver.requests
+        if r.method == "PUT"
+    ]
+    assert starts[0].epoch is None
+    assert starts[1].epoch.startswith("1.")
+    checks = [
+        wire.decode(r.body, wire.CheckRequest, "check")
+        for r in receiver.requests
+        if r.path == "/check"
+    ]
+    assert checks[1].last_task == wire.TaskMark(task=next(iter(receiver.tasks)), commit=101)
+
+
+def test_a_lost_answer_to_the_start_is_no_clone(edge, receiver):
+    edge.write(1)
+    receiver.fault("PUT /tasks", Drop(late=True))
+    assert edge.round().exit_code == 0
+    in_sync(edge, receiver)
+
+
+@pytest.mark.parametrize(
+    ("where", "reply"),
+    [
+        ("POST /check", redirect("http://127.0.0.1:9/elsewhere")),
+        ("POST /check", html(200)),
+        ("POST /check", html(500)),
+        ("POST /check", Reply(200, {"Content-Type": "application/json"}, b'{"a":')),
+        ("POST /check", problem(CloneError, "two machines")),
+        ("POST /check", problem(ForbiddenError, "not from here")),
+        ("PUT /tasks", problem(CloneError, "two machines")),
+        ("PUT /tasks", problem(GoneError, "another engine")),
+        ("POST /tasks/.*/plan", html(502)),
+        ("POST /tasks/.*/plan", redirect("http://127.0.0.1:9/")),
+        ("POST /tasks/.*/end", problem(ConflictError, "odd")),
+        ("GET /inventory", html(404)),
+    ],
+)
+def test_whatever_a_receiver_answers_the_round_ends_with_a_message(edge, receiver, where, reply):
+    edge.write(1)
+    receiver.fault(where, *(Answer(reply) for _ in range(100)))
+    report = edge.round()
+    assert report.error is not None
+    assert report.exit_code in (3, 4)
+    assert edge.listed == []
+    receiver.faults.clear()
+    assert edge.round().exit_code == 0
+    in_sync(edge, receiver)
+
+
+def test_the_token_goes_to_the_receiver_only(tmp_path, receiver):
+    from tests.support.scripted_receiver import ScriptedReceiver
+
+    receiver.token = "hush"
+    edge = Edge(tmp_path / "edge", receiver.url, token="hush")
+    edge.write(1, size=500_000)
+    with ScriptedReceiver() as elsewhere:
+
+        def move(reply: Reply) -> Reply:
+            path = reply.headers["Location"]
+            reply.headers["Location"] = f"{elsewhere.url}{path}"
+            return reply
+
+        receiver.fault("POST /files", Alter(move))
+        assert edge.round().exit_code == 0
+        assert elsewhere.requests == []
+    assert "hush" not in repr(edge.config.receivers[0].token)
+    assert Secret("hush") == edge.config.receivers[0].token
+
+
+def test_a_stop_ends_the_round_and_the_next_goes_on(edge, receiver):
+    path = edge.write(1, size=500_000)
+
+    def stop(reply: Reply) -> Reply:
+        edge.stop.set()
+        return reply
+
+    receiver.fault("PATCH", Alter(lambda reply: reply), Alter(stop))
+    report = edge.round()
+    assert report.exit_code == 130
+    assert edge.listed == []
+    edge.stop.clear()
+    report = edge.round()
+    assert [(each.file, each.offset) for each in report.resumed] == [(path, 131_072)]
+    in_sync(edge, receiver)
+
+
+def test_a_stop_ends_the_wait_for_a_load(edge, receiver):
+    edge.write(1)
+    release = threading.Event()
+    receiver.fault("GET /tasks", Stall(release))
+    receiver.loading_polls = 1000
+    done = []
+    thread = threading.Thread(target=lambda: done.append(edge.round()))
+    thread.start()
+    wait_until(lambda: receiver.count("POST /tasks/.*/end") == 1)
+    edge.stop.set()
+    release.set()
+    thread.join(20)
+    assert done[0].exit_code == 130
+
+
+def test_a_directory_without_its_marker_makes_nothing_gone(edge, receiver, tmp_path):
+    from sender.select.data_dirs import mark
+
+    second = tmp_path / "second"
+    (second / "sequence").mkdir(parents=True)
+    mark(second, edge.uuid)
+    edge.with_settings(
+        data_dirs=(edge.data, second), propagate_deletes="all", max_delete_fraction=1.0
+    )
+    path = edge.write(1)
+    edge.write(2)
+    target = second / path
+    target.parent.mkdir(parents=True)
+    for suffix in ("", ".resource"):
+        (edge.data / f"{path}{suffix}").rename(f"{target}{suffix}")
+    edge.round()
+    assert len(receiver.loaded) == 2
+    (second / ".tsferry").unlink()
+    target.unlink()
+    report = edge.round()
+    assert report.exit_code == 3
+    assert [each.file for each in report.unmounted] == [str(second)]
+    assert len(receiver.loaded) == 2

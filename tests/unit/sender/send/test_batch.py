@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+
+from common import wire
+from common.errors import (
+    DigestError,
+    NotATsFileError,
+    ProtocolError,
+    StoppedError,
+    UnauthorizedError,
+)
+from sender.send.backoff import Backoff
+from sender.send.batch import BatchSender
+from sender.send.upload import ChangedWhileSentError, Received, Tries
+from tests.support.scripted_receiver import Alter, Answer, Drop, Reply, html, problem
+from tests.unit.sender.send.test_upload import TASK, Bytes, Countdown
+
+
+def name(number: int) -> str:
+    return f"sequence/root.a/0/0/{number}-1-0-0.tsfile"
+
+
+@pytest.fixture
+def files():
+    return [Bytes(b"%05d" % n * 100, name(n)) for n in range(10)]
+
+
+@pytest.fixture
+def batch(receiver, client):
+    client.start_task(TASK, wire.StartRequest(engine="e" * 32))
+
+    def make(body_bytes: int = 1 << 20, stop=lambda: False) -> BatchSender:
+        tries = Tries(5, Backoff(chance=lambda: 0.0), lambda _: False)
+        return BatchSender(client, TASK, "1.x", body_bytes, tries, stop)
+
+    return make
+
+
+def fates(results):
+    return {content.path: type(outcome) for content, outcome in results}
+
+
+def test_small_files_travel_in_one_request(receiver, batch, files):
+    assert set(fates(batch().run(files)).values()) == {Received}
+    assert receiver.count("POST /tasks/.*/batch") == 1
+    assert receiver.received == {each.path: each.data for each in files}
+
+
+def test_a_body_is_never_larger_than_told(receiver, batch, files):
+    assert len(fates(batch(10_000).run(files))) == 10
+    assert receiver.count("POST /tasks/.*/batch") == 5
+    assert max(len(r.body) for r in receiver.requests) < 10_000
+
+
+def test_one_bad_file_does_not_sink_the_batch(receiver, batch, files):
+    bad = {3: ("not-a-tsfile", True), 5: ("digest-mismatch", False)}
+
+    def change(reply: Reply) -> Reply:
+        results = []
+        for number, path in enumerate(map(name, range(10))):
+            slug, quarantined = bad.get(number, (None, False))
+            found = None if slug is None else wire.Problem(type=f"urn:tsferry:{slug}")
+            results.append(wire.BatchResult(path=path, problem=found, quarantined=quarantined))
+        reply.body = wire.encode(wire.BatchAnswer(results=results))
+        return reply
+
+    receiver.fault("POST /tasks/.*/batch", Alter(change))
+    found = fates(batch().run(files))
+    assert found.pop(name(3)) is NotATsFileError
+    assert set(found.values()) == {Received}  # the damaged one was sent again
+    assert receiver.count("POST /tasks/.*/batch") == 2
+
+
+def test_a_file_that_changed_stays_out_of_the_batch(receiver, batch, files):
+    files[2].good = False
+    found = fates(batch().run(files))
+    assert found.pop(name(2)) is ChangedWhileSentError
+    assert set(found.values()) == {Received}
+    assert name(2) not in receiver.received
+
+
+def test_a_broken_line_costs_the_batch_a_retry(receiver, batch, files):
+    receiver.fault("POST /tasks/.*/batch", Drop(), Drop(late=True))
+    assert set(fates(batch().run(files)).values()) == {Received}
+
+
+def test_each_file_is_left_after_max_retries(receiver, batch, files):
+    receiver.fault("POST /tasks/.*/batch", *(Answer(problem(DigestError)) for _ in range(99)))
+    assert set(fates(batch().run(files)).values()) == {DigestError}
+    assert receiver.count("POST /tasks/.*/batch") == 6
+
+
+def test_a_batch_that_is_refused_is_sent_file_by_file_to_find_the_one(receiver, batch, files):
+    receiver.fault("POST /tasks/.*/batch", Answer(html(400)), Alter(lambda r: r), Answer(html(400)))
+    found = fates(batch().run(files))
+    assert found.pop(name(1)) is ProtocolError
+    assert set(found.values()) == {Received}
+
+
+def test_a_revoked_token_ends_it_at_once(receiver, batch, files):
+    receiver.fault("POST /tasks/.*/batch", Answer(problem(UnauthorizedError)))
+    with pytest.raises(UnauthorizedError):
+        list(batch().run(files))
+    assert receiver.count("POST /tasks/.*/batch") == 1
+
+
+def test_answers_about_other_files_are_not_believed(receiver, batch, files):
+    def change(reply: Reply) -> Reply:
+        reply.body = reply.body.replace(b"/0-1-0-0", b"/7-1-0-0")
+        return reply
+
+    receiver.fault("POST /tasks/.*/batch", *(Alter(change) for _ in range(99)))
+    found = fates(batch().run(files))
+    assert found[name(0)] is ProtocolError
+
+
+def test_a_stop_ends_between_two_requests(batch, files):
+    with pytest.raises(StoppedError):
+        list(batch(10_000, Countdown(2)).run(files))
