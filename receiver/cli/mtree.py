@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from common.cli import Invocation
-from common.schemadump import Slots, tree_lines
 from common.schemaitems import encode_items
 from receiver.cli.mlog import tlog_option, write_tlog
 from receiver.cli.schemasource import whole_schema
 from receiver.config import ReceiverConfig
+from receiver.metadata.text.schema_dump import Slots, tree_lines
 
 __all__ = ["mtree"]
 

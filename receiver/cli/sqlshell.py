@@ -27,11 +27,11 @@ from prompt_toolkit.shortcuts import CompleteStyle
 import common
 from common.durable import Tree
 from common.errors import TsferryError
-from common.paths import quote_node
 from common.terminal import printable
 from receiver.cli.sqlformat import Form, caret, output
 from receiver.cli.sqlsource import Reply, SqlSource
-from receiver.metadata.errors import SqlError
+from receiver.metadata.model.errors import SqlError
+from receiver.metadata.model.paths import quote_node
 from receiver.metadata.sql.lexing import WORDS, statements
 from receiver.metadata.sql.parser import next_words, parse
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from common.errors import TsferryError
-from common.paths import format_path, parse_stored
-from receiver.metadata import records
-from receiver.metadata.rules import examine
+from receiver.metadata.commit.rules import examine
+from receiver.metadata.model import records
+from receiver.metadata.model.paths import format_path, parse_stored
 
 if TYPE_CHECKING:
-    from receiver.metadata.state import State
+    from receiver.metadata.state.state import State
 
 __all__ = ["acceptable"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from common.paths import Nodes, device_name, format_path
-from receiver.metadata.guards import Guard
+from receiver.metadata.commit.guards import Guard
+from receiver.metadata.model.paths import Nodes, device_name, format_path
 
 if TYPE_CHECKING:
     from receiver.load.scope import Scope
-    from receiver.metadata.state import State
+    from receiver.metadata.state.state import State
 
 __all__ = ["Authority"]
 

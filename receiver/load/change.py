@@ -16,8 +16,8 @@ from receiver.load.coverage import judge_gone
 from receiver.load.registering import Refusal
 from receiver.load.retired import Retired
 from receiver.load.scope import Scope
-from receiver.metadata import records
-from receiver.metadata.guards import Guard
+from receiver.metadata.commit.guards import Guard
+from receiver.metadata.model import records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from receiver.load.registering import Registering
     from receiver.load.staged import Verified
     from receiver.load.task import Planned, TaskRecord
-    from receiver.metadata.state import FileRow, State
+    from receiver.metadata.state.state import FileRow, State
 
 __all__ = ["Candidate", "Change", "Load", "decide_change", "physical_name"]
 

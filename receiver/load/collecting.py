@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 from common.errors import NotATsFileError, TsferryError
 from common.names import FilePath
-from common.paths import IllegalPathError
 from common.tsfile import Corrupt, read_tail
 from common.wire import Result
 from receiver.load.change import Candidate, Change, physical_name
 from receiver.load.manifests import contradiction
 from receiver.load.registering import read_series
 from receiver.load.verify import hash_staged
-from receiver.metadata import records
-from receiver.metadata.errors import MemoryLimitError
-from receiver.metadata.rules import examine
+from receiver.metadata.commit.rules import examine
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import MemoryLimitError
+from receiver.metadata.model.paths import IllegalPathError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from receiver.load.staged import Verified
     from receiver.load.task import CurrentTask
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state import State
+    from receiver.metadata.state.state import State
 
 __all__ = ["Collected"]
 

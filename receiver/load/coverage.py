@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from common.names import FilePath
 
 if TYPE_CHECKING:
-    from receiver.metadata.records import FileLoaded
-    from receiver.metadata.rows import FileRow
+    from receiver.metadata.model.records import FileLoaded
+    from receiver.metadata.state.rows import FileRow
 
 __all__ = ["Coverage", "Gone", "judge_gone"]
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.errors import TsferryError
-from common.paths import Nodes, device_nodes, parse_lax
-from receiver.metadata.guards import Guard
+from receiver.metadata.commit.guards import Guard
+from receiver.metadata.model.paths import Nodes, device_nodes, parse_lax
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from receiver.metadata.rows import FileRow
     from receiver.metadata.schema import Schema
+    from receiver.metadata.state.rows import FileRow
 
 __all__ = ["PER_MILLISECOND", "Expiry"]
 

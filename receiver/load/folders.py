@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from common.names import FilePath
     from receiver.load.task import CurrentTask
-    from receiver.metadata.state import State
+    from receiver.metadata.state.state import State
 
 __all__ = ["ROOT", "Folders", "SenderFolder", "folder_name", "looks_unmounted", "uuid_of"]
 

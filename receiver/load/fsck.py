@@ -30,13 +30,13 @@ from receiver.load.folders import Folders, looks_unmounted
 from receiver.load.manifests import damages, kept_tasks, tables_path
 from receiver.load.opening import open_engine
 from receiver.load.task import Planned, TaskRecord
-from receiver.metadata import records
 from receiver.metadata import repair as log_repair
 from receiver.metadata.engine import Engine
-from receiver.metadata.journal import JOURNAL, parse_journal
-from receiver.metadata.state import FileState
-from receiver.metadata.timestamps import to_seconds
-from receiver.metadata.tlog import TLOG_NAME
+from receiver.metadata.log.journal import JOURNAL, parse_journal
+from receiver.metadata.log.tlog import TLOG_NAME
+from receiver.metadata.model import records
+from receiver.metadata.model.timestamps import to_seconds
+from receiver.metadata.state.state import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from receiver.config import ReceiverConfig
     from receiver.load.folders import SenderFolder
-    from receiver.metadata.state import FileRow
+    from receiver.metadata.state.state import FileRow
 
 __all__ = ["Found", "Report", "examine", "fsck"]
 

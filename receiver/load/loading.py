@@ -28,8 +28,8 @@ from receiver.load.manifests import remove_tables, write_tables
 from receiver.load.placing import move_back, move_in
 from receiver.load.registering import Registering
 from receiver.load.taskschema import SchemaPart, TaskSchema
-from receiver.metadata import records
-from receiver.metadata.errors import GuardFailed, RefusedCommitError, SchemaConflictError
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import GuardFailed, RefusedCommitError, SchemaConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

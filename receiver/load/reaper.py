@@ -16,8 +16,8 @@ from common import crash
 from common.errors import TsferryError
 from common.names import FilePath
 from receiver.load.manifests import kept_tasks, remove_tables
-from receiver.metadata import records
-from receiver.metadata.timestamps import to_seconds
+from receiver.metadata.model import records
+from receiver.metadata.model.timestamps import to_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,8 @@
 """What a file says of series, as the schema takes it in: read from its bytes, before any decision.
 
-The devices of a file are named once more here, as paths of the tree (`common.paths.device_nodes`):
-a table-model device stands below a storage group of its database, whatever the directory's name.
+The devices of a file are named once more here, as paths of the tree
+(`receiver.metadata.model.paths.device_nodes`): a table-model device stands below a storage group of
+its database, whatever the directory's name.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from common.paths import (
+from common.tsfile import read_outlines
+from receiver.metadata.model import records
+from receiver.metadata.model.paths import (
     IllegalPathError,
     device_name,
     device_nodes,
@@ -18,15 +21,13 @@ from common.paths import (
     parse_pattern,
     parse_stored,
 )
-from common.tsfile import read_outlines
-from receiver.metadata import records
-from receiver.metadata.legality import TYPE_TEXTS
+from receiver.metadata.model.types import TYPE_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from common.paths import Nodes, Pattern
     from common.tsfile import Outline, Tail, TsFileSource
+    from receiver.metadata.model.paths import Nodes, Pattern
     from receiver.metadata.schema import Schema
 
 __all__ = ["Refusal", "Registering", "read_series"]

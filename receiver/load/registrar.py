@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 from common import crash
 from common.errors import TsferryError
 from common.names import FilePath
-from common.paths import IllegalPathError
 from common.tsfile import Corrupt, read_tail
 from receiver.load.registering import Refusal, Registering, read_series
-from receiver.metadata import records
-from receiver.metadata.errors import GuardFailed, RefusedCommitError, SchemaConflictError
-from receiver.metadata.guards import Guard
+from receiver.metadata.commit.guards import Guard
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import GuardFailed, RefusedCommitError, SchemaConflictError
+from receiver.metadata.model.paths import IllegalPathError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from common.durable import Tree
     from receiver.metadata.engine import Engine
-    from receiver.metadata.rows import FileRow
+    from receiver.metadata.state.rows import FileRow
 
 __all__ = ["Registrar", "registration"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from common.names import FilePath
-    from receiver.metadata.state import FileRow, State
+    from receiver.metadata.state.state import FileRow, State
 
 __all__ = ["Retired"]
 

@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from common.errors import DamagedError, TsferryError
-from common.paths import IllegalPathError, Nodes, format_path, parse_stored
 from common.schemaitems import UNSET, Altered, Dropped, Group, GroupDropped, Item, Series
 from receiver.load.acceptance import acceptable
 from receiver.load.schemagroups import GroupPlan, Refused
-from receiver.metadata import records
-from receiver.metadata.alterations import check_labels
-from receiver.metadata.legality import TYPE_TEXTS, check_codes
-from receiver.metadata.taglayout import layout
+from receiver.metadata.model import records
+from receiver.metadata.model.alterations import check_labels
+from receiver.metadata.model.paths import IllegalPathError, Nodes, format_path, parse_stored
+from receiver.metadata.model.tag_layout import layout
+from receiver.metadata.model.types import TYPE_TEXTS, check_codes
 
 if TYPE_CHECKING:
     from receiver.load.authority import Authority
-    from receiver.metadata.guards import Guard
+    from receiver.metadata.commit.guards import Guard
     from receiver.metadata.schema import Schema
-    from receiver.metadata.state import State
+    from receiver.metadata.state.state import State
 
 __all__ = ["KEPT_FAILURES", "SchemaChange", "decide_schema"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from common.paths import Nodes, format_path
 from common.schemaitems import UNSET, Group
-from receiver.metadata import records
+from receiver.metadata.model import records
+from receiver.metadata.model.paths import Nodes, format_path
 
 if TYPE_CHECKING:
     from receiver.load.authority import Authority

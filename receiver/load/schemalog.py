@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 
 from msgspec import UnsetType
 
-from common import mlogtext, tlogtext
-from common.mlogtext import BadLine
-from common.paths import Nodes, format_path
+from common import tlogtext
 from common.schemaitems import UNSET, Altered, Dropped, Group, GroupDropped, Item, Series
+from receiver.metadata.model.paths import Nodes, format_path
+from receiver.metadata.text import mlog_text
+from receiver.metadata.text.mlog_text import BadLine
 
 __all__ = ["Reduced", "reduce_text"]
 
@@ -56,11 +57,12 @@ def reduce_text(
         slots: what is in the tlog, by offset; None: there is no tlog.
         start: offset of `data` in the log.
         news: offset of the log behind which deletions have not been told before.
-        wide: whether the log has the wider form of `common.mlogtext`, where `data` cannot tell.
+        wide: whether the log has the wider form of `receiver.metadata.text.mlog_text`, where `data`
+        cannot tell.
     """
     tree = _Tree(slots, news)
     bad: list[tuple[str, str]] = []
-    for at, found in mlogtext.iter_lines(data, start=start, wide=wide):
+    for at, found in mlog_text.iter_lines(data, start=start, wide=wide):
         if isinstance(found, BadLine):
             bad.append(_failure(found))
         else:
@@ -78,7 +80,7 @@ class _Made:
     """A series as the log made it; `order` says when."""
 
     order: int
-    record: mlogtext.CreateSeries
+    record: mlog_text.CreateSeries
     remade: bool
 
 
@@ -118,29 +120,29 @@ class _Tree:
 
     # -- playing -----------------------------------------------------------------------------
 
-    def play(self, record: mlogtext.Record, at: int) -> None:
+    def play(self, record: mlog_text.Record, at: int) -> None:
         """Take in what the line at an offset says."""
         self.order += 1
         path = record.path
         match record:
-            case mlogtext.CreateSeries():
+            case mlog_text.CreateSeries():
                 self._create(record)
-            case mlogtext.DeletePath():
+            case mlog_text.DeletePath():
                 self.gone[path] = _Gone(self.order, at, self._stands(self.groups.get(path), path))
-            case mlogtext.DeleteStorageGroup():
+            case mlog_text.DeleteStorageGroup():
                 self.gone[path] = _Gone(self.order, at, group=True)
-            case mlogtext.SetStorageGroup():
+            case mlog_text.SetStorageGroup():
                 self.groups[path] = self.order
-            case mlogtext.SetTtl():
+            case mlog_text.SetTtl():
                 self.ttls[path] = (self.order, record.ttl)
-            case mlogtext.ChangeOffset():
+            case mlog_text.ChangeOffset():
                 self._saying(path).offset = record.offset
-            case mlogtext.ChangeAlias():
+            case mlog_text.ChangeAlias():
                 self._saying(path).alias = (record.alias,)
-            case mlogtext.AlignedDevice():
+            case mlog_text.AlignedDevice():
                 self.aligned[path] = self.order
 
-    def _create(self, record: mlogtext.CreateSeries) -> None:
+    def _create(self, record: mlog_text.CreateSeries) -> None:
         path = record.path
         before = self.made.get(path)
         if before is not None and self._stands(before.order, path):

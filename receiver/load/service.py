@@ -16,9 +16,9 @@ from receiver.load.reaper import Reaper
 from receiver.load.recovery import recover_folder
 from receiver.load.registrar import Registrar
 from receiver.load.ttl import Ttl, steady
-from receiver.metadata import records
-from receiver.metadata.errors import GuardFailed
-from receiver.metadata.guards import Guard
+from receiver.metadata.commit.guards import Guard
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import GuardFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.load.folders import SenderFolder
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state import FileRow
+    from receiver.metadata.state.state import FileRow
 
 __all__ = ["LoadService"]
 

@@ -13,24 +13,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common import crash
-from common.paths import IllegalPathError
 from common.schemaitems import Altered, Dropped, GroupDropped, Item, Series, read_items
 from common.wire import SchemaKind
 from receiver.load.authority import Authority
 from receiver.load.schemachange import KEPT_FAILURES, SchemaChange, decide_schema
 from receiver.load.schemalog import Reduced, reduce_text
 from receiver.load.scope import Scope
-from receiver.metadata import records
-from receiver.metadata.errors import GuardFailed, RefusedCommitError
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
+from receiver.metadata.model.paths import IllegalPathError
 
 if TYPE_CHECKING:
     from common.wire import SchemaEnd
     from receiver.load.folders import SenderFolder
     from receiver.load.schemastage import StagedLog
     from receiver.load.task import CurrentTask
+    from receiver.metadata.commit.guards import Guard
     from receiver.metadata.engine import Engine
-    from receiver.metadata.guards import Guard
-    from receiver.metadata.state import State
+    from receiver.metadata.state.state import State
 
 __all__ = ["SchemaPart", "TaskSchema", "apply_items", "import_items", "steps"]
 

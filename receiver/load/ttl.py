@@ -16,19 +16,19 @@ from common import crash
 from common.errors import TsferryError
 from receiver.load.clockwatch import ClockWatch
 from receiver.load.expiry import Expiry
-from receiver.metadata import records
-from receiver.metadata.errors import GuardFailed
-from receiver.metadata.guards import Guard
-from receiver.metadata.state import FileState
-from receiver.metadata.timestamps import to_seconds
+from receiver.metadata.commit.guards import Guard
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import GuardFailed
+from receiver.metadata.model.timestamps import to_seconds
+from receiver.metadata.state.state import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from receiver.metadata.engine import Engine
-    from receiver.metadata.rows import FileRow
-    from receiver.metadata.state import State
+    from receiver.metadata.state.rows import FileRow
+    from receiver.metadata.state.state import State
 
 __all__ = ["Ttl", "steady"]
 

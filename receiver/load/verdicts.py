@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from common import crash
 from common.errors import TooLargeError
-from receiver.metadata import records
-from receiver.metadata.errors import GuardFailed, RefusedCommitError
-from receiver.metadata.rows import FileState
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
+from receiver.metadata.state.rows import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state import FileRow, QuarantineRow, State
+    from receiver.metadata.state.state import FileRow, QuarantineRow, State
 
 __all__ = [
     "LONGEST_REASON",

@@ -23,29 +23,29 @@ from typing import TYPE_CHECKING, Self
 
 from common.durable import Tree, is_temporary
 from common.errors import DamagedError, NotFoundError, ReadOnlyError
-from receiver.metadata import records
-from receiver.metadata.appending import Appender
-from receiver.metadata.committer import Build, Committer, Publish
-from receiver.metadata.errors import GuardFailed
-from receiver.metadata.following import follow, hand_in
-from receiver.metadata.guards import Guard
-from receiver.metadata.history import Horizon, Window
-from receiver.metadata.journal import OwnerJournal
-from receiver.metadata.log import LOG_NAME, create_log, encode_payload
-from receiver.metadata.opening import Opened, is_empty, open_for_writing, recover
-from receiver.metadata.operations import Operations
-from receiver.metadata.options import EngineOptions
-from receiver.metadata.reading import Reading
-from receiver.metadata.segments import Places, commits_since
-from receiver.metadata.snapshots import Snapshots, newest_checkpoint_time
-from receiver.metadata.timestamps import Allocator, from_seconds, hybrid
+from receiver.metadata.checkpointing import Snapshots, newest_checkpoint_time
+from receiver.metadata.commit.committer import Build, Committer, Publish
+from receiver.metadata.commit.guards import Guard
+from receiver.metadata.commit.operations import Operations
+from receiver.metadata.log.appending import Appender
+from receiver.metadata.log.following import follow, hand_in
+from receiver.metadata.log.frames import LOG_NAME, create_log, encode_payload
+from receiver.metadata.log.journal import OwnerJournal
+from receiver.metadata.log.recovering import Opened, is_empty, open_for_writing, recover
+from receiver.metadata.log.segments import Places, commits_since
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import GuardFailed
+from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.model.timestamps import Allocator, from_seconds, hybrid
+from receiver.metadata.state.lock import Reading
+from receiver.metadata.state.window import Horizon, Window
 from receiver.metadata.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from common.durable import Lock
-    from receiver.metadata.remote import RemoteLog
+    from receiver.metadata.model.remote_log import RemoteLog
 
 __all__ = ["Engine", "EngineOptions", "Guard", "GuardFailed"]
 
@@ -288,7 +288,7 @@ class Engine(Operations):
 
     @property
     def oldest_answerable(self) -> int:
-        """The oldest timestamp that can be asked about; see `receiver.metadata.history`.
+        """The oldest timestamp that can be asked about; see `receiver.metadata.state.window`.
 
         It only grows while the engine is open. After a start it may be lower than it was before.
         """
@@ -375,7 +375,7 @@ class Engine(Operations):
         Raises:
             GuardFailed: a row is not as a guard says.
             ConflictError: a file holds a device of another owner.
-            RefusedCommitError: another rule is broken (`receiver.metadata.rules`).
+            RefusedCommitError: another rule is broken (`receiver.metadata.commit.rules`).
             TimestampRefusedError: the allocator gave a time that does not follow the newest.
             NoSpaceError: the disk is full; a later commit may succeed.
             FailedSyncError: the flush failed; whether the commit lasted shows at the next start.

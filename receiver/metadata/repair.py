@@ -18,13 +18,11 @@ from typing import TYPE_CHECKING
 from common.digests import read_blocks
 from common.durable import Tree
 from common.errors import DamagedError, NotFoundError
-from common.paths import format_path, parse_pattern, parse_stored
-from receiver.metadata import records
-from receiver.metadata.checkpoint import checkpoints, open_checkpoint
-from receiver.metadata.freeze import thaw
-from receiver.metadata.log import LogReader, create_log
-from receiver.metadata.replay import Replay
-from receiver.metadata.segments import (
+from receiver.metadata.log.checkpoints import checkpoints, open_checkpoint
+from receiver.metadata.log.frames import LogReader, create_log
+from receiver.metadata.log.freeze import thaw
+from receiver.metadata.log.replay import Replay
+from receiver.metadata.log.segments import (
     Segment,
     behind,
     missing,
@@ -32,15 +30,17 @@ from receiver.metadata.segments import (
     segment_name,
     segments,
 )
-from receiver.metadata.tlog import FIRST, TLOG_NAME, Tlog
+from receiver.metadata.log.tlog import FIRST, TLOG_NAME, Tlog
+from receiver.metadata.model import records
+from receiver.metadata.model.paths import format_path, parse_pattern, parse_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from receiver.metadata.engine import Engine
-    from receiver.metadata.freeze import Thawed
-    from receiver.metadata.state import State
+    from receiver.metadata.log.freeze import Thawed
+    from receiver.metadata.state.state import State
 
 __all__ = ["Damage", "LogReport", "bad_tags", "cut", "mend_tags", "put_aside", "report"]
 

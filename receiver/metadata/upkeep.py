@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from common.errors import NoSpaceError, StoppedError, TsferryError
 
 if TYPE_CHECKING:
-    from receiver.metadata.committer import Committer
-    from receiver.metadata.history import Horizon, Window
-    from receiver.metadata.options import EngineOptions
-    from receiver.metadata.reading import Reading
-    from receiver.metadata.snapshots import Snapshots
+    from receiver.metadata.checkpointing import Snapshots
+    from receiver.metadata.commit.committer import Committer
+    from receiver.metadata.model.options import EngineOptions
+    from receiver.metadata.state.lock import Reading
+    from receiver.metadata.state.window import Horizon, Window
 
 __all__ = ["Upkeep"]
 

@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from common.tsfile import Device, read_tail
-from common.tsfile.resource import parse_resource
 from receiver.points.deletion_entries import Deletion, Names, PathPattern, Tags, names_of
 from receiver.points.deletion_files import DeletionFile, parse_binary, parse_text
 from receiver.points.errors import DamagedData, Place, UnsupportedData
+from receiver.points.resource import parse_resource
 
 __all__ = ["MAX_DELETIONS_BYTES", "Deletions", "Ranges", "deleted"]
 

@@ -16,8 +16,8 @@ from receiver.load.expiry import Expiry
 from receiver.load.folders import looks_unmounted
 from receiver.load.manifests import read_table
 from receiver.metadata.engine import Engine
-from receiver.metadata.rows import FileState
-from receiver.metadata.timestamps import from_seconds
+from receiver.metadata.model.timestamps import from_seconds
+from receiver.metadata.state.rows import FileState
 from receiver.spark.results import Finding, Severity
 from receiver.spark.schemacheck import SchemaCheck
 from receiver.spark.work import Expected
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from common.tsfile.proof import SeriesTable
     from receiver.config import ReceiverConfig
-    from receiver.metadata.rows import FileRow
-    from receiver.metadata.state import State
+    from receiver.metadata.state.rows import FileRow
+    from receiver.metadata.state.state import State
 
 __all__ = ["Catalogue", "CommittedFile", "Neighbour", "Scope"]
 

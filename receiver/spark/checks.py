@@ -26,9 +26,9 @@ from common.beneath import require_regular
 from common.digests import md5_of_fd
 from common.durable import Tree
 from common.errors import UnsafePathError
-from common.paths import IllegalPathError
 from common.tsfile import Corrupt, Status, Tail, read_tail
 from common.tsfile.proving import series_proofs
+from receiver.metadata.model.paths import IllegalPathError
 from receiver.points.errors import DamagedData, UnsupportedData
 from receiver.spark.decoding import Decoded, decode, share
 from receiver.spark.findings import Findings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from common.paths import device_name, parse_stored
 from common.tsfile import Compression, DataType, Encoding
+from receiver.metadata.model.paths import device_name, parse_stored
 from receiver.spark.outlines import DeviceOutline, unpack_outline
 from receiver.spark.results import Finding, Severity
 

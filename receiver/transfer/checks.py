@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state import FileRow, SenderRow, State
+    from receiver.metadata.state.state import FileRow, SenderRow, State
     from receiver.principal import Principal
 
 __all__ = ["Checks"]

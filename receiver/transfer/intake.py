@@ -23,7 +23,7 @@ from common.errors import (
 from common.names import FilePath, is_sender_uuid
 from common.tsfile.identity import tail_digest
 from receiver.load.verify import check_content, check_md5, record_of
-from receiver.metadata import records
+from receiver.metadata.model import records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

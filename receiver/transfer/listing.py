@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from common.errors import UsageError
 from common.wire import CatalogueAnswer, CatalogueEntry, InventoryAnswer, InventoryEntry
-from receiver.metadata.pastfiles import files_at
+from receiver.metadata.query.past_files import files_at
 from receiver.transfer.intake import check_sender
 
 if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state import FileRow
+    from receiver.metadata.state.state import FileRow
     from receiver.principal import Principal
 
 __all__ = ["Listing", "page_limit"]

@@ -9,10 +9,10 @@ from common.durable import Tree
 from common.errors import NotFoundError, UsageError
 from receiver.load.fsck import Report, examine
 from receiver.load.verdicts import hold_of
-from receiver.metadata import records
-from receiver.metadata.checkpoint import checkpoints
-from receiver.metadata.guards import Guard
-from receiver.metadata.state import FileState
+from receiver.metadata.commit.guards import Guard
+from receiver.metadata.log.checkpoints import checkpoints
+from receiver.metadata.model import records
+from receiver.metadata.state.state import FileState
 from receiver.transfer import epochs
 from receiver.transfer.listing import page_limit
 from receiver.transfer.quarantine import Quarantine
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state import FileRow, SenderRow, State
+    from receiver.metadata.state.state import FileRow, SenderRow, State
     from receiver.principal import Principal
     from receiver.transfer.checks import Checks
     from receiver.transfer.uploads import Uploads

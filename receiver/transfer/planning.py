@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from receiver.load.retired import Retired
     from receiver.load.scope import Scope
     from receiver.load.staged import Staged, Verified
-    from receiver.metadata.state import FileRow, State
+    from receiver.metadata.state.state import FileRow, State
 
 __all__ = ["Resumable", "Room", "Situation", "decide", "same_content"]
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from common.digests import md5_of_fd
 from common.errors import ConflictError, NotFoundError
 from common.names import FilePath
-from common.paths import IllegalPathError
 from common.tsfile import Corrupt, read_tail
 from receiver.load.registering import Refusal, read_series
 from receiver.load.registrar import registration
 from receiver.load.verdicts import hold_of
 from receiver.load.verify import hash_staged
-from receiver.metadata import records
-from receiver.metadata.guards import Guard
-from receiver.metadata.state import FileState
+from receiver.metadata.commit.guards import Guard
+from receiver.metadata.model import records
+from receiver.metadata.model.paths import IllegalPathError
+from receiver.metadata.state.state import FileState
 from receiver.transfer.views import QuarantineView
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state import FileRow, QuarantineRow
+    from receiver.metadata.state.state import FileRow, QuarantineRow
 
 __all__ = ["Quarantine"]
 

@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from common.errors import UsageError
-from common.paths import (
+from common.schemaitems import UNSET, Dropped, Group, GroupDropped, Item, SchemaChanges, Series
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import HistoryGoneError
+from receiver.metadata.model.paths import (
     MANY,
     ROOT,
     Nodes,
@@ -22,9 +25,6 @@ from common.paths import (
     parse_pattern,
     parse_stored,
 )
-from common.schemaitems import UNSET, Dropped, Group, GroupDropped, Item, SchemaChanges, Series
-from receiver.metadata import records
-from receiver.metadata.errors import HistoryGoneError
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine

@@ -28,9 +28,9 @@ from common.wire import (
 from receiver.load.retired import Retired
 from receiver.load.scope import Scope
 from receiver.load.task import Planned, TaskRecord, start_task
-from receiver.metadata import records
-from receiver.metadata.errors import GuardFailed
-from receiver.metadata.guards import Guard
+from receiver.metadata.commit.guards import Guard
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import GuardFailed
 from receiver.transfer import epochs
 from receiver.transfer.batch import receive_batch
 from receiver.transfer.intake import Intake, check_sender
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from receiver.load.service import LoadService
     from receiver.load.task import CurrentTask
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state import SenderRow, TaskRow
+    from receiver.metadata.state.state import SenderRow, TaskRow
     from receiver.principal import Principal
     from receiver.transfer.uploads import Uploads
 

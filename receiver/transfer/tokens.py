@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from common.errors import NotFoundError, UsageError
 from common.names import is_sender_uuid
 from receiver.load.scope import Scope
-from receiver.metadata import records
+from receiver.metadata.model import records
 from receiver.transfer.views import TokenMade, TokenView
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from receiver.load.folders import SenderFolder
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
-    from receiver.metadata.records import Outcome
+    from receiver.metadata.model.records import Outcome
     from receiver.principal import Principal
     from receiver.transfer.body import Checksum, Stream
     from receiver.transfer.partial import Pending

@@ -24,8 +24,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from receiver.metadata import records
 from receiver.metadata.engine import Engine
+from receiver.metadata.model import records
 
 SENDER = "5e" * 16
 FILES = 100_000

@@ -20,9 +20,9 @@ from typing import Any
 
 import peers
 
-from receiver.metadata import records
 from receiver.metadata.engine import Engine, EngineOptions
 from receiver.metadata.kv.embedded import EmbeddedKV
+from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
 
 Figures = dict[str, float]

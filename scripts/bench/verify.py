@@ -84,8 +84,8 @@ def load(folder: Path, paths: list[Path]) -> None:
     from common.tsfile import read_tail
     from common.tsfile.proving import series_proofs
     from receiver.load.registering import read_series
-    from receiver.metadata import records
     from receiver.metadata.engine import Engine
+    from receiver.metadata.model import records
 
     (folder / "schema").mkdir()
     (folder / "receiver.toml").write_text('schema_dir = "schema"\ndata_dirs = ["data"]\n')

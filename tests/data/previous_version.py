@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from common import wire
-from receiver.metadata import records
+from receiver.metadata.model import records
 from tests.support.node_world import OPERATOR, B, Edge, World, path_of, tsfile
 from tests.support.tsfile_bytes import build
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from common.paths import format_path, parse_pattern
 from common.tsfile.layout import Compression, DataType, Encoding
-from receiver.metadata import records
-from receiver.metadata.errors import RefusedCommitError
-from receiver.metadata.rules import examine
-from receiver.metadata.state import State
+from receiver.metadata.commit.rules import examine
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import RefusedCommitError
+from receiver.metadata.model.paths import format_path, parse_pattern
+from receiver.metadata.state.state import State
 from tests.support.metadata import plain
 
 ALL = parse_pattern("root.**")

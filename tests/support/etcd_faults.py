@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable
 
 from common.errors import UnreachableError
-from receiver.metadata.errors import UnknownOutcomeError
 from receiver.metadata.etcd.client import EtcdClient
 from receiver.metadata.etcd.patience import Patience
+from receiver.metadata.model.errors import UnknownOutcomeError
 
 FAULTS = ("answer lost", "request lost", "late", "no connection")
 

@@ -8,10 +8,10 @@ Each line that it writes is a key whose commit was acknowledged.
 import sys
 from pathlib import Path
 
-from receiver.metadata import records
 from receiver.metadata.engine import Engine
 from receiver.metadata.etcd.commits import open_remote
 from receiver.metadata.kv.embedded import EmbeddedKV
+from receiver.metadata.model import records
 from tests.support.etcd import Settings
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from receiver.metadata import records
-from receiver.metadata.state import State
+from receiver.metadata.model import records
+from receiver.metadata.state.state import State
 
 A = "aa" * 16
 B = "bb" * 16

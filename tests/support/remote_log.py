@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from common.errors import ConflictError, DamagedError, UnreachableError
-from receiver.metadata.errors import FencedError, UnknownOutcomeError
-from receiver.metadata.records import decode_commits
+from receiver.metadata.model.errors import FencedError, UnknownOutcomeError
+from receiver.metadata.model.records import decode_commits
 
 __all__ = ["MemoryCheckpoint", "MemoryPlace", "MemoryRemote"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from receiver.metadata import records
 from receiver.metadata.engine import Engine
+from receiver.metadata.model import records
 from tests.support import schema_view
 from tests.support.metadata import A, load, path, plain, seen
 

@@ -27,10 +27,10 @@ from typing import Any
 
 from common import crash
 from common.errors import TsferryError
-from receiver.metadata import records
-from receiver.metadata.alterations import Alteration, Upsert
 from receiver.metadata.engine import Engine
-from receiver.metadata.options import EngineOptions
+from receiver.metadata.model import records
+from receiver.metadata.model.alterations import Alteration, Upsert
+from receiver.metadata.model.options import EngineOptions
 from tests.support import schema_view
 from tests.support.metadata import seen
 from tests.support.powercut import Disk

@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from receiver.metadata import records
+from receiver.metadata.model import records
 
 Nodes = tuple[str, ...]
 Level = str | tuple[str]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from common.paths import parse_pattern
 from receiver.metadata.engine import Engine
+from receiver.metadata.model.paths import parse_pattern
 from receiver.metadata.schema import Schema
 from tests.support.schema_model import Tree, pattern_of
 

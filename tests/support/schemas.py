@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from common.mlogtext import CreateSeries, SetStorageGroup, SetTtl, parse
-from common.paths import format_path
 from common.tlogtext import SLOT, read_slot, write_slot
+from receiver.metadata.model.paths import format_path
+from receiver.metadata.text.mlog_text import CreateSeries, SetStorageGroup, SetTtl, parse
 from tests.support.centre import COMMAND
 
 

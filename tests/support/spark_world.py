@@ -13,8 +13,8 @@ from common.wire import ProofEntry
 from receiver.load.folders import SenderFolder
 from receiver.load.manifests import write_tables
 from receiver.load.registering import read_series
-from receiver.metadata import records
 from receiver.metadata.engine import Engine
+from receiver.metadata.model import records
 
 NORTH, SOUTH = "a" * 32, "b" * 32
 

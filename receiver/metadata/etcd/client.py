@@ -30,7 +30,6 @@ from common.errors import (
     UnauthorizedError,
     UnreachableError,
 )
-from receiver.metadata.errors import CompactedError, UnknownOutcomeError
 from receiver.metadata.etcd.messages import (
     Compare,
     Get,
@@ -39,6 +38,7 @@ from receiver.metadata.etcd.messages import (
     TransactionResult,
     range_of,
 )
+from receiver.metadata.model.errors import CompactedError, UnknownOutcomeError
 
 __all__ = ["EtcdClient", "EtcdSettings"]
 

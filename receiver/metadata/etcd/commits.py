@@ -5,8 +5,8 @@ Beneath the prefix stand
     owner, epoch           who may write, see `receiver.metadata.etcd.ownership`
     engine                 uuid of the engine
     head                   LSN of the next commit, and which frame was the last
-    log/, parts/           the frames, see `receiver.metadata.etcd.frames`
-    checkpoint, pieces/    see `receiver.metadata.etcd.checkpoints`
+    log/, parts/           the frames, see `receiver.metadata.etcd.stored_frames`
+    checkpoint, pieces/    see `receiver.metadata.etcd.stored_checkpoints`
 
 A frame is one transaction: its key and the head, on the conditions that this process is the owner
 and the head is as it left it. The parts of a large one are staged before; nobody looks at them
@@ -29,10 +29,7 @@ import msgspec
 
 from common import crash
 from common.errors import ConflictError, DamagedError, NoSpaceError, TsferryError, UnreachableError
-from receiver.metadata.errors import NewerLogError, UnknownOutcomeError
-from receiver.metadata.etcd.checkpoints import Checkpoints, EtcdCheckpoint
 from receiver.metadata.etcd.client import EtcdClient
-from receiver.metadata.etcd.frames import Frame, Frames
 from receiver.metadata.etcd.messages import (
     Compare,
     Delete,
@@ -45,7 +42,10 @@ from receiver.metadata.etcd.messages import (
 )
 from receiver.metadata.etcd.ownership import Ownership
 from receiver.metadata.etcd.patience import DEFAULT_PATIENCE, Patience, insist
-from receiver.metadata.remote import RemoteLog
+from receiver.metadata.etcd.stored_checkpoints import Checkpoints, EtcdCheckpoint
+from receiver.metadata.etcd.stored_frames import Frame, Frames
+from receiver.metadata.model.errors import NewerLogError, UnknownOutcomeError
+from receiver.metadata.model.remote_log import RemoteLog
 
 if TYPE_CHECKING:
     from receiver.metadata.etcd.client import EtcdSettings

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from common.errors import LockedError, TsferryError, UnreachableError
-from receiver.metadata.errors import FencedError
 from receiver.metadata.etcd.messages import Compare, Get, KeyValue, Put
 from receiver.metadata.etcd.patience import Patience, insist
+from receiver.metadata.model.errors import FencedError
 
 if TYPE_CHECKING:
     from receiver.metadata.etcd.client import EtcdClient

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common.errors import UnreachableError
-from receiver.metadata.errors import UnknownOutcomeError
+from receiver.metadata.model.errors import UnknownOutcomeError
 
 if TYPE_CHECKING:
     from receiver.metadata.etcd.client import EtcdClient

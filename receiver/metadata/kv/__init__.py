@@ -9,6 +9,6 @@ The interface is that of the metaSnapShot design; see `SnapshotKV`. `embedded` k
 log of the engine, `etcd` in a cluster of etcd, where other programs can read them.
 """
 
-from receiver.metadata.kv.interface import Addition, SnapshotKV
+from receiver.metadata.model.snapshot_kv import Addition, SnapshotKV
 
 __all__ = ["Addition", "SnapshotKV"]

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from common.errors import NoSpaceError, UnreachableError
-from receiver.metadata.errors import CompactedError, KeyConflictError, UnknownOutcomeError
 from receiver.metadata.etcd.messages import Compare, Get, Operation, Put, TransactionResult
 from receiver.metadata.etcd.patience import Patience, insist
 from receiver.metadata.kv.timeline import Head, Seen, Timeline, nothing
+from receiver.metadata.model.errors import CompactedError, KeyConflictError, UnknownOutcomeError
 
 if TYPE_CHECKING:
     from receiver.metadata.etcd.client import EtcdClient

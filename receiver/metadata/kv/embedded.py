@@ -1,7 +1,8 @@
 """The key-value store in the log of the engine.
 
-Every version stands in memory with its timestamp (`receiver.metadata.kv.table`), so a look into the
-past is one bisection over the versions of its key; there are no revisions to be found first.
+Every version stands in memory with its timestamp (`receiver.metadata.state.key_versions`), so a
+look into the past is one bisection over the versions of its key; there are no revisions to be found
+first.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from receiver.metadata.errors import KeyMissingError
-from receiver.metadata.kv.interface import (
+from receiver.metadata.model.errors import KeyMissingError
+from receiver.metadata.model.records import KeysWritten
+from receiver.metadata.model.snapshot_kv import (
     Addition,
     SnapshotKV,
     check_keys,
     check_prefixes,
     check_something,
 )
-from receiver.metadata.records import KeysWritten
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine

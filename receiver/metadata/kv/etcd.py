@@ -29,10 +29,6 @@ import msgspec
 
 from common import crash
 from common.errors import DamagedError, TooLargeError, TsferryError
-from receiver.metadata.errors import (
-    KeyMissingError,
-    TimestampRefusedError,
-)
 from receiver.metadata.etcd.messages import (
     MAX_OPERATIONS,
     Compare,
@@ -45,16 +41,20 @@ from receiver.metadata.etcd.messages import (
 from receiver.metadata.etcd.patience import DEFAULT_PATIENCE, Patience
 from receiver.metadata.kv.batch import PART_SIZE, Batch, digest_of
 from receiver.metadata.kv.deciding import Decider
-from receiver.metadata.kv.interface import (
+from receiver.metadata.kv.ring import DEFAULT_SIZE, Ring
+from receiver.metadata.kv.timeline import Head, Marker, Seen, Timeline, View, nothing
+from receiver.metadata.model.errors import (
+    KeyMissingError,
+    TimestampRefusedError,
+)
+from receiver.metadata.model.snapshot_kv import (
     Addition,
     SnapshotKV,
     check_keys,
     check_prefixes,
     check_something,
 )
-from receiver.metadata.kv.ring import DEFAULT_SIZE, Ring
-from receiver.metadata.kv.timeline import Head, Marker, Seen, Timeline, View, nothing
-from receiver.metadata.timestamps import Allocator, hybrid
+from receiver.metadata.model.timestamps import Allocator, hybrid
 
 if TYPE_CHECKING:
     from receiver.metadata.etcd.client import EtcdClient

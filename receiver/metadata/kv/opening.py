@@ -11,7 +11,7 @@ from receiver.metadata.kv.etcd import EtcdKV
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.etcd.client import EtcdSettings
-    from receiver.metadata.kv.interface import SnapshotKV
+    from receiver.metadata.model.snapshot_kv import SnapshotKV
 
 __all__ = ["open_kv"]
 

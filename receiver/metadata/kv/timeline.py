@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from common.errors import DamagedError
-from receiver.metadata.errors import CompactedError, NewerLogError
 from receiver.metadata.etcd.messages import Get, KeyValue, Range
 from receiver.metadata.kv.ring import Ring
+from receiver.metadata.model.errors import CompactedError, NewerLogError
 
 if TYPE_CHECKING:
     from receiver.metadata.etcd.client import EtcdClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from common.paths import MANY, ONE, Nodes, Pattern, device_name, format_path
+from receiver.metadata.model.paths import MANY, ONE, Nodes, Pattern, device_name, format_path
 from receiver.metadata.query import statements as ask
 from receiver.metadata.query.ordering import Ahead, by_path, first_by_text, take_ahead
 from receiver.metadata.query.searching import Rows, ancestors, distinct, select, storage_groups
@@ -17,7 +17,7 @@ from receiver.metadata.schema.walk import has_leaves, walk
 if TYPE_CHECKING:
     from receiver.metadata.schema import DeviceRow
     from receiver.metadata.schema.walk import Wanted
-    from receiver.metadata.state import State
+    from receiver.metadata.state.state import State
 
 __all__ = [
     "COUNT_DEVICES",

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from common.paths import Pattern
+from receiver.metadata.model.paths import Pattern
 from receiver.metadata.query.searching import Rows, pieces
 from receiver.metadata.query.source import Look, Taken
 from receiver.metadata.schema.walk import Wanted, is_level, path_order, sort_keys, walk
 
 if TYPE_CHECKING:
-    from receiver.metadata.state import State
+    from receiver.metadata.state.state import State
 
 __all__ = ["Ahead", "by_heat", "by_path", "first_by_text", "heats_of", "take_ahead"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.paths import MANY, ONE, ROOT, Partial, Pattern
+from receiver.metadata.model.paths import MANY, ONE, ROOT, Partial, Pattern
 from receiver.metadata.query.source import Look
 from receiver.metadata.query.statements import ALL
 from receiver.metadata.schema.columns import view

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from common.paths import MANY, MAX_NODES, ONE, Nodes, Pattern, format_path
-from receiver.metadata.errors import NotATagError
-from receiver.metadata.legality import COMPRESSION_TEXTS, ENCODING_TEXTS, TYPE_TEXTS
+from receiver.metadata.model.errors import NotATagError
+from receiver.metadata.model.paths import MANY, MAX_NODES, ONE, Nodes, Pattern, format_path
+from receiver.metadata.model.types import COMPRESSION_TEXTS, ENCODING_TEXTS, TYPE_TEXTS
 from receiver.metadata.query import statements as ask
 from receiver.metadata.query.ordering import Ahead, by_heat, by_path, take_ahead
 from receiver.metadata.query.searching import Rows, ancestors, select, tag_keys, tagged, texts_of
@@ -17,7 +17,7 @@ from receiver.metadata.query.source import Labels, Look, Row, Source, Taken, tex
 
 if TYPE_CHECKING:
     from receiver.metadata.schema import SeriesRow
-    from receiver.metadata.state import State
+    from receiver.metadata.state.state import State
 
 __all__ = ["COUNT_TIMESERIES", "SHOW_TIMESERIES", "run_of", "series_meant"]
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from common.paths import format_path
+from receiver.metadata.model.paths import format_path
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state import State
+    from receiver.metadata.state.state import State
 
 __all__ = [
     "STEP",

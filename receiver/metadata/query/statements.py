@@ -9,7 +9,7 @@ import datetime
 from dataclasses import dataclass
 from typing import Final
 
-from common.paths import Pattern, parse_pattern
+from receiver.metadata.model.paths import Pattern, parse_pattern
 
 __all__ = [
     "ALL",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from common.paths import Pattern
+from receiver.metadata.model.paths import Pattern
 from receiver.metadata.query import statements as ask
 from receiver.metadata.query.ordering import Ahead, first_by_text, take_ahead
 from receiver.metadata.query.searching import tag_keys, tag_pairs
@@ -13,7 +13,7 @@ from receiver.metadata.query.series import series_meant
 from receiver.metadata.query.source import Look, Source, Taken, same
 
 if TYPE_CHECKING:
-    from receiver.metadata.state import State
+    from receiver.metadata.state.state import State
 
 __all__ = ["SHOW_TAG_KEYS", "SHOW_TAG_VALUES"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from common.paths import MANY, Nodes, Pattern
+from receiver.metadata.model.paths import MANY, Nodes, Pattern
 from receiver.metadata.schema.blocks import find_block
 from receiver.metadata.schema.columns import reach, view
 from receiver.metadata.schema.history import NODE, OFFSET, POSTING, TTL

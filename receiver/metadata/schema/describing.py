@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from common.paths import ROOT, Nodes, format_path, quote_node
+from receiver.metadata.model.paths import ROOT, Nodes, format_path, quote_node
 from receiver.metadata.schema.changes import BATCH, Changes
 from receiver.metadata.schema.columns import Ints, view
 from receiver.metadata.schema.heat import COLD

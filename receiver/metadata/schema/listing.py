@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from common.paths import MANY, ROOT, Nodes, Pattern
+from receiver.metadata.model.paths import MANY, ROOT, Nodes, Pattern
 from receiver.metadata.schema.columns import view
 from receiver.metadata.schema.looking import Looking
 from receiver.metadata.schema.rows import DeviceRow

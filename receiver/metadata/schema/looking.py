@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from common.paths import ROOT, Nodes
+from receiver.metadata.model.paths import ROOT, Nodes
 from receiver.metadata.schema.blocks import are_leaves, codes_are
 from receiver.metadata.schema.changes import BATCH
 from receiver.metadata.schema.columns import view

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from common.paths import Nodes, format_path
+from receiver.metadata.model.paths import Nodes, format_path
 
 __all__ = ["DeviceRow", "Kind", "SeriesRow", "StorageGroupRow"]
 

@@ -19,8 +19,8 @@ of them together, checkpoint and collection), and on top of them `changes` (oper
 
 from __future__ import annotations
 
-from common.paths import Nodes, parse_stored
-from receiver.metadata import records
+from receiver.metadata.model import records
+from receiver.metadata.model.paths import Nodes, parse_stored
 from receiver.metadata.schema.changes import props_text
 from receiver.metadata.schema.listing import Listing
 from receiver.metadata.schema.memory import ALIAS_BYTES, INNER_BYTES, LEAF_BYTES, TAG_BYTES

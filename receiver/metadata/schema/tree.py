@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from common.errors import DamagedError
-from common.paths import ROOT, Nodes
+from receiver.metadata.model.paths import ROOT, Nodes
 from receiver.metadata.schema.columns import Ints, Section, grow, reach, restore, view
 from receiver.metadata.schema.hashindex import PairIndex
 from receiver.metadata.schema.names import Names

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from common.paths import MANY, ONE, ROOT, Nodes, Partial, Pattern, Wildcard
+from receiver.metadata.model.paths import MANY, ONE, ROOT, Nodes, Partial, Pattern, Wildcard
 from receiver.metadata.schema.columns import Ints, view
 from receiver.metadata.schema.tree import ALIAS, KIND, LEAF, ROOT_ROW, Tree
 

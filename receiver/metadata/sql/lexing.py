@@ -18,7 +18,7 @@ from lark import Token
 from lark.common import LexerConf
 from lark.lexer import Lexer, LexerState, PatternStr
 
-from receiver.metadata.errors import SqlError
+from receiver.metadata.model.errors import SqlError
 
 __all__ = ["END", "WORDS", "Placed", "Word", "Words", "shown", "sql_error", "statements"]
 

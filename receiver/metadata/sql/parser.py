@@ -20,7 +20,7 @@ from lark.exceptions import UnexpectedToken
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from common.errors import TsferryError
-from receiver.metadata.errors import SqlError
+from receiver.metadata.model.errors import SqlError
 from receiver.metadata.sql import reading
 from receiver.metadata.sql.lexing import END, MAX_TEXT, Words, shown, sql_error
 from receiver.metadata.sql.reading import Misfit, Reader

@@ -6,9 +6,9 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from common.paths import Nodes, Pattern, format_path
-from receiver.metadata import alterations as alter
-from receiver.metadata.operations import NewSeries
+from receiver.metadata.commit.operations import NewSeries
+from receiver.metadata.model import alterations as alter
+from receiver.metadata.model.paths import Nodes, Pattern, format_path
 from receiver.metadata.query import statements as query
 from receiver.metadata.sql import statements as sql
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from common.errors import TsferryError
-from common.paths import IllegalPathError, Nodes, Pattern, parse_path, parse_pattern
 from common.tsfile.layout import Encoding
-from receiver.metadata.alterations import (
+from receiver.metadata.commit.operations import NewSeries
+from receiver.metadata.model.alterations import (
     AddAttributes,
     AddTags,
     Drop,
@@ -23,9 +23,15 @@ from receiver.metadata.alterations import (
     SetValues,
     Upsert,
 )
-from receiver.metadata.errors import SchemaRefusedError
-from receiver.metadata.legality import compression_named, encoding_named, type_named
-from receiver.metadata.operations import NewSeries
+from receiver.metadata.model.errors import SchemaRefusedError
+from receiver.metadata.model.paths import (
+    IllegalPathError,
+    Nodes,
+    Pattern,
+    parse_path,
+    parse_pattern,
+)
+from receiver.metadata.model.types import compression_named, encoding_named, type_named
 from receiver.metadata.query import statements as query
 from receiver.metadata.sql import statements as sql
 from receiver.metadata.sql.lexing import Word, shown

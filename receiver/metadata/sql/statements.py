@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from common.paths import Nodes, Pattern
-from receiver.metadata.alterations import Alteration
-from receiver.metadata.operations import NewSeries
+from receiver.metadata.commit.operations import NewSeries
+from receiver.metadata.model.alterations import Alteration
+from receiver.metadata.model.paths import Nodes, Pattern
 from receiver.metadata.query.statements import Asked, Query
 
 __all__ = [

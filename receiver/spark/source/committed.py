@@ -22,12 +22,12 @@ from common.config import is_loopback, load
 from common.errors import ProtocolError, UnreachableError, UsageError
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.engine import Engine
-from receiver.metadata.pastfiles import files_at
-from receiver.metadata.timestamps import from_seconds
+from receiver.metadata.model.timestamps import from_seconds
+from receiver.metadata.query.past_files import files_at
 from receiver.spark.source.files import SourceFile
 
 if TYPE_CHECKING:
-    from receiver.metadata.rows import FileRow
+    from receiver.metadata.state.rows import FileRow
     from receiver.spark.source.options import Options, TimeUnit
 
 __all__ = ["Catalogue", "Loads", "LocalCatalogue", "RemoteCatalogue", "open_catalogue", "unit_of"]

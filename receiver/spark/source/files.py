@@ -14,7 +14,7 @@ from common.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from receiver.metadata.ranges import Devices
+    from receiver.metadata.state.ranges import Devices
 
 __all__ = ["SUFFIX", "SourceFile", "database_of", "kind_of", "list_files"]
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 from common.config.units import parse_size
 from common.errors import UsageError
-from common.paths import IllegalPathError, Pattern, parse_pattern
+from receiver.metadata.model.paths import IllegalPathError, Pattern, parse_pattern
 
 __all__ = ["Options", "TimeUnit", "bounds", "parse_options", "refuse_stream_options", "to_ticks"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from common.paths import device_nodes
 from common.tsfile import Device, TableSchema, parse_name, split_database
+from receiver.metadata.model.paths import device_nodes
 from receiver.spark.source.schema import table_tags, value_column
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from common.errors import ConflictError, GoneError, UsageError
-from receiver.metadata.errors import HistoryGoneError
+from receiver.metadata.model.errors import HistoryGoneError
 from receiver.spark.source.committed import Catalogue, open_catalogue
 from receiver.spark.source.datasource import TsFilePartition
 from receiver.spark.source.inferring import read_tail_of

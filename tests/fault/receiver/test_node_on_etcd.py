@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from common.errors import LockedError
-from common.paths import parse_pattern
 from receiver.config import EtcdConfig
+from receiver.metadata.model.paths import parse_pattern
 from tests.support.etcd import Etcd, own_etcd, shared_etcd
 from tests.support.node_world import OPERATOR, Edge, World, path_of, results, tsfile
 

@@ -16,12 +16,12 @@ import pytest
 import xxhash
 
 from common import crash, wire
-from common.paths import parse_pattern
 from common.schemawire import encode_schema_block
 from common.tlogtext import write_slot
 from common.wire import SchemaKind
 from receiver.load import taskschema
 from receiver.load.fsck import fsck
+from receiver.metadata.model.paths import parse_pattern
 from tests.support.node_world import (
     A,
     Edge,

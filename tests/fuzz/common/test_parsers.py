@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from common import mlogtext, wire
+from common import wire
 from common.digests import xxh3_64
 from common.errors import DigestError, NameRefusedError, ProtocolError
 from common.linelog import parse_lines, parse_load, parse_paths, parse_sync
@@ -14,6 +14,7 @@ from common.names import FilePath, escape, unescape
 from common.schemaitems import Group, Series, encode_items, read_items
 from common.schemawire import decode_block, encode_schema_block
 from common.tlogtext import TlogSlotError, read_slot, write_slot
+from receiver.metadata.text import mlog_text
 from tests.support.mutate import mutants
 
 ROUNDS = 4000
@@ -147,14 +148,14 @@ ITEMS = encode_items(
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_damaged_schema_log_gives_records_and_reports(wide):
-    seeds = [MLOG, mlogtext.HEADER.encode() + b"\n" + MLOG]
+    seeds = [MLOG, mlog_text.HEADER.encode() + b"\n" + MLOG]
     for data in mutants(seeds, ROUNDS):
-        parsed = mlogtext.parse(data, wide=wide)
+        parsed = mlog_text.parse(data, wide=wide)
         assert parsed.end <= len(data)
         assert len(parsed.records) + len(parsed.bad) <= parsed.lines
         for _, record in parsed.records:
-            line = mlogtext.print_line(record, wide=True)
-            assert mlogtext.parse_line(line, wide=True) == record
+            line = mlog_text.print_line(record, wide=True)
+            assert mlog_text.parse_line(line, wide=True) == record
 
 
 def test_a_damaged_slot_is_one_or_an_error():

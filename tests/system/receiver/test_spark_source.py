@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from receiver.metadata import records
+from receiver.metadata.model import records
 from tests.support.architecture import ROOT
 from tests.support.spark_world import NORTH, World
 from tests.support.tsfile_bytes import build

@@ -18,7 +18,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("numba")
 
 from common.cli import run
-from receiver.metadata.rows import FileState
+from receiver.metadata.state.rows import FileState
 from receiver.spark import job as jobs
 from receiver.spark import work
 from receiver.spark.cli import cli

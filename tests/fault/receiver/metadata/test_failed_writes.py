@@ -8,9 +8,9 @@ import pytest
 
 from common import crash, durable
 from common.errors import FailedSyncError, NoSpaceError, ReadOnlyError
-from receiver.metadata import records
 from receiver.metadata.engine import Engine
-from receiver.metadata.state import State
+from receiver.metadata.model import records
+from receiver.metadata.state.state import State
 from tests.support.metadata import A, B, load, log_file, path, plain, seen
 
 

@@ -25,11 +25,11 @@ import pytest
 from common.durable import Tree
 from common.durable.health import meaning
 from common.errors import DiskError, NoSpaceError, TsferryError
-from receiver.metadata import records
-from receiver.metadata.alterations import Upsert
 from receiver.metadata.engine import Engine
-from receiver.metadata.options import EngineOptions
-from receiver.metadata.tlog import TLOG_NAME
+from receiver.metadata.log.tlog import TLOG_NAME
+from receiver.metadata.model import records
+from receiver.metadata.model.alterations import Upsert
+from receiver.metadata.model.options import EngineOptions
 from tests.support import powercut, schema_view
 from tests.support.disk import CHANGING, LOOKING, NAMING, Faults
 from tests.support.schema_commits import HISTORY, everything, series

@@ -9,10 +9,10 @@ from collections import Counter
 import pytest
 
 from common.errors import TsferryError
-from receiver.metadata import records
 from receiver.metadata.engine import Engine
-from receiver.metadata.errors import HistoryGoneError, NotATagError
-from receiver.metadata.options import EngineOptions
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import HistoryGoneError, NotATagError
+from receiver.metadata.model.options import EngineOptions
 from receiver.metadata.sql.executing import execute
 from tests.support import schema_view as view
 

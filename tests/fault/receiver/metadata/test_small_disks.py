@@ -8,9 +8,9 @@ import subprocess
 import pytest
 
 from common.errors import NoSpaceError
-from receiver.metadata import records
 from receiver.metadata.engine import Engine
-from receiver.metadata.options import EngineOptions
+from receiver.metadata.model import records
+from receiver.metadata.model.options import EngineOptions
 from tests.support.schema_commits import everything, series
 from tests.system.test_full_disks import fill, tmpfs
 

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from common.errors import TsferryError
 from common.names import FilePath
-from common.paths import parse_stored
 from receiver.load.change import physical_name
 from receiver.load.registering import Refusal, Registering
-from receiver.metadata import records
-from receiver.metadata.rules import examine
-from receiver.metadata.state import State
+from receiver.metadata.commit.rules import examine
+from receiver.metadata.model import records
+from receiver.metadata.model.paths import parse_stored
+from receiver.metadata.state.state import State
 from tests.support.node_world import A, path_of
 
 names = st.sampled_from(["a", "b", "c"])

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from common.schemaitems import Altered, Dropped, Group, Series, encode_items, read_items
 from receiver.load.scope import Scope
 from receiver.load.taskschema import apply_items
-from receiver.metadata import records
 from receiver.metadata.engine import Engine
-from receiver.metadata.errors import RefusedCommitError
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import RefusedCommitError
 from receiver.transfer.schemachanges import SchemaReader
 from tests.support.metadata import A, seen
 

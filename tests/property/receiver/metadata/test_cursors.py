@@ -12,9 +12,10 @@ from unittest import mock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from receiver.metadata import records, upkeep
+from receiver.metadata import upkeep
 from receiver.metadata.engine import Engine, EngineOptions
-from receiver.metadata.errors import HistoryGoneError, NotATagError
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import HistoryGoneError, NotATagError
 from receiver.metadata.query import ordering
 from receiver.metadata.schema import order
 from receiver.metadata.sql.executing import execute

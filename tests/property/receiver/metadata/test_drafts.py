@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import TsferryError
-from receiver.metadata import records
-from receiver.metadata.rules import examine
-from receiver.metadata.touched import Touched
+from receiver.metadata.commit.rules import examine
+from receiver.metadata.commit.touched import Touched
+from receiver.metadata.model import records
 from tests.support.committing import ALL, create, do, fresh
 from tests.support.metadata import load, path, physical, seen
 

@@ -23,10 +23,10 @@ from hypothesis.stateful import (
 )
 
 from common.errors import ConflictError
-from receiver.metadata import records
 from receiver.metadata.engine import Engine
-from receiver.metadata.errors import RefusedCommitError
-from receiver.metadata.options import EngineOptions
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import RefusedCommitError
+from receiver.metadata.model.options import EngineOptions
 from tests.support.metadata import A, B, load, log_file, path, physical, seen, token
 
 PATHS = [path("1-1-0"), path("2-2-0"), path("1-1-1", part=1)]

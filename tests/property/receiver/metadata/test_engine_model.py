@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from common.errors import DamagedError, TsferryError
-from receiver.metadata import alterations, records
 from receiver.metadata.engine import Engine
-from receiver.metadata.errors import HistoryGoneError
-from receiver.metadata.options import EngineOptions
+from receiver.metadata.model import alterations, records
+from receiver.metadata.model.errors import HistoryGoneError
+from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.sql.executing import execute
-from receiver.metadata.timestamps import from_seconds
 from tests.support import metadata as files
 from tests.support import schema_model as model
 from tests.support import schema_view as view

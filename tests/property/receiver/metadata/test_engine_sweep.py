@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from common.errors import DamagedError
-from receiver.metadata import records
 from receiver.metadata.engine import Engine
-from receiver.metadata.errors import NewerLogError
-from receiver.metadata.options import EngineOptions
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import NewerLogError
+from receiver.metadata.model.options import EngineOptions
 from tests.support import schema_view as view
 
 ALL = os.environ.get("TSFERRY_SWEEP") == "all"

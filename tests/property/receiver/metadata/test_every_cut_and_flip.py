@@ -8,11 +8,11 @@ import pytest
 
 from common.errors import DamagedError
 from common.wire import Result
-from receiver.metadata import records
 from receiver.metadata.engine import Engine
-from receiver.metadata.errors import NewerLogError
-from receiver.metadata.log import LogReader
-from receiver.metadata.replay import Replay
+from receiver.metadata.log.frames import LogReader
+from receiver.metadata.log.replay import Replay
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import NewerLogError
 from tests.support.metadata import TASK, A, B, load, log_file, path, physical, plain, seen, token
 
 COMMITS = [

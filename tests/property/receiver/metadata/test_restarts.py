@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from common.errors import TsferryError
-from receiver.metadata import records
 from receiver.metadata.engine import Engine
-from receiver.metadata.options import EngineOptions
+from receiver.metadata.model import records
+from receiver.metadata.model.options import EngineOptions
 from tests.support import schema_view
 from tests.support.metadata import A, B, load, path, physical, seen
 from tests.support.schema_commits import everything, series

@@ -306,8 +306,8 @@ def test_the_end_of_a_file_at_the_edge_clears_its_quarantine(edge: Edge) -> None
 def test_a_file_that_the_engine_never_takes_does_not_stop_the_others(
     edge: Edge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import receiver.metadata.rules as rules
-    from receiver.metadata.errors import RefusedCommitError
+    import receiver.metadata.commit.rules as rules
+    from receiver.metadata.model.errors import RefusedCommitError
 
     real = rules._check_content
 
@@ -326,7 +326,7 @@ def test_a_task_that_is_too_large_for_one_commit_comes_in_several_rounds(
     edge: Edge, monkeypatch: pytest.MonkeyPatch, world: World
 ) -> None:
     from common.errors import TooLargeError
-    from receiver.metadata.records import FileLoaded
+    from receiver.metadata.model.records import FileLoaded
 
     real = edge.node.engine.commit
 

@@ -1,8 +1,8 @@
 import pytest
 
 from receiver.load.coverage import Coverage, judge_gone
-from receiver.metadata import records
-from receiver.metadata.state import State
+from receiver.metadata.model import records
+from receiver.metadata.state.state import State
 from tests.support.metadata import B, load, path, physical, seen
 
 

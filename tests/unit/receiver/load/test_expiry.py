@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from common.paths import parse_path
 from receiver.load.expiry import Expiry
+from receiver.metadata.model.paths import parse_path
 from receiver.metadata.schema import Schema
 
 NOW = 1_700_000_000.0

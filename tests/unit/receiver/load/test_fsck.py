@@ -9,8 +9,8 @@ import pytest
 
 from common.errors import ConfigError, LockedError, NotFoundError
 from receiver.load.fsck import Found, fsck
-from receiver.metadata import records
 from receiver.metadata.engine import Engine
+from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
 from receiver.node import Node
 from tests.support.node_world import OPERATOR, A, Edge, World, path_of, results, tsfile

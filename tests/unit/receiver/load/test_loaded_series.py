@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from common.paths import parse_path, parse_pattern
 from common.tsfile import Compression, DataType, Encoding
-from receiver.metadata import records
+from receiver.metadata.model import records
+from receiver.metadata.model.paths import parse_path, parse_pattern
 from receiver.metadata.schema import SeriesRow
 from receiver.node import Node
 from tests.support.node_world import (

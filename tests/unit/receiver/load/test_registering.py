@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from common.paths import format_path, parse_path
 from common.tsfile import DataType, read_tail
 from receiver.load.registering import Refusal, Registering, read_series
-from receiver.metadata import records
+from receiver.metadata.model import records
+from receiver.metadata.model.paths import format_path, parse_path
 from receiver.metadata.schema import Schema
 from tests.support.tsfile_bytes import build
 

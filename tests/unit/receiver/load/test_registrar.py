@@ -8,9 +8,9 @@ import pytest
 
 from common import crash
 from common.errors import ConflictError
-from common.paths import parse_pattern
 from common.tsfile import DataType
-from receiver.metadata import records
+from receiver.metadata.model import records
+from receiver.metadata.model.paths import parse_pattern
 from receiver.node import Node
 from tests.support.node_world import OPERATOR, A, Edge, World, path_of, results, tsfile
 from tests.support.previous_version import unpack

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from common.paths import parse_pattern
 from common.schemaitems import Altered, Dropped, Group, GroupDropped, Series
 from receiver.load.authority import Authority
 from receiver.load.schemachange import decide_schema
 from receiver.load.scope import Scope
 from receiver.load.taskschema import apply_items, steps
-from receiver.metadata import records
 from receiver.metadata.engine import Engine
-from receiver.metadata.options import EngineOptions
+from receiver.metadata.model import records
+from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.model.paths import parse_pattern
 from receiver.transfer.schemachanges import SchemaReader
 from tests.support.metadata import A, B, load, path, seen
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from common.mlogtext import HEADER
 from common.schemaitems import UNSET, Altered, Dropped, Group, GroupDropped, Series
 from common.tlogtext import write_slot
 from receiver.load.schemalog import Reduced, reduce_text
+from receiver.metadata.text.mlog_text import HEADER
 
 
 def reduce(*lines: str, slots=None, start: int = 0, news: int = 0) -> Reduced:

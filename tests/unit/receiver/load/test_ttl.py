@@ -8,7 +8,7 @@ import pytest
 
 from common import crash
 from common.errors import ForbiddenError
-from receiver.metadata import records
+from receiver.metadata.model import records
 from receiver.node import Node
 from tests.support.node_world import (
     OPERATOR,

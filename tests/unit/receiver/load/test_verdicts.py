@@ -15,8 +15,8 @@ from receiver.load.verdicts import (
     Verdict,
     record_verdicts,
 )
-from receiver.metadata import records
-from receiver.metadata.errors import GuardFailed, RefusedCommitError
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from tests.support.node_world import OPERATOR, A, B, Edge, path_of, plan_entry, results, tsfile
 
 FILES = {path_of(1): tsfile(), path_of(2): tsfile(first=100), path_of(3): tsfile(first=200)}

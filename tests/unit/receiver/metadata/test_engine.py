@@ -10,15 +10,16 @@ from common.errors import (
     ReadOnlyError,
     TooLargeError,
 )
-from receiver.metadata import committer, records
+from receiver.metadata.commit import committer
 from receiver.metadata.engine import Engine, Guard
-from receiver.metadata.errors import (
+from receiver.metadata.log.frames import VERSION, encode_log_head
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import (
     GuardFailed,
     NewerLogError,
     RefusedCommitError,
     TimestampRefusedError,
 )
-from receiver.metadata.log import VERSION, encode_log_head
 from tests.support.metadata import TASK, A, B, load, log_file, path, physical, plain, seen
 
 

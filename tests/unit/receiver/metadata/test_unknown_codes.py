@@ -2,11 +2,11 @@
 
 import pytest
 
-from common import mlogtext
 from receiver.load.registering import _mismatch
-from receiver.metadata import records
 from receiver.metadata.engine import Engine
+from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
+from receiver.metadata.text import mlog_text
 from receiver.transfer.schemachanges import SchemaReader
 from tests.support.metadata import load, path, seen
 
@@ -46,8 +46,8 @@ def test_they_are_told_to_who_forwards_and_stand_in_a_dump_as_they_are(engine):
     item = next(each for each in items if each.path == "root.sg.d.new")
     assert (item.type, item.encoding, item.compression) == (TYPE, ENCODING, COMPRESSION)
     nodes = tuple(item.path.split("."))
-    record = mlogtext.CreateSeries(nodes, item.type, item.encoding, item.compression)
-    assert mlogtext.parse_line(mlogtext.print_line(record)) == record
+    record = mlog_text.CreateSeries(nodes, item.type, item.encoding, item.compression)
+    assert mlog_text.parse_line(mlog_text.print_line(record)) == record
 
 
 def test_a_conflict_names_them():

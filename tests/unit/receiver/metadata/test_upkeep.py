@@ -8,9 +8,10 @@ import pytest
 
 from common import durable
 from common.errors import NoSpaceError, ReadOnlyError
-from receiver.metadata import records, snapshots
+from receiver.metadata import checkpointing
 from receiver.metadata.engine import Engine
-from receiver.metadata.options import EngineOptions
+from receiver.metadata.model import records
+from receiver.metadata.model.options import EngineOptions
 
 BOUND = 60
 
@@ -163,7 +164,7 @@ def test_an_engine_that_was_opened_for_reading_takes_none(world):
 def test_closing_gives_up_a_checkpoint_that_is_being_written(tmp_path, monkeypatch):
     engine = Engine.open(tmp_path / "schema", options=EngineOptions(checkpoint_entries=1))
     reached, go = threading.Event(), threading.Event()
-    real = snapshots._until
+    real = checkpointing._until
 
     def slow(stopped, frozen):
         def waiting():
@@ -173,7 +174,7 @@ def test_closing_gives_up_a_checkpoint_that_is_being_written(tmp_path, monkeypat
 
         return real(waiting, frozen)
 
-    monkeypatch.setattr(snapshots, "_until", slow)
+    monkeypatch.setattr(checkpointing, "_until", slow)
     engine.commit([records.KeysWritten([], {"k": "1"})])
     assert reached.wait(BOUND)
     closing = threading.Thread(target=engine.close)

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from common.durable import Tree
-from receiver.metadata import records
-from receiver.metadata.checkpoint import checkpoints, open_checkpoint, write_checkpoint
 from receiver.metadata.engine import Engine
-from receiver.metadata.errors import NewerLogError
-from receiver.metadata.log import VERSION, LogReader, encode_log_head
-from receiver.metadata.segments import segments
+from receiver.metadata.log.checkpoints import checkpoints, open_checkpoint, write_checkpoint
+from receiver.metadata.log.frames import VERSION, LogReader, encode_log_head
+from receiver.metadata.log.segments import segments
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import NewerLogError
 from tests.support.metadata import B, load, path, physical, seen
 from tests.support.schema_commits import everything
 
@@ -100,6 +100,6 @@ def test_an_older_program_refuses_a_log_with_verifications_by_its_version(home, 
     set_versions(home, VERSION - 1)
     with Engine.open(home, background=False) as engine:
         engine.commit([records.FileVerified([ONE])])
-    monkeypatch.setattr("receiver.metadata.log.VERSION", VERSION - 1)
+    monkeypatch.setattr("receiver.metadata.log.frames.VERSION", VERSION - 1)
     with pytest.raises(NewerLogError, match=f"version {VERSION}"):
         Engine.read_only(home)

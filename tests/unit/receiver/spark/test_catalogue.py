@@ -14,9 +14,9 @@ pytest.importorskip("numba")
 from common.config import load as load_config
 from common.errors import NotFoundError
 from receiver.config import ENV_PREFIX, ReceiverConfig
-from receiver.metadata import records
-from receiver.metadata.state import OwnerRow, State
-from receiver.metadata.timestamps import to_seconds
+from receiver.metadata.model import records
+from receiver.metadata.model.timestamps import to_seconds
+from receiver.metadata.state.state import OwnerRow, State
 from receiver.spark.catalogue import Catalogue, Scope, _ownership
 from receiver.spark.checks import check_part
 from receiver.spark.results import Finding, Severity

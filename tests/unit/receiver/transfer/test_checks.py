@@ -241,7 +241,7 @@ def test_a_start_meant_for_another_engine_is_refused(node: Node) -> None:
 
 
 def test_a_file_found_bad_is_wanted_and_loaded_again_once(node: Node, world: World) -> None:
-    from receiver.metadata import records
+    from receiver.metadata.model import records
 
     edge = Edge(node)
     edge.check()

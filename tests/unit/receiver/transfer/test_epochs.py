@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from common.errors import CloneError, ProtocolError
-from receiver.metadata.rows import SenderRow
+from receiver.metadata.state.rows import SenderRow
 from receiver.transfer import epochs
 from receiver.transfer.epochs import Standing, standing, start
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import ForbiddenError, NotATsFileError, NotFoundError, TsferryError, UsageError
-from receiver.metadata import records
+from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.principal import Principal
 from receiver.transfer.operating import hash_token

@@ -13,12 +13,12 @@ from common.errors import (
     ProtocolError,
     TooLargeError,
 )
-from common.paths import parse_pattern
 from common.schemaitems import Dropped, Group, Item, Series, encode_items
 from common.schemawire import encode_schema_block
 from common.tlogtext import write_slot
 from common.wire import SchemaKind
 from receiver.load import taskschema
+from receiver.metadata.model.paths import parse_pattern
 from receiver.node import Node
 from tests.support.node_world import (
     OPERATOR,

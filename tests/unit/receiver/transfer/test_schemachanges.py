@@ -6,9 +6,10 @@ import pytest
 
 from common.errors import ForbiddenError, UsageError
 from common.schemaitems import Dropped, Group, GroupDropped, Series
-from receiver.metadata import log, records
 from receiver.metadata.engine import Engine
-from receiver.metadata.options import EngineOptions
+from receiver.metadata.log import frames
+from receiver.metadata.model import records
+from receiver.metadata.model.options import EngineOptions
 from receiver.transfer.schemachanges import SchemaReader
 from tests.support.metadata import A, load, path, seen
 from tests.support.node_world import OPERATOR, READER, World, sender
@@ -183,8 +184,8 @@ def test_the_log_is_not_read_from_its_begin_for_every_question(engine, monkeypat
         engine.commit([created(f"s{number}")])
     list(engine.log_since(0))
     decoded = []
-    real = log.decode_commits
-    monkeypatch.setattr(log, "decode_commits", lambda raw: decoded.append(1) or real(raw))
+    real = frames.decode_commits
+    monkeypatch.setattr(frames, "decode_commits", lambda raw: decoded.append(1) or real(raw))
     ts = engine.newest_commit
     engine.commit([created("new")])
     assert len(list(engine.log_since(ts))) == 1

@@ -139,7 +139,7 @@ def test_a_wrong_token_is_refused_even_where_none_is_needed(make_access):
 
 
 def test_a_revoked_token_stops_working_at_once(make_access, engine):
-    from receiver.metadata import records
+    from receiver.metadata.model import records
 
     made = make_token(engine, "sender", sender=A)
     access = make_access()

@@ -6,14 +6,14 @@ import threading
 import pytest
 
 from common.errors import LockedError, UnreachableError
-from receiver.metadata import records
 from receiver.metadata.engine import Engine
-from receiver.metadata.errors import FencedError, UnknownOutcomeError
 from receiver.metadata.etcd.client import EtcdClient
 from receiver.metadata.etcd.commits import EtcdLog, open_remote
 from receiver.metadata.etcd.messages import Delete, Get, prefix_end
 from receiver.metadata.etcd.patience import Patience
 from receiver.metadata.kv.embedded import EmbeddedKV
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import FencedError, UnknownOutcomeError
 from tests.support.etcd_faults import LossyClient, quick
 
 

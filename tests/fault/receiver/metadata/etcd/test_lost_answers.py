@@ -6,12 +6,12 @@ import pytest
 
 from common import crash
 from common.errors import UnreachableError
-from receiver.metadata.errors import FencedError, UnknownOutcomeError
 from receiver.metadata.etcd.client import EtcdClient
 from receiver.metadata.etcd.commits import EtcdLog
-from receiver.metadata.etcd.frames import PART_SIZE
 from receiver.metadata.etcd.messages import Delete, Get, prefix_end
 from receiver.metadata.etcd.patience import Patience
+from receiver.metadata.etcd.stored_frames import PART_SIZE
+from receiver.metadata.model.errors import FencedError, UnknownOutcomeError
 from tests.support.etcd_faults import FAULTS, LossyClient, quick
 
 LARGE = b"large" * (PART_SIZE // 2)

@@ -6,17 +6,17 @@ import pytest
 
 from common import crash
 from common.errors import NoSpaceError, UnreachableError
-from receiver.metadata.errors import (
+from receiver.metadata.etcd.client import EtcdClient
+from receiver.metadata.etcd.messages import Get, prefix_end
+from receiver.metadata.etcd.patience import Patience
+from receiver.metadata.kv.etcd import EtcdKV
+from receiver.metadata.model.errors import (
     CompactedError,
     KeyConflictError,
     KeyMissingError,
     TimestampRefusedError,
     UnknownOutcomeError,
 )
-from receiver.metadata.etcd.client import EtcdClient
-from receiver.metadata.etcd.messages import Get, prefix_end
-from receiver.metadata.etcd.patience import Patience
-from receiver.metadata.kv.etcd import EtcdKV
 from tests.support.etcd import running_etcd
 from tests.support.etcd_faults import FAULTS, LossyClient, quick
 

@@ -3,13 +3,13 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from common.paths import IllegalPathError
-from receiver.metadata.errors import (
+from receiver.metadata.model.errors import (
     SqlError,
     UnknownCompressionError,
     UnknownEncodingError,
     UnknownTypeError,
 )
+from receiver.metadata.model.paths import IllegalPathError
 from receiver.metadata.sql.lexing import statements
 from receiver.metadata.sql.parser import keywords, next_words, parse
 from receiver.metadata.sql.printing import format_statement

@@ -5,11 +5,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.errors import UnreachableError
-from receiver.metadata.errors import FencedError
 from receiver.metadata.etcd.client import EtcdClient
 from receiver.metadata.etcd.commits import EtcdLog
-from receiver.metadata.etcd.frames import PART_SIZE
 from receiver.metadata.etcd.messages import Delete, Get, prefix_end
+from receiver.metadata.etcd.stored_frames import PART_SIZE
+from receiver.metadata.model.errors import FencedError
 from tests.support.etcd import running_etcd
 from tests.support.etcd_faults import FAULTS, LossyClient, quick
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from receiver.metadata.errors import CompactedError
 from receiver.metadata.etcd.client import EtcdClient
 from receiver.metadata.kv.etcd import EtcdKV
+from receiver.metadata.model.errors import CompactedError
 from tests.support.etcd import running_etcd
 
 KEYS = st.text("ab/é", min_size=1, max_size=3)

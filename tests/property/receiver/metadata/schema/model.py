@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 
-from common.paths import Nodes, Pattern
+from receiver.metadata.model.paths import Nodes, Pattern
 
 Path = tuple[str, ...]
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from common.paths import Nodes, parse_pattern
+from receiver.metadata.model.paths import Nodes, parse_pattern
 from receiver.metadata.schema import Schema
 from tests.property.receiver.metadata.schema.model import Group, Model, Series
 

@@ -5,11 +5,11 @@ import datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.paths import MANY, ONE, Partial, Pattern
 from common.tsfile.layout import Compression, Encoding
-from receiver.metadata import alterations as alter
-from receiver.metadata.legality import TYPES
-from receiver.metadata.operations import NewSeries
+from receiver.metadata.commit.operations import NewSeries
+from receiver.metadata.model import alterations as alter
+from receiver.metadata.model.paths import MANY, ONE, Partial, Pattern
+from receiver.metadata.model.types import TYPES
 from receiver.metadata.query import statements as ask
 from receiver.metadata.sql import statements as sql
 from receiver.metadata.sql.parser import keywords, parse

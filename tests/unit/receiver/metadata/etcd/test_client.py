@@ -17,9 +17,9 @@ from common.errors import (
     UnauthorizedError,
     UnreachableError,
 )
-from receiver.metadata.errors import CompactedError, UnknownOutcomeError
 from receiver.metadata.etcd.client import EtcdClient
 from receiver.metadata.etcd.messages import MAX_OPERATIONS, Compare, Delete, Get, Put, prefix_end
+from receiver.metadata.model.errors import CompactedError, UnknownOutcomeError
 from tests.support.etcd import Settings, running_etcd
 
 

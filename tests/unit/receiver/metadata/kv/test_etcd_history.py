@@ -6,16 +6,16 @@ import random
 import pytest
 
 from common.errors import DamagedError, UnreachableError
-from receiver.metadata.errors import (
+from receiver.metadata.etcd.client import EtcdClient
+from receiver.metadata.etcd.messages import Delete, Put, prefix_end
+from receiver.metadata.etcd.patience import Patience
+from receiver.metadata.kv.etcd import EtcdKV
+from receiver.metadata.model.errors import (
     CompactedError,
     HistoryGoneError,
     KeyMissingError,
     NewerLogError,
 )
-from receiver.metadata.etcd.client import EtcdClient
-from receiver.metadata.etcd.messages import Delete, Put, prefix_end
-from receiver.metadata.etcd.patience import Patience
-from receiver.metadata.kv.etcd import EtcdKV
 from tests.support.etcd import Settings
 from tests.support.snapshot_kv import SEED
 

@@ -3,14 +3,14 @@
 import pytest
 
 from common.errors import NotFoundError, TooLargeError, UnreachableError
-from receiver.metadata.errors import (
+from receiver.metadata.model.errors import (
     HistoryGoneError,
     KeyMissingError,
     KeyRefusedError,
     RefusedCommitError,
     TimestampRefusedError,
 )
-from receiver.metadata.kv.interface import MAX_KEY, MAX_VALUE
+from receiver.metadata.model.snapshot_kv import MAX_KEY, MAX_VALUE
 from tests.support.snapshot_kv import opened
 
 

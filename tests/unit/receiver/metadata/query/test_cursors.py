@@ -6,7 +6,7 @@ import pytest
 
 from common.errors import GoneError
 from receiver.metadata.engine import Engine
-from receiver.metadata.errors import NotATagError
+from receiver.metadata.model.errors import NotATagError
 from receiver.metadata.query.answers import Answer
 from receiver.metadata.query.cursors import Cursors
 from receiver.metadata.query.statements import ShowTimeseries, TagFilter

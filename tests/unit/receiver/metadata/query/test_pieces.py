@@ -2,10 +2,10 @@
 
 import pytest
 
-from common.paths import device_name
-from receiver.metadata import records
 from receiver.metadata.engine import Engine, EngineOptions
-from receiver.metadata.errors import HistoryGoneError
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import HistoryGoneError
+from receiver.metadata.model.paths import device_name
 from receiver.metadata.query import ordering, searching
 from receiver.metadata.query.answers import Answer
 from receiver.metadata.query.source import Look

@@ -3,8 +3,8 @@
 import pytest
 
 from common.errors import TsferryError
-from common.paths import IllegalPathError
 from receiver.metadata.engine import Engine
+from receiver.metadata.model.paths import IllegalPathError
 from receiver.metadata.sql.executing import execute
 from tests.support.asking import column, number, refused, run
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from common.paths import Nodes, parse_pattern
+from receiver.metadata.model.paths import Nodes, parse_pattern
 from receiver.metadata.schema import Schema
 from receiver.metadata.schema.walk import path_order, sort_keys
 

@@ -91,7 +91,7 @@ def test_history_lets_go_of_heat_that_no_question_reaches() -> None:
 
 
 def _pattern(name: str):
-    from common.paths import Pattern
+    from receiver.metadata.model.paths import Pattern
 
     return Pattern.of((*D1, name))
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from common.paths import Nodes, parse_pattern
+from receiver.metadata.model.paths import Nodes, parse_pattern
 from receiver.metadata.schema import Schema
 
 ALL = parse_pattern("root.**")

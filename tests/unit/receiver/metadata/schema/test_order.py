@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from common.paths import parse_pattern
+from receiver.metadata.model.paths import parse_pattern
 from receiver.metadata.schema import Schema
 from receiver.metadata.schema.order import Order
 

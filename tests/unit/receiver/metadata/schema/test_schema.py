@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from common.errors import DamagedError
-from common.paths import Nodes, Pattern, parse_pattern
-from receiver.metadata import records
+from receiver.metadata.model import records
+from receiver.metadata.model.paths import Nodes, Pattern, parse_pattern
 from receiver.metadata.schema import Schema, room
 
 SG = ("root", "sg")

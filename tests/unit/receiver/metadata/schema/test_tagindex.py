@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.paths import Pattern, parse_pattern
+from receiver.metadata.model.paths import Pattern, parse_pattern
 from receiver.metadata.schema import Schema
 
 SG = ("root", "sg")

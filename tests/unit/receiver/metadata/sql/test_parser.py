@@ -6,16 +6,16 @@ import time
 import pytest
 
 from common.errors import TsferryError
-from common.paths import IllegalPathError, parse_path, parse_pattern
 from common.tsfile.layout import Compression, DataType, Encoding
-from receiver.metadata import alterations as alter
-from receiver.metadata.errors import (
+from receiver.metadata.commit.operations import NewSeries
+from receiver.metadata.model import alterations as alter
+from receiver.metadata.model.errors import (
     SqlError,
     UnknownCompressionError,
     UnknownEncodingError,
     UnknownTypeError,
 )
-from receiver.metadata.operations import NewSeries
+from receiver.metadata.model.paths import IllegalPathError, parse_path, parse_pattern
 from receiver.metadata.query import statements as ask
 from receiver.metadata.sql import statements as sql
 from receiver.metadata.sql.lexing import MAX_TEXT, statements

@@ -1,8 +1,8 @@
 """Tables put together again from their rows are as they were."""
 
 from common.wire import Result
-from receiver.metadata import records
-from receiver.metadata.state import State
+from receiver.metadata.model import records
+from receiver.metadata.state.state import State
 from tests.support.committing import do, fresh
 from tests.support.metadata import A, B, load, path, physical, plain, seen, token
 

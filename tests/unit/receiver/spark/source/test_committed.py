@@ -12,9 +12,9 @@ import pytest
 from common.config import load
 from common.errors import NotFoundError, UnauthorizedError, UnreachableError, UsageError
 from receiver.config import ReceiverConfig
-from receiver.metadata import records
-from receiver.metadata.errors import HistoryGoneError
-from receiver.metadata.timestamps import to_seconds
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import HistoryGoneError
+from receiver.metadata.model.timestamps import to_seconds
 from receiver.spark.source.committed import Catalogue, _locations, open_catalogue, unit_of
 from receiver.spark.source.inferring import list_sources
 from receiver.spark.source.options import parse_options

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import UsageError
-from common.paths import parse_pattern
+from receiver.metadata.model.paths import parse_pattern
 from receiver.spark.source.options import (
     Options,
     bounds,

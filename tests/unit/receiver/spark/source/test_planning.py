@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from common.tsfile import read_tail
-from receiver.metadata.ranges import DeviceTable
-from receiver.metadata.records import DeviceRange
+from receiver.metadata.model.records import DeviceRange
+from receiver.metadata.state.ranges import DeviceTable
 from receiver.spark.source.files import SourceFile
 from receiver.spark.source.forms import form_of
 from receiver.spark.source.inferring import (

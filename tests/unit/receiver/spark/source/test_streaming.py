@@ -13,8 +13,8 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from common.errors import ConflictError, GoneError, UsageError
-from receiver.metadata import records
-from receiver.metadata.errors import HistoryGoneError
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import HistoryGoneError
 from receiver.spark.source.inferring import columns_of, plan_of
 from receiver.spark.source.options import parse_options
 from receiver.spark.source.streaming import Offset, TsFileStreamReader

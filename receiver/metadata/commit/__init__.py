@@ -1,0 +1,1 @@
+"""The one way in: rules, guards, and the commit of many at once."""

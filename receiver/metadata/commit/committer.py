@@ -1,0 +1,431 @@
+"""Group commit: the commits that wait are flushed together, by one of their callers.
+
+queue -> validate -> allocate timestamps -> append -> fdatasync once -> publish -> wake the callers.
+
+There is no thread for it. A caller that finds nobody writing leads: it writes what waits, its own
+commit among it, and hands over to the first that came meanwhile. So a lone commit costs no change
+of threads, and each of many costs one wake-up.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from common import crash
+from common.errors import (
+    FailedSyncError,
+    NoSpaceError,
+    ReadOnlyError,
+    TooLargeError,
+    TsferryError,
+    UnreachableError,
+)
+from receiver.metadata.commit.guards import Guard, check_guards
+from receiver.metadata.commit.rules import examine
+from receiver.metadata.commit.touched import Touched
+from receiver.metadata.log.frames import MAX_PAYLOAD
+from receiver.metadata.model.errors import (
+    RefusedCommitError,
+    TimestampRefusedError,
+    UnknownOutcomeError,
+)
+from receiver.metadata.model.records import Commit, Op, decode_ops, encode_ops
+from receiver.metadata.model.tag_layout import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from receiver.metadata.log.appending import Appender
+    from receiver.metadata.model.timestamps import Allocator
+    from receiver.metadata.state.state import State
+
+__all__ = ["Build", "Committer", "Publish"]
+
+MAX_BATCH_COMMITS = 1024
+MAX_BATCH_BYTES = 16 << 20
+"""A batch is one frame; a commit larger than this is a batch of its own."""
+_MAX_COMMIT = MAX_PAYLOAD - 64
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Build = Callable[[int], "Sequence[Op]"]
+"""Gives the operations of a commit, told its timestamp."""
+
+
+Publish = tuple[Commit, "Sequence[Sequence[int] | None] | None", int]
+"""A commit that is on the disk; where its tags are (`tlog.Layout.offsets`), and their bytes."""
+
+
+class _Request:
+    """A commit that waits, or work to be done between two batches.
+
+    Attributes:
+        settled: `ts` or `error` is known.
+        leads: its thread has been told to lead.
+        abandoned: its thread has gone (an interrupt); nobody may wait for it.
+    """
+
+    __slots__ = (
+        "abandoned",
+        "build",
+        "encoded",
+        "error",
+        "guards",
+        "leads",
+        "offsets",
+        "ops",
+        "settled",
+        "tags",
+        "tags_at",
+        "ts",
+        "turn",
+        "work",
+    )
+
+    def __init__(
+        self,
+        ops: Sequence[Op] | None,
+        guards: Sequence[Guard] = (),
+        *,
+        build: Build | None = None,
+        work: Callable[[], None] | None = None,
+    ) -> None:
+        self.guards = guards
+        self.build = build
+        self.work = work
+        self.encoded = b""
+        self.ops: list[Op] = []
+        if ops is not None:
+            self.encode(ops)
+        self.ts = 0
+        self.tags = b""
+        self.tags_at = -1
+        self.offsets: list[Sequence[int] | None] | None = None
+        self.error: BaseException | None = None
+        self.settled = False
+        self.leads = False
+        self.abandoned = False
+        # A bare lock, taken twice, is the cheapest way to wait: an Event costs three times that.
+        self.turn = threading.Lock()
+        self.turn.acquire()
+
+    def encode(self, ops: Sequence[Op]) -> None:
+        try:
+            self.encoded = encode_ops(ops)
+            # Read back: what is applied now is what the next start will read, and a value that it
+            # could not read never gets into the log.
+            self.ops = decode_ops(self.encoded)
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+            raise RefusedCommitError(f"operations that cannot be stored: {error}") from error
+        if len(self.encoded) > _MAX_COMMIT:
+            raise TooLargeError(
+                f"a commit of {len(self.encoded)} bytes; at most {_MAX_COMMIT} are allowed"
+            )
+
+    def settle(self, error: BaseException | None = None) -> None:
+        self.error = error
+        self.settled = True
+        if not self.leads:
+            self.turn.release()
+
+
+class Committer:
+    """Group commit; see the module.
+
+    Attributes:
+        failed: why it takes no more commits.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        appender: Appender,
+        allocate: Allocator,
+        *,
+        publish: Callable[[Sequence[Publish]], None],
+        settled: Callable[[], None],
+        tag_bytes: int | None = None,
+    ) -> None:
+        """Make it.
+
+        Args:
+            state: committed state. Only who leads changes it, so there it is read without a lock.
+            appender: takes the batches.
+            allocate: gives timestamps.
+            publish: makes a batch visible; it is on the disk.
+            settled: called after the callers of a batch were woken.
+            tag_bytes: tags and attributes of one series, at most.
+        """
+        self.failed: str | None = None
+        self._state = state
+        self._appender = appender
+        self._allocate = allocate
+        self._publish = publish
+        self._settled = settled
+        self._tag_bytes = tag_bytes
+        self._high = state.newest
+        self._unknown: list[_Request] = []
+        self._waiting: deque[_Request] = deque()
+        self._entering = threading.Lock()
+        self._led = False
+        self._leader = 0
+        self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        """Commits in the queue."""
+        return len(self._waiting)
+
+    def commit(self, ops: Sequence[Op], guards: Sequence[Guard]) -> int:
+        """See `Engine.commit`."""
+        return self._submit(_Request(ops, tuple(guards)))
+
+    def commit_with(self, build: Build, guards: Sequence[Guard]) -> int:
+        """See `Engine.commit_with`."""
+        return self._submit(_Request(None, tuple(guards), build=build))
+
+    def between_batches(self, work: Callable[[], T]) -> T:
+        """Do something while nothing is being committed; what it raises is raised here.
+
+        It is done by whichever thread leads.
+        """
+        results: list[T] = []
+        self._submit(_Request(None, work=lambda: results.append(work())))
+        return results[0]
+
+    def stop(self, why: str) -> None:
+        """Take no more commits."""
+        self.failed = self.failed or why
+        _log.critical("the metadata engine takes no more commits", extra={"reason": why})
+
+    def close(self) -> None:
+        """Finish what waits, take nothing more; closing twice is harmless."""
+        with self._entering:
+            if self._closed:
+                return
+            self._closed = True
+        with suppress(TsferryError):
+            self._submit(_Request(None, work=_nothing), last=True)
+
+    # -- whose turn it is --------------------------------------------------------------------
+
+    def _submit(self, request: _Request, *, last: bool = False) -> int:
+        if self._leader == threading.get_ident():
+            raise RuntimeError("a commit from inside a commit would wait for itself")
+        with self._entering:
+            if self._closed and not last:
+                raise ReadOnlyError("the metadata engine is closed")
+            self._waiting.append(request)
+            if not self._led:
+                self._led = request.leads = True
+        if not request.leads:
+            self._wait(request)
+        if not request.settled:
+            self._lead(request)
+        if request.error is not None:
+            raise request.error
+        return request.ts
+
+    def _wait(self, request: _Request) -> None:
+        try:
+            request.turn.acquire()
+        except BaseException:  # a signal: the commit goes its way without us
+            with self._entering:
+                request.abandoned = True
+                leads = request.leads
+            if leads and not request.settled:
+                self._hand_over()
+            raise
+
+    def _lead(self, request: _Request) -> None:
+        self._leader = threading.get_ident()
+        try:
+            while not request.settled:
+                self._round()
+        finally:
+            self._leader = 0
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        with self._entering:
+            heir = next((each for each in self._waiting if not each.abandoned), None)
+            if heir is None:
+                self._led = False
+                return
+            heir.leads = True
+        heir.turn.release()
+
+    # -- a batch -----------------------------------------------------------------------------
+
+    def _round(self) -> None:
+        batch: list[_Request] = []
+        deferred: list[_Request] = []
+        try:
+            self._settle_unknown()
+            self._admit(batch, deferred)
+            if batch:
+                self._write(batch)
+        except BaseException as error:
+            self._abort([*batch, *deferred], error)
+            return
+        self._waiting.extendleft(reversed(deferred))
+        for request in batch:
+            request.settle()
+        if batch:
+            self._after()
+
+    def _admit(self, batch: list[_Request], deferred: list[_Request]) -> None:
+        """Take what can go into one frame from the queue; what is deferred goes back to its head.
+
+        What is looked at leaves the queue last, so that an interrupt loses nothing.
+        """
+        waiting = self._waiting
+        together = Touched()
+        size, tags_end = 0, self._appender.tags_end
+        while waiting and len(batch) < MAX_BATCH_COMMITS:
+            request = waiting[0]
+            if batch and (request.work or size + len(request.encoded) > MAX_BATCH_BYTES):
+                break
+            touched = self._examine(request, together.cost)
+            if touched is None:
+                waiting.popleft()
+                continue
+            if batch and not together.allows(touched):
+                deferred.append(request)
+                waiting.popleft()
+                continue
+            if self._place(request, tags_end):
+                together.add(touched)
+                size += len(request.encoded)
+                tags_end += len(request.tags)
+                batch.append(request)
+            waiting.popleft()
+            if touched.exclusive:
+                break
+
+    def _examine(self, request: _Request, pending: int) -> Touched | None:
+        """What a commit touches, None if it is settled: refused, or work that is done."""
+        if request.settled:
+            return None
+        try:
+            if request.work is not None:
+                request.work()
+                request.settle()
+                return None
+            if self.failed is not None:
+                raise ReadOnlyError(f"the metadata engine takes no commits: {self.failed}")
+            check_guards(self._state, request.guards)
+            if request.build is not None:
+                request.ts = self._next_timestamp()
+                request.encode(request.build(request.ts))
+            touched = examine(self._state, request.ops, pending=pending)
+        except Exception as error:
+            _refuse(request, error)
+            return None
+        if request.guards:
+            for guard in request.guards:
+                touched.read.update(guard.keys(self._state))
+        return touched
+
+    def _place(self, request: _Request, tags_end: int) -> bool:
+        """Give a commit its timestamp, and its tags their place; False if it is refused."""
+        try:
+            laid = layout(request.ops, tags_end, limit=self._tag_bytes)
+            if laid is not None:
+                request.tags, request.offsets = laid.content, laid.offsets
+                request.tags_at = tags_end
+            if request.build is None:
+                request.ts = self._next_timestamp()
+        except Exception as error:
+            _refuse(request, error)
+            return False
+        return True
+
+    def _next_timestamp(self) -> int:
+        ts = self._allocate(self._high)
+        if not self._high < ts < 1 << 63:
+            raise TimestampRefusedError(
+                f"commit timestamp {ts} does not follow {self._high}; nothing was committed"
+            )
+        self._high = ts
+        return ts
+
+    def _write(self, batch: list[_Request]) -> None:
+        crash.point("mlog.commit.before")
+        commits = [(request.ts, request.encoded, request.tags_at) for request in batch]
+        tags = b"".join([request.tags for request in batch])
+        try:
+            self._appender.append(commits, tags)
+        except UnknownOutcomeError:
+            self._unknown = list(batch)
+            raise
+        self._make_visible(batch)
+
+    def _make_visible(self, batch: list[_Request]) -> None:
+        crash.point("mlog.commit.durable")
+        self._publish(
+            [
+                (Commit(each.ts, each.ops, each.tags_at), each.offsets, len(each.tags))
+                for each in batch
+            ]
+        )
+        crash.point("mlog.commit.published")
+
+    def _settle_unknown(self) -> None:
+        """A batch that the remote log did not answer for is there now, or never will be."""
+        if not self._unknown:
+            return
+        kept = self._appender.settle()
+        batch, self._unknown = self._unknown, []
+        if kept:
+            self._make_visible(batch)
+
+    def _abort(self, requests: list[_Request], error: BaseException) -> None:
+        """Nothing of the batch is visible. What can heal may; after all else it is the end."""
+        if not _heals(error):
+            self.failed = str(error) or repr(error)
+            _log.critical("the metadata engine takes no more commits", exc_info=error)
+        if not requests:
+            requests = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        for request in requests:
+            if not request.settled:
+                request.settle(_for_caller(error))
+
+    def _after(self) -> None:
+        try:
+            self._settled()
+        except Exception:
+            _log.exception("what follows a commit failed; the commit stands")
+
+
+def _nothing() -> None:
+    pass
+
+
+def _refuse(request: _Request, error: Exception) -> None:
+    """A commit that goes no further: a fault of its values, or of the rules, is its own alone."""
+    if not isinstance(error, TsferryError):
+        _log.error("checking a commit failed", exc_info=error)
+    request.settle(error)
+
+
+def _heals(error: BaseException) -> bool:
+    return isinstance(error, NoSpaceError | UnreachableError | UnknownOutcomeError)
+
+
+def _for_caller(error: BaseException) -> BaseException:
+    """An exception of its own for each caller: they are raised in several threads."""
+    if isinstance(error, TsferryError):
+        return type(error)(error.message, retry_after=error.retry_after, extra=dict(error.extra))
+    if isinstance(error, OSError):
+        return FailedSyncError(f"writing the log of the metadata engine failed: {error}")
+    if isinstance(error, Exception):
+        return ReadOnlyError(f"the metadata engine failed: {error!r}")
+    return error

@@ -1,0 +1,76 @@
+"""Guards: a commit that holds only if nothing it was decided on has changed meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from receiver.metadata.model.errors import GuardFailed
+from receiver.metadata.model.paths import format_path, parse_stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from receiver.metadata.state.state import State
+
+__all__ = ["Guard", "Table", "check_guards"]
+
+Table = Literal[
+    "owner",
+    "file",
+    "path",
+    "sender",
+    "token",
+    "quarantine",
+    "task",
+    "series",
+    "storage_group",
+    "schema_position",
+    "key",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A row that must be as the caller saw it.
+
+    Attributes:
+        table: of the row.
+        key: device for "owner"; physical path for "file"; (sender, path) for "path", the file
+            that takes that path; uuid for "sender"; id for "token"; (sender, path, digest) for
+            "quarantine"; (sender, task) for "task"; path in its stored form for "series" and
+            "storage_group"; uuid of the sender for "schema_position"; key for "key".
+        changed: `changed` of the row that the caller saw, 0 for none. Of a series, a storage group
+            and a key of the key-value store, `State.changed` also tells of its deletion.
+    """
+
+    table: Table
+    key: str | tuple[str, ...]
+    changed: int
+
+    def keys(self, state: State) -> list[tuple[object, ...]]:
+        """The keys of `receiver.metadata.commit.rules` that this guard looks at."""
+        if self.table == "series" and isinstance(self.key, str):
+            nodes = parse_stored(self.key)
+            return [(format_path(nodes[:-1]), nodes[-1])]
+        own = self.key if isinstance(self.key, tuple) else (self.key,)
+        keys: list[tuple[object, ...]] = [(self.table, *own)]
+        if self.table == "path" and (row := state.held(*own)) is not None:
+            keys.append(("file", row.physical))
+        return keys
+
+
+def check_guards(state: State, guards: Iterable[Guard]) -> None:
+    """Compare guards with committed state.
+
+    Raises:
+        GuardFailed: one does not hold; it names the row.
+    """
+    for guard in guards:
+        found = state.changed(guard.table, guard.key)
+        if found != guard.changed:
+            raise GuardFailed(
+                f"{guard.table} {guard.key!r} was changed by commit {found}, "
+                f"the caller had seen commit {guard.changed}; look again",
+                extra={"table": guard.table, "key": guard.key, "changed": found},
+            )

@@ -1,0 +1,1 @@
+"""What the engine has on its disk: log, tlog, segments, checkpoints, and the way back from them."""

@@ -1,0 +1,306 @@
+"""The whole state as sections of a checkpoint, and back.
+
+Rows never change, so freezing the tables of rows is copying their dictionaries; that, and copying
+the columns of the tree, is all that happens while commits wait. Rows are turned into bytes later,
+a few thousand at a time, so that the interpreter's lock is never held for long either.
+
+    meta            msgpack: `_Meta`
+    commits         timestamps of the commits that the history reaches back to, uint64
+    senders, ...    msgpack lists of rows, cut into sections `<table>.<number>`
+    owners          `owner-rows`: the different rows; `owner-devices`: names; `owner-index`: uint32,
+                    the row of each
+    device-names    names of devices of files and owners, in the order of their ids
+    files           rows; their devices as (place of the ids in `file-devices`, base, type of the
+                    offsets as `array` has it, offsets)
+    file-devices    the different arrays of ids, uint32
+    schema.*        `Schema.freeze`
+    keys.*          `KeyTable.freeze`
+"""
+
+from __future__ import annotations
+
+import mmap
+from array import array
+from itertools import islice
+from sys import intern
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
+
+from common.errors import DamagedError
+from receiver.metadata.schema import Schema
+from receiver.metadata.state.key_versions import KeyTable
+from receiver.metadata.state.ranges import Devices
+from receiver.metadata.state.rows import (
+    FileRow,
+    OwnerRow,
+    QuarantineRow,
+    SchemaPositionRow,
+    SenderRow,
+    TaskRow,
+    TokenRow,
+)
+from receiver.metadata.state.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+__all__ = ["Frozen", "Thawed", "freeze", "thaw"]
+
+_CHUNK = 2048
+"""Rows of a section."""
+_SHARED = ("sender", "task", "data_dir")
+_ROW_TABLES: tuple[tuple[str, str, type], ...] = (
+    ("senders", "sender_table", SenderRow),
+    ("tokens", "token_table", TokenRow),
+    ("tasks", "task_table", TaskRow),
+    ("quarantine", "quarantine_table", QuarantineRow),
+    ("positions", "position_table", SchemaPositionRow),
+)
+
+
+class _Part(Protocol):
+    def sections(self) -> Iterator[tuple[str, Any]]: ...
+
+
+class _Meta(msgspec.Struct, frozen=True, kw_only=True):
+    uuid: str
+    newest: int
+    oldest: int
+    lsn: int
+    tags_end: int
+    segment: int
+    ownership_changed: int
+    deleted: list[str]
+    wanted: list[str]
+
+
+class Frozen:
+    """The state as of one commit, free of any lock."""
+
+    def __init__(self, meta: _Meta, rows: dict[str, list[Any]], **parts: Any) -> None:
+        self.lsn = meta.lsn
+        self._meta = meta
+        self._rows = rows
+        self._owners: dict[str, OwnerRow] = parts["owners"]
+        self._files: list[FileRow] = parts["files"]
+        self._commits: bytes = parts["commits"]
+        self._devices: list[str] = parts["devices"]
+        self._schema: _Part = parts["schema"]
+        self._keys: _Part = parts["keys"]
+
+    def sections(self) -> Iterator[tuple[str, bytes | memoryview]]:
+        """(name, content) of each section."""
+        yield "meta", msgspec.msgpack.encode(self._meta)
+        yield "commits", self._commits
+        yield from _chunked("device-names", self._devices)
+        for table, rows in self._rows.items():
+            yield from _chunked(table, rows)
+        yield from _owner_sections(self._owners)
+        yield from _file_sections(self._files)
+        for name, content in self._schema.sections():
+            yield f"schema.{name}", content
+        for name, content in self._keys.sections():
+            yield f"keys.{name}", content
+
+
+class Thawed(NamedTuple):
+    """What a checkpoint held.
+
+    Attributes:
+        state: as of the commit `lsn`.
+        lsn: of the last commit in it.
+        commits: timestamps of the commits that the history reaches back to.
+        tags_end: where the tlog ended.
+        segment: first LSN of the segment that was being written; it, or a later one, is there.
+        oldest: the oldest time that can be asked about.
+    """
+
+    state: State
+    lsn: int
+    commits: array[int]
+    tags_end: int
+    segment: int
+    oldest: int
+
+
+def freeze(
+    state: State,
+    memory: bytearray | mmap.mmap | None = None,
+    *,
+    lsn: int,
+    commits: array[int],
+    tags_end: int,
+    segment: int,
+    oldest: int,
+) -> Frozen:
+    """Copy what a checkpoint needs; the caller holds the lock, and this is quick.
+
+    Args:
+        state: of the engine.
+        memory: for the copy of the schema (`schema.room`), got without the lock.
+        lsn: of the last commit in it.
+        commits: as `Thawed` has them, and all that follows.
+        tags_end: see there.
+        segment: see there.
+        oldest: see there.
+    """
+    deleted, wanted = state.file_table.orders()
+    meta = _Meta(
+        uuid=state.uuid,
+        newest=state.newest,
+        oldest=oldest,
+        lsn=lsn,
+        tags_end=tags_end,
+        segment=segment,
+        ownership_changed=state.ownership_changed,
+        deleted=deleted,
+        wanted=wanted,
+    )
+    rows: dict[str, list[Any]] = {
+        "senders": list(state.senders.values()),
+        "tokens": list(state.tokens.values()),
+        "tasks": list(state.task_table),
+        "quarantine": list(state.quarantine.values()),
+        "positions": list(state.schema_positions.values()),
+    }
+    return Frozen(
+        meta,
+        rows,
+        owners=dict(state.owners),
+        files=list(state.files.values()),
+        commits=commits.tobytes(),
+        devices=state.devices.names(),
+        schema=state.schema.freeze(memory),
+        keys=state.keys.freeze(),
+    )
+
+
+def thaw(sections: Mapping[str, memoryview]) -> Thawed:
+    """The state that sections stand for; it holds nothing of their memory.
+
+    Raises:
+        DamagedError: sections are missing, or do not fit each other.
+    """
+    try:
+        return _thaw(sections)
+    except (msgspec.MsgspecError, LookupError, ValueError, TypeError) as error:
+        raise DamagedError(f"the sections do not fit each other: {error!r}") from error
+
+
+def _thaw(sections: Mapping[str, memoryview]) -> Thawed:
+    meta = msgspec.msgpack.decode(sections["meta"], type=_Meta)
+    state = State(Schema.thaw(_part("schema", sections)), KeyTable.thaw(_part("keys", sections)))
+    state.devices.restore(_rows("device-names", sections, str))
+    for table, attribute, kind in _ROW_TABLES:
+        restore = getattr(state, attribute).restore
+        for row in _rows(table, sections, kind):
+            restore(row)
+    _thaw_owners(state, sections)
+    _thaw_files(state, sections)
+    state.file_table.restore_orders(meta.deleted, meta.wanted)
+    state.owner_table.changed = meta.ownership_changed
+    state.uuid, state.newest = meta.uuid, meta.newest
+    commits = array("Q")
+    commits.frombytes(sections["commits"])
+    return Thawed(state, meta.lsn, commits, meta.tags_end, meta.segment, meta.oldest)
+
+
+def _part(prefix: str, sections: Mapping[str, memoryview]) -> dict[str, memoryview]:
+    begin = f"{prefix}."
+    return {
+        name.removeprefix(begin): content
+        for name, content in sections.items()
+        if name.startswith(begin)
+    }
+
+
+# -- tables of rows ------------------------------------------------------------------------------
+
+
+def _chunked(
+    table: str, rows: Iterable[Any], encoder: msgspec.msgpack.Encoder | None = None
+) -> Iterator[tuple[str, bytes]]:
+    encoder = encoder or msgspec.msgpack.Encoder()
+    several, number = iter(rows), 0
+    while chunk := list(islice(several, _CHUNK)):
+        yield f"{table}.{number}", encoder.encode(chunk)
+        number += 1
+
+
+def _rows(
+    table: str,
+    sections: Mapping[str, memoryview],
+    kind: Any,
+    dec_hook: Callable[[type, Any], Any] | None = None,
+) -> Iterator[Any]:
+    decoder = msgspec.msgpack.Decoder(list[kind], dec_hook=dec_hook)
+    for number in range(len(_part(table, sections))):
+        yield from decoder.decode(sections[f"{table}.{number}"])
+
+
+# -- owners: few rows, many devices --------------------------------------------------------------
+
+
+def _owner_sections(owners: dict[str, OwnerRow]) -> Iterator[tuple[str, bytes]]:
+    different: dict[int, int] = {}
+    rows: list[OwnerRow] = []
+    index = array("I")
+    for row in owners.values():
+        place = different.get(id(row))
+        if place is None:
+            place = different[id(row)] = len(rows)
+            rows.append(row)
+        index.append(place)
+    yield from _chunked("owner-rows", rows)
+    yield from _chunked("owner-devices", owners)
+    yield "owner-index", index.tobytes()
+
+
+def _thaw_owners(state: State, sections: Mapping[str, memoryview]) -> None:
+    rows = list(_rows("owner-rows", sections, OwnerRow))
+    index = array("I")
+    index.frombytes(sections["owner-index"])
+    restore = state.owner_table.restore
+    for device, place in zip(_rows("owner-devices", sections, str), index, strict=True):
+        restore(device, rows[place])
+
+
+# -- files: their devices are arrays that files share --------------------------------------------
+
+
+def _file_sections(files: list[FileRow]) -> Iterator[tuple[str, bytes]]:
+    places: dict[int, int] = {}
+    different: list[array[int]] = []
+
+    def take_apart(value: object) -> object:
+        if not isinstance(value, Devices):
+            raise NotImplementedError(f"{type(value).__name__} in a row")
+        ids, base, offsets = value.parts()
+        place = places.get(id(ids))
+        if place is None:
+            place = places[id(ids)] = len(different)
+            different.append(ids)
+        return place, base, offsets.typecode, offsets.tobytes()
+
+    yield from _chunked("files", files, msgspec.msgpack.Encoder(enc_hook=take_apart))
+    yield from _chunked("file-devices", map(array.tobytes, different))
+
+
+def _thaw_files(state: State, sections: Mapping[str, memoryview]) -> None:
+    different = [_array("I", each) for each in _rows("file-devices", sections, bytes)]
+
+    def put_together(_kind: type, value: tuple[int, int, str, bytes]) -> Devices:
+        place, base, typecode, offsets = value
+        return state.devices.restored(different[place], base, _array(typecode, offsets))
+
+    for row in _rows("files", sections, FileRow, dec_hook=put_together):
+        for name in _SHARED:  # one copy of what many rows have alike, as when they were applied
+            msgspec.structs.force_setattr(row, name, intern(getattr(row, name)))
+        state.file_table.restore(row)
+
+
+def _array(typecode: str, content: bytes) -> array[int]:
+    made: array[int] = array(typecode)
+    made.frombytes(content)
+    return made

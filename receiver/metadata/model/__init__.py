@@ -1,0 +1,1 @@
+"""What the engine speaks of: records, paths, types, errors. Imports nothing of the engine."""

@@ -1,0 +1,480 @@
+"""The operations of the metadata engine, as they are committed and as they stand in its log.
+
+A commit is a sequence of operations; all of it becomes true, or nothing. In the log it is msgpack:
+
+    commit   [ts, [operation, ...], offset of its tags in the tlog, left out where it has none]
+    operation [tag, field, ...]          fields in the order below
+
+Rules that keep old logs readable: a tag is never used again for anything else; fields are only
+added at the end, with a default; a change that an older program must not overlook raises the
+version in the head of the log (`receiver.metadata.log.frames`). Decoding ignores further fields at
+the end and fails on an unknown tag.
+
+Paths are texts of `common.names.FilePath`; `physical` is one too, the name under which the
+receiver keeps the file. Times inside files (`first`, `last`) are raw integers of the file's own
+precision; other times are seconds since the epoch. Digests are lower-case hex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from common.wire import Result
+
+__all__ = [
+    "AliasSet",
+    "Commit",
+    "DeletionReason",
+    "DeviceRange",
+    "EngineMade",
+    "EpochSet",
+    "FileDeleted",
+    "FileForgotten",
+    "FileLoaded",
+    "FileQuarantined",
+    "FileRestored",
+    "FileRetired",
+    "FileReturned",
+    "FileVerified",
+    "KeysWritten",
+    "LoadedDevice",
+    "ManifestMeta",
+    "Op",
+    "Outcome",
+    "OwnerSet",
+    "QuarantineDrop",
+    "QuarantinePut",
+    "ResourceMeta",
+    "Role",
+    "SchemaSynced",
+    "SenderSeen",
+    "SeriesCreated",
+    "SeriesDeleted",
+    "SeriesLoaded",
+    "StorageGroupDeleted",
+    "StorageGroupSet",
+    "TagsSet",
+    "TaskDone",
+    "TokenPut",
+    "TokenRevoke",
+    "TtlSet",
+    "decode_commits",
+    "decode_ops",
+    "encode_ops",
+]
+
+Role = Literal["sender", "reader", "operator"]
+DeletionReason = Literal["gone", "superseded", "replaced", "operator", "expired"]
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of everything that is stored."""
+
+
+# -- parts ---------------------------------------------------------------------------------------
+
+
+class DeviceRange(Record, frozen=True):
+    """A device of a file, with its first and last timestamp; None, None if it has no points."""
+
+    name: str
+    first: int | None
+    last: int | None
+
+
+class ResourceMeta(Record, frozen=True):
+    """The `.resource` that came with a file."""
+
+    size: int
+    md5: str
+
+
+class ManifestMeta(Record, frozen=True):
+    """What the sender's manifest says of a file.
+
+    `root` is the digest of its table of series (`common.tsfile.proof`), empty where the sender
+    sent none.
+    """
+
+    series: int
+    points: int
+    root: str = ""
+
+
+class Outcome(Record, frozen=True):
+    """The fate of one path of a task; `owner` is recorded always and revealed only by choice."""
+
+    path: str
+    result: Result
+    device: str | None = None
+    reason: str | None = None
+    owner: str | None = None
+    hold: bool = False
+
+
+# -- operations ----------------------------------------------------------------------------------
+
+
+class EngineMade(Record, frozen=True, tag=1):
+    """First record of a log, made by the engine itself."""
+
+    uuid: str
+
+
+class SenderSeen(Record, frozen=True, tag=2):
+    """First contact with a sender, or a new label of a known one.
+
+    `directory` is the name of its folder beneath `sync-receiver/`; it never changes.
+    """
+
+    uuid: str
+    label: str
+    directory: str
+
+
+class EpochSet(Record, frozen=True, tag=3):
+    """Where the sender's epochs stand: one for each task, so that a clone is noticed."""
+
+    sender: str
+    current: str | None
+    previous: str | None
+    task: str | None
+    confirmed: bool
+
+
+class TokenPut(Record, frozen=True, tag=4):
+    """A new token; `hash` is the SHA-256 of the token, `expires` None for never."""
+
+    id: str
+    role: Role
+    hash: str
+    sender: str | None
+    scope: Sequence[str]
+    note: str
+    expires: float | None
+
+
+class TokenRevoke(Record, frozen=True, tag=5):
+    """The end of a token."""
+
+    id: str
+
+
+class OwnerSet(Record, frozen=True, tag=6):
+    """An operator's transfer of a device to a sender, or its release (`sender` None)."""
+
+    device: str
+    sender: str | None
+    reason: str
+
+
+class FileLoaded(Record, frozen=True, tag=7):
+    """A file becomes visible; the devices of it that nobody owns become its sender's.
+
+    Attributes:
+        version: version of the TsFile format, 3 or 4.
+        tail: xxh3-128 of its last 64 KiB, as in the plan.
+        first: earliest timestamp of any device, None for a file without points.
+        data_dir: the receiver's data directory that holds it, as the configuration names it.
+    """
+
+    sender: str
+    path: str
+    physical: str
+    size: int
+    md5: str
+    tail: str
+    version: int
+    devices: Sequence[DeviceRange]
+    first: int | None
+    last: int | None
+    series: int
+    points: int
+    task: str
+    resource: ResourceMeta | None = None
+    manifest: ManifestMeta | None = None
+    data_dir: str = ""
+
+
+class FileDeleted(Record, frozen=True, tag=8):
+    """A file is visible no more; its bytes go later, when nobody needs them."""
+
+    physical: str
+    reason: DeletionReason
+
+
+class FileRetired(Record, frozen=True, tag=9):
+    """Gone at the edge, kept at the centre: the sender's path is free again."""
+
+    physical: str
+
+
+class FileQuarantined(Record, frozen=True, tag=10):
+    """Found bad after it was loaded: visible no more, and wanted again from its sender.
+
+    Not wanted while a `QuarantinePut` with `hold` stands for the same content of its path.
+    """
+
+    physical: str
+    reason: str
+
+
+class FileRestored(Record, frozen=True, tag=11):
+    """A quarantined file was found good after all."""
+
+    physical: str
+
+
+class FileForgotten(Record, frozen=True, tag=12):
+    """The bytes of a deleted file are gone from the disk; so may be its row."""
+
+    physical: str
+
+
+class TaskDone(Record, frozen=True, tag=13):
+    """A task with the outcome of each of its paths: the last word on it."""
+
+    sender: str
+    task: str
+    outcomes: Sequence[Outcome]
+
+
+class QuarantinePut(Record, frozen=True, tag=14):
+    """A file that could not be loaded; what is there under the same key is replaced.
+
+    `hold`: not to be tried again by itself. `kept`: where its bytes lie, if they were kept,
+    relative to the data directory.
+    """
+
+    sender: str
+    path: str
+    digest: str
+    size: int
+    hold: bool
+    reason: str
+    kept: str | None = None
+    device: str | None = None
+
+
+class QuarantineDrop(Record, frozen=True, tag=15):
+    """The end of a quarantine entry: other content came, it is gone at the edge, or by hand."""
+
+    sender: str
+    path: str
+    digest: str
+
+
+class FileReturned(Record, frozen=True, tag=16):
+    """A retired file is at the edge again: it stands for the sender's path as before."""
+
+    physical: str
+
+
+# -- schema --------------------------------------------------------------------------------------
+
+# Paths and devices are texts of `receiver.metadata.model.paths`, in their one form: back-ticks
+# where needed. Types, encodings and compressions are the codes of the TsFile format, one byte a
+# series.
+
+
+class StorageGroupSet(Record, frozen=True, tag=17):
+    """A new storage group; `if_missing`: nothing happens where the path lies in one already."""
+
+    path: str
+    if_missing: bool = False
+
+
+class StorageGroupDeleted(Record, frozen=True, tag=18):
+    """A storage group goes, with all that is below it."""
+
+    path: str
+
+
+class TtlSet(Record, frozen=True, tag=19):
+    """How long files of a storage group are kept, in milliseconds; None for ever."""
+
+    path: str
+    ttl: int | None
+
+
+class SeriesCreated(Record, frozen=True, tag=20):
+    """New series of one device; it lies in a storage group that is there.
+
+    Attributes:
+        device: the device; made where it is missing.
+        names: of the measurements, bare.
+        types: TSDataType of each.
+        encodings: TSEncoding of each.
+        compressions: CompressionType of each.
+        aligned: whether a device that is made now shares one time column.
+        aliases: of each, or None where none has one.
+        tags: of each, or None where none has any.
+        attributes: of each, or None where none has any.
+        props: of each, what the encoder was told, or None where none has any.
+    """
+
+    device: str
+    names: Sequence[str]
+    types: bytes
+    encodings: bytes
+    compressions: bytes
+    aligned: bool = False
+    aliases: Sequence[str | None] | None = None
+    tags: Sequence[dict[str, str]] | None = None
+    attributes: Sequence[dict[str, str]] | None = None
+    props: Sequence[dict[str, str]] | None = None
+
+
+class SeriesDeleted(Record, frozen=True, tag=21):
+    """All series that match a pattern at this commit go, and the nodes that are empty then."""
+
+    pattern: str
+
+
+class AliasSet(Record, frozen=True, tag=22):
+    """The other name of a series in its device; None takes it away."""
+
+    path: str
+    alias: str | None
+
+
+class TagsSet(Record, frozen=True, tag=23):
+    """All tags and attributes of a series from now on: the outcome of an alteration."""
+
+    path: str
+    tags: dict[str, str]
+    attributes: dict[str, str]
+
+
+class LoadedDevice(Record, frozen=True):
+    """The series of a device of a loaded file; `lasts`: newest time of each, None without."""
+
+    device: str
+    aligned: bool
+    names: Sequence[str]
+    types: bytes
+    encodings: bytes
+    compressions: bytes
+    lasts: Sequence[int | None]
+
+
+class SeriesLoaded(Record, frozen=True, tag=24):
+    """What a loaded file holds: series that are missing are made, times grow.
+
+    It stands behind the `FileLoaded` of the file, in the same commit or a later one; the storage
+    groups are there.
+    """
+
+    physical: str
+    devices: Sequence[LoadedDevice]
+
+
+class SchemaSynced(Record, frozen=True, tag=25):
+    """How far a sender's schema log is applied.
+
+    Attributes:
+        sender: whose.
+        identity: of the log; another log has another.
+        offset: behind the last byte (or commit) applied.
+        applied: records of this step that took effect.
+        failed: (record, reason) of those that did not, the first hundred.
+        unapplied: how many did not.
+        mark: by which the sender knows its log again; given back to it as it is.
+        whole: the log was told from its begin, so what was counted before is told again.
+    """
+
+    sender: str
+    identity: str
+    offset: int
+    applied: int = 0
+    failed: Sequence[tuple[str, str]] = ()
+    unapplied: int = 0
+    mark: str = ""
+    whole: bool = False
+
+
+class KeysWritten(Record, frozen=True, tag=26):
+    """Of the key-value store: prefixes whose keys go, then keys with their values."""
+
+    removals: Sequence[str]
+    saves: dict[str, str]
+
+
+class FileVerified(Record, frozen=True, tag=27):
+    """Every point of these files was decoded and found to be what was loaded."""
+
+    physicals: Sequence[str]
+
+
+Op = (
+    EngineMade
+    | SenderSeen
+    | EpochSet
+    | TokenPut
+    | TokenRevoke
+    | OwnerSet
+    | FileLoaded
+    | FileDeleted
+    | FileRetired
+    | FileQuarantined
+    | FileRestored
+    | FileForgotten
+    | TaskDone
+    | QuarantinePut
+    | QuarantineDrop
+    | FileReturned
+    | StorageGroupSet
+    | StorageGroupDeleted
+    | TtlSet
+    | SeriesCreated
+    | SeriesDeleted
+    | AliasSet
+    | TagsSet
+    | SeriesLoaded
+    | SchemaSynced
+    | KeysWritten
+    | FileVerified
+)
+
+
+class Commit(Record, frozen=True):
+    """Operations that became true together, at `ts`.
+
+    `tags_at` is where its entries of tags begin in the tlog (`receiver.metadata.log.tlog`), -1 if
+    it has none.
+    """
+
+    ts: int
+    ops: Sequence[Op]
+    tags_at: int = -1
+
+
+# For the life of the process: building a decoder inspects every type above.
+_decoder = msgspec.msgpack.Decoder(list[Commit])
+_ops_decoder = msgspec.msgpack.Decoder(list[Op])
+
+
+def encode_ops(ops: Sequence[Op]) -> bytes:
+    """The operations of one commit in msgpack."""
+    return msgspec.msgpack.encode(ops)
+
+
+def decode_ops(encoded: bytes) -> list[Op]:
+    """The operations that `encode_ops` was given.
+
+    Raises:
+        msgspec.MsgspecError: these are none.
+    """
+    return _ops_decoder.decode(encoded)
+
+
+def decode_commits(payload: bytes | memoryview) -> list[Commit]:
+    """The commits of one frame.
+
+    Raises:
+        msgspec.MsgspecError: the payload is none (an unknown tag among others).
+    """
+    return _decoder.decode(payload)

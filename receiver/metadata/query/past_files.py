@@ -1,0 +1,125 @@
+"""Which files were there at a time: the catalogue as it was, from today's rows and the log since.
+
+A row knows when it was made and when it was deleted, but not when it went into quarantine and out
+of it. The log does: what happened to a file first after the time tells how it stood then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import HistoryGoneError
+from receiver.metadata.state.rows import FileState
+
+if TYPE_CHECKING:
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.model.records import Commit, Op
+    from receiver.metadata.state.rows import FileRow
+
+__all__ = ["PastFiles", "files_at"]
+
+
+class PastFiles(NamedTuple):
+    """The files at a commit, in order of their physical paths.
+
+    Attributes:
+        commit: the time that was asked about, or the newest commit if that is earlier.
+        visible: what readers saw. A row is as it is now; of a file that was deleted since, the
+            devices have no ranges any more.
+        quarantined: files that had been loaded and were in quarantine.
+    """
+
+    commit: int
+    visible: list[FileRow]
+    quarantined: list[FileRow]
+
+
+def files_at(engine: Engine, at: int, *, since: int = 0) -> PastFiles:
+    """The files at a time.
+
+    A file that was in quarantine from before the kept history on, and was deleted after `at`, is
+    counted as visible: nothing is left that could tell.
+
+    Args:
+        engine: that knows them.
+        at: a commit timestamp; one to come means the newest commit.
+        since: only files that were loaded after this commit.
+
+    Raises:
+        HistoryGoneError: `at` is before the kept history, or a file has left the disk since.
+    """
+    with engine.reading() as state:
+        newest = state.newest
+        commit = min(at, newest)
+        engine.check_answerable(commit)
+        rows = [row for row in state.files.values() if since < row.created <= commit]
+        changed = [row for row in rows if row.changed > commit]
+        known = set(state.files) if commit < newest else set()
+    then: dict[str, FileState] = {}
+    if commit < newest:
+        told = _first_since(engine, commit, newest)
+        for physical, op in told.items():
+            _check_there(op, physical, known, commit, engine.oldest_answerable)
+        doubtful = {row.physical for row in changed if isinstance(told.get(row.physical), _Deleted)}
+        held = _held_before(engine, commit, doubtful) if doubtful else set()
+        then = {row.physical: _state(told.get(row.physical), row, held) for row in changed}
+    visible, quarantined = [], []
+    for row in sorted(rows, key=lambda row: row.physical):
+        state_then = then.get(row.physical, row.state)
+        if state_then is FileState.QUARANTINED:
+            quarantined.append(row)
+        elif state_then is not FileState.DELETED:
+            visible.append(row)
+    return PastFiles(commit, visible, quarantined)
+
+
+_Deleted = records.FileDeleted
+_Telling = (records.FileDeleted, records.FileQuarantined, records.FileRestored)
+
+
+def _first_since(engine: Engine, at: int, newest: int) -> dict[str, Op]:
+    """The first thing that happened to each file after a time, of what shows or hides it."""
+    found: dict[str, Op] = {}
+    for commit in engine.log_since(at):
+        if commit.ts > newest:
+            break
+        for op in commit.ops:
+            if isinstance(op, _Telling):
+                found.setdefault(op.physical, op)
+    return found
+
+
+def _held_before(engine: Engine, at: int, wanted: set[str]) -> set[str]:
+    """Which of some files went into quarantine within the kept history, and were there at `at`."""
+    held: set[str] = set()
+    for commit in engine.log_since(engine.oldest_answerable):
+        if commit.ts > at:
+            break
+        _follow(commit, wanted, held)
+    return held
+
+
+def _follow(commit: Commit, wanted: set[str], held: set[str]) -> None:
+    for op in commit.ops:
+        if isinstance(op, records.FileQuarantined) and op.physical in wanted:
+            held.add(op.physical)
+        elif isinstance(op, records.FileRestored):
+            held.discard(op.physical)
+
+
+def _state(op: Op | None, row: FileRow, held: set[str]) -> FileState:
+    if op is None:
+        return row.state  # what changed since neither shows nor hides it
+    if isinstance(op, records.FileRestored) or row.physical in held:
+        return FileState.QUARANTINED
+    return FileState.LIVE
+
+
+def _check_there(op: Op, physical: str, known: set[str], at: int, oldest: int) -> None:
+    if isinstance(op, _Deleted) and physical not in known:
+        raise HistoryGoneError(
+            f"files that were there at {at} have left the disk since, {physical} among them; ask "
+            "for a later time",
+            extra={"oldest": oldest},
+        )

@@ -1,0 +1,1 @@
+"""What the engine knows, in memory: tables that commits are applied to."""

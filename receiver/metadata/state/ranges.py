@@ -1,0 +1,128 @@
+"""Devices of files in little memory: names interned, ranges in compact arrays.
+
+A site of 10,000 devices ships thousands of files that each hold all of them. Names are therefore
+kept once; the ids of a file's devices are an array that files with the same devices share; a range
+is two offsets from the file's first timestamp, of 4 bytes each where the file spans less than 2^32
+units (a week in milliseconds does). That is 8 bytes for a device of a file instead of some 250.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from common.digests import xxh3_128
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from receiver.metadata.model.records import DeviceRange
+
+__all__ = ["DeviceTable", "Devices"]
+
+_NARROW = (1 << 32) - 1
+_SHARED_FROM = 32
+"""Devices from which on sharing an id array saves more than the book-keeping costs."""
+_EMPTY = (1, 0)
+"""Offsets of a device without points: its first is after its last."""
+
+
+class Devices:
+    """The devices of one file with their time ranges; immutable, in the file's order."""
+
+    __slots__ = ("_base", "_ids", "_names", "_offsets")
+
+    def __init__(self, names: list[str], ids: array[int], base: int, offsets: array[int]) -> None:
+        self._names = names
+        self._ids = ids
+        self._base = base
+        self._offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[str]:
+        names = self._names
+        return (names[each] for each in self._ids)
+
+    def names(self) -> list[str]:
+        """Names of the devices."""
+        return list(self)
+
+    def ranges(self) -> Iterator[tuple[str, int, int]]:
+        """(name, first, last) of each device that has points; nothing after `without_ranges`."""
+        names, base, offsets = self._names, self._base, self._offsets
+        for ident, first, last in zip(self._ids, offsets[::2], offsets[1::2], strict=False):
+            if first <= last:
+                yield names[ident], base + first, base + last
+
+    def parts(self) -> tuple[array[int], int, array[int]]:
+        """(ids, base, offsets), for `DeviceTable.restored`; not to be changed."""
+        return self._ids, self._base, self._offsets
+
+    def without_ranges(self) -> Devices:
+        """The names alone: what is kept of a deleted file."""
+        return Devices(self._names, self._ids, 0, array("I"))
+
+
+class DeviceTable:
+    """All device names ever seen, and the id arrays that files share."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._ids: dict[str, int] = {}
+        self._sets: WeakValueDictionary[bytes, array[int]] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def names(self) -> list[str]:
+        """A copy of all names, in the order of their ids."""
+        return list(self._names)
+
+    def restore(self, names: Iterable[str]) -> None:
+        """Put names in as `names` gave them, before all else."""
+        for name in names:
+            self._id(name)
+
+    def restored(self, ids: array[int], base: int, offsets: array[int]) -> Devices:
+        """The devices that `Devices.parts` took apart; files with the same ids share them."""
+        return Devices(self._names, self._shared(ids), base, offsets)
+
+    def name(self, name: str) -> str:
+        """The one copy of this name that is kept."""
+        return self._names[self._id(name)]
+
+    def pack(self, devices: Sequence[DeviceRange], first: int | None, last: int | None) -> Devices:
+        """The compact form of a file's devices; all their times are within `first` to `last`."""
+        known = self._ids
+        try:
+            ids = array("I", [known[each.name] for each in devices])
+        except KeyError:
+            ids = array("I", [self._id(each.name) for each in devices])
+        base = first or 0
+        try:
+            flat = [time - base for each in devices for time in (each.first, each.last)]  # type: ignore[operator]
+        except TypeError:
+            flat = [offset for each in devices for offset in _offsets(each, base)]
+        wide = first is not None and last is not None and last - first > _NARROW
+        return Devices(self._names, self._shared(ids), base, array("Q" if wide else "I", flat))
+
+    def _id(self, name: str) -> int:
+        found = self._ids.get(name)
+        if found is None:
+            found = self._ids[name] = len(self._names)
+            self._names.append(name)
+        return found
+
+    def _shared(self, ids: array[int]) -> array[int]:
+        if len(ids) < _SHARED_FROM:
+            return ids
+        return self._sets.setdefault(xxh3_128(ids), ids)
+
+
+def _offsets(device: DeviceRange, base: int) -> tuple[int, int]:
+    if device.first is None or device.last is None:
+        return _EMPTY
+    return device.first - base, device.last - base

@@ -1,0 +1,218 @@
+"""The rows of the engine's tables.
+
+Rows never change: a commit puts another row in the place of one. So whoever took a row inside
+`Engine.reading` may keep it. Each has `created` and `changed`, the timestamps of the commits that
+made it and that it is from; `changed` is what a `Guard` compares.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from common.names import FilePath
+from receiver.metadata.model.records import (
+    DeletionReason,
+    ManifestMeta,
+    Outcome,
+    ResourceMeta,
+    Role,
+)
+from receiver.metadata.state.ranges import Devices
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "FileRow",
+    "FileState",
+    "OwnerRow",
+    "QuarantineRow",
+    "SchemaPositionRow",
+    "SenderRow",
+    "TaskRow",
+    "TokenRow",
+]
+
+
+class FileState(StrEnum):
+    """Where a file that was loaded once stands now."""
+
+    LIVE = "live"
+    RETIRED = "retired"
+    """Visible; gone at the edge."""
+    QUARANTINED = "quarantined"
+    DELETED = "deleted"
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Base of all rows. They hold no cycles, so the collector need not look at them."""
+
+    created: int
+    changed: int
+
+
+class SenderRow(Row, frozen=True, kw_only=True):
+    """A sender that has been here.
+
+    Attributes:
+        first_seen: when, as a commit timestamp.
+        last_task: the task of its that was committed last, in the commit `last_commit` (0: none).
+    """
+
+    uuid: str
+    label: str
+    directory: str
+    first_seen: int
+    epoch: str | None = None
+    previous: str | None = None
+    epoch_task: str | None = None
+    confirmed: bool = False
+    last_task: str | None = None
+    last_commit: int = 0
+
+
+class TokenRow(Row, frozen=True, kw_only=True):
+    """A token; see `records.TokenPut`."""
+
+    id: str
+    role: Role
+    hash: str
+    sender: str | None
+    scope: tuple[str, ...]
+    note: str
+    expires: float | None
+
+
+class SchemaPositionRow(Row, frozen=True, kw_only=True):
+    """How far a sender's schema log is applied; see `records.SchemaSynced`.
+
+    Attributes:
+        applied: records of this log that took effect, over all steps.
+        unapplied: how many did not.
+        failed: (record, reason) of the last hundred of those.
+    """
+
+    sender: str
+    identity: str
+    offset: int
+    mark: str
+    applied: int
+    unapplied: int
+    failed: tuple[tuple[str, str], ...]
+
+
+class OwnerRow(Row, frozen=True, kw_only=True):
+    """Who owns a device, since which commit. Devices claimed together share one row."""
+
+    sender: str
+
+    @property
+    def since(self) -> int:
+        """The commit in which this sender became the owner."""
+        return self.changed
+
+
+class FileRow(Row, frozen=True, kw_only=True):
+    """A file that is or was loaded.
+
+    Attributes:
+        path: as the sender names it.
+        physical: as the receiver names it; unique for ever.
+        devices: with their ranges, until the file is deleted.
+        retired: gone at the edge; kept while the file is quarantined.
+        reason: of a quarantine or deletion.
+        deleted: the commit that deleted it, 0 while it is there.
+        registered: whether its series are in the schema (`records.SeriesLoaded`); files that were
+            loaded before there was a schema wait for it.
+        verified: the commit of its last verification, 0 for never, and after a quarantine.
+    """
+
+    sender: str
+    path: str
+    physical: str
+    size: int
+    md5: str
+    tail: str
+    version: int
+    devices: Devices
+    first: int | None
+    last: int | None
+    series: int
+    points: int
+    task: str
+    resource: ResourceMeta | None
+    manifest: ManifestMeta | None
+    data_dir: str
+    state: FileState
+    retired: bool = False
+    reason: DeletionReason | str | None = None
+    deleted: int = 0
+    registered: bool = False
+    verified: int = 0
+
+    @property
+    def visible(self) -> bool:
+        """Whether readers see it."""
+        return self.state in (FileState.LIVE, FileState.RETIRED)
+
+    @property
+    def held(self) -> bool:
+        """Whether it takes its sender's path: live, or quarantined and not gone at the edge."""
+        return self.state is not FileState.DELETED and not self.retired
+
+    @property
+    def parsed(self) -> FilePath:
+        """The sender's path, cut."""
+        return FilePath.parse(self.path)
+
+    @property
+    def compactions(self) -> tuple[int, int] | None:
+        """(cross, inner) of its name; None for a name that no database gave."""
+        stem = self.parsed.stem
+        return None if stem is None else stem.compactions
+
+
+class TaskRow(Row, frozen=True, kw_only=True):
+    """A task that is done, and the fate of its paths (encoded: thousands of them are kept)."""
+
+    sender: str
+    task: str
+    count: int
+    encoded: bytes
+
+    @property
+    def commit(self) -> int:
+        """The commit that holds the task."""
+        return self.created
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """The fate of each path."""
+        return _outcomes().decode(self.encoded)
+
+
+class QuarantineRow(Row, frozen=True, kw_only=True):
+    """A file that could not be loaded; see `records.QuarantinePut`."""
+
+    sender: str
+    path: str
+    digest: str
+    size: int
+    hold: bool
+    reason: str
+    kept: str | None
+    device: str | None
+
+
+@cache
+def _outcomes() -> msgspec.msgpack.Decoder[list[Outcome]]:
+    return msgspec.msgpack.Decoder(list[Outcome])
+
+
+def encode_outcomes(outcomes: Sequence[Outcome]) -> bytes:
+    """Outcomes as a `TaskRow` keeps them."""
+    return msgspec.msgpack.encode(outcomes)

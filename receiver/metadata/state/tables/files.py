@@ -1,0 +1,300 @@
+"""Files that are or were loaded, and the orders in which they are asked for."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from sys import intern
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from receiver.metadata.model import records
+from receiver.metadata.state.rows import FileRow, FileState
+from receiver.metadata.state.sorted_keys import SortedKeys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from receiver.metadata.state.ranges import DeviceTable
+    from receiver.metadata.state.tables import Operations
+
+__all__ = ["FileTable", "GroupKey", "Totals"]
+
+_NO_TIME = -(1 << 63)
+
+
+class GroupKey(NamedTuple):
+    """What a list of files in time order is kept for."""
+
+    kind: str
+    sg: str
+    vsg: str
+    partition: str
+
+    @classmethod
+    def of(cls, path: str) -> GroupKey:
+        """The group of a checked path."""
+        return cls._make(path.split("/", 4)[:4])
+
+
+class Totals(NamedTuple):
+    """Visible files."""
+
+    files: int
+    size: int
+
+
+class FileTable:
+    """Files.
+
+    Attributes:
+        rows: by physical path, those too that are deleted and not yet forgotten.
+    """
+
+    def __init__(self, devices: DeviceTable) -> None:
+        """Make an empty table; `devices` packs what the files hold."""
+        self.rows: dict[str, FileRow] = {}
+        self._devices = devices
+        self._groups: dict[GroupKey, list[tuple[int, int, str]]] = {}
+        self._at_path: dict[tuple[str, str], str] = {}
+        self._inventories: dict[str, SortedKeys] = {}
+        self._catalogue = SortedKeys()
+        self._totals: dict[str, list[int]] = {}
+        self._deleted: dict[str, None] = {}
+        self._wanted: dict[str, dict[str, None]] = {}
+        self._verified: dict[str, int] = {}
+
+    # -- questions ---------------------------------------------------------------------------
+
+    def held(self, sender: str, path: str) -> FileRow | None:
+        """The file that takes this path of a sender: live, or in quarantine after its load."""
+        found = self._at_path.get((sender, path))
+        return None if found is None else self.rows[found]
+
+    def live(self, sender: str, path: str) -> FileRow | None:
+        """The live file at this path of a sender."""
+        found = self.held(sender, path)
+        return found if found is not None and found.state is FileState.LIVE else None
+
+    def inventory(self, sender: str, after: str | None, limit: int) -> list[FileRow]:
+        """A page of the files that take a path of the sender, by path, from behind `after`."""
+        keys = self._inventories.get(sender)
+        if keys is None:
+            return []
+        return [self.rows[self._at_path[sender, path]] for path in keys.page(after, limit)]
+
+    def catalogue(self, after: str | None, limit: int) -> list[FileRow]:
+        """A page of all visible files, retired ones too, by physical path, from behind `after`."""
+        return [self.rows[each] for each in self._catalogue.page(after, limit)]
+
+    def wanted(self, sender: str) -> list[FileRow]:
+        """Files that the sender once sent, now found bad: wanted again but for those on hold."""
+        return [self.rows[each] for each in self._wanted.get(sender, ())]
+
+    def deleted(self) -> list[FileRow]:
+        """Deleted files whose bytes may still be on the disk, the longest deleted first."""
+        return [self.rows[each] for each in self._deleted]
+
+    def groups(self) -> list[GroupKey]:
+        """Groups that have a visible file."""
+        return list(self._groups)
+
+    def group(self, key: GroupKey) -> list[FileRow]:
+        """The visible files of a group, in order of (first, last, physical)."""
+        return [self.rows[physical] for _, _, physical in self._groups.get(key, ())]
+
+    def partition(self, sg: str, vsg: str, partition: int | str) -> list[FileRow]:
+        """The visible files of a partition, sequence then unsequence, whoever sent them."""
+        return [
+            row
+            for kind in ("sequence", "unsequence")
+            for row in self.group(GroupKey(kind, sg, vsg, str(partition)))
+        ]
+
+    def totals(self, sender: str | None = None) -> Totals:
+        """Number and bytes of the visible files of a sender, or of all."""
+        if sender is not None:
+            return Totals._make(self._totals.get(sender, (0, 0)))
+        every = self._totals.values()
+        return Totals(sum(files for files, _ in every), sum(size for _, size in every))
+
+    def verified(self, sender: str | None = None) -> int:
+        """How many of the visible files of a sender, or of all, are verified."""
+        if sender is not None:
+            return self._verified.get(sender, 0)
+        return sum(self._verified.values())
+
+    # -- from a checkpoint -------------------------------------------------------------------
+
+    def orders(self) -> tuple[list[str], list[str]]:
+        """Physical paths in the orders that `deleted` and `wanted` have, for `restore_orders`."""
+        return list(self._deleted), [each for wanted in self._wanted.values() for each in wanted]
+
+    def restore(self, row: FileRow) -> None:
+        """Put a row in as it was."""
+        self.rows[row.physical] = row
+        if row.held:
+            self._at_path[row.sender, row.path] = row.physical
+            self._inventory(row.sender).add(row.path)
+        if row.visible:
+            self._show(row)
+
+    def restore_orders(self, deleted: Iterable[str], wanted: Iterable[str]) -> None:
+        """Finish what `restore` began, when all rows are there."""
+        self._deleted = dict.fromkeys(deleted)
+        for physical in wanted:
+            self._wanted.setdefault(self.rows[physical].sender, {})[physical] = None
+
+    # -- operations --------------------------------------------------------------------------
+
+    def operations(self) -> Operations:
+        """What it does with operations."""
+        return {
+            records.FileLoaded: self._file_loaded,
+            records.FileDeleted: self._file_deleted,
+            records.FileRetired: self._file_retired,
+            records.FileReturned: self._file_returned,
+            records.FileQuarantined: self._file_quarantined,
+            records.FileRestored: self._file_restored,
+            records.FileVerified: self._file_verified,
+            records.FileForgotten: self._file_forgotten,
+            records.SeriesLoaded: self._series_loaded,
+        }
+
+    def _file_loaded(self, op: records.FileLoaded, ts: int) -> None:
+        devices = self._devices.pack(op.devices, op.first, op.last)
+        row = FileRow(
+            sender=intern(op.sender),
+            path=op.path,
+            physical=op.physical,
+            size=op.size,
+            md5=op.md5,
+            tail=op.tail,
+            version=op.version,
+            devices=devices,
+            first=op.first,
+            last=op.last,
+            series=op.series,
+            points=op.points,
+            task=intern(op.task),
+            resource=op.resource,
+            manifest=op.manifest,
+            data_dir=intern(op.data_dir),
+            state=FileState.LIVE,
+            created=ts,
+            changed=ts,
+        )
+        self.rows[op.physical] = row
+        self._at_path[op.sender, op.path] = op.physical
+        self._inventory(op.sender).add(op.path)
+        self._show(row)
+
+    def _file_deleted(self, op: records.FileDeleted, ts: int) -> None:
+        row = self.rows[op.physical]
+        self._hide(row)
+        self._free_path(row)
+        self.rows[op.physical] = msgspec.structs.replace(
+            row,
+            state=FileState.DELETED,
+            reason=op.reason,
+            devices=row.devices.without_ranges(),
+            deleted=ts,
+            changed=ts,
+        )
+        self._deleted[op.physical] = None
+
+    def _file_retired(self, op: records.FileRetired, ts: int) -> None:
+        row = self.rows[op.physical]
+        self._free_path(row)
+        state = FileState.RETIRED if row.visible else row.state
+        self.rows[op.physical] = msgspec.structs.replace(row, state=state, retired=True, changed=ts)
+
+    def _file_returned(self, op: records.FileReturned, ts: int) -> None:
+        row = self.rows[op.physical]
+        self._at_path[row.sender, row.path] = op.physical
+        self._inventory(row.sender).add(row.path)
+        self.rows[op.physical] = msgspec.structs.replace(
+            row, state=FileState.LIVE, retired=False, changed=ts
+        )
+
+    def _file_quarantined(self, op: records.FileQuarantined, ts: int) -> None:
+        row = self.rows[op.physical]
+        self._hide(row)
+        self.rows[op.physical] = msgspec.structs.replace(
+            row, state=FileState.QUARANTINED, reason=op.reason, verified=0, changed=ts
+        )
+        if not row.retired:
+            self._wanted.setdefault(row.sender, {})[op.physical] = None
+
+    def _file_restored(self, op: records.FileRestored, ts: int) -> None:
+        row = self.rows[op.physical]
+        state = FileState.RETIRED if row.retired else FileState.LIVE
+        restored = msgspec.structs.replace(row, state=state, reason=None, changed=ts)
+        self.rows[op.physical] = restored
+        self._unwant(row)
+        self._show(restored)
+
+    def _file_verified(self, op: records.FileVerified, ts: int) -> None:
+        # As with `registered`: nobody who decides about a file depends on it, so `changed` stays.
+        for physical in op.physicals:
+            row = self.rows[physical]
+            if not row.verified:
+                self._verified[row.sender] = self._verified.get(row.sender, 0) + 1
+            self.rows[physical] = msgspec.structs.replace(row, verified=ts)
+
+    def _file_forgotten(self, op: records.FileForgotten, ts: int) -> None:
+        del self.rows[op.physical]
+        del self._deleted[op.physical]
+
+    def _series_loaded(self, op: records.SeriesLoaded, ts: int) -> None:
+        row = self.rows[op.physical]
+        if not row.registered:
+            self.rows[op.physical] = msgspec.structs.replace(row, registered=True)
+
+    def _show(self, row: FileRow) -> None:
+        self._catalogue.add(row.physical)
+        key = GroupKey.of(row.physical)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = []
+        insort(group, _order(row))
+        self._count(row, 1)
+
+    def _hide(self, row: FileRow) -> None:
+        if not row.visible:
+            return
+        self._catalogue.remove(row.physical)
+        key = GroupKey.of(row.physical)
+        group = self._groups[key]
+        del group[bisect_left(group, _order(row))]
+        if not group:
+            del self._groups[key]
+        self._count(row, -1)
+
+    def _count(self, row: FileRow, sign: int) -> None:
+        totals = self._totals.setdefault(row.sender, [0, 0])
+        totals[0] += sign
+        totals[1] += sign * row.size
+        if row.verified:
+            self._verified[row.sender] = self._verified.get(row.sender, 0) + sign
+
+    def _free_path(self, row: FileRow) -> None:
+        self._unwant(row)
+        if row.held:
+            del self._at_path[row.sender, row.path]
+            self._inventory(row.sender).remove(row.path)
+
+    def _unwant(self, row: FileRow) -> None:
+        self._wanted.get(row.sender, {}).pop(row.physical, None)
+
+    def _inventory(self, sender: str) -> SortedKeys:
+        keys = self._inventories.get(sender)
+        if keys is None:
+            keys = self._inventories[sender] = SortedKeys()
+        return keys
+
+
+def _order(row: FileRow) -> tuple[int, int, str]:
+    first = _NO_TIME if row.first is None else row.first
+    last = _NO_TIME if row.last is None else row.last
+    return first, last, row.physical

@@ -1,0 +1,1 @@
+"""The schema in the text forms of Apache IoTDB, read and written."""

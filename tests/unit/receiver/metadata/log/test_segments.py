@@ -1,0 +1,171 @@
+"""Segments of the log, and a log of the previous version."""
+
+import shutil
+
+import pytest
+
+from common import crash
+from common.durable import Tree
+from common.errors import DamagedError
+from receiver.metadata.engine import Engine
+from receiver.metadata.log.frames import (
+    VERSION,
+    LogReader,
+    encode_frame,
+    encode_log_head,
+    encode_payload,
+)
+from receiver.metadata.log.segments import Segment, behind, segments
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import HistoryGoneError
+from receiver.metadata.model.options import EngineOptions
+from tests.support.metadata import B, load, seen
+from tests.support.schema_commits import HISTORY, everything, series
+
+SALT = 7
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "schema"
+
+
+@pytest.fixture
+def previous(home):
+    """A directory as the version before left it: one log of version 1, nothing else."""
+    ops = [[records.EngineMade("ee" * 16)], [seen()], [load()]]
+    content = encode_log_head(SALT, 1, version=1)
+    for number, each in enumerate(ops, 1):
+        payload = encode_payload([(number << 18, records.encode_ops(each))])
+        content += encode_frame(SALT, number, payload)
+    home.mkdir()
+    (home / "mlog-1.tsf").write_bytes(content)
+    return content
+
+
+def version(home):
+    with (home / "mlog-1.tsf").open("rb") as file:
+        return LogReader(file.fileno(), "x").version
+
+
+def test_a_log_of_the_previous_version_opens_as_it_is(home, previous):
+    with Engine.read_only(home) as reader:
+        expected = everything(reader)
+        assert reader.uuid == "ee" * 16
+    assert (home / "mlog-1.tsf").read_bytes() == previous, "reading changes nothing"
+    with Engine.open(home, background=False) as engine:
+        assert everything(engine) == expected
+        engine.commit([records.StorageGroupSet("root.t"), series("root.t.d9", "s")])
+        after = everything(engine)
+    with Engine.open(home, background=False) as engine:
+        assert everything(engine) == after
+
+
+def test_once_it_is_written_to_the_previous_program_refuses_it_with_the_version(home, previous):
+    """That program reads the version at the same place, and stops before anything else."""
+    assert version(home) == 1
+    Engine.open(home).close()
+    assert version(home) == VERSION
+    assert (home / "mlog-1.tsf").read_bytes()[40:] == previous[40:], "the frames are as they were"
+
+
+def test_a_torn_tail_of_the_previous_version_is_cut(home, previous):
+    (home / "mlog-1.tsf").write_bytes(previous[:-9])
+    with Engine.open(home) as engine, engine.reading() as state:
+        assert set(state.senders)
+        assert not state.files
+
+
+def test_a_death_while_the_version_is_raised_is_harmless(home, previous, tmp_path):
+    points = []
+    trial = tmp_path / "trial"
+    shutil.copytree(home, trial)
+    with crash.arm(points.append):
+        Engine.open(trial).close()
+    with Engine.read_only(home) as reader:
+        expected = everything(reader)
+    for number in range(len(points)):
+        copy = tmp_path / f"{number}"
+        shutil.copytree(home, copy)
+        count = iter(range(len(points)))
+
+        def die(_name, number=number, count=count):
+            if next(count) == number:
+                raise crash.SimulatedCrash
+
+        with crash.arm(die), pytest.raises(crash.SimulatedCrash):
+            Engine.open(copy, background=False).close()
+        with Engine.open(copy, background=False) as engine:
+            assert everything(engine) == expected
+
+
+def test_each_checkpoint_begins_a_segment_and_old_ones_go(home):
+    with Engine.open(home, options=EngineOptions(history=0.0), background=False) as engine:
+        for number, ops in enumerate(HISTORY, 2):
+            engine.commit(ops)
+            engine.collect()
+            assert engine.checkpoint() == number
+        with Tree(home) as tree:
+            assert [each.first_lsn for each in segments(tree)] == [10, 11]
+        assert len(list(home.glob("mtree*"))) == 2
+
+
+def test_within_the_history_every_segment_stays(home):
+    with Engine.open(home, background=False) as engine:
+        stamps = []
+        for ops in HISTORY:
+            stamps.append(engine.commit(ops))
+            engine.checkpoint()
+        assert [commit.ts for commit in engine.log_since(0)][1:] == stamps
+        assert [commit.ts for commit in engine.log_since(stamps[3])] == stamps[4:]
+        assert list(engine.log_since(engine.newest_commit)) == []
+        assert [list(commit.ops) for commit in engine.log_since(stamps[0])] == [
+            list(records.decode_ops(records.encode_ops(ops))) for ops in HISTORY[1:]
+        ]
+
+
+def test_what_the_log_has_let_go_of_is_a_named_error(home):
+    with Engine.open(home, options=EngineOptions(history=0.0), background=False) as engine:
+        for ops in HISTORY:
+            engine.commit(ops)
+            engine.checkpoint()
+        engine.collect()
+        with pytest.raises(HistoryGoneError):
+            list(engine.log_since(1))
+        assert list(engine.log_since(engine.newest_commit)) == []
+
+
+def test_a_checkpoint_of_nothing_new_makes_no_segment(home):
+    with Engine.open(home, background=False) as engine:
+        engine.commit([seen()])
+        assert engine.checkpoint() == engine.checkpoint() == 2
+        assert engine.entries_since_checkpoint == 0
+        assert engine.checkpointed_at() > 0
+    with Engine.open(home, background=False) as engine:
+        assert engine.checkpoint() == 2
+        engine.commit([seen(B)])
+        assert engine.entries_since_checkpoint == 1
+
+
+def test_the_segments_behind_a_commit_begin_with_its_own():
+    there = [Segment(first, f"mlog-{first}.tsf") for first in (1, 10, 20)]
+    assert behind(there, 0) == there
+    assert behind(there, 8) == there
+    assert behind(there, 9) == there[1:]
+    assert behind(there, 18) == there[1:]
+    assert behind(there, 400) == there[2:]
+
+
+def test_segments_that_do_not_follow_each_other_are_damage(home):
+    with Engine.open(home, background=False) as engine:
+        engine.commit([seen()])
+        engine.checkpoint()
+        engine.commit([seen(B)])
+    for each in home.glob("mtree*"):
+        each.unlink()
+    (home / "mlog-3.tsf").rename(home / "mlog-4.tsf")
+    with pytest.raises(DamagedError, match="unlike its name"):
+        Engine.open(home)
+    (home / "mlog-4.tsf").write_bytes(encode_log_head(5, 4))
+    with pytest.raises(DamagedError, match=r"ends with LSN 2, the next segment begins with 4"):
+        Engine.open(home)
