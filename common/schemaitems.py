@@ -1,9 +1,9 @@
 """What is said of a schema, free of any log's form: the end state of each thing that changed.
 
-The same items come out of an IoTDB text log (`receiver.load.schemalog`), travel from a receiver to
-the next centre (`GET /v1/schema/changes`, and the blocks of a task), and are what `mlog dump` and
-`mlog import` work on. As text they are JSON objects, one a line; `is` says which. Paths stand in
-their stored form (`receiver.metadata.model.paths`), codes are those of the TsFile format.
+The same items come out of an IoTDB text log (`receiver.load.schema.end_state`), travel from a
+receiver to the next centre (`GET /v1/schema/changes`, and the blocks of a task), and are what `mlog
+dump` and `mlog import` work on. As text they are JSON objects, one a line; `is` says which. Paths
+stand in their stored form (`receiver.metadata.model.paths`), codes are those of the TsFile format.
 
 A member that is not there says nothing: what is known already stays as it is.
 """

@@ -12,11 +12,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from common.durable import failed_sync
-from receiver.load.opening import open_engine
+from receiver.load.schema.task_schema import import_items
 from receiver.load.service import LoadService
-from receiver.load.taskschema import import_items
-from receiver.load.ttl import steady
-from receiver.load.verdicts import record_verdicts
+from receiver.load.upkeep.ttl import steady
+from receiver.load.upkeep.verdicts import record_verdicts
+from receiver.open_engine import open_engine
 from receiver.transfer.checks import Checks
 from receiver.transfer.listing import Listing
 from receiver.transfer.operating import Operating
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from common import wire
     from common.schemaitems import Item, SchemaChanges
     from receiver.config import ReceiverConfig
-    from receiver.load.fsck import Report
-    from receiver.load.schemachange import SchemaChange
-    from receiver.load.verdicts import Recorded, Verdict
+    from receiver.load.schema.change import SchemaChange
+    from receiver.load.upkeep.fsck import Report
+    from receiver.load.upkeep.verdicts import Recorded, Verdict
     from receiver.metadata.engine import Engine
     from receiver.principal import Principal
     from receiver.transfer import views

@@ -34,7 +34,7 @@ def fsck(invocation: Invocation[ReceiverConfig], repair: bool, cut_log: bool, as
     bad files are quarantined, so that their senders send them again, and files that nobody knows
     are set aside.
     """
-    from receiver.load import fsck as checking
+    from receiver.load.upkeep import fsck as checking
 
     if cut_log and not repair:
         raise UsageError("--cut-log: expected with --repair")

@@ -141,7 +141,7 @@ def import_log(
 
 
 def _read(file: Path, tlog: Path | None) -> tuple[list[Item], list[tuple[str, str]], int]:
-    from receiver.load.schemalog import reduce_text
+    from receiver.load.schema.end_state import reduce_text
 
     data = _content(file)
     slots = None if tlog is None else _LazySlots(_content(tlog))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from common.durable import Tree
 from common.errors import NotFoundError
-from receiver.load.opening import open_engine
 from receiver.load.service import LoadService
 from receiver.metadata.engine import Engine
+from receiver.open_engine import open_engine
 from receiver.principal import OPERATOR, Principal
 from receiver.transfer.checks import Checks
 from receiver.transfer.operating import Operating, make_token

@@ -87,8 +87,8 @@ def _pages(items: Sequence[Item]) -> Iterator[list[Item]]:
 
 
 def _in_directories(config: ReceiverConfig, items: Sequence[Item], dry_run: bool) -> ImportAnswer:
-    from receiver.load.opening import open_engine
-    from receiver.load.taskschema import import_items as apply
+    from receiver.load.schema.task_schema import import_items as apply
+    from receiver.open_engine import open_engine
 
     with open_engine(config) as engine:
         done = apply(engine, items, dry_run=dry_run)

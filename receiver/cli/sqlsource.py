@@ -105,11 +105,11 @@ def _forget(server: Server, cursor: str) -> None:
 def _from_directories(
     config: ReceiverConfig, request: SqlRequest, not_running: NotRunningError
 ) -> Reply:
-    from receiver.load.opening import options_of
     from receiver.metadata.engine import Engine
     from receiver.metadata.sql.executing import execute, moment
     from receiver.metadata.sql.parser import parse
     from receiver.metadata.sql.statements import is_query
+    from receiver.open_engine import options_of
 
     statement = parse(request.statement)
     if not is_query(statement):

@@ -14,10 +14,10 @@ from common.errors import NotATsFileError, TsferryError
 from common.names import FilePath
 from common.tsfile import Corrupt, read_tail
 from common.wire import Result
-from receiver.load.change import Candidate, Change, physical_name
-from receiver.load.manifests import contradiction
-from receiver.load.registering import read_series
-from receiver.load.verify import hash_staged
+from receiver.load.deciding.change import Candidate, Change, physical_name
+from receiver.load.folder.manifests import contradiction
+from receiver.load.folder.verify import hash_staged
+from receiver.load.schema.registering import read_series
 from receiver.metadata.commit.rules import examine
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import MemoryLimitError
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from common.wire import ManifestEntry, ProofEntry
-    from receiver.load.folders import SenderFolder
-    from receiver.load.staged import Verified
-    from receiver.load.task import CurrentTask
+    from receiver.load.folder.current_task import CurrentTask
+    from receiver.load.folder.sender_folder import SenderFolder
+    from receiver.load.folder.staged import Verified
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
 

@@ -23,9 +23,9 @@ from receiver.load.loading import load_task
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from receiver.load.folders import SenderFolder
-    from receiver.load.task import CurrentTask
-    from receiver.load.ttl import Ttl
+    from receiver.load.folder.current_task import CurrentTask
+    from receiver.load.folder.sender_folder import SenderFolder
+    from receiver.load.upkeep.ttl import Ttl
     from receiver.metadata.engine import Engine
 
 __all__ = ["Job", "Loader"]

@@ -1,8 +1,8 @@
 """Loading one task: collect, decide, move, commit, finish. Every step can be done again.
 
     collect   the verified files of the manifest, read once more by the receiver itself
-    keep      what the sender says of their series (`load.manifests`)
-    decide    `load.change`, on committed state
+    keep      what the sender says of their series (`load.folder.manifests`)
+    decide    `load.deciding.change`, on committed state
     move      files to their final names, directories synced
     commit    all of the task in one
     finish    load.log, clean-up of the folder
@@ -22,21 +22,21 @@ from common.errors import ConflictError, TooLargeError
 from common.linelog import LoadLog
 from common.names import FilePath
 from common.wire import Result
-from receiver.load.change import Change, decide_change, physical_name
 from receiver.load.collecting import Collected
-from receiver.load.manifests import remove_tables, write_tables
+from receiver.load.deciding.change import Change, decide_change, physical_name
+from receiver.load.folder.manifests import remove_tables, write_tables
 from receiver.load.placing import move_back, move_in
-from receiver.load.registering import Registering
-from receiver.load.taskschema import SchemaPart, TaskSchema
+from receiver.load.schema.registering import Registering
+from receiver.load.schema.task_schema import SchemaPart, TaskSchema
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError, SchemaConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from receiver.load.folders import SenderFolder
-    from receiver.load.task import CurrentTask
-    from receiver.load.ttl import Ttl
+    from receiver.load.folder.current_task import CurrentTask
+    from receiver.load.folder.sender_folder import SenderFolder
+    from receiver.load.upkeep.ttl import Ttl
     from receiver.metadata.engine import Engine
 
 __all__ = ["finish", "load_task"]

@@ -19,16 +19,16 @@ from common import crash
 from common.errors import NameRefusedError, NotATsFileError
 from common.names import FilePath
 from common.wire import ManifestEntry, Propagate
-from receiver.load.change import physical_name
+from receiver.load.deciding.change import physical_name
+from receiver.load.folder.current_task import CurrentTask, TaskRecord, open_task
+from receiver.load.folder.verify import hash_staged
 from receiver.load.loading import finish
-from receiver.load.task import CurrentTask, TaskRecord, open_task
-from receiver.load.verify import hash_staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from receiver.load.folders import SenderFolder
-    from receiver.load.staged import Verified
+    from receiver.load.folder.sender_folder import SenderFolder
+    from receiver.load.folder.staged import Verified
     from receiver.metadata.engine import Engine
 
 __all__ = ["recover_folder", "single_task"]

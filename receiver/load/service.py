@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Self
 
 from common.durable import Tree, free_bytes
 from common.errors import ConfigError, TsferryError
-from receiver.load.folders import Folders, folder_name, looks_unmounted
+from receiver.load.folder.sender_folder import Folders, folder_name, looks_unmounted
 from receiver.load.loader import Loader
 from receiver.load.loading import finish
-from receiver.load.reaper import Reaper
 from receiver.load.recovery import recover_folder
-from receiver.load.registrar import Registrar
-from receiver.load.ttl import Ttl, steady
+from receiver.load.upkeep.reaper import Reaper
+from receiver.load.upkeep.registrar import Registrar
+from receiver.load.upkeep.ttl import Ttl, steady
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from receiver.config import ReceiverConfig
-    from receiver.load.folders import SenderFolder
+    from receiver.load.folder.sender_folder import SenderFolder
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import FileRow
 

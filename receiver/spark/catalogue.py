@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Self
 
 from common.config.units import format_duration
 from common.errors import NotFoundError, TsferryError
-from receiver.load.expiry import Expiry
-from receiver.load.folders import looks_unmounted
-from receiver.load.manifests import read_table
+from receiver.load.deciding.expiry import Expiry
+from receiver.load.folder.manifests import read_table
+from receiver.load.folder.sender_folder import looks_unmounted
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.state.rows import FileState

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from common.errors import LockedError
 from receiver.cli.session import NotRunningError, Server
-from receiver.load.opening import open_engine
-from receiver.load.verdicts import LONGEST_REASON, MOST_VERDICTS, Verdict, record_verdicts
+from receiver.load.upkeep.verdicts import LONGEST_REASON, MOST_VERDICTS, Verdict, record_verdicts
+from receiver.open_engine import open_engine
 from receiver.web.operating_wire import VerdictEntry, VerdictsAnswer, VerdictsRequest
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from receiver.load.registering import read_series
+from receiver.load.schema.registering import read_series
 
 if TYPE_CHECKING:
     from common.tsfile import Tail

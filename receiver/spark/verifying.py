@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from common.tsfile.names import in_database
 from common.tsfile.proof import SeriesTable
-from receiver.load.verdicts import Verdict
+from receiver.load.upkeep.verdicts import Verdict
 from receiver.metadata.model.timestamps import to_seconds
 from receiver.spark.job import Job, Neighbours, Subject
 from receiver.spark.part_rows import span_table

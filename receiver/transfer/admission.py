@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from receiver.config import LimitsConfig
-    from receiver.load.folders import SenderFolder
-    from receiver.load.task import Planned
+    from receiver.load.folder.current_task import Planned
+    from receiver.load.folder.sender_folder import SenderFolder
     from receiver.principal import Principal
     from receiver.transfer.intake import Intake
     from receiver.transfer.register import Register

@@ -13,8 +13,8 @@ from common.wire import BatchAnswer, BatchEntry, BatchResult, check_block, decod
 from receiver.transfer.intake import Received
 
 if TYPE_CHECKING:
-    from receiver.load.folders import SenderFolder
-    from receiver.load.task import CurrentTask
+    from receiver.load.folder.current_task import CurrentTask
+    from receiver.load.folder.sender_folder import SenderFolder
     from receiver.transfer.intake import Intake
 
 __all__ = ["receive_batch"]

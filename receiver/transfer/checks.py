@@ -19,8 +19,8 @@ from common.wire import (
     VerifiedFiles,
     Wanted,
 )
-from receiver.load.folders import folder_name
-from receiver.load.verdicts import is_held
+from receiver.load.folder.sender_folder import folder_name
+from receiver.load.upkeep.verdicts import is_held
 from receiver.transfer import epochs
 from receiver.transfer.intake import check_sender
 from receiver.transfer.schema import position_of

@@ -22,17 +22,17 @@ from common.errors import (
 )
 from common.names import FilePath, is_sender_uuid
 from common.tsfile.identity import tail_digest
-from receiver.load.verify import check_content, check_md5, record_of
+from receiver.load.folder.verify import check_content, check_md5, record_of
 from receiver.metadata.model import records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from receiver.config import ReceiverConfig
-    from receiver.load.folders import SenderFolder
+    from receiver.load.folder.current_task import CurrentTask, Planned
+    from receiver.load.folder.sender_folder import SenderFolder
+    from receiver.load.folder.staged import Verified
     from receiver.load.service import LoadService
-    from receiver.load.staged import Verified
-    from receiver.load.task import CurrentTask, Planned
     from receiver.metadata.engine import Engine
     from receiver.principal import Principal
 

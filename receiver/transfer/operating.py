@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import common
 from common.durable import Tree
 from common.errors import NotFoundError, UsageError
-from receiver.load.fsck import Report, examine
-from receiver.load.verdicts import hold_of
+from receiver.load.upkeep.fsck import Report, examine
+from receiver.load.upkeep.verdicts import hold_of
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.log.checkpoints import checkpoints
 from receiver.metadata.model import records

@@ -12,11 +12,11 @@ from common.wire import Action, PlanDecision, PlanEntry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from receiver.load.expiry import Expiry
-    from receiver.load.retired import Retired
-    from receiver.load.scope import Scope
-    from receiver.load.staged import Staged, Verified
+    from receiver.load.deciding.expiry import Expiry
+    from receiver.load.deciding.retired import Retired
+    from receiver.load.folder.staged import Staged, Verified
     from receiver.metadata.state.state import FileRow, State
+    from receiver.scope import Scope
 
 __all__ = ["Resumable", "Room", "Situation", "decide", "same_content"]
 

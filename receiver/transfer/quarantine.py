@@ -9,10 +9,10 @@ from common.digests import md5_of_fd
 from common.errors import ConflictError, NotFoundError
 from common.names import FilePath
 from common.tsfile import Corrupt, read_tail
-from receiver.load.registering import Refusal, read_series
-from receiver.load.registrar import registration
-from receiver.load.verdicts import hold_of
-from receiver.load.verify import hash_staged
+from receiver.load.folder.verify import hash_staged
+from receiver.load.schema.registering import Refusal, read_series
+from receiver.load.upkeep.registrar import registration
+from receiver.load.upkeep.verdicts import hold_of
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import IllegalPathError

@@ -16,7 +16,7 @@ from common.errors import BusyError, ForbiddenError, GoneError, NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from receiver.load.folders import SenderFolder
+    from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.loader import Job
     from receiver.principal import Principal
     from receiver.transfer.partial import Partial, UploadMeta

@@ -10,7 +10,7 @@ from common.wire import SchemaAnswer, SchemaFailure, SchemaPosition
 
 if TYPE_CHECKING:
     from common.wire import SchemaEnd
-    from receiver.load.folders import SenderFolder
+    from receiver.load.folder.sender_folder import SenderFolder
     from receiver.metadata.state.state import SchemaPositionRow
     from receiver.transfer.intake import Intake
 

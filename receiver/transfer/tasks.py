@@ -25,12 +25,12 @@ from common.wire import (
     TaskAnswer,
     TaskState,
 )
-from receiver.load.retired import Retired
-from receiver.load.scope import Scope
-from receiver.load.task import Planned, TaskRecord, start_task
+from receiver.load.deciding.retired import Retired
+from receiver.load.folder.current_task import Planned, TaskRecord, start_task
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
+from receiver.scope import Scope
 from receiver.transfer import epochs
 from receiver.transfer.batch import receive_batch
 from receiver.transfer.intake import Intake, check_sender
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
         StartRequest,
     )
     from receiver.config import ReceiverConfig
-    from receiver.load.folders import SenderFolder
+    from receiver.load.folder.current_task import CurrentTask
+    from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.service import LoadService
-    from receiver.load.task import CurrentTask
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import SenderRow, TaskRow
     from receiver.principal import Principal

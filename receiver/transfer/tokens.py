@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from common.errors import NotFoundError, UsageError
 from common.names import is_sender_uuid
-from receiver.load.scope import Scope
 from receiver.metadata.model import records
+from receiver.scope import Scope
 from receiver.transfer.views import TokenMade, TokenView
 
 if TYPE_CHECKING:

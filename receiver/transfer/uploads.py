@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from common.durable import WriteFile
     from common.wire import PlanEntry
     from receiver.config import ReceiverConfig
-    from receiver.load.folders import SenderFolder
+    from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.records import Outcome

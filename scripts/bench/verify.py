@@ -83,7 +83,7 @@ def load(folder: Path, paths: list[Path]) -> None:
     """Make the catalogue that loading the files would have made."""
     from common.tsfile import read_tail
     from common.tsfile.proving import series_proofs
-    from receiver.load.registering import read_series
+    from receiver.load.schema.registering import read_series
     from receiver.metadata.engine import Engine
     from receiver.metadata.model import records
 

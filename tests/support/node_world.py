@@ -24,9 +24,9 @@ from common.tsfile import read_tail
 from common.tsfile.identity import tail_digest
 from common.tsfile.proving import series_proofs
 from receiver.config import LimitsConfig, LoadConfig, MetadataConfig, ReceiverConfig
-from receiver.load.opening import open_engine
 from receiver.load.service import LoadService
 from receiver.node import Node
+from receiver.open_engine import open_engine
 from receiver.principal import Principal
 from tests.support.tsfile_bytes import build
 

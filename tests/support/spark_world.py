@@ -10,9 +10,9 @@ from common.names import FilePath
 from common.tsfile import read_tail
 from common.tsfile.proving import series_proofs
 from common.wire import ProofEntry
-from receiver.load.folders import SenderFolder
-from receiver.load.manifests import write_tables
-from receiver.load.registering import read_series
+from receiver.load.folder.manifests import write_tables
+from receiver.load.folder.sender_folder import SenderFolder
+from receiver.load.schema.registering import read_series
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 

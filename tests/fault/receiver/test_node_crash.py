@@ -19,7 +19,7 @@ import pytest
 
 from common import crash, wire
 from common.digests import xxh3_128
-from receiver.load.fsck import fsck
+from receiver.load.upkeep.fsck import fsck
 from tests.support.node_world import (
     OPERATOR,
     A,

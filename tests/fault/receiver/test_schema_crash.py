@@ -19,8 +19,8 @@ from common import crash, wire
 from common.schemawire import encode_schema_block
 from common.tlogtext import write_slot
 from common.wire import SchemaKind
-from receiver.load import taskschema
-from receiver.load.fsck import fsck
+from receiver.load.schema import task_schema
+from receiver.load.upkeep.fsck import fsck
 from receiver.metadata.model.paths import parse_pattern
 from tests.support.node_world import (
     A,
@@ -52,7 +52,7 @@ PIECE = 150
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taskschema, "_STEP", 15)  # of about twenty
+    monkeypatch.setattr(task_schema, "_STEP", 15)  # of about twenty
 
 
 def begin(world: World) -> str:
@@ -172,7 +172,7 @@ def fresh(root: Path) -> tuple[World, Path]:
 def points(tmp_path_factory: pytest.TempPathFactory) -> int:
     """How many passages a round has; the points that must be among them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(taskschema, "_STEP", 15)
+        patch.setattr(task_schema, "_STEP", 15)
         world, told = fresh(tmp_path_factory.mktemp("dry"))
         seen: Counter[str] = Counter()
         with die_at(None, seen):  # type: ignore[attr-defined]

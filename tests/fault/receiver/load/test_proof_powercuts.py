@@ -10,8 +10,8 @@ import pytest
 from common import crash, wire
 from common.tsfile import read_tail
 from common.tsfile.proving import series_proofs
-from receiver.load.manifests import kept_tasks, read_table
-from receiver.load.verdicts import Verdict, record_verdicts
+from receiver.load.folder.manifests import kept_tasks, read_table
+from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from tests.support import powercut
 from tests.support.disk import heal
 from tests.support.node_world import OPERATOR, Clock, Edge, World, path_of, tsfile

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.schemaitems import Altered, Dropped, Group, Series, encode_items, read_items
-from receiver.load.scope import Scope
-from receiver.load.taskschema import apply_items
+from receiver.load.schema.task_schema import apply_items
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
+from receiver.scope import Scope
 from receiver.transfer.schemachanges import SchemaReader
 from tests.support.metadata import A, seen
 

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.schemaitems import Altered, Dropped, Group, Series
-from receiver.load.schemalog import reduce_text
-from receiver.load.taskschema import import_items
+from receiver.load.schema.end_state import reduce_text
+from receiver.load.schema.task_schema import import_items
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.paths import format_path
 from receiver.metadata.text import mlog_text

@@ -13,7 +13,7 @@ from common.cli import run
 from common.config import load
 from receiver.cli.commands import cli
 from receiver.config import ENV_PREFIX, ReceiverConfig
-from receiver.load.verdicts import Verdict, record_verdicts
+from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.node import Node
 from receiver.web import serving
 from tests.support.node_world import OPERATOR, A, B, Edge, path_of, sender, tsfile

@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiver.load.registering import _mismatch
+from receiver.load.schema.registering import _mismatch
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from common.errors import LockedError, TsferryError
-from receiver.load.opening import open_engine
-from receiver.load.verdicts import MOST_VERDICTS
+from receiver.load.upkeep.verdicts import MOST_VERDICTS
 from receiver.node import Node
+from receiver.open_engine import open_engine
 from receiver.spark import delivery
 from receiver.spark.delivery import Delivered, Verdict, deliver
 from receiver.web import serving

@@ -17,7 +17,7 @@ from common.schemaitems import Dropped, Group, Item, Series, encode_items
 from common.schemawire import encode_schema_block
 from common.tlogtext import write_slot
 from common.wire import SchemaKind
-from receiver.load import taskschema
+from receiver.load.schema import task_schema
 from receiver.metadata.model.paths import parse_pattern
 from receiver.node import Node
 from tests.support.node_world import (
@@ -238,7 +238,7 @@ def test_bad_lines_are_reported_and_the_rest_goes_on(edge: Edge) -> None:
 
 
 def test_a_large_schema_is_applied_in_steps(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taskschema, "_STEP", 7)
+    monkeypatch.setattr(task_schema, "_STEP", 7)
     log = b"2,root.sg\n" + b"".join(
         f"0,root.sg.d{each // 3}.s{each},2,0,0,,,\n".encode() for each in range(50)
     )

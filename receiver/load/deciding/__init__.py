@@ -1,0 +1,1 @@
+"""What a task changes, decided from committed state and verified files."""

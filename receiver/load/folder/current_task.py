@@ -1,0 +1,285 @@
+"""A sender's running task: what it is to do, durable at each step, the same after a restart.
+
+`task.json` says what the task is; it is written when the task starts and, with the manifest, when
+it ends. `plan.log` has a JSON line for each planned file. `sync.log` has the seed's lines. All of
+the end is durable when its `sync end` is, which is the last of the three to be written.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from common import crash
+from common.linelog import Phase, SyncLog
+from common.wire import (
+    ManifestEntry,
+    PlanEntry,
+    Propagate,
+    ResourceEntry,
+    Result,
+    SchemaEnd,
+    TaskState,
+)
+from receiver.load.folder import json_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from common.durable import Tree
+    from common.names import FilePath
+
+__all__ = ["CurrentTask", "Planned", "TaskPlace", "TaskRecord", "open_task", "start_task"]
+
+log = logging.getLogger(__name__)
+
+
+class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task is: the content of `task.json`, version 1.
+
+    Attributes:
+        task: its id.
+        sender: uuid of its sender.
+        propagate: what a deletion means.
+        scope: device patterns of the token that started it.
+        started: seconds since the epoch.
+        manifest: the files that are to be loaded; None before the end.
+        deleted: the paths that are gone or replaced, complete with the end.
+        single: whether it is an upload without a task, which has no sync.log.
+        schema: the schema that it brings, known with the end.
+    """
+
+    v: int = 1
+    task: str
+    sender: str
+    propagate: Propagate
+    scope: list[str]
+    started: float
+    manifest: list[ManifestEntry] | None = None
+    deleted: list[str] = []
+    single: bool = False
+    schema: SchemaEnd | None = None
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A planned file, as far as it matters later.
+
+    Attributes:
+        path: of the TsFile.
+        size: bytes.
+        tail: digest of its tail.
+        md5: where the sender knew it.
+        replaces: whether it may take the place of other content.
+        resource: the `.resource` that belongs to it.
+        refused: the decision, if it was one against the file.
+        device: that the decision names.
+        reason: of it.
+    """
+
+    path: str
+    size: int
+    tail: str
+    md5: str | None = None
+    replaces: bool = False
+    resource: ResourceEntry | None = None
+    refused: Result | None = None
+    device: str | None = None
+    reason: str | None = None
+
+    @classmethod
+    def of(cls, entry: PlanEntry) -> Planned:
+        """What is kept of a plan entry."""
+        return cls(
+            path=entry.path,
+            size=entry.size,
+            tail=entry.tail,
+            md5=entry.md5,
+            replaces=entry.replaces,
+            resource=entry.resource,
+        )
+
+
+class TaskPlace(Protocol):
+    """The folder that a task lives in.
+
+    Attributes:
+        tree: the data directory that it is in.
+        directory: its name there.
+        task: the task that is open or loading in it.
+    """
+
+    tree: Tree
+    directory: str
+    task: CurrentTask | None
+
+    def at(self, name: str) -> str:
+        """The path of something in it, relative to the data directory."""
+
+    def make(self) -> None:
+        """Make it and the folders in it; what is there stays."""
+
+    def forget_task(self) -> None:
+        """Remove the files of a task that is over, sync.log first."""
+
+
+class CurrentTask:
+    """A task that is open or being loaded. The folder's lock guards every change.
+
+    Attributes:
+        record: what it is.
+        planned: its planned files by path.
+        state: `open`, or `loading` once its end is durable.
+        trouble: why loading has to wait, None while it goes on.
+    """
+
+    def __init__(
+        self,
+        folder: TaskPlace,
+        record: TaskRecord,
+        planned: dict[str, Planned],
+        sync_log: SyncLog | None,
+    ) -> None:
+        self._folder = folder
+        self._sync_log = sync_log
+        self.record = record
+        self.planned = planned
+        ended = sync_log is None or sync_log.state.ended
+        self.state = TaskState.LOADING if ended else TaskState.OPEN
+        self.trouble: str | None = None
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.record.task
+
+    @property
+    def loading(self) -> bool:
+        """Whether its end is durable."""
+        return self.state is TaskState.LOADING
+
+    @property
+    def half_ended(self) -> bool:
+        """Whether its end was begun and is not durable: its log takes no more files."""
+        return self._sync_log is not None and self._sync_log.state.phase is Phase.SENT
+
+    @property
+    def received(self) -> set[str]:
+        """The files that its sync.log has."""
+        if self._sync_log is None:
+            return set()
+        return {path.text for path in self._sync_log.state.files}
+
+    @property
+    def deletions(self) -> int:
+        """How many deletions its sync.log has."""
+        return 0 if self._sync_log is None else len(self._sync_log.state.deleted)
+
+    def add_plan(self, page: Iterable[Planned]) -> None:
+        """Remember planned files; a later entry for a path takes the place of an earlier one."""
+        fresh = [each for each in page if self.planned.get(each.path) != each]
+        if not fresh:
+            return
+        json_lines.append(self._folder.tree, self._folder.at("plan.log"), fresh)
+        self.planned.update((each.path, each) for each in fresh)
+
+    def add_deleted(self, paths: list[FilePath]) -> None:
+        """Record deletions; they come before the files.
+
+        Raises:
+            ProtocolError: files were recorded already, and these paths are new.
+        """
+        assert self._sync_log is not None
+        self._sync_log.deleted(paths)
+
+    def add_files(self, paths: Iterable[FilePath]) -> None:
+        """Record verified files in sync.log."""
+        if self._sync_log is not None:
+            self._sync_log.files([path for path in paths if not path.is_resource])
+
+    def end(
+        self,
+        manifest: list[ManifestEntry],
+        deleted: list[FilePath],
+        schema: SchemaEnd | None = None,
+    ) -> None:
+        """Record the end: task.json with the manifest, then sync.log, then sync.end."""
+        assert self._sync_log is not None
+        state = self._sync_log.state
+        known = dict.fromkeys([*state.deleted, *deleted])
+        self.record = msgspec.structs.replace(
+            self.record,
+            manifest=manifest,
+            deleted=[path.text for path in known],
+            schema=schema,
+        )
+        _write_record(self._folder, self.record)
+        crash.point("task.end.manifest")
+        if state.phase.value < Phase.DELETED.value:
+            self._sync_log.deleted(deleted)
+        self._sync_log.reach(Phase.SENT)
+        crash.point("task.end.sent")
+        self._sync_log.reach(Phase.ENDED)
+        crash.point("task.end.ended")
+        self._folder.tree.write_atomic(self._folder.at("sync.end"), b"")
+        self.state = TaskState.LOADING
+
+    def close(self) -> None:
+        """Close the log."""
+        if self._sync_log is not None:
+            self._sync_log.close()
+
+
+def start_task(folder: TaskPlace, record: TaskRecord) -> CurrentTask:
+    """Begin a task in a folder that has none: task.json, then `sync start`."""
+    folder.forget_task()  # what could not be removed at the end of an earlier one
+    folder.make()
+    _write_record(folder, record)
+    crash.point("task.start.record")
+    sync_log = SyncLog.open(folder.tree, folder.at("sync.log"))
+    sync_log.start(record.task)
+    crash.point("task.start.log")
+    task = CurrentTask(folder, record, {}, sync_log)
+    folder.task = task
+    return task
+
+
+def open_task(folder: TaskPlace) -> CurrentTask | None:
+    """The task that a folder was left with, None if there is none that could go on.
+
+    sync.log is what makes a task: without it, or if task.json is not of the same task, the rest is
+    stale.
+    """
+    tree = folder.tree
+    if not tree.exists(folder.at("sync.log")):
+        return None
+    sync_log = SyncLog.open(tree, folder.at("sync.log"))
+    record = _read_record(folder)
+    state = sync_log.state
+    whole = record is not None and (record.manifest is not None or not state.ended)
+    if record is None or state.task != record.task or not whole:
+        log.warning("a task that cannot go on is dropped", extra={"folder": folder.directory})
+        sync_log.close()
+        return None
+    task = CurrentTask(folder, record, _read_plan(folder), sync_log)
+    folder.task = task
+    return task
+
+
+def _write_record(folder: TaskPlace, record: TaskRecord) -> None:
+    folder.tree.write_atomic(folder.at("task.json"), msgspec.json.encode(record))
+
+
+def _read_record(folder: TaskPlace) -> TaskRecord | None:
+    try:
+        data = folder.tree.read(folder.at("task.json"))
+        return msgspec.json.decode(data, type=TaskRecord)
+    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _read_plan(folder: TaskPlace) -> dict[str, Planned]:
+    """The planned files; a torn last line was never answered, and is cut off."""
+    read = json_lines.read(folder.tree, folder.at("plan.log"), Planned)
+    return {each.path: each for each in read}

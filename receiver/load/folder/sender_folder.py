@@ -1,0 +1,202 @@
+"""A sender's folder beneath `sync-receiver`, and how it is found: by uuid, the ip is a label.
+
+sync-receiver/<escaped ip>_<sender uuid>/
+sync.log  load.log  sync.end     the running task, as users know it
+task.json                        what it is to do: written at its start and at its end
+plan.log                         its planned files, a JSON line each
+verified.log                     which files in data/ are verified (`load.folder.staged`)
+data/<path>                      verified files
+data/.uploads/<id>.part .upload  partial uploads (`transfer.partial`)
+schema.stage                     blocks of its schema log (`load.folder.schema_stage`)
+quarantine/<name>                bytes of refused files, for an operator
+manifests/<task id>.tsf          what the sender says of each series (`load.folder.manifests`)
+"""
+
+from __future__ import annotations
+
+import logging
+import stat
+import threading
+from typing import TYPE_CHECKING
+
+from common.durable import is_temporary
+from common.errors import NameRefusedError
+from common.names import escape, is_sender_uuid, unescape
+from receiver.load.folder.schema_stage import SchemaStage
+from receiver.load.folder.staged import Staged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from common.durable import Tree
+    from common.names import FilePath
+    from receiver.load.folder.current_task import CurrentTask
+    from receiver.metadata.state.state import State
+
+__all__ = ["ROOT", "Folders", "SenderFolder", "folder_name", "looks_unmounted", "uuid_of"]
+
+log = logging.getLogger(__name__)
+
+ROOT = "sync-receiver"
+_KEPT = "sync.log", "load.log", "sync.end", "task.json", "plan.log"
+
+
+def folder_name(peer: str, uuid: str) -> str:
+    """`<escaped ip>_<uuid>`; an unknown address is called `unknown`."""
+    return f"{escape(peer) or 'unknown'}_{uuid}"
+
+
+def uuid_of(name: str) -> str | None:
+    """The uuid in the name of a sender's folder, None if it is no such name."""
+    label, _, uuid = name.rpartition("_")
+    if not label or not is_sender_uuid(uuid):
+        return None
+    try:
+        unescape(label)
+    except NameRefusedError:
+        return None
+    return uuid
+
+
+def looks_unmounted(path: Path, state: State) -> bool:
+    """Whether a data directory is empty although files were loaded into it.
+
+    Then its disk is most likely not mounted, and nothing may be written there or called lost.
+    """
+    if path.is_dir() and any(path.iterdir()):
+        return False
+    return any(row.visible and row.data_dir == str(path) for row in state.files.values())
+
+
+class SenderFolder:
+    """One sender's folder, and what is going on in it.
+
+    Attributes:
+        tree: the data directory that it is in.
+        uuid: of the sender.
+        directory: its name beneath `sync-receiver`.
+        lock: held by whoever changes the task or the staged files; a load holds it all along.
+        staged: the verified files.
+        schema: what has come of the sender's schema log.
+        task: the task that is open or loading, None between tasks.
+        recovered: whether what a crash left here was put in order since this process runs.
+    """
+
+    def __init__(self, tree: Tree, uuid: str, directory: str) -> None:
+        self.tree = tree
+        self.uuid = uuid
+        self.directory = directory
+        self.lock = threading.RLock()
+        self.root = f"{ROOT}/{directory}"
+        self.staged = Staged(tree, self.at("verified.log"), self.at("data"))
+        self.schema = SchemaStage(tree, self.at("schema.stage"))
+        self.task: CurrentTask | None = None
+        self.recovered = False
+
+    def at(self, name: str) -> str:
+        """The path of something in this folder, relative to the data directory."""
+        return f"{self.root}/{name}"
+
+    def staged_at(self, path: FilePath) -> str:
+        """Where the verified file `path` lies, relative to the data directory."""
+        return self.at(f"data/{path.text}")
+
+    @property
+    def uploads(self) -> str:
+        """Where the partial uploads are."""
+        return self.at("data/.uploads")
+
+    @property
+    def quarantine(self) -> str:
+        """Where the bytes of refused files are."""
+        return self.at("quarantine")
+
+    @property
+    def manifests(self) -> str:
+        """Where the tables of series are."""
+        return self.at("manifests")
+
+    def make(self) -> None:
+        """Make the folder and those in it; what is there stays."""
+        for name in ("data", "data/.uploads", "quarantine"):
+            self.tree.make_dirs(self.at(name))
+
+    def sweep(self) -> None:
+        """Remove what writes that were cut off have left: temporaries and half an upload."""
+        uploads = {name for name, _ in self.tree.listing(self.uploads)}
+        for name in sorted(uploads):
+            stem, _, kind = name.rpartition(".")
+            other = {"part": f"{stem}.upload", "upload": f"{stem}.part"}.get(kind)
+            if other not in uploads:
+                self.tree.unlink(f"{self.uploads}/{name}", sync=False)
+        for below in ("", "/data", "/quarantine", "/manifests"):
+            for name, found in self.tree.listing(f"{self.root}{below}"):
+                if stat.S_ISREG(found.st_mode) and is_temporary(name):
+                    self.tree.unlink(f"{self.root}{below}/{name}", sync=False)
+
+    def forget_task(self) -> None:
+        """Remove the files of a task that is over, sync.log first.
+
+        Without sync.log the others are stale, so a crash in between leaves nothing that counts.
+        Where that one cannot be removed, the task is as it was; the others may be left to the
+        start of the next.
+        """
+        first, *others = _KEPT
+        self.tree.unlink(self.at(first))
+        if self.task is not None:
+            self.task.close()
+            self.task = None
+        for name in others:
+            self.tree.unlink(self.at(name))
+
+
+class Folders:
+    """All folders of all senders, by uuid."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._known: dict[str, SenderFolder] = {}
+        self._named: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def scan(self, named: dict[str, str]) -> list[SenderFolder]:
+        """Find the folders on the disk.
+
+        Args:
+            named: uuid -> name of the folder, as the engine has it; where two folders have one
+                uuid this one is taken, else the first.
+        """
+        self._named = named
+        self._tree.make_dirs(ROOT)
+        return self.look()
+
+    def look(self) -> list[SenderFolder]:
+        """Find the folders on the disk, and write nothing."""
+        for name, found in self._tree.listing(ROOT):
+            uuid = uuid_of(name)
+            if uuid is None or not stat.S_ISDIR(found.st_mode):
+                log.warning("not a sender's folder, left alone", extra={"found": name})
+            elif self._named.get(uuid) == name or uuid not in self._known:
+                self._known[uuid] = SenderFolder(self._tree, uuid, name)
+        return self.all()
+
+    def find(self, uuid: str) -> SenderFolder | None:
+        """The folder of a sender, if it has one."""
+        return self._known.get(uuid)
+
+    def all(self) -> list[SenderFolder]:
+        """Every folder."""
+        with self._lock:
+            return list(self._known.values())
+
+    def make(self, uuid: str, name: str) -> SenderFolder:
+        """The folder of a sender; if it has none yet, one of this name is made."""
+        with self._lock:
+            folder = self._known.get(uuid)
+            if folder is None:
+                folder = SenderFolder(self._tree, uuid, name)
+                folder.make()
+                folder.staged.open()
+                folder.recovered = True
+                self._known[uuid] = folder
+            return folder

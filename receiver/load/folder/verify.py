@@ -1,0 +1,84 @@
+"""Is it a TsFile, and which one: what the receiver finds out by its own reading of the bytes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from common.digests import md5_of_fd
+from common.errors import DigestError, NotATsFileError
+from common.tsfile import read_tail
+from common.tsfile.identity import tail_digest
+from receiver.load.folder.staged import Verified
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from common.durable import Tree
+    from common.names import FilePath
+    from common.tsfile import Tail
+
+__all__ = ["check_content", "check_md5", "hash_staged", "record_of"]
+
+
+def check_content(fd: int, path: FilePath) -> None:
+    """Read the tail of a TsFile with its whole structure; a resource may hold anything.
+
+    Raises:
+        NotATsFileError: it is none of those that are read here, or not closed.
+    """
+    if path.is_resource:
+        return
+    tail: Tail = read_tail(fd, structure=True)
+    if not tail.complete:
+        raise NotATsFileError(f"{path}: {tail.status.replace('_', ' ')}: {tail.reason}")
+
+
+def check_md5(path: FilePath, found: str, *expected: str | None) -> None:
+    """Compare an MD5 with all that is known of it.
+
+    Raises:
+        DigestError: one of them is another.
+    """
+    for each in expected:
+        if each is not None and each != found:
+            raise DigestError(f"{path}: MD5 of the whole file is {found}, {each} was expected")
+
+
+def record_of(
+    fd: int,
+    path: FilePath,
+    md5: str,
+    *,
+    at: float,
+    single: str | None = None,
+    scope: Sequence[str] = (),
+) -> Verified:
+    """The record of a verified file that is open as `fd` (renaming keeps inode and mtime)."""
+    found = os.fstat(fd)
+    return Verified(
+        path=path.text,
+        size=found.st_size,
+        md5=md5,
+        tail="" if path.is_resource else tail_digest(fd),
+        inode=found.st_ino,
+        mtime_ns=found.st_mtime_ns,
+        at=at,
+        single=single,
+        scope=list(scope),
+    )
+
+
+def hash_staged(tree: Tree, rel: str, path: FilePath, *, at: float) -> Verified:
+    """Verify a file that lies in `data/` without a record that holds, and flush it.
+
+    Raises:
+        NotATsFileError: it is none.
+    """
+    tree.sync_file(rel)  # a folder that was just copied here is in the kernel's memory only
+    fd = tree.open_read(rel)
+    try:
+        check_content(fd, path)
+        return record_of(fd, path, md5_of_fd(fd), at=at)
+    finally:
+        os.close(fd)

@@ -1,0 +1,1 @@
+"""What files and foreign logs say of the schema, as operations of a commit."""

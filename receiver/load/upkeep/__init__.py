@@ -1,0 +1,1 @@
+"""What the receiver does by itself: expiry, reaping, checking, late registration."""

@@ -1,0 +1,446 @@
+"""Checks everything the receiver has on its disks; with `repair`, puts right what can be.
+
+Only looking works beside a running server and on a stopped one. Repairing needs the engine's lock,
+so the server must be down. Nothing is ever deleted: a bad or lost file is quarantined, which makes
+its sender send it again; a file that no row names is moved to `stray/` in its data directory; a
+torn log is cut where its sound part ends; the journal of owners is brought up to the engine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from common import crash
+from common.digests import md5_of_fd
+from common.durable import Tree
+from common.errors import DamagedError, NameRefusedError, TsferryError
+from common.linelog import parse_load, parse_sync
+from common.names import FilePath, Kind
+from common.tsfile import read_tail
+from common.wire import Struct
+from receiver.load.deciding.change import physical_name
+from receiver.load.folder import json_lines
+from receiver.load.folder.current_task import Planned, TaskRecord
+from receiver.load.folder.manifests import damages, kept_tasks, tables_path
+from receiver.load.folder.sender_folder import Folders, looks_unmounted
+from receiver.metadata import repair as log_repair
+from receiver.metadata.engine import Engine
+from receiver.metadata.log.journal import JOURNAL, parse_journal
+from receiver.metadata.log.tlog import TLOG_NAME
+from receiver.metadata.model import records
+from receiver.metadata.model.timestamps import to_seconds
+from receiver.metadata.state.state import FileState
+from receiver.open_engine import open_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from receiver.config import ReceiverConfig
+    from receiver.load.folder.sender_folder import SenderFolder
+    from receiver.metadata.state.state import FileRow
+
+__all__ = ["Found", "Report", "examine", "fsck"]
+
+STRAY = "stray"
+_SHOWN = 20
+"""Series that a finding names."""
+_MakeFound = Callable[[str, str], "Found"]
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """Something that is not as it should be.
+
+    Attributes:
+        kind: `missing`, `size`, `md5`, `structure`, `resource`, `stray`, `log`, `engine`,
+            `metadata`, `tags`, `journal`, `folder`, `quarantine`, `manifest` or `unreadable`.
+        path: of the file, relative to its data or schema directory.
+        detail: what was found.
+        repair: what a repair does about it; empty where an operator has to decide.
+        repaired: whether it was done.
+        sender: uuid of the sender whose file it is.
+    """
+
+    kind: str
+    path: str
+    detail: str
+    repair: str = ""
+    repaired: bool = False
+    sender: str | None = None
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What was looked at, and what is wrong."""
+
+    engine: str
+    commit: int
+    files: int = 0
+    bytes: int = 0
+    found: list[Found] = msgspec.field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is left to be put right."""
+        return all(each.repaired for each in self.found)
+
+
+def fsck(config: ReceiverConfig, *, repair: bool = False, cut_log: bool = False) -> Report:
+    """Check the directories of a configuration.
+
+    Args:
+        config: of the receiver.
+        repair: put right what can be.
+        cut_log: cut a log of the engine that is damaged in the middle first.
+
+    Raises:
+        NotFoundError: there is no receiver in them.
+        LockedError: a repair was asked for, and the server is running.
+        DamagedError: the log has nothing sound to keep.
+    """
+    if cut_log:
+        log_repair.cut(config.schema_dir)
+    try:
+        engine = open_engine(config) if repair else Engine.read_only(config.schema_dir)
+    except DamagedError as error:
+        return Report(engine="", commit=0, found=[_damaged_engine(config.schema_dir, error)])
+    with engine, ExitStack() as stack:
+        missing = _absent(engine, config.data_dirs)
+        here = [path for path in config.data_dirs if path not in missing]
+        trees = [stack.enter_context(Tree(path)) for path in here]
+        schema = stack.enter_context(Tree(config.schema_dir))
+        report = examine(engine, trees, schema, missing=missing)
+        if repair and trees:
+            report = _repair(engine, trees, config.schema_dir, report)
+    return report
+
+
+def _damaged_engine(directory: Path, error: DamagedError) -> Found:
+    """What a damaged log still holds, so that a human can choose."""
+    where = str(directory)
+    try:
+        log = log_repair.report(directory)
+    except TsferryError:
+        return Found(kind="engine", path=where, detail=error.message)
+    if log.problem is None:
+        return Found(kind="engine", path=where, detail=error.message)
+    totals = log.state.totals()
+    where_it_is = f"{log.file} is damaged at offset {log.offset}"
+    detail = log.problem if log.offset is None else where_it_is
+    detail += (
+        f"; {log.commits} commits are sound (to {_moment(log.newest)}: {totals.files} files), "
+        f"{len(log.behind)} frames behind the damage cannot be used without what is missing"
+    )
+    if log.behind:
+        detail += f" ({_moment(log.behind[0][1])} to {_moment(log.behind[-1][2])})"
+    detail += (
+        "; restore the file from a copy, or with the server down `fsck --repair --cut-log` keeps "
+        "the commits before the damage and puts the rest aside: senders bring their files again; "
+        "tokens, owners and attributes that are gone are to be set again"
+    )
+    return Found(kind="engine", path=where, detail=detail)
+
+
+def _moment(ts: int) -> str:
+    return datetime.fromtimestamp(to_seconds(ts), UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def _absent(engine: Engine, data_dirs: Sequence[Path]) -> list[Path]:
+    with engine.reading() as state:
+        return [path for path in data_dirs if not path.is_dir() or looks_unmounted(path, state)]
+
+
+def examine(
+    engine: Engine, trees: Sequence[Tree], schema: Tree, *, missing: Sequence[Path] = ()
+) -> Report:
+    """Look at everything, change nothing.
+
+    Args:
+        engine: open, for reading at least.
+        trees: the data directories.
+        schema: the schema directory.
+        missing: data directories that are not there.
+    """
+    found = [
+        Found(kind="folder", path=str(path), detail="the directory is not there, or not mounted")
+        for path in missing
+    ]
+    with engine.reading() as state:
+        rows = [row for row in state.files.values() if row.visible]
+        commit = state.newest
+    for row in rows:
+        found += _check_file(row, trees, all_here=not missing)
+    found += _strays(engine, trees)
+    for tree in trees[:1]:
+        for folder in _folders(tree):
+            found += _check_folder(folder)
+            found += _check_tables(folder, engine)
+    found += _check_quarantine(engine, trees)
+    found += _check_journal(engine, schema)
+    found += _check_metadata(engine, schema)
+    return Report(
+        engine=engine.uuid,
+        commit=commit,
+        files=len(rows),
+        bytes=sum(row.size for row in rows),
+        found=found,
+    )
+
+
+# -- loaded files --------------------------------------------------------------------------------
+
+
+def _check_file(row: FileRow, trees: Sequence[Tree], *, all_here: bool) -> Iterator[Found]:
+    def found(kind: str, detail: str) -> Found:
+        repair = "quarantine it, so that its sender sends it again"
+        return Found(kind=kind, path=row.physical, detail=detail, repair=repair, sender=row.sender)
+
+    tree = next((each for each in trees if each.exists(row.physical)), None)
+    if tree is None:
+        if all_here:  # on a disk that is not mounted nothing is lost
+            yield found("missing", f"{row.path} is in none of the data directories")
+        return
+    try:
+        fd = tree.open_read(row.physical)
+        try:
+            yield from _check_content(row, fd, found)
+        finally:
+            os.close(fd)
+    except (OSError, TsferryError) as error:
+        yield found("unreadable", str(error))
+        return
+    yield from _check_resource(row, tree)
+
+
+def _check_content(row: FileRow, fd: int, found: _MakeFound) -> Iterator[Found]:
+    size = os.fstat(fd).st_size
+    if size != row.size:
+        yield found("size", f"{size} bytes, {row.size} were loaded")
+        return
+    tail = read_tail(fd, structure=True)
+    if not tail.complete:
+        yield found("structure", f"{tail.status}: {tail.reason}")
+        return
+    md5 = md5_of_fd(fd)
+    if md5 != row.md5:
+        yield found("md5", f"{md5}, {row.md5} was loaded")
+
+
+def _check_resource(row: FileRow, tree: Tree) -> Iterator[Found]:
+    """A resource decides nothing, so a bad one is told of and left."""
+    if row.resource is None:
+        return
+    rel = FilePath.parse(row.physical).resource.text
+    try:
+        fd = tree.open_read(rel)
+    except (OSError, TsferryError) as error:
+        yield Found(kind="resource", path=rel, detail=str(error), sender=row.sender)
+        return
+    try:
+        md5 = md5_of_fd(fd)
+    finally:
+        os.close(fd)
+    if md5 != row.resource.md5:
+        detail = f"MD5 {md5}, {row.resource.md5} was loaded"
+        yield Found(kind="resource", path=rel, detail=detail, sender=row.sender)
+
+
+def _strays(engine: Engine, trees: Sequence[Tree]) -> Iterator[Found]:
+    """Files in `sequence/` and `unsequence/` that neither a row nor a task under way names."""
+    on_disk = [(tree, rel) for tree in trees for kind in Kind for rel, _ in tree.files(kind)]
+    expected = {name for tree in trees[:1] for name in _expected(tree)}
+    with engine.reading() as state:  # after the listing: what came meanwhile has its row
+        unnamed = [
+            (tree, rel) for tree, rel in on_disk if rel.removesuffix(".resource") not in state.files
+        ]
+    for tree, rel in unnamed:
+        if rel.removesuffix(".resource") not in expected:
+            repair = f"move it to {STRAY}/{rel}"
+            detail = f"no row names it (in {tree.path})"
+            yield Found(kind="stray", path=rel, detail=detail, repair=repair)
+
+
+def _expected(tree: Tree) -> Iterator[str]:
+    """Physical names of the files that tasks with an end are about to commit."""
+    for folder in _folders(tree):
+        try:
+            record = msgspec.json.decode(tree.read(folder.at("task.json")), type=TaskRecord)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            record = None
+        names = [(record.task, each.path) for each in record.manifest or ()] if record else []
+        names += [
+            (each.single, each.path) for each in folder.staged.recorded() if each.single is not None
+        ]
+        for task, text in names:
+            try:
+                yield physical_name(folder.uuid, task, FilePath.parse(text)).text
+            except NameRefusedError:
+                continue
+
+
+# -- folders, logs, journal ----------------------------------------------------------------------
+
+
+def _folders(tree: Tree) -> list[SenderFolder]:
+    return Folders(tree).look()
+
+
+def _check_folder(folder: SenderFolder) -> Iterator[Found]:
+    tree = folder.tree
+    for name, parse in (("sync.log", parse_sync), ("load.log", parse_load)):
+        rel = folder.at(name)
+        if tree.exists(rel):
+            data = tree.read(rel)
+            state = parse(data)
+            if state.problem is not None:
+                yield _torn(folder, rel, state.problem, state.good_bytes)
+    for name, kind in (("plan.log", Planned), ("verified.log", msgspec.Raw)):
+        rel = folder.at(name)
+        if tree.exists(rel):
+            data = tree.read(rel)
+            good = json_lines.parse(data, kind)[1]
+            if good != len(data):
+                detail = f"{len(data) - good} bytes after byte {good} are no whole line"
+                yield _torn(folder, rel, detail, good)
+    if not tree.exists(folder.at("sync.log")):
+        for name in ("load.log", "sync.end"):
+            if tree.exists(folder.at(name)):
+                detail = "stale: there is no sync.log"
+                yield Found(kind="log", path=folder.at(name), detail=detail, sender=folder.uuid)
+
+
+def _check_tables(folder: SenderFolder, engine: Engine) -> Iterator[Found]:
+    """What the sender says of series; a bad one costs only the names in a verification's report."""
+    kept = kept_tasks(folder)
+    roots: dict[str, dict[str, str]] = {task: {} for task in kept}
+    with engine.reading() as state:
+        for row in state.files.values() if kept else ():
+            if row.sender == folder.uuid and row.task in roots and row.manifest is not None:
+                roots[row.task][row.path] = row.manifest.root
+    for task in kept:
+        rel = tables_path(folder.directory, task)
+        for detail in damages(folder, task, roots[task]):
+            repair = f"move it to {STRAY}/{rel}"
+            yield Found(kind="manifest", path=rel, detail=detail, repair=repair, sender=folder.uuid)
+
+
+def _torn(folder: SenderFolder, rel: str, problem: str, good: int) -> Found:
+    return Found(
+        kind="log",
+        path=rel,
+        detail=problem,
+        repair=f"cut it after byte {good}",
+        sender=folder.uuid,
+    )
+
+
+def _check_quarantine(engine: Engine, trees: Sequence[Tree]) -> Iterator[Found]:
+    with engine.reading() as state:
+        kept = [row for row in state.quarantine.values() if row.kept is not None]
+    for row in kept:
+        if row.kept is not None and not any(tree.exists(row.kept) for tree in trees):
+            yield Found(
+                kind="quarantine",
+                path=row.kept,
+                detail=f"the bytes kept of {row.path} are gone",
+                sender=row.sender,
+            )
+
+
+def _check_journal(engine: Engine, schema: Tree) -> Iterator[Found]:
+    with engine.reading() as state:
+        owners = {device: row.sender for device, row in state.owners.items()}
+    data = schema.read(JOURNAL) if schema.exists(JOURNAL) else b""
+    written, good = parse_journal(data)
+    if good == len(data) and written == owners:
+        return
+    detail = (
+        f"{len(data) - good} bytes after byte {good} are no whole line"
+        if good != len(data)
+        else "it does not say what the engine says"
+    )
+    repair = "bring it up to the engine"
+    yield Found(kind="journal", path=JOURNAL, detail=detail, repair=repair)
+
+
+def _check_metadata(engine: Engine, schema: Tree) -> Iterator[Found]:
+    """Files of the engine that its start does not look at, and every entry of the tlog."""
+    for each in log_repair.report(schema.path).damages:
+        yield Found(kind="metadata", path=each.name, detail=each.problem, repair=each.remedy)
+    bad = list(log_repair.bad_tags(engine))
+    if bad:
+        some = ", ".join(bad[:_SHOWN]) + (", ..." if len(bad) > _SHOWN else "")
+        detail = f"tags and attributes of {len(bad)} series cannot be read: {some}"
+        repair = "give them the tags that the index knows; their attributes are lost"
+        yield Found(kind="tags", path=TLOG_NAME, detail=detail, repair=repair)
+
+
+# -- repair --------------------------------------------------------------------------------------
+
+_QUARANTINED = frozenset({"missing", "size", "md5", "structure", "unreadable"})
+
+
+def _repair(engine: Engine, trees: Sequence[Tree], schema: Path, report: Report) -> Report:
+    done: list[Found] = []
+    for each in report.found:
+        repaired = False
+        if each.kind in _QUARANTINED:
+            repaired = _quarantine(engine, each)
+        elif each.kind in ("stray", "manifest"):
+            repaired = _set_aside(trees, each.path)
+        elif each.kind == "log":
+            repaired = _put_log_right(trees[0], each.path)
+        elif each.kind == "journal":
+            repaired = True  # opening the engine for writing has done it
+        elif each.kind == "metadata" and each.repair:
+            repaired = log_repair.put_aside(schema, each.path)
+        elif each.kind == "tags":
+            repaired = bool(log_repair.mend_tags(engine))
+        crash.point("fsck.repaired")
+        done.append(msgspec.structs.replace(each, repaired=repaired))
+    return msgspec.structs.replace(report, found=done)
+
+
+def _quarantine(engine: Engine, found: Found) -> bool:
+    with engine.reading() as state:
+        row = state.files.get(found.path)
+    if row is None or row.state is FileState.QUARANTINED:
+        return True
+    engine.commit([records.FileQuarantined(found.path, f"{found.kind}: {found.detail}")])
+    return True
+
+
+def _set_aside(trees: Sequence[Tree], rel: str) -> bool:
+    moved = False
+    for tree in trees:
+        if tree.exists(rel):
+            target = f"{STRAY}/{rel}"
+            tree.make_dirs(target.rpartition("/")[0])
+            tree.rename(rel, target)
+            moved = True
+    return moved
+
+
+def _put_log_right(tree: Tree, rel: str) -> bool:
+    """Cut a torn log; take a stale one away."""
+    if not tree.exists(rel):
+        return True
+    data = tree.read(rel)
+    name = rel.rpartition("/")[2]
+    if name in ("load.log", "sync.end") and not tree.exists(f"{rel[: -len(name)]}sync.log"):
+        return tree.unlink(rel)
+    if name == "sync.log":
+        good = parse_sync(data).good_bytes
+    elif name == "load.log":
+        good = parse_load(data).good_bytes
+    else:
+        kind = Planned if name == "plan.log" else msgspec.Raw
+        good = json_lines.parse(data, kind)[1]
+    with tree.append_file(rel) as file:
+        file.truncate(good)
+    return True

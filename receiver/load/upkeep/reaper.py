@@ -1,0 +1,168 @@
+"""What leaves the disk, and when: bytes of deleted files, stale uploads, forgotten leftovers.
+
+A deleted file's bytes go when `keep_deleted` has passed since the commit that deleted it, no
+question about the past can see the file any more (the engine's history window), and no reader has
+pinned it. First the file goes, then its row: a crash in between means one more unlink of nothing.
+What has no row at all is never removed here; `fsck` shows it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from common import crash
+from common.errors import TsferryError
+from common.names import FilePath
+from receiver.load.folder.manifests import kept_tasks, remove_tables
+from receiver.metadata.model import records
+from receiver.metadata.model.timestamps import to_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from common.durable import Tree
+    from receiver.load.folder.sender_folder import Folders, SenderFolder
+    from receiver.metadata.engine import Engine
+
+__all__ = ["Reaper"]
+
+log = logging.getLogger(__name__)
+
+_PERIOD = 60.0
+_BATCH = 1000
+
+
+class Reaper:
+    """Removes what nobody needs any more, in a thread of its own.
+
+    Attributes:
+        chores: called with the time at each pass, for what others have to let go.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        trees: Sequence[Tree],
+        folders: Folders,
+        *,
+        keep_deleted: float,
+        leftover_age: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._engine = engine
+        self._trees = trees
+        self._folders = folders
+        self._keep_deleted = keep_deleted
+        self._leftover_age = leftover_age
+        self._clock = clock
+        self._pins: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._tables_due = True
+        """Whether tables may be there that no row needs: after a crash, and when rows went."""
+        self.chores: list[Callable[[float], None]] = []
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="reaper", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop after the pass that is being made."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def pin(self, physicals: Iterable[str], seconds: float) -> None:
+        """Keep these files for so long, from now; a pin is never shortened."""
+        until = self._clock() + seconds
+        with self._lock:
+            for each in physicals:
+                self._pins[each] = max(until, self._pins.get(each, 0.0))
+
+    def run_once(self) -> int:
+        """Make one pass; returns how many deleted files have left the disk."""
+        now = self._clock()
+        gone = self._reap(now)
+        for chore in self.chores:
+            chore(now)
+        with self._engine.reading() as state:
+            kept = {row.kept for row in state.quarantine.values()}
+        for folder in self._folders.all():
+            self._clear_leftovers(folder, now - self._leftover_age, kept)
+        if self._tables_due:
+            self._clear_tables()
+            self._tables_due = False
+        return gone
+
+    def _run(self) -> None:
+        while not self._stop.wait(min(_PERIOD, max(1.0, self._keep_deleted / 4))):
+            try:
+                self.run_once()
+            except (TsferryError, OSError) as error:
+                log.warning("removing files has to wait", extra={"error": str(error)})
+            except Exception:
+                log.exception("removing files failed")
+
+    def _reap(self, now: float) -> int:
+        with self._lock:
+            self._pins = {each: until for each, until in self._pins.items() if until > now}
+            pinned = set(self._pins)
+        self._engine.collect()
+        oldest = self._engine.oldest_answerable
+        with self._engine.reading() as state:
+            due = [
+                row
+                for row in state.deleted()
+                if to_seconds(row.deleted) + self._keep_deleted <= now
+                and row.deleted <= oldest  # visible at T: not deleted, or deleted after T
+                and row.physical not in pinned
+            ]
+        for low in range(0, len(due), _BATCH):
+            batch = due[low : low + _BATCH]
+            for row in batch:
+                self._unlink(FilePath.parse(row.physical))
+            crash.point("reaper.unlinked")
+            self._engine.commit([records.FileForgotten(row.physical) for row in batch])
+            self._tables_due = True
+            crash.point("reaper.forgotten")
+        return len(due)
+
+    def _unlink(self, physical: FilePath) -> None:
+        for tree in self._trees:
+            tree.unlink(physical.resource.text, sync=False)
+            tree.unlink(physical.text)
+
+    def _clear_tables(self) -> None:
+        """Remove what senders said of the series of tasks of which no file is left."""
+        kept = [(folder, task) for folder in self._folders.all() for task in kept_tasks(folder)]
+        if not kept:
+            return
+        used = self._used_tasks()
+        for folder, task in kept:
+            if (folder.uuid, task) in used:
+                continue
+            with folder.lock:  # a load holds it from before it writes tables until it is committed
+                under_way = folder.task is not None and folder.task.id == task
+                if not under_way and (folder.uuid, task) not in self._used_tasks():
+                    remove_tables(folder, task)
+                    crash.point("reaper.tables")
+
+    def _used_tasks(self) -> set[tuple[str, str]]:
+        with self._engine.reading() as state:
+            return {(row.sender, row.task) for row in state.files.values()}
+
+    def _clear_leftovers(self, folder: SenderFolder, oldest: float, kept: set[str | None]) -> None:
+        """Drop verified files that no task has asked for in a long time, and lost quarantine."""
+        with folder.lock:
+            if folder.task is None:
+                stale = [each for each in folder.staged.all() if each.at < oldest]
+                folder.staged.discard(each.path for each in stale if each.single is None)
+        for name, found in folder.tree.listing(folder.quarantine):
+            rel = f"{folder.quarantine}/{name}"
+            if rel not in kept and found.st_mtime < oldest:
+                folder.tree.unlink(rel)

@@ -1,0 +1,224 @@
+"""What a loaded file does to the schema: what is missing is made, what contradicts is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from common.tsfile import DataType, read_tail
+from receiver.load.schema.registering import Refusal, Registering, read_series
+from receiver.metadata.model import records
+from receiver.metadata.model.paths import format_path, parse_path
+from receiver.metadata.schema import Schema
+from tests.support.tsfile_bytes import build
+
+Op = records.Op
+
+
+def series_of(
+    devices: Mapping[Any, Any], sg: str = "root.sg", **more: Any
+) -> tuple[records.LoadedDevice, ...]:
+    content = build(devices, **more)
+    return tuple(read_series(content, read_tail(content), sg))
+
+
+def registering(schema: Schema, level: int = 0, max_memory: int | None = None) -> Registering:
+    return Registering(schema, level=level, max_memory=max_memory)
+
+
+def schema_with(*paths: str, groups: tuple[str, ...] = ("root.sg",)) -> Schema:
+    """Series of INT64 below storage groups."""
+    schema = Schema()
+    for ts, group in enumerate(groups, 1):
+        schema.set_storage_group(parse_path(group), ts)
+    for ts, path in enumerate(paths, 100):
+        *device, name = parse_path(path)
+        schema.create_series(tuple(device), [name], b"\x02", b"\x00", b"\x00", ts)
+    return schema
+
+
+def groups_of(found: list[Op] | Refusal) -> list[str]:
+    assert isinstance(found, list), found
+    return [op.path for op in found if isinstance(op, records.StorageGroupSet)]
+
+
+def reason_of(found: list[Op] | Refusal) -> str:
+    assert isinstance(found, Refusal), found
+    assert found.hold
+    return found.reason
+
+
+# -- reading ---------------------------------------------------------------------------------
+
+
+def test_a_device_is_registered_under_its_path_with_all_its_series() -> None:
+    (device,) = series_of(
+        {"root.sg.`a.b`": {"s1": [(1, 2), (5, 3)], "s2": []}}, types={"s2": "FLOAT"}
+    )
+    assert device == records.LoadedDevice(
+        device="root.sg.`a.b`",
+        aligned=False,
+        names=("s1", "s2"),
+        types=bytes([DataType.INT64, DataType.FLOAT]),
+        encodings=b"\0\0",
+        compressions=b"\0\0",
+        lasts=(5, None),
+    )
+
+
+def test_a_table_device_stands_below_its_database() -> None:
+    (device,) = series_of({("sensors", "west", None, "7"): {"t": [(3, 1.5)]}}, sg="plant")
+    assert device.device == "root.`/plant`.sensors.`:west.null.`7``".replace("`7``", "``7```")
+    assert device.aligned
+    assert groups_of(registering(Schema()).take("p", "plant", [device])) == ["root.`/plant`"]
+
+
+# -- storage groups --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("level", "sg", "device", "made"),
+    [
+        (0, "root.sg", "root.sg.a.d1", "root.sg"),
+        (0, "root.sg.a", "root.sg.a.d1", "root.sg.a"),
+        (0, "root.sg.a.d1", "root.sg.a.d1", "root.sg.a.d1"),
+        (0, "elsewhere", "root.sg.a.d1", "root.sg"),
+        (0, "root.other", "root.sg.a.d1", "root.sg"),
+        (1, "root.sg.a", "root.sg.a.d1", "root.sg"),
+        (2, "root.sg", "root.sg.a.d1", "root.sg.a"),
+        (9, "root.sg", "root.sg.a.d1", "root.sg.a.d1"),
+        (0, "root.sg", "d1", "root.`/`"),
+    ],
+)
+def test_a_missing_storage_group_is_made_where_it_belongs(
+    level: int, sg: str, device: str, made: str
+) -> None:
+    devices = series_of({device: {"s1": [(1, 2)]}}, sg, version=3)
+    found = registering(Schema(), level).take("p", sg, devices)
+    assert groups_of(found) == [made]
+
+
+def test_a_storage_group_that_is_there_is_used() -> None:
+    devices = series_of({"root.sg.a.d1": {"s1": [(1, 2)]}})
+    found = registering(schema_with(groups=("root.sg.a",))).take("p", "root.sg", devices)
+    assert groups_of(found) == []
+
+
+@pytest.mark.parametrize(
+    ("device", "made"),
+    [("root.sg.c.d1", "root.sg.c"), ("root.sg.a.c.d1", "root.sg.a.c"), ("root.sg.c", "root.sg.c")],
+)
+def test_beside_a_deeper_storage_group_the_new_one_is_as_deep_as_it_must_be(
+    device: str, made: str
+) -> None:
+    schema = schema_with(groups=("root.sg.a.b",))
+    devices = series_of({device: {"s1": [(1, 2)]}})
+    assert groups_of(registering(schema).take("p", "root.sg", devices)) == [made]
+
+
+@pytest.mark.parametrize("device", ["root.sg", "root.sg.a"])
+def test_a_device_above_a_storage_group_is_refused(device: str) -> None:
+    schema = schema_with(groups=("root.sg.a.b",))
+    devices = series_of({device: {"s1": [(1, 2)]}})
+    reason = reason_of(registering(schema).take("p", "root.sg", devices))
+    assert f"device {device} lies in no storage group" in reason
+
+
+def test_a_storage_group_that_the_task_makes_counts_for_its_next_file() -> None:
+    task = registering(Schema())
+    first = series_of({"root.sg.a.b.d": {"s1": [(1, 2)]}})
+    assert groups_of(task.take("p1", "root.sg.a.b", first)) == ["root.sg.a.b"]
+    second = series_of({"root.sg.c": {"s1": [(1, 2)]}})
+    assert groups_of(task.take("p2", "root.sg", second)) == ["root.sg.c"]
+    reason_of(task.take("p4", "root.sg", series_of({"root.sg.a": {"s1": [(1, 2)]}})))
+    third = series_of({"root.sg.a.b.e": {"s1": [(1, 2)]}})
+    assert groups_of(task.take("p3", "root.sg", third)) == []
+
+
+# -- types -----------------------------------------------------------------------------------
+
+
+def test_a_series_with_another_type_is_refused_with_both_types() -> None:
+    schema = schema_with("root.sg.d1.s1")
+    devices = series_of({"root.sg.d1": {"s1": [(1, 2.5)]}})
+    found = registering(schema).take("p", "root.sg", devices)
+    assert reason_of(found) == "series root.sg.d1.s1 is INT64 in the schema, DOUBLE in the file"
+    assert isinstance(found, Refusal)
+    assert found.device == "root.sg.d1"
+
+
+def test_of_two_files_that_disagree_the_first_wins() -> None:
+    task = registering(schema_with())
+    whole = series_of({"root.sg.d1": {"s1": [(1, 2)]}})
+    other = series_of({"root.sg.d0": {"s9": [(1, 2)]}, "root.sg.d1": {"s1": [(1, "x")]}})
+    same = series_of(
+        {"root.sg.d0": {"s9": [(1, "of another type")]}, "root.sg.d1": {"s1": [(3, 2)]}}
+    )
+    assert isinstance(task.take("p1", "root.sg", whole), list)
+    reason = reason_of(task.take("p2", "root.sg", other))
+    assert reason == "series root.sg.d1.s1 is INT64 in the schema, TEXT in the file"
+    assert isinstance(task.take("p3", "root.sg", same), list)  # p2 has left nothing behind
+
+
+@pytest.mark.parametrize(
+    ("there", "device", "name"),
+    [
+        ("root.sg.d1", "root.sg.d1", "s1"),  # below a series
+        ("root.sg.d1", "root.sg.d1.x.y", "s1"),
+        ("root.sg.d1.s1.x", "root.sg.d1", "s1"),  # in the place of a node
+    ],
+)
+def test_a_series_is_neither_below_another_nor_above(there: str, device: str, name: str) -> None:
+    devices = series_of({device: {name: [(1, 2)]}})
+    found = registering(schema_with(there)).take("p", "root.sg", devices)
+    assert device in reason_of(found)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_same_holds_within_one_file_and_between_two(order: int) -> None:
+    devices = series_of({"root.sg.d1": {"s1": [(1, 2)]}, "root.sg.d1.s1": {"x": [(1, 2)]}})
+    reason_of(registering(schema_with()).take("p", "root.sg", devices[::order]))
+    task = registering(schema_with())
+    first, second = devices[::order]
+    assert isinstance(task.take("p1", "root.sg", [first]), list)
+    reason_of(task.take("p2", "root.sg", [second]))
+
+
+def test_a_name_that_is_an_alias_is_refused() -> None:
+    schema = schema_with("root.sg.d1.s1")
+    schema.set_alias(parse_path("root.sg.d1.s1"), "speed", 200)
+    devices = series_of({"root.sg.d1": {"speed": [(1, 2)]}})
+    assert "alias" in reason_of(registering(schema).take("p", "root.sg", devices))
+
+
+# -- memory ----------------------------------------------------------------------------------
+
+
+def test_new_series_beyond_the_limit_are_put_off_and_known_ones_are_not() -> None:
+    schema = schema_with("root.sg.d1.s1")
+    full = registering(schema, max_memory=schema.memory())
+    new = series_of({"root.sg.d2": {"s1": [(1, 2)]}})
+    found = full.take("p1", "root.sg", new)
+    assert isinstance(found, Refusal)
+    assert not found.hold
+    assert "max_memory" in found.reason
+    known = series_of({"root.sg.d1": {"s1": [(1, 2)]}})
+    assert isinstance(full.take("p2", "root.sg", known), list)
+
+
+def test_series_that_two_files_of_a_task_make_are_counted_once() -> None:
+    schema = schema_with()
+    new = series_of({"root.sg.d2": {f"s{at}": [(1, 2)] for at in range(10)}})
+    cost = schema.cost_of(records.SeriesLoaded("p", new))
+    task = registering(schema, max_memory=schema.memory() + cost)
+    assert isinstance(task.take("p1", "root.sg", new), list)
+    assert isinstance(task.take("p2", "root.sg", new), list)
+    more = series_of({"root.sg.d3": {"s1": [(1, 2)]}})
+    assert isinstance(task.take("p3", "root.sg", more), Refusal)
+
+
+def test_paths_are_in_their_stored_form() -> None:
+    (device,) = series_of({"root.sg.`1`": {"s1": [(1, 2)]}})
+    assert device.device == format_path(("root", "sg", "1")) == "root.sg.`1`"
