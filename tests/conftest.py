@@ -1,11 +1,59 @@
-"""What every test gets."""
+"""What every test gets, and which tests a run has (see `tests.support.tiers`)."""
 
 from __future__ import annotations
 
 import logging
+import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.support import tiers
+
+WHOLE = ("system", "fault")
+"""Directories whose tests start programs or break file systems: none is for the quick tier."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tsferry")
+    group.addoption("--tier", choices=tiers.TIERS, default="default", help="how much is tested")
+    group.addoption("--seed", type=int, default=1, help="which places of a sweep are tried")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tier, seed = config.getoption("tier"), config.getoption("seed")
+    tiers.choose(tier, seed)
+    # How long an example takes says how busy the machine is.
+    common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+    settings.register_profile("tsferry", derandomize=tier != "long", print_blob=True, **common)
+    settings.load_profile("tsferry")
+    if memory := tiers.memory():
+        os.environ["TMPDIR"] = tempfile.tempdir = str(memory)  # for the programs too
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return (
+        f"tier {config.getoption('tier')}, seed {config.getoption('seed')},"
+        f" files in {tempfile.gettempdir()}"
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    whole = config.getoption("tier") == "quick" and collection_path.name in WHOLE
+    return True if whole and collection_path.parent == Path(__file__).parent else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tier = config.getoption("tier")
+    left_out = {"quick": {"slow", "spark", "long"}, "default": {"long"}, "long": set()}[tier]
+    there = [each for each in items if not left_out & {mark.name for mark in each.iter_markers()}]
+    if len(there) < len(items):
+        gone = [each for each in items if left_out & {mark.name for mark in each.iter_markers()}]
+        config.hook.pytest_deselected(items=gone)
+        items[:] = there
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from common.config import Secret
-from tests.support.procs import Child
+from tests.support.procs import Child, wait_until
 
 _numbers = itertools.count(1)
 
@@ -99,6 +99,11 @@ class Etcd:
         """SIGSTOP: it takes connections and bytes, and does nothing."""
         assert self._child is not None
         self._child.signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self._child.pid}/task")
+        wait_until(
+            lambda: all(_state(each) == "T" for each in tasks.iterdir()),
+            "a process stops when its threads come to it",
+        )
 
     def resume(self) -> None:
         assert self._child is not None
@@ -174,6 +179,10 @@ def own_etcd(tmp_path: Path) -> Iterator[Etcd]:
     """One for a test that pauses, kills or compacts it."""
     with running_etcd(tmp_path / "etcd") as server:
         yield server
+
+
+def _state(task: Path) -> str:
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 def _free_port() -> int:

@@ -45,6 +45,8 @@ def kernels(tmp_path, monkeypatch):
     """A module with a kernel that calls one of another module, and a directory for their code."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.syspath_prepend(str(tmp_path))
+    # Python would take a source of the same second and length for the one it has compiled.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     yield write_modules(tmp_path)
     for name in ("jit_inner", "jit_outer"):
         sys.modules.pop(name, None)
