@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.architecture import ROOT
+from click.testing import CliRunner
+
+from receiver.cli.commands import cli
 from tests.support.procs import Child, Children, children
 
 COMMAND = str(Path(sys.executable).with_name("tsferry-receiver"))
@@ -64,26 +65,16 @@ class Centre:
 
     def call(self, *arguments: str) -> Any:
         """An operator command with --json."""
-        done = subprocess.run(
-            [COMMAND, "--config", self.config, *arguments, "--json"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return json.loads(self._operator(*arguments, "--json"))
 
     def sql(self, statement: str) -> str:
         """Carry out one statement; returns what it writes with --json."""
-        done = subprocess.run(
-            [COMMAND, "--config", self.config, "sql", "--json", statement],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        return self._operator("sql", "--json", statement)
+
+    def _operator(self, *arguments: str) -> str:
+        """What a command writes; in this process, whose start would take the longest of it."""
+        done = CliRunner().invoke(cli, ["--config", str(self.config), *arguments])
+        assert done.exit_code == 0, (done.output, done.exception)
         return done.stdout
 
     def loaded(self, sender: str) -> dict[str, str]:
