@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -67,6 +67,17 @@ def sample(
         number for each in numbers.values() for number in chance.sample(each, min(keep, len(each)))
     ]
     return [everything[number] for number in sorted(taken)]
+
+
+def passages(names: Sequence[str], keep: int = 1) -> list[int]:
+    """Which passages of crash points to die at, from 1; each point is among them.
+
+    Args:
+        names: of the points, as one undisturbed run passes them.
+        keep: so many of each point.
+    """
+    chosen = sample(enumerate(names, 1), keep, kind=lambda passage: passage[1])
+    return [number for number, _ in chosen]
 
 
 def memory() -> Path | None:

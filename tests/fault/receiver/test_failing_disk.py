@@ -4,7 +4,7 @@ strace lets the n-th call of a kind fail, in each thread of the receiver. Whatev
 sender lists as loaded is loaded, the process lives and says what is wrong, and the next round
 (after a restart, where the process has said that it needs one) puts all right.
 
-`TSFERRY_SWEEP=40` in the environment tries so many positions of more calls.
+The long tier tries forty positions, and of more calls.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import requests
 
 from receiver.metadata.engine import Engine
 from receiver.metadata.state.rows import FileState
-from tests.support import trace
+from tests.support import tiers, trace
 from tests.support.centre import COMMAND, Centre
 from tests.support.centre import centre as serving
 from tests.support.edge import Edge
@@ -33,7 +33,7 @@ from tests.support.procs import wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SYNCS = ("fsync", "fdatasync")
-SWEEP = int(os.environ.get("TSFERRY_SWEEP", "0"))
+SWEEP = 40 if tiers.is_long() else 0
 POSITIONS = [*map(str, range(1, SWEEP + 1)), "1+", "3+"] if SWEEP else ["1", "2+"]
 FULL, BROKEN = "ENOSPC", "EIO"
 CASES = [

@@ -12,7 +12,6 @@ import io
 import json
 import os
 import signal
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ import pytest
 from common import crash, wire
 from common.digests import xxh3_128
 from receiver.load.upkeep.fsck import fsck
+from tests.support import tiers
 from tests.support.node_world import (
     OPERATOR,
     A,
@@ -183,7 +183,7 @@ def check_end(world: World, outcome: dict[str, str]) -> None:
     assert left == ["verified.log"]
 
 
-def die_at(wanted: int | None, seen: Counter[str] | None = None) -> object:
+def die_at(wanted: int | None, seen: list[str] | None = None) -> object:
     """Kill this process at the `wanted`-th passage of any point."""
     count = 0
 
@@ -191,7 +191,7 @@ def die_at(wanted: int | None, seen: Counter[str] | None = None) -> object:
         nonlocal count
         count += 1
         if seen is not None:
-            seen[name] += 1
+            seen.append(name)
         if count == wanted:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -231,17 +231,17 @@ def fresh(root: Path) -> tuple[World, Told]:
 
 
 @pytest.fixture(scope="module")
-def points(tmp_path_factory: pytest.TempPathFactory) -> int:
-    """How many passages a round has; the points that must be among them."""
+def points(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The points that a round passes; those that must be among them."""
     world, told = fresh(tmp_path_factory.mktemp("dry"))
-    seen: Counter[str] = Counter()
+    seen: list[str] = []
     with die_at(None, seen):  # type: ignore[attr-defined]
         outcome = the_round(world, told)
     check_end(world, outcome)
     needed = {"task.start.log", "upload.block_logged", "intake.moved", "intake.recorded"}
     needed |= {"task.end.ended", "placing.moved", "load.committed", "finish.staged"}
     assert needed <= set(seen)
-    return sum(seen.values())
+    return seen
 
 
 SHARES = 8
@@ -250,9 +250,9 @@ SHARES = 8
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_death_at_any_point_of_a_task_loses_nothing_and_loads_nothing_twice(
-    tmp_path: Path, points: int, share: int
+    tmp_path: Path, points: list[str], share: int
 ) -> None:
-    for at in range(1 + share, points + 1, SHARES):
+    for at in tiers.passages(points)[share::SHARES]:
         world, told = fresh(tmp_path / str(at))
         in_child(world, told, at)
         ended = told.last("ended")
@@ -265,10 +265,11 @@ def test_a_death_at_any_point_of_a_task_loses_nothing_and_loads_nothing_twice(
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_recovery_cut_off_anywhere_and_run_again_gives_the_same(
-    tmp_path: Path, points: int, share: int
+    tmp_path: Path, points: list[str], share: int
 ) -> None:
     """The child dies in the last part of the round, then twice more during recovery."""
-    for number, at in enumerate(range(points // 3 + share, points + 1, SHARES)):
+    late = [at for at in tiers.passages(points) if at > len(points) // 3]
+    for number, at in enumerate(late[share::SHARES]):
         world, told = fresh(tmp_path / str(at))
         in_child(world, told, at)
         for second in (number % 23 + 1, number % 11 + 1):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from common.wire import SchemaKind
 from receiver.load.schema import task_schema
 from receiver.load.upkeep.fsck import fsck
 from receiver.metadata.model.paths import parse_pattern
+from tests.support import tiers
 from tests.support.node_world import (
     A,
     Edge,
@@ -130,13 +130,13 @@ def check_end(world: World) -> None:
     assert left == ["verified.log"]
 
 
-def die_at(wanted: int | None, seen: Counter[str]) -> object:
+def die_at(wanted: int | None, seen: list[str]) -> object:
     count = 0
 
     def hook(name: str) -> None:
         nonlocal count
         count += 1
-        seen[name] += 1
+        seen.append(name)
         if count == wanted:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -148,7 +148,7 @@ def in_child(world: World, told: Path, wanted: int) -> None:
     if pid == 0:
         code = 1
         try:
-            with die_at(wanted, Counter()):  # type: ignore[attr-defined]
+            with die_at(wanted, []):  # type: ignore[attr-defined]
                 the_round(world, told)
             code = 0
         except BaseException:
@@ -169,18 +169,18 @@ def fresh(root: Path) -> tuple[World, Path]:
 
 
 @pytest.fixture(scope="module")
-def points(tmp_path_factory: pytest.TempPathFactory) -> int:
-    """How many passages a round has; the points that must be among them."""
+def points(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The points that a round passes; those that must be among them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(task_schema, "_STEP", 15)
         world, told = fresh(tmp_path_factory.mktemp("dry"))
-        seen: Counter[str] = Counter()
+        seen: list[str] = []
         with die_at(None, seen):  # type: ignore[attr-defined]
             the_round(world, told)
         check_end(world)
-    assert seen["taskschema.step"] == 1
+    assert seen.count("taskschema.step") == 1
     assert {"schemastage.added", "load.committed", "finish.staged"} <= set(seen)
-    return sum(seen.values())
+    return seen
 
 
 SHARES = 4
@@ -189,9 +189,9 @@ SHARES = 4
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_death_at_any_point_loses_nothing_of_a_schema_and_applies_it_once(
-    tmp_path: Path, points: int, share: int
+    tmp_path: Path, points: list[str], share: int
 ) -> None:
-    for at in range(1 + share, points + 1, SHARES):
+    for at in tiers.passages(points)[share::SHARES]:
         world, told = fresh(tmp_path / str(at))
         in_child(world, told, at)
         the_round(world, told)

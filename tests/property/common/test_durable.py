@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from common import crash
 from common.durable import Tree
+from tests.support import tiers
 
 RELS = st.sampled_from(["a", "b", "d/a", "d/b", "d/e/a"])
 CONTENT = st.binary(max_size=40)
@@ -115,4 +116,4 @@ class TreeMachine(RuleBasedStateMachine):
 
 
 TestTree = TreeMachine.TestCase
-TestTree.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestTree.settings = settings(max_examples=tiers.examples(40), stateful_step_count=25)

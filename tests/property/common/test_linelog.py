@@ -23,6 +23,7 @@ from common.linelog import (
     parse_sync,
 )
 from common.names import FilePath, Kind
+from tests.support import tiers
 
 NAME = st.text("abcäß风_ -.,%", min_size=1, max_size=8).map(lambda text: f"r{text}r")
 PATHS = st.builds(
@@ -65,7 +66,7 @@ def test_a_cut_list_is_a_beginning_of_the_list(paths, data):
 
 
 @given(st.lists(st.tuples(st.booleans(), PATHS), max_size=20), st.data())
-@settings(max_examples=50)
+@settings(max_examples=tiers.examples(50))
 def test_a_load_log_cut_anywhere_goes_on(steps, data):
     with tempfile.TemporaryDirectory() as directory, Tree(Path(directory)) as tree:
         tree.append_file("load.log").close()
@@ -197,4 +198,4 @@ class SyncLogMachine(RuleBasedStateMachine):
 
 
 TestSyncLog = SyncLogMachine.TestCase
-TestSyncLog.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestSyncLog.settings = settings(max_examples=tiers.examples(40), stateful_step_count=20)

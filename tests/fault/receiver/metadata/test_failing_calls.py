@@ -4,7 +4,7 @@ A process opens an engine that has something to put right, commits with tags, ta
 lets go of segments. Then its power is cut. Whatever failed: what was acknowledged is there, what
 was refused is not, and a full disk heals while the engine lives.
 
-`TSFERRY_SWEEP=1` in the environment tries every call, looking ones too; without it, a part.
+The long tier tries every call, looking ones too; the others try a part.
 """
 
 from __future__ import annotations
@@ -30,14 +30,12 @@ from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.metadata.model import records
 from receiver.metadata.model.alterations import Upsert
 from receiver.metadata.model.options import EngineOptions
-from tests.support import powercut, schema_view
+from tests.support import powercut, schema_view, tiers
 from tests.support.disk import CHANGING, LOOKING, NAMING, Faults
 from tests.support.schema_commits import HISTORY, everything, series
 
-SWEEP = bool(os.environ.get("TSFERRY_SWEEP"))
-CALLS = (*CHANGING, *NAMING, "open", "renameat2", *(LOOKING if SWEEP else ()))
+CALLS = (*CHANGING, *NAMING, "open", "renameat2", *(LOOKING if tiers.is_long() else ()))
 OPTIONS = EngineOptions(history=0.0, history_commits=500)
-EVERY = 1 if SWEEP else 97
 UNKNOWN = {"FailedSyncError"}
 """After these a commit may be there, or not."""
 KILL = 0
@@ -206,7 +204,7 @@ def test_whatever_call_fails_the_acknowledged_is_kept_and_the_refused_is_not(tmp
         assert {how for _, how in steps} == {"done"}
         assert not failed
         cases = [Case(at, *way) for at in range(1, calls + 1) for way in WAYS]
-        for case in cases[::EVERY]:
+        for case in tiers.sample(cases, 3, kind=lambda case: (case.code, case.once)):
             home = restore(disk, prepared)
             steps, _, _ = lived(home, case)
             disk.cut()

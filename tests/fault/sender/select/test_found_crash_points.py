@@ -15,6 +15,7 @@ from common import crash
 from common.crash import SimulatedCrash
 from common.errors import UnreachableError
 from sender.round.recovery import recover
+from tests.support import tiers
 from tests.support.model_centre import Centre, local_round
 from tests.support.site import Site, digest, path, tsfile
 
@@ -65,10 +66,8 @@ class Countdown:
     def __init__(self, n):
         self.left = n
         self.at = None
-        self.passed = 0
 
     def __call__(self, name):
-        self.passed += 1
         self.left -= 1
         if self.left == 0:
             self.at = name
@@ -87,10 +86,11 @@ def root(tmp_path):
 
 
 def points_of(site, centre, task_id):
-    counter = Countdown(0)
-    with crash.arm(counter):
+    """The names of the points that a round passes."""
+    names = []
+    with crash.arm(names.append):
         local_round(site, centre, task_id)
-    return counter.passed
+    return names
 
 
 def dies(action, n):
@@ -121,9 +121,9 @@ def judge(site, centre):
 
 
 def test_dying_at_any_step_of_a_round_the_next_one_puts_all_right(root):
-    total = points_of(*prepare(root / "count"))
-    assert total > 100
-    for n in range(1, total + 1):
+    names = points_of(*prepare(root / "count"))
+    assert len(names) > 100
+    for n in tiers.passages(names, 2):
         site, centre, task_id = prepare(root / f"n{n}")
         assert dies(lambda s=site, c=centre, t=task_id: local_round(s, c, t), n)
         local_round(site, centre, task_id)
@@ -143,8 +143,7 @@ def test_dying_again_at_any_step_of_the_recovery(root, first):
             local_round(site, centre, task_id)
         return site, centre, task_id
 
-    total = points_of(*begun(root / "count"))
-    for n in range(1, total + 1):
+    for n in tiers.passages(points_of(*begun(root / "count"))):
         site, centre, task_id = begun(root / f"n{n}")
         assert dies(lambda s=site, c=centre, t=task_id: local_round(s, c, t), n)
         local_round(site, centre, task_id)
@@ -153,8 +152,7 @@ def test_dying_again_at_any_step_of_the_recovery(root, first):
 
 def test_dying_while_sources_vanish_loses_no_unloaded_file(root):
     """The database deletes each source as soon as the sender is dead and the receiver away."""
-    total = points_of(*prepare(root / "count"))
-    for n in range(1, total + 1, 2):
+    for n in tiers.passages(points_of(*prepare(root / "count"))):
         site, centre, task_id = prepare(root / f"n{n}")
         dies(lambda s=site, c=centre, t=task_id: local_round(s, c, t), n)
         held = {each.path for each in site.snapshot().leftovers()} & {NEW, MERGED}

@@ -13,7 +13,7 @@ import pytest
 from common import crash
 from common.crash import SimulatedCrash
 from tests.fault.sender.select.test_found_crash_points import Countdown, judge, points_of, prepare
-from tests.support import powercut
+from tests.support import powercut, tiers
 from tests.support.disk import heal
 from tests.support.model_centre import local_round
 from tests.support.site import path, tsfile
@@ -62,8 +62,7 @@ def killed_at(n, made):
 
 
 def test_after_a_power_cut_at_any_step_the_next_round_puts_all_right(disk):
-    total = points_of(*fresh(disk))
-    for n in range(1, total + 1, 2):
+    for n in tiers.passages(points_of(*fresh(disk))):
         made = fresh(disk)
         at = killed_at(n, made)
         disk.cut()
@@ -77,9 +76,9 @@ def test_after_a_power_cut_at_any_step_the_next_round_puts_all_right(disk):
 
 def test_what_a_killed_process_left_unsynced_is_not_relied_on(disk):
     """Killed, started again, killed again, and only then the power goes."""
-    total = points_of(*fresh(disk))
+    total = len(points_of(*fresh(disk)))
     chance = random.Random(7)
-    for _ in range(60):
+    for _ in range(tiers.examples(20)):
         made = fresh(disk)
         first = killed_at(chance.randrange(1, total), made)
         second = killed_at(chance.randrange(1, total // 2), made)

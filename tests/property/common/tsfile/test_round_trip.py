@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from common.tsfile import Status, read_status, read_tail
 from common.tsfile.names import device_name, parse_name, tree_name
+from tests.support import tiers
 from tests.support.tsfile_bytes import build
 
 TEXT = st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable())
@@ -32,7 +33,7 @@ def series(draw):
 FILES = st.dictionaries(NODES, st.dictionaries(TEXT, series(), min_size=1, max_size=5), max_size=5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tiers.examples(60))
 @given(
     devices=FILES, version=st.sampled_from([3, 4]), chunks=st.integers(1, 3),
     page_points=st.integers(1, 5), degree=st.integers(2, 4), aligned=st.booleans(),
@@ -58,7 +59,7 @@ def test_what_is_written_is_what_is_read(devices, version, chunks, page_points, 
     assert tail.last_time == max((end for _, _, end in found.values()), default=None)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tiers.examples(40))
 @given(devices=FILES, version=st.sampled_from([3, 4]), data=st.data())
 def test_a_truncated_file_is_unsealed(devices, version, data):
     content = build(devices, version=version)
@@ -69,7 +70,7 @@ def test_a_truncated_file_is_unsealed(devices, version, data):
     assert read_status(content[:length]).status is expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tiers.examples(150))
 @given(content=st.binary(max_size=300), head=st.sampled_from([b"", b"TsFile\x03", b"TsFile\x04"]))
 def test_any_bytes_get_a_verdict(content, head):
     sealed = head + content + len(content).to_bytes(4, "big") + b"TsFile"

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from common import wire
 from receiver.node import Node
+from tests.support import tiers
 from tests.support.node_world import OPERATOR, A, Edge, World, path_of, results, tsfile
 
 rounds = st.lists(
@@ -38,7 +39,8 @@ def check(world: World, node: Node, listed: dict[str, bytes], kept: list[bytes])
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=tiers.examples(40),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(plan=rounds)
 def test_any_rounds_end_in_what_a_dictionary_says(

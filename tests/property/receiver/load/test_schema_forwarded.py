@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.schemaitems import Altered, Dropped, Group, Series, encode_items, read_items
@@ -14,6 +14,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.scope import Scope
 from receiver.transfer.schemachanges import SchemaReader
+from tests.support import tiers
 from tests.support.metadata import A, seen
 
 paths = st.sampled_from([f"root.a.{d}.{s}" for d in ("d", "e") for s in ("s", "t", "u")])
@@ -55,7 +56,7 @@ def forward(reader, to, after, limit):
     return page.commit
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=tiers.examples(25))
 @given(events, st.integers(1, 4))
 def test_changes_that_are_forwarded_make_both_the_same(history, limit):
     with (

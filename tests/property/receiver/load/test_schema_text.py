@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.schemaitems import Altered, Dropped, Group, Series
@@ -22,6 +22,7 @@ from receiver.metadata.text.mlog_text import (
 )
 from receiver.metadata.text.schema_dump import Slots, log_lines, log_records, tree_lines
 from receiver.transfer.schemachanges import SchemaReader
+from tests.support import tiers
 
 LEGAL = [(0, 0, 1), (1, 2, 1), (2, 4, 7), (3, 8, 1), (4, 0, 0), (5, 0, 2)]
 names = st.sampled_from(["d1", "d2", "a,b", "x y", "1", "`q`", "b\\c", "dotted.name", "风", "*"])
@@ -68,7 +69,7 @@ def told(engine):
     ]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=tiers.examples(15))
 @given(schemas())
 def test_a_dump_that_is_imported_into_an_empty_engine_gives_the_same_tree(items):
     with tempfile.TemporaryDirectory() as place:
@@ -139,7 +140,7 @@ def applied(items, there):
     return there
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tiers.examples(150))
 @given(histories)
 def test_the_end_state_of_a_log_is_what_a_database_has_that_plays_it(records):
     logged, there = play(records)
@@ -149,7 +150,7 @@ def test_the_end_state_of_a_log_is_what_a_database_has_that_plays_it(records):
     assert applied(reduced.items, {}) == there
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tiers.examples(150))
 @given(histories)
 def test_a_log_that_is_told_again_changes_nothing(records):
     text = "".join(mlog_text.dump(play(records)[0], wide=False)).encode()
@@ -158,7 +159,7 @@ def test_a_log_that_is_told_again_changes_nothing(records):
     assert applied(items, once) == once
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tiers.examples(150))
 @given(
     st.lists(
         st.builds(CreateSeries, few, st.sampled_from([1, 2]), st.just(0), st.just(0))

@@ -19,6 +19,7 @@ from receiver.metadata.model.errors import HistoryGoneError, NotATagError
 from receiver.metadata.query import ordering
 from receiver.metadata.schema import order
 from receiver.metadata.sql.executing import execute
+from tests.support import tiers
 
 SIDES = ("left", "right")
 
@@ -144,7 +145,7 @@ class World:
                 self.go_on(cursor)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tiers.examples(15), suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 32), st.sampled_from([1, 3, 256]), st.sampled_from([2, 9999]))
 def test_cursors_show_their_commit_whatever_comes_between_two_pages(seed, ordered, ahead):
     with (

@@ -13,6 +13,7 @@ from common.errors import TsferryError
 from receiver.metadata.commit.rules import examine
 from receiver.metadata.commit.touched import Touched
 from receiver.metadata.model import records
+from tests.support import tiers
 from tests.support.committing import ALL, create, do, fresh
 from tests.support.metadata import load, path, physical, seen
 
@@ -92,7 +93,7 @@ def content(state):
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=tiers.examples(400))
 @given(st.lists(operations, max_size=4), st.lists(operations, min_size=2, max_size=5))
 def test_a_commit_is_taken_if_each_of_its_operations_would_be(before, ops):
     one, many = start(before), start(before)
@@ -106,7 +107,7 @@ def test_a_commit_is_taken_if_each_of_its_operations_would_be(before, ops):
         assert content(one) == content(many)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=tiers.examples(400))
 @given(st.lists(operations, max_size=4), operations, operations)
 def test_commits_that_may_share_a_batch_are_right_in_it(before, first, second):
     """What was checked against the state before the first holds after it, too."""

@@ -27,6 +27,7 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.options import EngineOptions
+from tests.support import tiers
 from tests.support.metadata import A, B, load, log_file, path, physical, seen, token
 
 PATHS = [path("1-1-0"), path("2-2-0"), path("1-1-1", part=1)]
@@ -402,9 +403,8 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
 
 EngineAgainstModel.TestCase.settings = settings(
-    max_examples=120,
+    max_examples=tiers.examples(120),
     stateful_step_count=40,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 TestEngineAgainstModel = EngineAgainstModel.TestCase

@@ -3,8 +3,6 @@
 Commits legal and illegal, alterations, questions as of now and as of any commit, by way of the
 state and of SQL; restarts, checkpoints, cut logs and tag logs, a damaged checkpoint, a history
 that moves on. Names are few, so that everything meets.
-
-`TSFERRY_MODEL_STEPS=5000` asks for about so many steps in place of the few of a usual run.
 """
 
 from __future__ import annotations
@@ -29,8 +27,7 @@ from receiver.metadata.sql.executing import execute
 from tests.support import metadata as files
 from tests.support import schema_model as model
 from tests.support import schema_view as view
-
-STEPS = int(os.environ.get("TSFERRY_MODEL_STEPS", "0"))
+from tests.support import tiers
 
 GROUPS = ["root.a", "root.b", "root.a.b", "root.c.`1`"]
 DEVICES = [
@@ -516,9 +513,8 @@ def spoil(file, data):
 
 
 SchemaAgainstModel.TestCase.settings = settings(
-    max_examples=max(STEPS // 50, 1) if STEPS else 25,
-    stateful_step_count=50 if STEPS else 25,
-    deadline=None,
+    max_examples=tiers.examples(25),
+    stateful_step_count=50 if tiers.is_long() else 25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 TestSchemaAgainstModel = SchemaAgainstModel.TestCase

@@ -1,13 +1,12 @@
 """A whole engine directory, damaged at every place: a prefix of the commits, or a named error.
 
 The directory has two checkpoints, log segments, and a tag log that a checkpoint relies on. Every
-file is cut at every byte and has every byte changed, one at a time. A usual run takes some of the
-places, other ones in each file; `TSFERRY_SWEEP=all` takes all of them.
+file is cut at every byte and has every byte changed, one at a time. The long tier does; the others
+take some of the places, other ones in each file.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -20,8 +19,8 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import NewerLogError
 from receiver.metadata.model.options import EngineOptions
 from tests.support import schema_view as view
+from tests.support import tiers
 
-ALL = os.environ.get("TSFERRY_SWEEP") == "all"
 STEPS = {"log": 7, "tags": 3, "checkpoint": 61}
 """Bytes from one place to the next; checkpoints are large."""
 OPTIONS = EngineOptions(checkpoint_rest=1e9)
@@ -103,7 +102,7 @@ def kinds(content):
 
 
 def places(content, kind, seed):
-    step = 1 if ALL else STEPS[kind]
+    step = 1 if tiers.is_long() else STEPS[kind]
     return range(seed % step, len(content), step)
 
 

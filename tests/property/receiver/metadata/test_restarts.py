@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -17,7 +17,7 @@ from common.errors import TsferryError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.options import EngineOptions
-from tests.support import schema_view
+from tests.support import schema_view, tiers
 from tests.support.metadata import A, B, load, path, physical, seen
 from tests.support.schema_commits import everything, series
 
@@ -169,8 +169,6 @@ class Restarts(RuleBasedStateMachine):
 
 TestRestarts = Restarts.TestCase
 TestRestarts.settings = settings(
-    max_examples=25,
+    max_examples=tiers.examples(25),
     stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
 )

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from common.tsfile import Compression
 from receiver.points.compression import BadCompression, UnsupportedCompression, decompress
+from tests.support import tiers
 from tests.support.compressors import COMPRESSORS, lzo
 
-QUICK = settings(max_examples=25, deadline=None, database=None)
+QUICK = settings(max_examples=tiers.examples(25), database=None)
 EVERY = pytest.mark.parametrize("code", COMPRESSORS, ids=lambda code: code.name)
 PAGES = st.one_of(
     st.binary(max_size=200),
@@ -38,7 +39,7 @@ def test_what_was_compressed_comes_back(code: Compression, raw: bytes) -> None:
 
 
 @EVERY
-@settings(QUICK, max_examples=8)
+@settings(QUICK, max_examples=tiers.examples(8))
 @given(raw=PAGES.filter(len))
 def test_another_size_than_the_header_says_is_an_error(code: Compression, raw: bytes) -> None:
     packed = COMPRESSORS[code](raw)
@@ -48,7 +49,7 @@ def test_another_size_than_the_header_says_is_an_error(code: Compression, raw: b
 
 
 @EVERY
-@settings(QUICK, max_examples=6)
+@settings(QUICK, max_examples=tiers.examples(6))
 @given(raw=PAGES.filter(len))
 def test_a_stream_that_ends_early_is_an_error_at_every_byte(code: Compression, raw: bytes) -> None:
     packed = COMPRESSORS[code](raw)

@@ -4,15 +4,17 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.tsfile import Encoding
 from receiver.points.encodings import BadPage, Unsupported, decode_values
+from tests.support import tiers
 from tests.support.encoders.cases import CASES, Case, decoded_list, key
 
 QUICK = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=tiers.examples(25),
+    database=None,
 )
 EVERY = pytest.mark.parametrize("case", CASES, ids=str)
 # (Of a page with a single value, TS_2DIFF cut by one byte may be what the C++ writer writes.)
@@ -42,7 +44,7 @@ def test_what_was_encoded_comes_back_bit_for_bit(case: Case, data: st.DataObject
 
 
 @EVERY
-@settings(QUICK, max_examples=4)
+@settings(QUICK, max_examples=tiers.examples(4))
 @given(data=st.data())
 def test_a_page_that_ends_early_is_an_error_at_every_byte(case: Case, data: st.DataObject) -> None:
     values = data.draw(case.values.filter(lambda drawn: 1 < len(drawn) < 70))
@@ -53,7 +55,7 @@ def test_a_page_that_ends_early_is_an_error_at_every_byte(case: Case, data: st.D
 
 
 @EVERY
-@settings(QUICK, max_examples=6)
+@settings(QUICK, max_examples=tiers.examples(6))
 @given(data=st.data())
 def test_a_page_of_another_count_is_an_error(case: Case, data: st.DataObject) -> None:
     values = data.draw(case.values)
@@ -69,7 +71,7 @@ def test_a_page_of_another_count_is_an_error(case: Case, data: st.DataObject) ->
 
 
 @EVERY
-@settings(QUICK, max_examples=6)
+@settings(QUICK, max_examples=tiers.examples(6))
 @given(data=st.data())
 def test_bytes_left_over_are_an_error(case: Case, data: st.DataObject) -> None:
     values = data.draw(case.values)

@@ -19,11 +19,12 @@ from receiver.points.encodings import (
     is_rounded,
     supported,
 )
+from tests.support import tiers
 from tests.support.encoders import camel, freq, rlbe, sprintz
 from tests.support.encoders.bitstream import bits, float_bits, to_bytes
 from tests.support.encoders.cases import decoded_list, floats, integers
 
-QUICK = settings(max_examples=40, deadline=None, database=None)
+QUICK = settings(max_examples=tiers.examples(40), database=None)
 FLOATS = {32: DataType.FLOAT, 64: DataType.DOUBLE}
 INTEGERS = {32: DataType.INT32, 64: DataType.INT64}
 SIZES = pytest.mark.parametrize("size", [32, 64])

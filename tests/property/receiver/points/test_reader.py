@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from receiver.points import ChunkSummary, TsFileReader
+from tests.support import tiers
 from tests.support.expected_rows import comparable
 from tests.support.tsfile_bytes import build
 
@@ -33,7 +34,7 @@ def series(draw: st.DrawFn) -> tuple[str, list[tuple[int, Any]]]:
     return kind, [(time, draw(VALUES[kind])) for time in sorted(times)]
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tiers.examples(30), suppress_health_check=list(HealthCheck))
 @given(
     columns=st.lists(series(), min_size=1, max_size=4),
     version=st.sampled_from([3, 4]),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from receiver.spark.part_rows import span_schema
 from receiver.spark.relations import meetings, overlaps
+from tests.support import tiers
 
 SPANS = st.lists(
     st.tuples(st.integers(0, 7), st.sampled_from("abc"), st.integers(0, 30), st.integers(0, 6)),
@@ -30,7 +31,7 @@ def table(spans: list[tuple[int, str, int, int]]) -> pa.Table:
     return pa.Table.from_pylist([*rows, gap], schema=span_schema())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tiers.examples(80))
 @given(SPANS, KINDS)
 def test_an_overlap_is_found_of_every_file_that_begins_before_another_ended(
     spans: list[tuple[int, str, int, int]], kinds: list[str]
@@ -54,7 +55,7 @@ def test_an_overlap_is_found_of_every_file_that_begins_before_another_ended(
     assert set(found) == expected
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tiers.examples(80))
 @given(SPANS, KINDS)
 def test_files_of_both_kinds_meet_where_a_device_has_common_time(
     spans: list[tuple[int, str, int, int]], kinds: list[str]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from common.durable import Tree
 from receiver.transfer.partial import Partial, UploadMeta
+from tests.support import tiers
 
 ID = "1" * 32
 CONTENT = random.Random(7).randbytes(5000)
@@ -56,7 +57,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tiers.examples(80))
 @given(steps=steps)
 def test_any_order_of_blocks_breaks_and_restarts_ends_in_the_same_file(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
@@ -77,7 +78,7 @@ def test_any_order_of_blocks_breaks_and_restarts_ends_in_the_same_file(
         assert finished(tree, partial) == hashlib.md5(CONTENT).hexdigest()
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=tiers.examples(120))
 @given(
     sizes=st.lists(st.integers(1, 900), min_size=1, max_size=6),
     which=st.sampled_from(["part", "upload"]),
@@ -121,7 +122,7 @@ def same(end: int, data: bytes, keep: int, tail: bytes) -> bool:
     return (data[:keep] + tail)[:end] == data[:end] and len(data[:keep] + tail) >= end
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tiers.examples(80))
 @given(position=st.integers(0, 4000), flip=st.integers(1, 255))
 def test_a_flipped_byte_cuts_back_to_the_block_before_it(
     tmp_path_factory: pytest.TempPathFactory, position: int, flip: int

@@ -15,6 +15,7 @@ from common import crash
 from common.crash import SimulatedCrash
 from common.errors import UnreachableError
 from common.wire import Result
+from tests.support import tiers
 from tests.support.model_centre import Centre, load, local_round
 from tests.support.site import Site, digest, path, tsfile
 
@@ -143,9 +144,8 @@ class Rounds(RuleBasedStateMachine):
 
 
 Rounds.TestCase.settings = settings(
-    max_examples=25,
+    max_examples=tiers.examples(25),
     stateful_step_count=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 TestRounds = Rounds.TestCase

@@ -162,7 +162,6 @@ def test_an_engine_that_was_opened_for_reading_takes_none(world):
 
 
 def test_closing_gives_up_a_checkpoint_that_is_being_written(tmp_path, monkeypatch):
-    engine = Engine.open(tmp_path / "schema", options=EngineOptions(checkpoint_entries=1))
     reached, go = threading.Event(), threading.Event()
     real = checkpointing._until
 
@@ -175,6 +174,7 @@ def test_closing_gives_up_a_checkpoint_that_is_being_written(tmp_path, monkeypat
         return real(waiting, frozen)
 
     monkeypatch.setattr(checkpointing, "_until", slow)
+    engine = Engine.open(tmp_path / "schema", options=EngineOptions(checkpoint_entries=1))
     engine.commit([records.KeysWritten([], {"k": "1"})])
     assert reached.wait(BOUND)
     closing = threading.Thread(target=engine.close)

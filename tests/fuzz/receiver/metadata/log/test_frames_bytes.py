@@ -17,6 +17,7 @@ from receiver.metadata.log.journal import parse_journal
 from receiver.metadata.log.replay import Replay
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import NewerLogError
+from tests.support import tiers
 from tests.support.metadata import load, path, plain, seen
 
 SALT = 99
@@ -49,7 +50,7 @@ def replayed(content):
         return plain(replay.state)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=tiers.examples(400))
 @given(st.binary(max_size=400))
 @example(b"")
 def test_bytes_that_are_no_log_are_refused(content):
@@ -60,7 +61,7 @@ def test_bytes_that_are_no_log_are_refused(content):
     raise AssertionError("taken for a log")
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=tiers.examples(600))
 @given(data=st.data())
 def test_a_log_with_something_cut_put_in_or_overwritten_never_gives_a_wrong_state(data):
     content, states = written()
@@ -73,7 +74,7 @@ def test_a_log_with_something_cut_put_in_or_overwritten_never_gives_a_wrong_stat
         assert replayed(content) in states
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=tiers.examples(400))
 @given(st.binary(max_size=300))
 def test_a_journal_of_any_bytes_is_read_to_its_last_sound_line(tail):
     title = b"# tsferry device owners, version 1: time, commit, device, owner, why\n"

@@ -13,6 +13,7 @@ from receiver.metadata.model.paths import IllegalPathError
 from receiver.metadata.sql.lexing import statements
 from receiver.metadata.sql.parser import keywords, next_words, parse
 from receiver.metadata.sql.printing import format_statement
+from tests.support import tiers
 
 OWN = (
     SqlError,
@@ -47,7 +48,7 @@ def judge(text):
     assert wrong.message.startswith(f"line {line}, column {column}: ")
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=tiers.examples(500))
 @given(st.text(max_size=60))
 @example("")
 @example("show timeseries where a = '" + "''" * 1000)
@@ -61,13 +62,13 @@ def test_any_text(text):
     judge(text)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=tiers.examples(1000))
 @given(st.lists(WORDS, max_size=20), st.sampled_from(["", " "]))
 def test_any_words(words, gap):
     judge(gap.join(words))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tiers.examples(300))
 @given(st.lists(WORDS, max_size=20).map(" ".join))
 def test_any_text_can_be_cut_into_statements_and_completed(text):
     cut = [each.text for each in statements(text)]

@@ -1,7 +1,7 @@
 """Owners come and go, requests are lost, the log is trimmed: the frames stay what they were."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UnreachableError
@@ -10,6 +10,7 @@ from receiver.metadata.etcd.commits import EtcdLog
 from receiver.metadata.etcd.messages import Delete, Get, prefix_end
 from receiver.metadata.etcd.stored_frames import PART_SIZE
 from receiver.metadata.model.errors import FencedError
+from tests.support import tiers
 from tests.support.etcd import running_etcd
 from tests.support.etcd_faults import FAULTS, LossyClient, quick
 
@@ -119,7 +120,7 @@ class World:
 
 
 @given(STEPS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=tiers.examples(25))
 def test_the_log_is_the_frames_that_were_kept(etcd, tmp_path_factory, steps):
     world = World(etcd.settings(), tmp_path_factory.mktemp("files"))
     for name, *arguments in steps:

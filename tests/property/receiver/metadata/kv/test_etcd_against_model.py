@@ -1,12 +1,13 @@
 """Two processes write to etcd, others do too, and somebody compacts: history stays what it was."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.metadata.etcd.client import EtcdClient
 from receiver.metadata.kv.etcd import EtcdKV
 from receiver.metadata.model.errors import CompactedError
+from tests.support import tiers
 from tests.support.etcd import running_etcd
 
 KEYS = st.text("ab/é", min_size=1, max_size=3)
@@ -60,7 +61,7 @@ class Model:
 
 
 @given(STEPS, st.sampled_from([1, 3, 1024]), st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=tiers.examples(40))
 def test_history_is_what_was_committed(etcd, steps, ring, random):
     chosen = etcd.settings()
     client = EtcdClient(chosen)

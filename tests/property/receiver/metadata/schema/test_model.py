@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from receiver.metadata.model.paths import Nodes, parse_pattern
 from receiver.metadata.schema import Schema
 from tests.property.receiver.metadata.schema.model import Group, Model, Series
+from tests.support import tiers
 
 NODES = st.sampled_from(["a", "b", "d1", "d2", "s1", "s2", "x y", "ä", "a\0b", "a\0", "1"])
 DEVICES = st.lists(NODES, min_size=1, max_size=3).map(lambda nodes: ("root", *nodes))
@@ -381,9 +382,8 @@ class SchemaMachine(RuleBasedStateMachine):
 
 
 SchemaMachine.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=tiers.examples(60),
     stateful_step_count=40,
-    deadline=None,
     suppress_health_check=[
         HealthCheck.too_slow,
         HealthCheck.filter_too_much,

@@ -14,6 +14,7 @@ from receiver.metadata.query import statements as ask
 from receiver.metadata.sql import statements as sql
 from receiver.metadata.sql.parser import keywords, parse
 from receiver.metadata.sql.printing import format_statement
+from tests.support import tiers
 
 ANY = st.text(st.characters(codec="utf-8"), max_size=12)
 NAMES = st.one_of(
@@ -95,14 +96,14 @@ STATEMENTS = st.one_of(
 )
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=tiers.examples(1000))
 @given(STATEMENTS)
 def test_the_text_of_a_statement_means_that_statement(statement):
     text = format_statement(statement)
     assert parse(text) == statement, text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tiers.examples(200))
 @given(STATEMENTS)
 def test_there_is_one_text_of_a_statement(statement):
     text = format_statement(statement)

@@ -3,6 +3,7 @@ from hypothesis import strategies as st
 
 from receiver.metadata.model.records import KeysWritten
 from receiver.metadata.state.key_versions import KeyTable
+from tests.support import tiers
 
 KEYS = st.text("ab/", min_size=1, max_size=3)
 STEPS = st.lists(
@@ -20,7 +21,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tiers.examples(200))
 def test_the_table_answers_as_a_list_of_whole_dictionaries(steps):
     table = KeyTable()
     states = [(0, {})]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from common.durable import Tree
 from receiver.load.folder.staged import Staged, Verified
+from tests.support import tiers
 
 LOG, DATA = "verified.log", "data"
 
@@ -86,7 +87,7 @@ def test_the_log_is_rewritten_before_it_grows_without_bound(tmp_path: Path) -> N
         assert opened(tree)[0].all() == [record]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tiers.examples(60))
 @given(cut=st.integers(0, 2000), garbage=st.binary(max_size=40))
 def test_a_log_cut_anywhere_keeps_what_was_whole(
     tmp_path_factory: pytest.TempPathFactory, cut: int, garbage: bytes
