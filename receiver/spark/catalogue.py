@@ -1,168 +1,113 @@
-"""What is to be proved: the committed files, and what the catalogue alone can say of them.
+"""The one catalogue: which files a receiver has loaded, and where they lie.
 
-The receiver's log is read beside the running server, without its lock and without a write.
+It is read from the receiver's directories, beside the server, which need not run; or from the
+running server by its URL. The data source reads these files; the verification puts its questions
+about them on top (`committed`). The bytes are read where they are: workers need the receiver's
+data directories, or a mount of them (option ``dataDirs``).
 """
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+import datetime
+import os
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
+from urllib.parse import urlsplit
 
-from common.config.units import format_duration
-from common.errors import NotFoundError, TsferryError
-from receiver.load.deciding.expiry import Expiry
-from receiver.load.folder.manifests import read_table
-from receiver.load.folder.sender_folder import looks_unmounted
+import requests
+
+from common import wire
+from common.config import is_loopback, load
+from common.errors import ProtocolError, UnreachableError, UsageError
+from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.timestamps import from_seconds
-from receiver.metadata.state.rows import FileState
-from receiver.spark.results import Finding, Severity
-from receiver.spark.schemacheck import SchemaCheck
-from receiver.spark.work import Expected
+from receiver.metadata.query.past_files import files_at
+from receiver.spark.files import DataFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from common.tsfile.proof import SeriesTable
-    from receiver.config import ReceiverConfig
+    from receiver.metadata.query.past_files import PastFiles
+    from receiver.metadata.state.ranges import Devices
     from receiver.metadata.state.rows import FileRow
-    from receiver.metadata.state.state import State
 
-__all__ = ["Catalogue", "CommittedFile", "Neighbour", "Scope"]
+__all__ = ["Catalogue", "Loads", "LocalCatalogue", "RemoteCatalogue", "open_catalogue", "unit_of"]
 
-_EXPIRY_GRACE_S = 3600.0
-"""Beyond the TTL, until a file that is still there is worth a word: nothing is deleted at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Which files are asked for; all, if nothing is set.
-
-    Attributes:
-        task: only those that this task loaded.
-        new: only those without a verdict, or changed since it.
-        older_than: only those whose last verdict is more than so many seconds old, or missing.
-    """
-
-    task: str | None = None
-    new: bool = False
-    older_than: float | None = None
-
-    def __str__(self) -> str:
-        if self.task is not None:
-            return f"task {self.task}"
-        if self.new:
-            return "new files"
-        if self.older_than is not None:
-            return f"not verified for {format_duration(self.older_than)}"
-        return "all files"
-
-    def wants(self, row: FileRow, now: float) -> bool:
-        """Whether a file is among them; `now` is in seconds since the epoch."""
-        if self.task is not None and row.task != self.task:
-            return False
-        if self.new and row.verified >= row.changed:
-            return False
-        return self.older_than is None or row.verified <= from_seconds(now - self.older_than)
+_PAGE: Final = 1000
+_TIMEOUT: Final = (10, 60)
+_MOST: Final = 1 << 26
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedFile:
-    """A loaded file as the catalogue has it.
+class Loads(NamedTuple):
+    """What was loaded in a range of commits, as of a commit.
 
     Attributes:
-        expected: what its bytes must show.
-        row: of the catalogue.
-        label: the name that its sender gave itself.
-        directory: of its sender's folder.
-        findings: what is wrong with it as far as the catalogue alone can tell.
+        visible: files to read.
+        held: files in quarantine.
     """
 
-    expected: Expected
-    row: FileRow
-    label: str
-    directory: str
-    findings: tuple[Finding, ...]
+    visible: list[DataFile]
+    held: list[DataFile]
+
+
+class Catalogue(AbstractContextManager["Catalogue"]):
+    """What a receiver has loaded."""
+
+    uuid: str
+    """Of its engine: another engine's commits mean nothing here."""
+
+    def __init__(self, kind: str, data_dirs: Sequence[str]) -> None:
+        """Make one of files of some kind, in some data directories."""
+        self._kind = kind
+        self._roots = data_dirs
 
     @property
-    def current(self) -> bool:
-        """Whether it is part of its sender's present set (a retired file is not)."""
-        return not self.row.retired and self.row.state is not FileState.RETIRED
+    @abstractmethod
+    def newest(self) -> int:
+        """The newest commit."""
 
-
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """A file that is not asked for, with what the catalogue has of its devices.
-
-    Attributes:
-        expected: where it is.
-        ranges: (device, first, last).
-    """
-
-    expected: Expected
-    ranges: tuple[tuple[str, int, int], ...]
-
-
-class Catalogue:
-    """The committed files at one commit; a context manager.
-
-    Attributes:
-        uuid: of the engine.
-        commit: the newest one that is seen.
-        files: those that are asked for, by physical path.
-        passed_over: how many visible files are not.
-    """
-
-    def __init__(
-        self, config: ReceiverConfig, scope: Scope, clock: Callable[[], float] = time.time
-    ) -> None:
-        """Read the catalogue.
-
-        Args:
-            config: of the receiver.
-            scope: which files.
-            clock: seconds since the epoch.
+    @abstractmethod
+    def loads(self, at: int, since: int = 0) -> Loads:
+        """What was loaded after `since`, as of `at`.
 
         Raises:
-            NotFoundError: no engine is there, or no such task is committed.
-            DamagedError: the receiver's log is damaged.
+            HistoryGoneError: `at` is before the kept history.
         """
-        self._config = config
-        self._roots = tuple(map(str, config.data_dirs))
-        self._names: dict[int | tuple[str, ...], tuple[str, ...]] = {}
-        self._alive: dict[str, bool] = {}
-        self._later: set[str] | None = None
-        self._engine = Engine.read_only(Path(config.schema_dir))
-        self.uuid, self.commit = self._engine.uuid, self._engine.newest_commit
-        now = clock()
-        with self._engine.reading() as state:
-            self._schema = SchemaCheck(state.schema)
-            expiry = Expiry(state.schema, now - _EXPIRY_GRACE_S, config.time_unit)
-            visible = [row for row in state.files.values() if row.visible]
-            self._away = {
-                str(root): "is not mounted, as it seems: it is empty"
-                if root.is_dir()
-                else "is not there"
-                for root in config.data_dirs
-                if not root.is_dir() or looks_unmounted(root, state)
-            }
-            rows = [row for row in visible if scope.wants(row, now)]
-            rows.sort(key=lambda row: row.physical)
-            self.files = [self._committed(state, row, expiry) for row in rows]
-            self._others = [row for row in visible if not scope.wants(row, now)]
-            self.passed_over = len(self._others)
-            known = scope.task is None or any(
-                state.has_task(each, scope.task) for each in state.senders
-            )
-        if not rows and not known:
-            self.close()
-            raise NotFoundError(f"--task {scope.task}: no such task is committed here")
+
+    def at(self, when: int | datetime.datetime | None) -> int:
+        """The commit that a time means; without one, or with one to come, the newest."""
+        if when is None:
+            return self.newest
+        ts = when if isinstance(when, int) else from_seconds(when.timestamp())
+        return min(ts, self.newest)
+
+    def files(self, at: int) -> list[DataFile]:
+        """All files that were visible at a commit."""
+        return self.loads(at).visible
+
+    def refresh(self) -> None:
+        """Look at what was committed since."""
 
     def close(self) -> None:
-        """Let the state go."""
-        self._engine.close()
+        """Let go of it."""
+
+    def _loads(self, visible: Iterable[DataFile], held: Iterable[DataFile]) -> Loads:
+        def wanted(files: Iterable[DataFile]) -> list[DataFile]:
+            return [each for each in files if self._kind in ("all", each.name.split("/")[0])]
+
+        return Loads(wanted(visible), wanted(held))
+
+    def _committed(
+        self, data_dir: str, physical: str, size: int, created: int, devices: Devices | None,
+        first: int | None, last: int | None,
+    ) -> DataFile:  # fmt: skip
+        places = _locations(self._roots or [data_dir], physical)
+        database = physical.split("/")[1]
+        return DataFile(
+            places, physical, size, database, created, devices, first, last, is_known=True
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -170,157 +115,225 @@ class Catalogue:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def neighbours(self) -> list[Neighbour]:
-        """The current files that are not asked for, in the partitions of those that are."""
-        places = {_place(each.row.physical) for each in self.files}
-        return [
-            Neighbour(
-                Expected(row.physical, self._roots, database=sg, kind=row.physical.split("/")[0]),
-                tuple(row.devices.ranges()),
-            )
-            for row in self._others
-            if row.state is FileState.LIVE
-            and (sg := _place(row.physical)[0])
-            and _place(row.physical) in places
-        ]
 
-    # -- questions about one file, once it was read --------------------------------------------
+def open_catalogue(
+    where: str,
+    *,
+    kind: str = "all",
+    data_dirs: Sequence[str] = (),
+    token: str | None = None,
+    ca_cert: str | None = None,
+) -> Catalogue:
+    """The catalogue at a place.
 
-    def against_schema(self, file: CommittedFile, outline: bytes) -> tuple[Finding, ...]:
-        """How types and codecs of a file differ from the schema."""
-        if not file.row.registered:
-            return ()  # loaded before there was a schema, and not yet taken in
-        with self._engine.reading():
-            return self._schema.findings(outline)
+    Args:
+        where: the receiver's configuration file, its schema directory or its URL.
+        kind: which of a database's files.
+        data_dirs: where the data directories are for the workers, if elsewhere.
+        token: of a reader, for a URL.
+        ca_cert: PEM file that the server of a URL is checked against.
 
-    def sent_table(self, file: CommittedFile) -> SeriesTable | str:
-        """What the sender said of the series of a file; or why that is not known any more."""
-        try:
-            table = read_table(self._config.data_dirs, file.directory, file.row)
-        except (TsferryError, OSError) as error:
-            return str(error)
-        return "the sender's table of series is not kept here" if table is None else table
-
-    def absence(self, file: CommittedFile, host: str = "") -> Finding:
-        """What it means that a worker (on `host`) found a file in none of the data directories.
-
-        It is lost only if this machine, which has the receiver's directories, does not see it
-        either, though all of them are there and hold files. Everything else says something about
-        disks and mounts, and nothing about the file.
-        """
-        physical, home = file.row.physical, file.row.data_dir
-        where = f" (on {host})" if host else ""
-        for away, why in self._away.items():
-            return _unproved(f"not found; the data directory {away} {why}")
-        for root in self._config.data_dirs:
-            try:
-                (root / physical).lstat()
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as error:
-                return _unproved(f"not found{where}, and this machine cannot tell: {error}")
-            return _unproved(
-                f"this machine sees it in {root}, a worker did not{where}: is the directory "
-                "mounted on all of them?"
-            )
-        if home and home not in self._roots:
-            return _unproved(f"not found; it was loaded into {home}, which is not configured")
-        if home and not self._is_alive(home):
-            return _unproved(f"not found, as all files of {home}: is its disk mounted?")
-        if not self._is_visible_now(physical):
-            return Finding(
-                Severity.UNPROVED, "changed", None, None, None, "it was deleted meanwhile"
-            )
-        places = ", ".join(self._roots)
-        return Finding(
-            Severity.BAD, "present", None, None, None, f"it is in no data directory: {places}"
-        )
-
-    def _is_alive(self, root: str) -> bool:
-        """Whether a data directory holds any of its files, or the directories made for them."""
-        if root not in self._alive:
-            with self._engine.reading() as state:
-                rows = [
-                    row.physical
-                    for row in state.files.values()
-                    if row.visible and row.data_dir == root
-                ]
-            base = Path(root)
-            self._alive[root] = any((base / each).parent.is_dir() for each in rows)
-        return self._alive[root]
-
-    def _is_visible_now(self, physical: str) -> bool:
-        """Whether the file is in the catalogue still, as it stood when this was first asked."""
-        if self._later is None:
-            with (
-                Engine.read_only(Path(self._config.schema_dir)) as engine,
-                engine.reading() as state,
-            ):
-                self._later = {name for name, row in state.files.items() if row.visible}
-        return physical in self._later
-
-    # -- reading -------------------------------------------------------------------------------
-
-    def _committed(self, state: State, row: FileRow, expiry: Expiry) -> CommittedFile:
-        manifest, sender = row.manifest, state.senders.get(row.sender)
-        kind, database = row.physical.split("/")[:2]
-        expected = Expected(
-            physical=row.physical,
-            roots=self._roots,
-            size=row.size,
-            md5=row.md5,
-            devices=self._devices(row),
-            series=row.series,
-            points=row.points,
-            manifest_series=manifest.series if manifest else None,
-            manifest_points=manifest.points if manifest else None,
-            manifest_root=(manifest.root or None) if manifest else None,
-            database=database,
-            kind=kind,
-        )
-        return CommittedFile(
-            expected=expected,
-            row=row,
-            label=sender.label if sender else "",
-            directory=sender.directory if sender else "",
-            findings=(*_ownership(state, row, expected.devices or ()), *_expired(row, expiry)),
-        )
-
-    def _devices(self, row: FileRow) -> tuple[str, ...]:
-        """Names of a file's devices: one object for all files that have the same ones."""
-        shared = id(row.devices.parts()[0])
-        if shared not in self._names:
-            names = tuple(row.devices.names())
-            self._names[shared] = self._names.setdefault(names, names)
-        return self._names[shared]
-
-
-def _place(physical: str) -> tuple[str, str]:
-    """Storage group and time partition: files of one device that overlap have both in common."""
-    _, sg, _, partition, _ = physical.split("/")
-    return sg, partition
-
-
-def _ownership(state: State, row: FileRow, devices: Sequence[str]) -> Iterator[Finding]:
-    """A file must come from the owner that its devices had when it was loaded.
-
-    A device that was transferred or released later is no fault of the file.
+    Raises:
+        UsageError: it is no configuration file, schema directory or URL.
+        NotFoundError: there is no engine in the directory.
+        UnreachableError: nobody answers at the URL.
     """
-    for device in devices:
-        owner = state.owners.get(device)
-        if owner is not None and owner.sender != row.sender and owner.since <= row.created:
-            detail = f"it belongs to {owner.sender}, not to {row.sender}"
-            yield Finding(Severity.PROBLEM, "owner", device, None, None, detail)
-
-
-def _expired(row: FileRow, expiry: Expiry) -> Iterator[Finding]:
-    if expiry.is_past_row(row):
-        detail = (
-            "all of it is past the TTL of its storage groups, and it is still here: files do not "
-            "expire, or no receiver runs (see tsferry-receiver status)"
+    if where.startswith(("http://", "https://")):
+        return RemoteCatalogue(where, kind, data_dirs, token=token, ca_cert=ca_cert)
+    path = Path(where).absolute()
+    if path.is_dir():
+        return LocalCatalogue(path, kind, data_dirs)
+    if path.is_file():
+        config = _configuration(path)
+        return LocalCatalogue(
+            config.schema_dir, kind, data_dirs or tuple(map(str, config.data_dirs))
         )
-        yield Finding(Severity.PROBLEM, "ttl", None, None, None, detail)
+    raise UsageError(
+        f"option catalog = {where!r}: expected a receiver's configuration file, its schema "
+        "directory or its URL; there is nothing"
+    )
 
 
-def _unproved(detail: str) -> Finding:
-    return Finding(Severity.UNPROVED, "present", None, None, None, detail)
+def unit_of(where: str) -> Literal["ms", "us", "ns"] | None:
+    """The unit of the times, where the receiver's configuration is at hand."""
+    path = Path(where)
+    return _configuration(path).time_unit if path.is_file() else None
+
+
+def _configuration(path: Path) -> ReceiverConfig:
+    return load(
+        ReceiverConfig, file=path, env_prefix=ENV_PREFIX, environ=os.environ, flags={},
+        secrets=False,
+    ).value  # fmt: skip
+
+
+def _locations(roots: Sequence[str], physical: str) -> tuple[str, ...]:
+    if not any(roots):
+        raise UsageError(
+            "option dataDirs: missing; the catalogue does not say where its data directories are"
+        )
+    return tuple(f"{root}/{physical}" for root in roots)
+
+
+# -- directories ---------------------------------------------------------------------------------
+
+
+class LocalCatalogue(Catalogue):
+    """Reads the engine's files, beside a server that may be running, without its lock."""
+
+    def __init__(self, schema_dir: Path, kind: str = "all", data_dirs: Sequence[str] = ()) -> None:
+        """Open it.
+
+        Args:
+            schema_dir: of the receiver.
+            kind: which of a database's files.
+            data_dirs: to look for files in; where each was loaded into, if left out.
+
+        Raises:
+            NotFoundError: there is no engine in the directory.
+            DamagedError: the receiver's log is damaged.
+        """
+        super().__init__(kind, data_dirs)
+        self._schema = schema_dir
+        self._seen: Any = None
+        self._engine: Engine | None = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the engine anew, if its files changed."""
+        seen = self._look()
+        if self._engine is not None and seen == self._seen:
+            return
+        engine = Engine.read_only(self._schema)
+        self.close()
+        self._engine, self._seen = engine, seen
+        self.uuid = engine.uuid
+
+    def _look(self) -> list[tuple[str, int, int]]:
+        # Every commit makes the log longer.
+        try:
+            found = [(each.name, each.stat()) for each in os.scandir(self._schema)]
+        except OSError:
+            return []
+        return sorted((name, stat.st_size, stat.st_ino) for name, stat in found)
+
+    @property
+    def engine(self) -> Engine:
+        """As its files had it when they were looked at last."""
+        assert self._engine is not None
+        return self._engine
+
+    @property
+    def newest(self) -> int:
+        """See `Catalogue`."""
+        return self.engine.newest_commit
+
+    def loads(self, at: int, since: int = 0) -> Loads:
+        """See `Catalogue`."""
+        past = self.rows(at, since)
+        return self._loads(map(self._file, past.visible), map(self._file, past.quarantined))
+
+    def rows(self, at: int, since: int = 0) -> PastFiles:
+        """The same as `loads`, of all kinds and with all that the engine knows.
+
+        Raises:
+            HistoryGoneError: `at` is before the kept history.
+        """
+        return files_at(self.engine, at, since=since)
+
+    def _file(self, row: FileRow) -> DataFile:
+        known = (row.created, row.devices, row.first, row.last)
+        return self._committed(row.data_dir, row.physical, row.size, *known)
+
+    def close(self) -> None:
+        """See `Catalogue`."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+
+# -- a running server ----------------------------------------------------------------------------
+
+
+class RemoteCatalogue(Catalogue):
+    """Asks a running server, as a reader."""
+
+    def __init__(
+        self,
+        url: str,
+        kind: str = "all",
+        data_dirs: Sequence[str] = (),
+        *,
+        token: str | None = None,
+        ca_cert: str | None = None,
+    ) -> None:
+        """Ask it who it is; see `open_catalogue`.
+
+        Raises:
+            UsageError: the token would travel where others can read it.
+            UnreachableError: it does not answer.
+        """
+        super().__init__(kind, data_dirs)
+        parts = urlsplit(url)
+        if token and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            raise UsageError(
+                f"option catalog = {url!r}: expected https, since others can read a token on http"
+            )
+        self._url = f"{url.rstrip('/')}{wire.BASE}/catalogue"
+        self._session = requests.Session()
+        self._session.trust_env = False  # no .netrc, no proxy: the token is for this server alone
+        if ca_cert is not None:
+            self._session.verify = ca_cert
+        if token:
+            self._session.headers["Authorization"] = f"Bearer {token}"
+        self.refresh()
+
+    def refresh(self) -> None:
+        """See `Catalogue`."""
+        answer = self._ask(limit=1)
+        self.uuid, self._newest = answer.engine, answer.commit
+
+    @property
+    def newest(self) -> int:
+        """See `Catalogue`."""
+        return self._newest
+
+    def loads(self, at: int, since: int = 0) -> Loads:
+        """See `Catalogue`."""
+        visible: list[DataFile] = []
+        held: list[DataFile] = []
+        after = None
+        while True:
+            answer = self._ask(at=at, since=since, quarantined="true", after=after, limit=_PAGE)
+            for each in answer.entries:
+                (held if each.state == "quarantined" else visible).append(self._file(each))
+            after = answer.next
+            if after is None:
+                return self._loads(visible, held)
+
+    def _file(self, entry: wire.CatalogueEntry) -> DataFile:
+        known = (entry.commit, None, entry.first_time, entry.last_time)
+        return self._committed(entry.data_dir, entry.path, entry.size, *known)
+
+    def _ask(self, **query: str | int | None) -> wire.CatalogueAnswer:
+        try:
+            with self._session.get(
+                self._url,
+                params={key: value for key, value in query.items() if value is not None},
+                timeout=_TIMEOUT,
+                allow_redirects=False,
+                stream=True,
+            ) as answer:
+                body = answer.raw.read(_MOST, decode_content=True)
+        except (requests.RequestException, OSError) as error:
+            raise UnreachableError(f"{self._url} does not answer: {error}") from error
+        media = answer.headers.get("Content-Type", "").partition(";")[0]
+        if answer.status_code >= 300:
+            if media == wire.PROBLEM_TYPE:
+                raise wire.from_problem(wire.decode(body, wire.Problem, "the server's refusal"))
+            raise ProtocolError(f"{self._url} answered with HTTP status {answer.status_code}")
+        return wire.decode(body, wire.CatalogueAnswer, f"answer of {self._url}")
+
+    def close(self) -> None:
+        """See `Catalogue`."""
+        self._session.close()

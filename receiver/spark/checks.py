@@ -30,12 +30,13 @@ from common.tsfile import Corrupt, Status, Tail, read_tail
 from common.tsfile.proving import series_proofs
 from receiver.metadata.model.paths import IllegalPathError
 from receiver.points.errors import DamagedData, UnsupportedData
-from receiver.spark.decoding import Decoded, decode, share
+from receiver.spark.decoding import DecodedPart, decode, share
+from receiver.spark.files import shown
 from receiver.spark.findings import Findings
 from receiver.spark.limits import TimeIsUp, time_limit
 from receiver.spark.outlines import pack_outline
+from receiver.spark.parts import Expected, FilePart, PartResult, PartSpan
 from receiver.spark.results import Severity
-from receiver.spark.work import Expected, Part, PartResult, Span, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,7 +59,7 @@ class Checked:
     """
 
     result: PartResult
-    spans: list[Span] = field(default_factory=list)
+    spans: list[PartSpan] = field(default_factory=list)
     chunks: pa.Table | None = None
 
 
@@ -67,7 +68,7 @@ class _Open:
     """A file under inspection; the tail is read once and shared by the steps."""
 
     fd: int
-    part: Part
+    part: FilePart
     unit: str
     keep_chunks: bool
     found: Findings
@@ -218,7 +219,7 @@ def _one_series(file: _Open, device: str, series: Series) -> None:
 def _spans(file: _Open) -> bool:
     """Devices with their ranges, by the index; what only decoding tells is added there."""
     file.checked.spans = [
-        Span(_name(each, file.expected), each.start, each.end, each.rows, None, None, None)
+        PartSpan(_name(each, file.expected), each.start, each.end, each.rows, None, None, None)
         for each in file.whole_tail().devices
         if each.start is not None
     ]
@@ -243,7 +244,7 @@ def _pages(file: _Open) -> bool:
     if part.part == 0 and part.parts:
         return True
     devices = share(tail, part.part, part.parts)
-    decoded = Decoded(shown(part.expected.physical), file.unit, keep_chunks=file.keep_chunks)
+    decoded = DecodedPart(shown(part.expected.physical), file.unit, keep_chunks=file.keep_chunks)
     names = {device.name: _name(device, file.expected) for device in devices}
     crash.point("verify.decoding")
     try:
@@ -253,7 +254,7 @@ def _pages(file: _Open) -> bool:
     return True
 
 
-def _take(file: _Open, decoded: Decoded) -> None:
+def _take(file: _Open, decoded: DecodedPart) -> None:
     result = file.result
     result.points, result.chunks, result.pages = decoded.points, decoded.chunks, decoded.pages
     result.days, result.codecs = decoded.days, decoded.codec_totals()
@@ -268,9 +269,9 @@ def _take(file: _Open, decoded: Decoded) -> None:
     file.checked.chunks = decoded.chunk_table()
 
 
-def _with_gaps(span: Span, gap: Span) -> Span:
+def _with_gaps(span: PartSpan, gap: PartSpan) -> PartSpan:
     """A span by the index, with the gaps that decoding found."""
-    return Span(
+    return PartSpan(
         span.device, span.first, span.last, span.rows, gap.interval, gap.gap, gap.gap_begins
     )
 
@@ -295,7 +296,7 @@ _SHARE: tuple[Step, ...] = (_size, _structure, _encrypted, _pages)
 
 
 def check_part(
-    part: Part,
+    part: FilePart,
     *,
     unit: str = "ms",
     keep_chunks: bool = False,

@@ -13,7 +13,7 @@ from common.cli import Invocation, needs, run
 from common.config.units import parse_duration
 from common.errors import UsageError
 from receiver.config import ReceiverConfig
-from receiver.spark.options import MANY_BAD, PROGRAM, Options
+from receiver.spark.options import MANY_BAD, PROGRAM, VerifyOptions
 
 __all__ = ["main"]
 
@@ -98,7 +98,7 @@ def cli(
     go to quarantine, and are asked for again if their bytes are not what was sent. Runs beside the
     receiver, and without it.
     """
-    options = Options(
+    options = VerifyOptions(
         master=_checked_master(master),
         report=_checked_report(report),
         as_json=as_json,
@@ -121,10 +121,10 @@ def cli(
     age = None if older_than is None else _duration("--older-than", older_than)
     config = invocation.load().value
     _packages()
-    from receiver.spark.catalogue import Scope
+    from receiver.spark.committed import FileScope
     from receiver.spark.running import verify_receiver
 
-    return verify_receiver(config, Scope(task, only_new, age), options)
+    return verify_receiver(config, FileScope(task, only_new, age), options)
 
 
 def _packages() -> None:

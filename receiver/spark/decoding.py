@@ -17,8 +17,9 @@ import xxhash
 from common.tsfile import Compression, DataType, Encoding
 from receiver.points.errors import DamagedData, UnsupportedData
 from receiver.points.reader import TsFileReader
+from receiver.spark.parts import PartSpan
 from receiver.spark.results import ChunkResult, CodecTotal, Severity, arrow_schema
-from receiver.spark.work import Span
+from receiver.spark.work import spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from receiver.points.chunks import Block, ChunkSummary, Int64s
     from receiver.spark.findings import Findings
 
-__all__ = ["DAY", "Decoded", "decode", "share"]
+__all__ = ["DAY", "DecodedPart", "decode", "share"]
 
 DAY = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 """Units of a time in a day."""
@@ -50,12 +51,7 @@ def share(tail: Tail, part: int, parts: int) -> Sequence[Device]:
     """
     if not parts:
         return tail.devices
-    mine, before = [], 0
-    for device in tail.devices:
-        if before * parts // max(1, tail.point_count) + 1 == part:
-            mine.append(device)
-        before += device.point_count
-    return mine
+    return spread(tail.devices, parts, lambda device: device.point_count)[part - 1]
 
 
 def decode(
@@ -64,7 +60,7 @@ def decode(
     devices: Sequence[Device],
     names: Mapping[str, str],
     found: Findings,
-    decoded: Decoded,
+    decoded: DecodedPart,
 ) -> None:
     """Decode devices of an open file.
 
@@ -114,7 +110,7 @@ def _report(
     )
 
 
-class Decoded:
+class DecodedPart:
     """What was decoded of a part so far."""
 
     def __init__(self, physical: str, unit: str, *, keep_chunks: bool = False) -> None:
@@ -128,7 +124,7 @@ class Decoded:
         self.physical = physical
         self.points = self.chunks = self.pages = 0
         self.days: dict[int, int] = {}
-        self.gaps: dict[str, Span] = {}
+        self.gaps: dict[str, PartSpan] = {}
         """By device, of those with two points at least."""
         self._day = DAY[unit]
         self._codecs: dict[tuple[int, int, int], list[int]] = {}
@@ -285,12 +281,12 @@ class _Steps:
         if step > self._gap:
             self._gap, self._begins = min(step, _LONGEST), begins
 
-    def span(self, device: str) -> Span | None:
+    def span(self, device: str) -> PartSpan | None:
         if not self._gap:
             return None
         typical = round(float(np.median(self._medians))) if self._medians else self._gap
         typical = min(typical, _LONGEST)
-        return Span(device, None, None, 0, typical, self._gap, self._begins)
+        return PartSpan(device, None, None, 0, typical, self._gap, self._begins)
 
 
 def _reference(device: Device) -> str:

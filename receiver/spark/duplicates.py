@@ -15,9 +15,10 @@ from common.errors import TsferryError
 from common.tsfile.names import split_database
 from receiver.points.reader import TsFileReader
 from receiver.spark.checks import opened
+from receiver.spark.files import shown
 from receiver.spark.limits import TimeIsUp, time_limit
+from receiver.spark.parts import Expected
 from receiver.spark.results import Duplicates
-from receiver.spark.work import Expected, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from receiver.spark.part_rows import Settings, do_part, row_of
+from receiver.spark.parts import FilePart, PartResult
 from receiver.spark.results import Finding, Severity
-from receiver.spark.work import Part, PartResult
 
 if TYPE_CHECKING:
     from receiver.spark.checks import Checked
@@ -41,7 +41,7 @@ class Isolated:
         self._settings = settings
         self._child: tuple[subprocess.Popen[bytes], socket.socket] | None = None
 
-    def do(self, part: Part) -> pa.RecordBatch:
+    def do(self, part: FilePart) -> pa.RecordBatch:
         """The row of a part."""
         child, line = self._child = self._child or _start()
         try:
@@ -81,7 +81,7 @@ def _start() -> tuple[subprocess.Popen[bytes], socket.socket]:
     return child, ours
 
 
-def _given_up(part: Part, why: str) -> pa.RecordBatch:
+def _given_up(part: FilePart, why: str) -> pa.RecordBatch:
     from receiver.spark.checks import Checked
 
     finding = Finding(Severity.UNPROVED, "worker", None, None, None, why)

@@ -19,7 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from receiver.spark.duplicates import Pair, common_times
+from receiver.spark.files import shown
 from receiver.spark.part_rows import ROW, Settings, span_schema
+from receiver.spark.parts import Expected, PartResult, group_parts, pack, split
 from receiver.spark.progress import Progress
 from receiver.spark.relations import (
     Meeting,
@@ -40,7 +42,6 @@ from receiver.spark.results import (
 )
 from receiver.spark.session import SparkFailedError, was_interrupted
 from receiver.spark.shipping import shipped, unfit
-from receiver.spark.work import Expected, PartResult, deal, pack, shown, split
 from receiver.spark.worker import Worker
 
 if TYPE_CHECKING:
@@ -50,11 +51,11 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
-    from receiver.spark.work import Part
+    from receiver.spark.parts import FilePart
 
     _Flags = npt.NDArray[np.bool_]
 
-__all__ = ["Job", "Neighbours", "Subject"]
+__all__ = ["Neighbours", "Subject", "VerifyJob"]
 
 LOCAL_SPANS = 5_000_000
 """Spans that the driver compares itself: some hundred megabytes."""
@@ -98,7 +99,7 @@ class Neighbours:
         return self.spans.set_column(0, "file", shifted)
 
 
-class Job:
+class VerifyJob:
     """One run over some files; a context manager, whose tables live as long as it does.
 
     Attributes:
@@ -155,7 +156,7 @@ class Job:
             self._packed.destroy()
         self._rows = self._packed = None
 
-    def __enter__(self) -> Job:
+    def __enter__(self) -> VerifyJob:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -176,13 +177,13 @@ class Job:
             for part in split(at, file.expected, file.size)
         ]
         self._split = {part.file for part in parts if part.part}
-        groups = deal(parts, cores)
+        groups = group_parts(parts, cores)
         with progress.over(self._spark, sum(each.weight for each in parts), len(groups)):
             collected = self._results(groups, progress)
         self._sum_up(collected)
         self._compare(progress)
 
-    def _results(self, groups: Sequence[list[Part]], progress: Progress) -> list[PartResult]:
+    def _results(self, groups: Sequence[list[FilePart]], progress: Progress) -> list[PartResult]:
         """What all parts come to.
 
         A worker that dies is seen to where Spark tries a task again. Where it does not (local mode
@@ -199,7 +200,7 @@ class Job:
         except Exception as error:
             raise SparkFailedError.of(error) from error
 
-    def _collect(self, groups: Sequence[list[Part]], settings: Settings) -> list[PartResult]:
+    def _collect(self, groups: Sequence[list[FilePart]], settings: Settings) -> list[PartResult]:
         self.close()
         self._packed = self._spark.sparkContext.broadcast([pack(group) for group in groups])
         numbers = self._spark.range(0, len(groups), 1, len(groups))

@@ -8,7 +8,7 @@ from pathlib import Path
 from common.cli import Program
 from receiver.config import ENV_PREFIX, FILE, ReceiverConfig
 
-__all__ = ["MANY_BAD", "PROGRAM", "Options"]
+__all__ = ["MANY_BAD", "PROGRAM", "VerifyOptions"]
 
 PROGRAM = Program("tsferry-verify", ReceiverConfig, ENV_PREFIX, FILE)
 MANY_BAD = 10
@@ -16,7 +16,7 @@ MANY_BAD = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class VerifyOptions:
     """What was asked for, checked; the same for files of a receiver and others.
 
     Attributes:

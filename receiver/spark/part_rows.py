@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from receiver.spark.work import Part, Span
+from receiver.spark.parts import FilePart, PartSpan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Settings:
     memory: int = 4 << 30
 
 
-def do_part(part: Part, settings: Settings) -> Checked:
+def do_part(part: FilePart, settings: Settings) -> Checked:
     """Work off a part in this process."""
     from receiver.spark.checks import check_part
 
@@ -88,7 +88,7 @@ def row_schema() -> pa.Schema:
 
 
 def span_schema() -> pa.Schema:
-    """Of the stream in `spans`: the number of the file, then the members of `Span`."""
+    """Of the stream in `spans`: the number of the file, then the members of `PartSpan`."""
     import pyarrow as pa
 
     numbers = ("first", "last", "rows", "interval", "gap", "gap_begins")
@@ -97,12 +97,12 @@ def span_schema() -> pa.Schema:
     )
 
 
-def span_table(files: Sequence[int], spans: Sequence[Span]) -> pa.Table:
+def span_table(files: Sequence[int], spans: Sequence[PartSpan]) -> pa.Table:
     """Spans of files with these numbers, as `span_schema` has them."""
     import pyarrow as pa
 
     columns: dict[str, Sequence[Any]] = {"file": files}
-    for name in Span.__struct_fields__:
+    for name in PartSpan.__struct_fields__:
         columns[name] = [getattr(each, name) for each in spans]
     return pa.Table.from_pydict(columns, schema=span_schema())
 

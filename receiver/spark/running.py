@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,15 +11,14 @@ import click
 from common.cli import emit_json
 from common.errors import TsferryError
 from common.terminal import printable
-from receiver.spark.catalogue import Catalogue, Scope
+from receiver.spark.committed import CommittedFiles, FileScope
 from receiver.spark.delivery import Verdict, deliver
+from receiver.spark.files import list_files, shown
 from receiver.spark.options import MANY_BAD, PROGRAM
 from receiver.spark.part_rows import Settings
-from receiver.spark.plainfiles import find_files
 from receiver.spark.progress import Progress
 from receiver.spark.report import Delivery, summarise, text, write
 from receiver.spark.verifying import Run, verdicts_of, verify_catalogue, verify_plain
-from receiver.spark.work import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,19 +26,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from receiver.config import ReceiverConfig
-    from receiver.spark.options import Options
+    from receiver.spark.options import VerifyOptions
+    from receiver.spark.parts import Expected
     from receiver.spark.results import Verification
-    from receiver.spark.work import Expected
 
 __all__ = ["verify_paths", "verify_receiver"]
 
 
-def verify_receiver(config: ReceiverConfig, scope: Scope, options: Options) -> int:
+def verify_receiver(config: ReceiverConfig, scope: FileScope, options: VerifyOptions) -> int:
     """Verify what a receiver has loaded, and tell it; returns the exit code."""
     begun, started = time.time(), time.monotonic()
     progress = Progress()
     with (
-        Catalogue(config, scope) as catalogue,
+        CommittedFiles(config, scope) as catalogue,
         _session(options, progress, needed=bool(catalogue.files)) as spark,
     ):
         settings = _settings(options, config.time_unit)
@@ -58,27 +56,27 @@ def verify_receiver(config: ReceiverConfig, scope: Scope, options: Options) -> i
             return _finish(outcome, delivery, options)
 
 
-def verify_paths(paths: Sequence[str], unit: str, options: Options) -> int:
+def verify_paths(paths: Sequence[str], unit: str, options: VerifyOptions) -> int:
     """Verify files of no receiver; returns the exit code."""
     begun, started = time.time(), time.monotonic()
     progress = Progress()
-    files = find_files(paths)
+    files = list_files(paths, option="--path", required=True)
     with _session(options, progress, needed=True) as spark:
         settings = _settings(options, unit)
         scope = f"files of {', '.join(map(shown, paths))}"
         run = Run(spark, settings, progress, scope, begun, started)
-        outcome, job = verify_plain(run, files, [_size(each) for each in files])
+        outcome, job = verify_plain(run, files)
         with job:
             return _finish(outcome, None, options)
 
 
-def _settings(options: Options, unit: str) -> Settings:
+def _settings(options: VerifyOptions, unit: str) -> Settings:
     return Settings(unit=unit, keep_chunks=options.report is not None, limit=options.limit)
 
 
 @contextmanager
 def _session(
-    options: Options, progress: Progress, *, needed: bool
+    options: VerifyOptions, progress: Progress, *, needed: bool
 ) -> Iterator[SparkSession | None]:
     """A Spark session; none where there is nothing to do."""
     if not needed:
@@ -100,15 +98,11 @@ def _session(
         spark.stop()
 
 
-def _size(file: Expected) -> int:
-    try:
-        return Path(file.physical).stat().st_size
-    except OSError:
-        return 0  # a worker will say why
-
-
 def _commit(
-    config: ReceiverConfig, outcome: Verification, expected: Sequence[Expected], options: Options
+    config: ReceiverConfig,
+    outcome: Verification,
+    expected: Sequence[Expected],
+    options: VerifyOptions,
 ) -> Delivery:
     """Tell the receiver, but for a verdict on most of what it has: that is a human's to confirm.
 
@@ -127,7 +121,7 @@ def _commit(
     return Delivery(**deliver(config, verdicts)._asdict())
 
 
-def _finish(outcome: Verification, delivery: Delivery | None, options: Options) -> int:
+def _finish(outcome: Verification, delivery: Delivery | None, options: VerifyOptions) -> int:
     summary = summarise(outcome, delivery)
     if outcome.unlooked:
         click.echo(

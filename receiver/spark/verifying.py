@@ -11,20 +11,21 @@ from common.tsfile.names import in_database
 from common.tsfile.proof import SeriesTable
 from receiver.load.upkeep.verdicts import Verdict
 from receiver.metadata.model.timestamps import to_seconds
-from receiver.spark.job import Job, Neighbours, Subject
+from receiver.spark.files import kind_of, shown
+from receiver.spark.job import Neighbours, Subject, VerifyJob
 from receiver.spark.part_rows import span_table
+from receiver.spark.parts import Expected, PartResult, PartSpan
 from receiver.spark.results import FileResult, Finding, Judgement, Severity, Verification
-from receiver.spark.work import PartResult, Span, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
-    from receiver.spark.catalogue import Catalogue, CommittedFile
+    from receiver.spark.committed import CommittedFile, CommittedFiles
+    from receiver.spark.files import DataFile
     from receiver.spark.part_rows import Settings
     from receiver.spark.progress import Progress
-    from receiver.spark.work import Expected
 
 __all__ = ["Run", "verdicts_of", "verify_catalogue", "verify_plain"]
 
@@ -56,11 +57,11 @@ class Run:
     started: float
 
 
-def verify_catalogue(run: Run, catalogue: Catalogue) -> tuple[Verification, Job]:
+def verify_catalogue(run: Run, catalogue: CommittedFiles) -> tuple[Verification, VerifyJob]:
     """Verify the files of a catalogue; the job is to be closed when its tables were read."""
     files = catalogue.files
     subjects = [Subject(each.expected, each.row.size, each.current) for each in files]
-    job = Job(run.spark, subjects, run.settings, run.progress, _neighbours(catalogue))
+    job = VerifyJob(run.spark, subjects, run.settings, run.progress, _neighbours(catalogue))
     run.progress.say("comparing with the catalogue")
     results = tuple(
         _committed(catalogue, file, job.results[at], job.findings.get(at, ()))
@@ -70,27 +71,31 @@ def verify_catalogue(run: Run, catalogue: Catalogue) -> tuple[Verification, Job]
     return _outcome(run, job, results, catalogue), job
 
 
-def verify_plain(
-    run: Run, files: Sequence[Expected], sizes: Sequence[int]
-) -> tuple[Verification, Job]:
+def verify_plain(run: Run, files: Sequence[DataFile]) -> tuple[Verification, VerifyJob]:
     """Verify files of no receiver."""
-    subjects = [Subject(each, size) for each, size in zip(files, sizes, strict=True)]
-    job = Job(run.spark, subjects, run.settings, run.progress)
+    subjects = [Subject(_unknown(each), each.size) for each in files]
+    job = VerifyJob(run.spark, subjects, run.settings, run.progress)
     results = []
-    for at, file in enumerate(files):
+    for at, file in enumerate(subjects):
         part = job.results[at]
         findings = [*part.findings, *job.findings.get(at, ())]
         if part.absent:
             findings.append(_whole(Severity.UNPROVED, "present", "it is not there"))
-        results.append(_result(file, None, part, findings))
+        results.append(_result(file.expected, None, part, findings))
     return _outcome(run, job, tuple(results), None), job
 
 
-def _neighbours(catalogue: Catalogue) -> Neighbours:
+def _unknown(file: DataFile) -> Expected:
+    """A file of no receiver: nothing is known of it but what its path tells."""
+    (path,) = file.locations
+    return Expected(path, database=file.database or "", kind=kind_of(path) or "")
+
+
+def _neighbours(catalogue: CommittedFiles) -> Neighbours:
     """Files that the scope left out, as far as those in it may overlap with them."""
     found = catalogue.neighbours()
     spans = [
-        Span(device, first, last, 0, None, None, None)
+        PartSpan(device, first, last, 0, None, None, None)
         for each in found
         for device, first, last in each.ranges
     ]
@@ -123,7 +128,7 @@ def _reason(file: FileResult) -> str:
 
 
 def _outcome(
-    run: Run, job: Job, files: tuple[FileResult, ...], catalogue: Catalogue | None
+    run: Run, job: VerifyJob, files: tuple[FileResult, ...], catalogue: CommittedFiles | None
 ) -> Verification:
     return Verification(
         engine=catalogue.uuid if catalogue else "",
@@ -149,7 +154,7 @@ def _outcome(
 
 
 def _committed(
-    catalogue: Catalogue, file: CommittedFile, part: PartResult, related: Sequence[Finding]
+    catalogue: CommittedFiles, file: CommittedFile, part: PartResult, related: Sequence[Finding]
 ) -> FileResult:
     findings = [*part.findings, *file.findings, *related]
     if part.absent:
@@ -162,7 +167,7 @@ def _committed(
 
 
 def _against_manifest(
-    catalogue: Catalogue, file: CommittedFile, packed: bytes
+    catalogue: CommittedFiles, file: CommittedFile, packed: bytes
 ) -> Iterator[Finding]:
     """The file's table of series is not the one that was sent: which series differ, and how."""
     found, sent = SeriesTable.unpack(packed), catalogue.sent_table(file)

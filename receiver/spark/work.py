@@ -1,207 +1,51 @@
-"""What goes to the workers and what comes back, and how files are cut and dealt out.
+"""The one cutter of work: whatever has a weight into groups for tasks, or a file into pieces.
 
-A file is one part, or several where it is large: then part 0 proves it as a whole (digest,
-structure, counts) and the others decode a share of its devices each. Parts are dealt out largest
-first, each to the group that has the least to do, so that all cores are busy to the end.
+The verification deals out parts of files by cores, the data source slices of files by bytes; both
+cut a large file by its devices, the source a large device by its chunks too.
 """
 
 from __future__ import annotations
 
 import heapq
-import pickle
-import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
-from receiver.spark.results import CodecTotal, Finding
+__all__ = ["deal", "spread"]
 
-__all__ = [
-    "PART_BYTES",
-    "Expected",
-    "Part",
-    "PartResult",
-    "Span",
-    "deal",
-    "pack",
-    "shown",
-    "split",
-    "unpack",
-]
-
-PART_BYTES = 256 << 20
-"""A file above this is cut, and a group of parts is about this large at most."""
-GROUP_FILES = 500
-"""Parts of one group at most: what Spark would have to do again when a worker dies."""
-GROUPS_PER_CORE = 3
-"""At least, if there are parts enough: the last ones to end then leave little idle."""
-_OPENING = 1 << 20
-"""What opening a file costs, in bytes that could be decoded meanwhile; for fair dealing."""
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What is known of a file before it is read; None where nothing is (files of no receiver).
+def deal(items: Sequence[T], count: int, weight: Callable[[T], int]) -> list[list[T]]:
+    """Groups that are about as heavy, in no order; none is empty.
 
-    Attributes:
-        physical: path beneath the data directory, unique; of a plain file its path.
-        roots: data directories, in the order to look in; empty for a plain file.
-        size: bytes.
-        md5: 32 hex digits.
-        devices: names of its devices, as committed; many files may share one object.
-        series: count of series that the receiver read when it loaded the file.
-        points: count of points, likewise.
-        manifest_series: count of series in the sender's manifest, None if it sent none.
-        manifest_points: count of points, likewise.
-        manifest_root: digest of the table of series in the manifest, likewise.
-        database: that its directory names, for the names of table devices; "" for none.
-        kind: `sequence`, `unsequence` or "".
-    """
-
-    physical: str
-    roots: tuple[str, ...] = ()
-    size: int | None = None
-    md5: str | None = None
-    devices: Sequence[str] | None = None
-    series: int | None = None
-    points: int | None = None
-    manifest_series: int | None = None
-    manifest_points: int | None = None
-    manifest_root: str | None = None
-    database: str = ""
-    kind: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One piece of work.
-
-    Attributes:
-        file: number of the file in the run.
-        part: 0 for the file as a whole.
-        parts: how many there are beside part 0; 0: part 0 decodes all devices itself.
-        weight: bytes that it reads, about.
-        expected: of the file.
-    """
-
-    file: int
-    part: int
-    parts: int
-    weight: int
-    expected: Expected
-
-
-class Span(msgspec.Struct, frozen=True, array_like=True):
-    """The times of a device in one part; see `results.DeviceSpan`.
-
-    Of a file in parts, part 0 says `first`, `last` and `rows`, the others what stands in gaps.
-    """
-
-    device: str
-    first: int | None
-    last: int | None
-    rows: int
-    interval: int | None
-    gap: int | None
-    gap_begins: int | None
-
-
-@dataclass(slots=True)
-class PartResult:
-    """What a worker says of a part; counts of several parts of a file add up.
-
-    Attributes:
-        file: as in `Part`.
-        part: as in `Part`.
-        absent: the file was in none of the roots.
-        host: of the worker, where that matters: if the file was absent.
-        size: bytes found.
-        md5: "" if it was not computed.
-        version: of the format, 0 if not known.
-        devices: count.
-        series: count.
-        points: decoded and good.
-        chunks: likewise.
-        pages: likewise.
-        first_time: of the file by its index.
-        last_time: likewise.
-        findings: at most `checks.MOST_FINDINGS`.
-        dropped: findings beyond those.
-        days: points by day since 1970 in UTC.
-        codecs: what was decoded, by type, encoding and compression.
-        outline: types and codecs of all series, packed (`schemacheck`); None in all parts but 0.
-        table: table of series, packed, where it is not the manifest's.
-        seconds: spent.
-    """
-
-    file: int
-    part: int
-    absent: bool = False
-    host: str = ""
-    size: int = 0
-    md5: str = ""
-    version: int = 0
-    devices: int = 0
-    series: int = 0
-    points: int = 0
-    chunks: int = 0
-    pages: int = 0
-    first_time: int | None = None
-    last_time: int | None = None
-    findings: list[Finding] = field(default_factory=list)
-    dropped: int = 0
-    days: dict[int, int] = field(default_factory=dict)
-    codecs: list[CodecTotal] = field(default_factory=list)
-    outline: bytes | None = None
-    table: bytes | None = None
-    seconds: float = 0.0
-
-
-def split(number: int, expected: Expected, size: int) -> list[Part]:
-    """The parts of a file.
+    The heaviest item is dealt out first, each to the group that has the least, so that all are
+    busy to the end.
 
     Args:
-        number: of the file.
-        expected: of it.
-        size: its bytes, as far as they are known.
+        items: what is dealt out.
+        count: of groups, at most.
+        weight: of an item.
     """
-    whole = Part(number, 0, 0, size, expected)
-    shares = -(-size // PART_BYTES)
-    if shares < 2:
-        return [whole]
-    # Part 0 reads everything once, though it decodes nothing: about a third of the work.
-    first = replace(whole, parts=shares, weight=size // 3)
-    rest = [Part(number, at, shares, size // shares, expected) for at in range(1, shares + 1)]
-    return [first, *rest]
-
-
-def deal(parts: Sequence[Part], cores: int) -> list[list[Part]]:
-    """Groups of parts, each to be worked off by one task, all about as heavy."""
-    if not parts:
-        return []
-    work = sum(each.weight for each in parts)
-    wanted = max(-(-work // PART_BYTES), -(-len(parts) // GROUP_FILES), GROUPS_PER_CORE * cores)
-    groups: list[list[Part]] = [[] for _ in range(min(wanted, len(parts)))]
-    loads = [(0, at) for at in range(len(groups))]
-    for each in sorted(parts, key=lambda part: -part.weight):
-        load, at = heapq.heappop(loads)
+    groups: list[list[T]] = [[] for _ in range(min(count, len(items)))]
+    loads = [(0, 0, at) for at in range(len(groups))]
+    for each in sorted(items, key=weight, reverse=True):
+        load, length, at = heapq.heappop(loads)
         groups[at].append(each)
-        heapq.heappush(loads, (load + each.weight + _OPENING, at))
+        heapq.heappush(loads, (load + weight(each), length + 1, at))
     return groups
 
 
-def pack(group: list[Part]) -> bytes:
-    """A group in few bytes: what its files share stands there once."""
-    return zlib.compress(pickle.dumps(group, pickle.HIGHEST_PROTOCOL), 1)
+def spread(items: Sequence[T], count: int, weight: Callable[[T], int]) -> list[list[T]]:
+    """So many runs of consecutive items, about as heavy; some may be empty.
 
-
-def unpack(packed: bytes) -> list[Part]:
-    """Undo `pack`; the bytes came from the driver of this very job."""
-    group: list[Part] = pickle.loads(zlib.decompress(packed))  # noqa: S301 - from our own driver
-    return group
-
-
-def shown(path: str) -> str:
-    """A path as text that every format can hold: what is no UTF-8 in it is written out."""
-    return path.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    What lies together in a file stays together.
+    """
+    runs: list[list[T]] = [[] for _ in range(count)]
+    total = max(1, sum(map(weight, items)))
+    before = 0
+    for each in items:
+        runs[min(before * count // total, count - 1)].append(each)
+        before += weight(each)
+    return runs

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from receiver.spark.isolation import Isolated
 from receiver.spark.part_rows import Settings, do_part, row_of
-from receiver.spark.work import Part, unpack
+from receiver.spark.parts import FilePart, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,13 +43,13 @@ class Worker:
 
 
 class _doing:
-    """How a part is worked off in this attempt: a context manager over `Part -> row`."""
+    """How a part is worked off in this attempt: a context manager over `FilePart -> row`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._close: Callable[[], None] | None = None
 
-    def __enter__(self) -> Callable[[Part], pa.RecordBatch]:
+    def __enter__(self) -> Callable[[FilePart], pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()

@@ -121,7 +121,7 @@ def verify(folder: str, master: str, repeat: int, points: int) -> None:
     """The contender of this project."""
     from common.config import load as load_config
     from receiver.config import ENV_PREFIX, ReceiverConfig
-    from receiver.spark.catalogue import Catalogue, Scope
+    from receiver.spark.committed import CommittedFiles, FileScope
     from receiver.spark.part_rows import Settings
     from receiver.spark.progress import Progress
     from receiver.spark.session import start
@@ -138,7 +138,7 @@ def verify(folder: str, master: str, repeat: int, points: int) -> None:
 
     def once() -> None:
         begun, settings = time.time(), Settings("ms", keep_chunks=False, limit=600.0)
-        with Catalogue(config, Scope()) as catalogue:
+        with CommittedFiles(config, FileScope()) as catalogue:
             run = Run(spark, settings, Progress(), "", begun, time.monotonic())
             outcome, job = verify_catalogue(run, catalogue)
             with job:
@@ -217,7 +217,7 @@ def compile_kernels(path: str) -> None:
     """Decode one file, so that what is compiled is in the cache."""
     begin = time.perf_counter()
     from receiver.spark.checks import check_part
-    from receiver.spark.work import Expected, split
+    from receiver.spark.parts import Expected, split
 
     check_part(split(0, Expected(path), 0)[0])
     print(f"kernels imported or compiled in {time.perf_counter() - begin:.1f} s", flush=True)

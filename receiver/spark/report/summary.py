@@ -11,7 +11,7 @@ from receiver.spark.results import Judgement, Severity
 if TYPE_CHECKING:
     from receiver.spark.results import Verification
 
-__all__ = ["Delivery", "Found", "Summary", "summarise"]
+__all__ = ["Delivery", "ReportedFinding", "Summary", "summarise"]
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     stale: int
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class ReportedFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One finding; see `receiver.spark.results.Finding`."""
 
     severity: str
@@ -90,7 +90,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     pages: int
     passed_over: int
     delivery: Delivery | None
-    findings: list[Found]
+    findings: list[ReportedFinding]
 
     @property
     def good(self) -> bool:
@@ -101,7 +101,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 def summarise(run: Verification, delivery: Delivery | None = None) -> Summary:
     """Count, and list every finding."""
     findings = [
-        Found(
+        ReportedFinding(
             severity=each.severity,
             check=each.check,
             physical=each.physical,

@@ -8,7 +8,7 @@ from common.terminal import printable
 from receiver.spark.results import Severity
 
 if TYPE_CHECKING:
-    from receiver.spark.report.summary import Found, Summary
+    from receiver.spark.report.summary import ReportedFinding, Summary
 
 __all__ = ["place", "text"]
 
@@ -45,7 +45,7 @@ def text(summary: Summary) -> str:
     return "\n".join(lines)
 
 
-def place(found: Found) -> str:
+def place(found: ReportedFinding) -> str:
     """Where in its file, in brackets; empty for the whole file."""
     parts = []
     if found.device is not None:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-    from receiver.spark.source.options import Options
+    from receiver.spark.source.options import SourceOptions
     from receiver.spark.source.planning import Slice
     from receiver.spark.source.reading import ReadPlan
-    from receiver.spark.source.schema import Column
+    from receiver.spark.source.schema import ResultColumn
     from receiver.spark.source.selection import Selection
 
 __all__ = ["TsFileBatchReader", "TsFilePartition", "TsFileSource", "register"]
@@ -76,7 +76,7 @@ class TsFileSource(DataSource):
 
         return TsFileStreamReader(_read_plan(self._parsed(), schema))
 
-    def _parsed(self) -> Options:
+    def _parsed(self) -> SourceOptions:
         from receiver.spark.source.options import parse_options
 
         return parse_options(dict(self.options))
@@ -176,7 +176,7 @@ class TsFileBatchReader(DataSourceReader):
 # -- schemas -------------------------------------------------------------------------------------
 
 
-def _struct(columns: Sequence[Column]) -> StructType:
+def _struct(columns: Sequence[ResultColumn]) -> StructType:
     from pyspark.sql import types
 
     kinds: dict[str, types.DataType] = {
@@ -203,9 +203,9 @@ def _tags(schema: StructType) -> frozenset[str]:
     return frozenset(each.name for each in schema.fields if TAG in (each.metadata or {}))
 
 
-def _read_plan(options: Options, schema: StructType) -> ReadPlan:
+def _read_plan(options: SourceOptions, schema: StructType) -> ReadPlan:
     from receiver.spark.source.inferring import plan_of
-    from receiver.spark.source.schema import Column
+    from receiver.spark.source.schema import ResultColumn
 
-    columns = [Column(each.name, each.dataType.simpleString()) for each in schema.fields]
+    columns = [ResultColumn(each.name, each.dataType.simpleString()) for each in schema.fields]
     return plan_of(options, columns)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from receiver.spark.source.picking import Picker
     from receiver.spark.source.planning import Slice
     from receiver.spark.source.reading import ReadPlan
-    from receiver.spark.source.selection import Span
+    from receiver.spark.source.selection import TimeRange
 
 __all__ = ["Form", "LongForm", "Piece", "WideForm", "arrow_schema", "form_of"]
 
@@ -299,5 +299,5 @@ def _check_schema(plan: ReadPlan, allowed: Mapping[str, str]) -> None:
             raise UsageError(f"schema: column {each.name} = {each.type}: expected {known}")
 
 
-def _bounds(span: Span) -> tuple[int | None, int | None]:
+def _bounds(span: TimeRange) -> tuple[int | None, int | None]:
     return (None, None) if span.is_all else (span.start, span.end)

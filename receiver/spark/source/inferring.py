@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 from common.errors import UsageError
 from common.tsfile import Status, Tail, read_tail
-from receiver.spark.source.files import SourceFile, list_files
+from receiver.spark.files import DataFile, list_files
 from receiver.spark.source.forms import form_of
-from receiver.spark.source.options import Options, bounds
+from receiver.spark.source.options import SourceOptions, bounds
 from receiver.spark.source.picking import DATA_TYPE, DEVICE, MEASUREMENT, TAG, Picker
 from receiver.spark.source.reading import ReadPlan
-from receiver.spark.source.schema import LONG_VALUES, Column, WideSchema, long_columns
-from receiver.spark.source.selection import Condition, Selection, Span
+from receiver.spark.source.schema import LONG_VALUES, ResultColumn, WideSchema, long_columns
+from receiver.spark.source.selection import Condition, Selection, TimeRange
 
 if TYPE_CHECKING:
-    from receiver.spark.source.committed import Catalogue
+    from receiver.spark.catalogue import Catalogue
 
 __all__ = [
+    "catalogue_of",
     "columns_of",
     "constant_columns",
     "list_sources",
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 
-def list_sources(options: Options) -> list[SourceFile]:
+def list_sources(options: SourceOptions) -> list[DataFile]:
     """The files that a batch query is about.
 
     Raises:
@@ -39,37 +40,44 @@ def list_sources(options: Options) -> list[SourceFile]:
     """
     if options.catalog is None:
         return list_files(options.paths, options.kind)
-    with _catalogue(options) as catalogue:
+    with catalogue_of(options) as catalogue:
         return catalogue.files(catalogue.at(options.as_of))
 
 
-def _catalogue(options: Options) -> Catalogue:
-    from receiver.spark.source.committed import open_catalogue
+def catalogue_of(options: SourceOptions) -> Catalogue:
+    """The catalogue that the options name; see `open_catalogue`."""
+    from receiver.spark.catalogue import open_catalogue
 
-    return open_catalogue(options)
+    return open_catalogue(
+        options.catalog or "",
+        kind=options.kind,
+        data_dirs=options.data_dirs,
+        token=options.token,
+        ca_cert=options.ca_cert,
+    )
 
 
-def with_unit(options: Options) -> Options:
+def with_unit(options: SourceOptions) -> SourceOptions:
     """Options with the unit of the times, where the catalogue's configuration knows it."""
     if options.catalog is None or options.time_unit is not None:
         return options
-    from receiver.spark.source.committed import unit_of
+    from receiver.spark.catalogue import unit_of
 
-    return replace(options, time_unit=unit_of(options))
+    return replace(options, time_unit=unit_of(options.catalog))
 
 
-def selection_of(options: Options) -> Selection:
+def selection_of(options: SourceOptions) -> Selection:
     """What the options alone select, but for devices and columns, which `Picker` knows.
 
     Raises:
         UsageError: a time is given as a moment, and the unit of the files is not known.
     """
-    span = Span().cut(*bounds(options))
+    span = TimeRange().cut(*bounds(options))
     tags = (Condition(f"{TAG}{name.lower()}", "OneOf", values) for name, values in options.tags)
     return Selection(span, tuple(tags))
 
 
-def columns_of(options: Options) -> list[Column]:
+def columns_of(options: SourceOptions) -> list[ResultColumn]:
     """The columns of the result; the wide form reads the tail of every file for them.
 
     Raises:
@@ -83,7 +91,7 @@ def columns_of(options: Options) -> list[Column]:
             list_files(options.paths)  # a path that leads to nothing is said at once
         return columns
     # Times do not matter here: the columns of a query do not depend on where it looks.
-    picker = Picker(options, replace(selection, span=Span()))
+    picker = Picker(options, replace(selection, span=TimeRange()))
     schema = WideSchema(options)
     broken: list[str] = []
     for file in list_sources(options):
@@ -99,7 +107,7 @@ def columns_of(options: Options) -> list[Column]:
     return schema.columns()
 
 
-def read_tail_of(file: SourceFile) -> Tail | None:
+def read_tail_of(file: DataFile) -> Tail | None:
     """The tail of a file, its structure checked: all of its series can be decoded.
 
     None where it cannot be opened.
@@ -112,7 +120,7 @@ def read_tail_of(file: SourceFile) -> Tail | None:
     return None
 
 
-def plan_of(options: Options, columns: Sequence[Column]) -> ReadPlan:
+def plan_of(options: SourceOptions, columns: Sequence[ResultColumn]) -> ReadPlan:
     """What tasks need to know, checked as far as can be without a file.
 
     Raises:
@@ -130,7 +138,7 @@ def plan_of(options: Options, columns: Sequence[Column]) -> ReadPlan:
     return plan
 
 
-def constant_columns(options: Options, tags: Collection[str]) -> Mapping[str, str]:
+def constant_columns(options: SourceOptions, tags: Collection[str]) -> Mapping[str, str]:
     """Columns that do not change within a series, in lower case, as conditions call them."""
     found = {options.device_column.lower(): DEVICE}
     if options.form == "long":

@@ -18,7 +18,14 @@ from common.config.units import parse_size
 from common.errors import UsageError
 from receiver.metadata.model.paths import IllegalPathError, Pattern, parse_pattern
 
-__all__ = ["Options", "TimeUnit", "bounds", "parse_options", "refuse_stream_options", "to_ticks"]
+__all__ = [
+    "SourceOptions",
+    "TimeUnit",
+    "bounds",
+    "parse_options",
+    "refuse_stream_options",
+    "to_ticks",
+]
 
 T = TypeVar("T")
 TimeUnit = Literal["ms", "us", "ns"]
@@ -32,7 +39,7 @@ _QUOTED: Final = re.compile(r"`(?:[^`]|``)*`|\"(?:[^\"]|\"\")*\"|[^,`\"]+|.", re
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SourceOptions:
     """What is to be read; each attribute is an option (``start_time`` is ``startTime``).
 
     Attributes:
@@ -280,7 +287,7 @@ _BY_LOWER: Final = {name.lower(): name for name in _KNOWN}
 
 def parse_options(
     given: Mapping[str, str], read_text: Callable[[str], str] | None = None
-) -> Options:
+) -> SourceOptions:
     """Check what Spark was given.
 
     Args:
@@ -303,7 +310,7 @@ def parse_options(
             value = _token(value, read_text)
         # `load("a", ...)` and `option("path", ...)` add up; of all others there is one.
         found[attribute] = found.get(attribute, ()) + value if attribute == "paths" else value
-    options = Options(**found)
+    options = SourceOptions(**found)
     _check_together(options, given)
     return options
 
@@ -341,7 +348,7 @@ def _read_file(file: str) -> str:
         return stream.read(1 << 16)
 
 
-def _check_together(options: Options, given: Mapping[str, str]) -> None:
+def _check_together(options: SourceOptions, given: Mapping[str, str]) -> None:
     if bool(options.paths) is (options.catalog is not None):
         what = "both are given" if options.paths else "neither is given"
         raise UsageError(
@@ -381,7 +388,7 @@ def refuse_stream_options(given: Mapping[str, str]) -> None:
             )
 
 
-def bounds(options: Options) -> tuple[int | None, int | None]:
+def bounds(options: SourceOptions) -> tuple[int | None, int | None]:
     """First and last time that is wanted, in the unit of the files.
 
     Raises:

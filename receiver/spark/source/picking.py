@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from common.tsfile import Series, Tail
-    from receiver.spark.source.files import SourceFile
-    from receiver.spark.source.options import Options
+    from receiver.spark.files import DataFile
+    from receiver.spark.source.options import SourceOptions
     from receiver.spark.source.selection import Selection
 
 __all__ = ["DATA_TYPE", "DEVICE", "MEASUREMENT", "TAG", "Picker", "row_device", "tags_of"]
@@ -33,7 +33,7 @@ def row_device(device: Device, database: str | None) -> str:
 class Picker:
     """Decides by options and filters; made anew in each process."""
 
-    def __init__(self, options: Options, selection: Selection) -> None:
+    def __init__(self, options: SourceOptions, selection: Selection) -> None:
         self._options = options
         self._database: str | None = None
         self._table: str | None = None
@@ -101,7 +101,7 @@ class Picker:
 
     # -- files -------------------------------------------------------------------------------
 
-    def takes_file(self, file: SourceFile) -> bool:
+    def takes_file(self, file: DataFile) -> bool:
         """Whether a file may hold wanted points, as far as a catalogue can tell."""
         span = self._selection.span
         if span.is_empty:
@@ -120,7 +120,7 @@ class Picker:
         # A deleted file has names without ranges.
         return not seen and any(map(self.takes_name, file.devices))
 
-    def devices(self, file: SourceFile, tail: Tail) -> Iterator[Device]:
+    def devices(self, file: DataFile, tail: Tail) -> Iterator[Device]:
         """The wanted devices of a file that have points in the wanted time."""
         schemas = {each.name: each for each in tail.tables}
         for device in tail.devices:

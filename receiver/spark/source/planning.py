@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from common.tsfile import Status
-from receiver.spark.source.selection import MAX_TIME, Span
+from receiver.spark.source.selection import MAX_TIME, MIN_TIME, TimeRange
+from receiver.spark.work import deal, spread
 
 if TYPE_CHECKING:
     from common.tsfile import Device, Tail
-    from receiver.spark.source.files import SourceFile
+    from receiver.spark.files import DataFile
     from receiver.spark.source.picking import Picker
 
 __all__ = ["Slice", "plan"]
@@ -29,7 +30,7 @@ _WANTED_PARTS: Final = 32
 _OPENING: Final = 512 << 10
 """What opening a file and reading its tail counts as."""
 _MAX_FILES: Final = 2000
-"""In one partition."""
+"""In one partition, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +44,18 @@ class Slice:
         weight: about how many bytes that is.
     """
 
-    file: SourceFile
-    span: Span
+    file: DataFile
+    span: TimeRange
     devices: tuple[str, ...] | None = None
     weight: int = 0
 
 
 def plan(
-    files: Iterable[SourceFile],
-    span: Span,
+    files: Iterable[DataFile],
+    span: TimeRange,
     partition_bytes: int,
     picker: Picker,
-    read: Callable[[SourceFile], Tail | None],
+    read: Callable[[DataFile], Tail | None],
 ) -> list[tuple[Slice, ...]]:
     """Cut the work into partitions.
 
@@ -79,26 +80,27 @@ def plan(
             slices.append(whole)
         else:
             slices += _cut(whole, tail, list(picker.devices(file, tail)), limit)
-    return _packed(slices, limit)
+    count = max(-(-sum(each.weight for each in slices) // limit), -(-len(slices) // _MAX_FILES))
+    return [tuple(each) for each in deal(slices, count, lambda each: each.weight)]
 
 
 def _cut(whole: Slice, tail: Tail, devices: Sequence[Device], limit: int) -> list[Slice]:
     """A large file by device, and a large device by time."""
+
+    def share(device: Device) -> int:
+        return whole.file.size * device.point_count // max(1, tail.point_count)
+
     found: list[Slice] = []
-    names: list[str] = []
-    weight = 0
+    small: list[Device] = []
     for device in devices:
-        share = whole.file.size * device.point_count // max(1, tail.point_count)
-        if share * 2 > limit * 3:
-            found += _by_time(whole, device, share, limit)
-            continue
-        if names and weight + share > limit:
-            found.append(replace(whole, devices=tuple(names), weight=weight + _OPENING))
-            names, weight = [], 0
-        names.append(device.name)
-        weight += share
-    if names:
-        found.append(replace(whole, devices=tuple(names), weight=weight + _OPENING))
+        if share(device) * 2 > limit * 3:
+            found += _by_time(whole, device, share(device), limit)
+        else:
+            small.append(device)
+    for run in spread(small, max(1, -(-sum(map(share, small)) // limit)), share):
+        if run:
+            weight = sum(map(share, run)) + _OPENING
+            found.append(replace(whole, devices=tuple(each.name for each in run), weight=weight))
     return found
 
 
@@ -111,36 +113,13 @@ def _by_time(whole: Slice, device: Device, share: int, limit: int) -> list[Slice
         for each in longest.chunks
         if each.statistics.count
     )
-    part = max(1, sum(count for _, count in chunks) * limit // share)
-    cuts: list[int] = []
-    points = 0
-    for start, count in chunks:
-        if points >= part and (not cuts or start > cuts[-1]):
-            cuts.append(start)
-            points = 0
-        points += count
-    found, begin = [], whole.span.start
-    for cut in (*cuts, None):
-        end = MAX_TIME if cut is None else cut - 1
-        span = Span(begin, min(end, whole.span.end))
-        if not span.is_empty:
-            weight = share // (len(cuts) + 1) + _OPENING
-            found.append(replace(whole, span=span, devices=(device.name,), weight=weight))
-        begin = max(begin, begin if cut is None else cut)
-    return found
-
-
-def _packed(slices: Sequence[Slice], limit: int) -> list[tuple[Slice, ...]]:
-    """Slices in partitions, the heaviest first, as Spark packs files."""
-    partitions: list[tuple[Slice, ...]] = []
-    current: list[Slice] = []
-    weight = 0
-    for each in sorted(slices, key=lambda each: -each.weight):
-        if current and (weight + each.weight > limit or len(current) >= _MAX_FILES):
-            partitions.append(tuple(current))
-            current, weight = [], 0
-        current.append(each)
-        weight += each.weight
-    if current:
-        partitions.append(tuple(current))
-    return partitions
+    runs = spread(chunks, -(-share // limit), lambda chunk: chunk[1])
+    cuts = sorted({run[0][0] for run in runs[1:] if run})
+    weight = share // (len(cuts) + 1) + _OPENING
+    bounds = zip([MIN_TIME, *cuts], [*(cut - 1 for cut in cuts), MAX_TIME], strict=True)
+    spans = (whole.span.cut(*each) for each in bounds)
+    return [
+        replace(whole, span=span, devices=(device.name,), weight=weight)
+        for span in spans
+        if not span.is_empty
+    ]

@@ -21,10 +21,10 @@ from receiver.spark.source.picking import Picker, row_device
 if TYPE_CHECKING:
     from common.tsfile import Device
     from receiver.points import TsFileReader
-    from receiver.spark.source.files import SourceFile
-    from receiver.spark.source.options import Options
+    from receiver.spark.files import DataFile
+    from receiver.spark.source.options import SourceOptions
     from receiver.spark.source.planning import Slice
-    from receiver.spark.source.schema import Column
+    from receiver.spark.source.schema import ResultColumn
     from receiver.spark.source.selection import Selection
 
 __all__ = ["ChangedFileError", "MissingFileError", "ReadPlan", "read_slices"]
@@ -59,9 +59,9 @@ class ReadPlan:
         version: of tsferry, where it was made.
     """
 
-    options: Options
+    options: SourceOptions
     selection: Selection
-    columns: tuple[Column, ...]
+    columns: tuple[ResultColumn, ...]
     version: str = __version__
 
     def picker(self) -> Picker:
@@ -109,14 +109,14 @@ class _Task:
                     for piece in self._form.pieces(file, device, part, self._picker):
                         yield from self._guarded(piece, part.file, device)
 
-    def _guarded(self, piece: Piece, file: SourceFile, device: Device) -> Iterator[pa.RecordBatch]:
+    def _guarded(self, piece: Piece, file: DataFile, device: Device) -> Iterator[pa.RecordBatch]:
         try:
             yield from piece()
         except (TsferryError, OSError) as error:
             yield from self._failed(error, file, row_device(device, file.database))
 
     def _failed(
-        self, error: TsferryError | OSError, file: SourceFile, device: str | None
+        self, error: TsferryError | OSError, file: DataFile, device: str | None
     ) -> Iterator[pa.RecordBatch]:
         # A schema that does not fit is the query's fault, whatever shall become of bad files.
         if self._plan.options.on_error == "fail" or isinstance(error, UsageError):
@@ -129,7 +129,7 @@ class _Task:
             yield self._form.error_row(file.name, device, said)
 
 
-def _open(file: SourceFile, plan: ReadPlan, stack: ExitStack) -> TsFileReader:
+def _open(file: DataFile, plan: ReadPlan, stack: ExitStack) -> TsFileReader:
     # Only here: the driver, which plans, needs no compiler.
     from receiver.points import TsFileReader
     from receiver.points.deletions import Deletions

@@ -24,13 +24,13 @@ from common.errors import UsageError
 from common.tsfile import ColumnCategory, DataType, TableSchema, Tail, split_database
 
 if TYPE_CHECKING:
-    from receiver.spark.source.options import Options
+    from receiver.spark.source.options import SourceOptions
     from receiver.spark.source.picking import Picker
 
 __all__ = [
     "LONG_VALUES",
     "TAG",
-    "Column",
+    "ResultColumn",
     "WideSchema",
     "long_columns",
     "table_tags",
@@ -74,7 +74,7 @@ LONG_VALUES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ResultColumn:
     """A column of the result: name, type as Spark writes it, and metadata."""
 
     name: str
@@ -95,29 +95,29 @@ def value_column(data_type: int, text: str = "string") -> str | None:
     return None if name is None else _LONG_OF[name]
 
 
-def long_columns(options: Options) -> list[Column]:
+def long_columns(options: SourceOptions) -> list[ResultColumn]:
     """The columns of the long form."""
     columns = [
-        Column(options.device_column, "string"),
-        Column("measurement", "string"),
+        ResultColumn(options.device_column, "string"),
+        ResultColumn("measurement", "string"),
         _time_column(options),
-        Column("data_type", "string"),
-        *(Column(name, kind) for name, kind in LONG_VALUES.items()),
+        ResultColumn("data_type", "string"),
+        *(ResultColumn(name, kind) for name, kind in LONG_VALUES.items()),
     ]
     return _checked([*columns, *_extra_columns(options)], {})
 
 
-def _time_column(options: Options) -> Column:
+def _time_column(options: SourceOptions) -> ResultColumn:
     unit = options.time_unit
-    return Column(options.time_column, "bigint", {} if unit is None else {"unit": unit})
+    return ResultColumn(options.time_column, "bigint", {} if unit is None else {"unit": unit})
 
 
-def _extra_columns(options: Options) -> list[Column]:
+def _extra_columns(options: SourceOptions) -> list[ResultColumn]:
     columns = []
     if options.file_column is not None:
-        columns.append(Column(options.file_column, "string"))
+        columns.append(ResultColumn(options.file_column, "string"))
     if options.on_error == "row":
-        columns.append(Column(options.error_column, "string"))
+        columns.append(ResultColumn(options.error_column, "string"))
     return columns
 
 
@@ -139,7 +139,7 @@ class _Found:
 class WideSchema:
     """Merges the measurements of many files into the columns of the wide form."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._fields: dict[str, _Found] = {}
         self._tags: tuple[str, ...] | None = None
@@ -223,7 +223,7 @@ class WideSchema:
                 "form = 'long'"
             )
 
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[ResultColumn]:
         """The columns.
 
         Raises:
@@ -244,9 +244,9 @@ class WideSchema:
             )
         head = [_time_column(options)]
         if self._tables:
-            head += [Column(each, "string", {TAG: "true"}) for each in self._tags or ()]
+            head += [ResultColumn(each, "string", {TAG: "true"}) for each in self._tags or ()]
         else:
-            head.append(Column(options.device_column, "string"))
+            head.append(ResultColumn(options.device_column, "string"))
         known_tags = {each.lower() for each in self._tags or ()}
         for name, _ in options.tags:
             if name.lower() not in known_tags:
@@ -260,11 +260,11 @@ class WideSchema:
         elif self._order:
             known = [each for each in self._order if each in self._fields]
             names = [*known, *(each for each in names if each not in self._order)]
-        fields = [Column(each, self._fields[each].type) for each in names]
+        fields = [ResultColumn(each, self._fields[each].type) for each in names]
         return _checked([*head, *fields, *_extra_columns(options)], self._fields)
 
 
-def _checked(columns: list[Column], found: Mapping[str, _Found]) -> list[Column]:
+def _checked(columns: list[ResultColumn], found: Mapping[str, _Found]) -> list[ResultColumn]:
     """See that no two names are the same to Spark, which does not tell cases apart."""
     seen: dict[str, str] = {}
     for column in columns:

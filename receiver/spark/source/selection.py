@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-__all__ = ["MAX_TIME", "MIN_TIME", "Condition", "Selection", "Span"]
+__all__ = ["MAX_TIME", "MIN_TIME", "Condition", "Selection", "TimeRange"]
 
 MIN_TIME: Final = -(1 << 63)
 MAX_TIME: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeRange:
     """Times from `start` to `end`, both included; empty where `start` is after `end`."""
 
     start: int = MIN_TIME
     end: int = MAX_TIME
 
-    def cut(self, start: int | None, end: int | None) -> Span:
+    def cut(self, start: int | None, end: int | None) -> TimeRange:
         """What of it lies within other bounds; None is no bound."""
-        return Span(
+        return TimeRange(
             self.start if start is None else max(self.start, start),
             self.end if end is None else min(self.end, end),
         )
@@ -81,7 +81,7 @@ class Selection:
         conditions: all of which must hold.
     """
 
-    span: Span = field(default_factory=Span)
+    span: TimeRange = field(default_factory=TimeRange)
     conditions: tuple[Condition, ...] = ()
 
     def about(self, column: str) -> tuple[Condition, ...]:
@@ -128,7 +128,7 @@ def _column(filter_: Any) -> str | None:
     return path[0] if isinstance(path, tuple) and len(path) == 1 else None
 
 
-def _narrowed(span: Span, filter_: Any, time: str) -> tuple[Span, bool] | None:
+def _narrowed(span: TimeRange, filter_: Any, time: str) -> tuple[TimeRange, bool] | None:
     """The span with a filter on the time applied, and whether that says all of the filter."""
     column = _column(filter_)
     if column is None or column.lower() != time.lower():
@@ -152,7 +152,7 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-_EMPTY: Final = Span(1, 0)
+_EMPTY: Final = TimeRange(1, 0)
 _BOUNDS: Final[Mapping[str, Callable[[int], tuple[int | None, int | None]]]] = {
     "EqualTo": lambda value: (value, value),
     "EqualNullSafe": lambda value: (value, value),

@@ -30,16 +30,16 @@ from pyspark.sql.streaming.datasource import (
 
 from common.errors import ConflictError, GoneError, UsageError
 from receiver.metadata.model.errors import HistoryGoneError
-from receiver.spark.source.committed import Catalogue, open_catalogue
 from receiver.spark.source.datasource import TsFilePartition
-from receiver.spark.source.inferring import read_tail_of
+from receiver.spark.source.inferring import catalogue_of, read_tail_of
 from receiver.spark.source.planning import plan as plan_parts
 from receiver.spark.source.reading import read_slices
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from receiver.spark.source.files import SourceFile
+    from receiver.spark.catalogue import Catalogue
+    from receiver.spark.files import DataFile
     from receiver.spark.source.reading import ReadPlan
 
 __all__ = ["Offset", "TsFileStreamReader", "batch_end", "batch_files"]
@@ -87,7 +87,7 @@ class Offset:
             raise UsageError(f"the checkpoint holds no offset of tsfile: {found!r}") from error
 
 
-def batch_files(catalogue: Catalogue, start: Offset, end: Offset) -> list[SourceFile]:
+def batch_files(catalogue: Catalogue, start: Offset, end: Offset) -> list[DataFile]:
     """The files of a batch: the same whenever it is asked.
 
     Raises:
@@ -171,7 +171,7 @@ class TsFileStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starting = self._plan.options.starting_commit
         behind = None if starting == "latest" else starting
         commit = 0 if starting is None else catalogue.at(behind)
-        return Offset(catalogue.engine, commit, commit).to_dict()
+        return Offset(catalogue.uuid, commit, commit).to_dict()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch ends.
@@ -197,7 +197,7 @@ class TsFileStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any]:
         """What there is, for the progress of the query."""
         catalogue = self._current()
-        return Offset(catalogue.engine, catalogue.newest, catalogue.newest).to_dict()
+        return Offset(catalogue.uuid, catalogue.newest, catalogue.newest).to_dict()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read no further than to the commit that is the newest now."""
@@ -240,17 +240,17 @@ class TsFileStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _current(self) -> Catalogue:
         if self._catalogue is None:
-            self._catalogue = open_catalogue(self._plan.options)
+            self._catalogue = catalogue_of(self._plan.options)
         else:
             self._catalogue.refresh()
         return self._catalogue
 
     @staticmethod
     def _check(offset: Offset, catalogue: Catalogue) -> None:
-        if offset.engine != catalogue.engine:
+        if offset.engine != catalogue.uuid:
             raise ConflictError(
                 f"the checkpoint is of the receiver {offset.engine}, the catalogue of "
-                f"{catalogue.engine}; begin a new query, with another checkpointLocation"
+                f"{catalogue.uuid}; begin a new query, with another checkpointLocation"
             )
         if offset.commit > catalogue.newest:
             raise GoneError(

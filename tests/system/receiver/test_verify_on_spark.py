@@ -20,12 +20,13 @@ pytest.importorskip("numba")
 from common.cli import run
 from receiver.metadata.state.rows import FileState
 from receiver.spark import job as jobs
-from receiver.spark import work
+from receiver.spark import parts
 from receiver.spark.cli import cli
-from receiver.spark.job import Job, Neighbours, Subject
+from receiver.spark.job import Neighbours, Subject, VerifyJob
 from receiver.spark.part_rows import Settings, span_table
+from receiver.spark.parts import Expected, PartSpan
 from receiver.spark.progress import Progress
-from receiver.spark.work import Expected, Span
+from tests.support.site import Site, path
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import build
 
@@ -196,6 +197,26 @@ def test_files_that_kill_their_workers_are_rows_and_the_job_goes_on(
         assert "signal 9" in finding["detail"]
 
 
+def test_a_sender_in_mid_task_has_each_of_its_files_once(tmp_path: Path, verify: Verify) -> None:
+    """Links in its snapshot, files that came from further out and are on their way, hidden ones."""
+    site = Site(tmp_path)
+    (data,) = site.data_dirs
+    for number in range(2):
+        site.put(path(f"{number}-{number}-0.tsfile", sg=PARK), series(f"{PARK}.d1", 100 * number))
+    site.snapshot().take(site.scan().files.values())
+    snapshot = site.sender_dir() / "snapshot"
+    assert len(list(snapshot.rglob("*.tsfile"))) == 2
+    for rest in ("sync-receiver/x/data/sequence/root.a/0/0/9-9-0.tsfile", ".old/8.tsfile"):
+        place = data / rest
+        place.parent.mkdir(parents=True)
+        place.write_bytes(b"half of a f")
+    for given in (str(data), f"{data}/**/*.tsfile", f"{data}/*"):
+        code, told = verify("--path", given)
+        assert (code, told["files"], told["proved"], told["findings"]) == (0, 2, 2, [])
+    code, told = verify("--path", str(snapshot))  # it is named: it is meant
+    assert (code, told["files"], told["proved"]) == (0, 2, 2)
+
+
 def test_an_unknown_task_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     world = World(tmp_path)
     load(world, 1, series(f"{PARK}.d1", 0))
@@ -254,7 +275,7 @@ def subjects(root: Path, *contents: tuple[str, bytes]) -> list[Subject]:
     return found
 
 
-def summary(job: Job) -> Any:
+def summary(job: VerifyJob) -> Any:
     chunks = [row for batch in job.chunks() for row in batch.to_pylist()]
     spans = [row for batch in job.spans() for row in batch.to_pylist()]
     results = {
@@ -285,9 +306,9 @@ def test_large_files_in_parts_and_large_runs_say_the_same_as_small_ones(
     )
     settings = Settings("ms", keep_chunks=True, limit=PATIENCE)
     other = Expected(PATH.format(kind="sequence", created=9), kind="sequence", database=PARK)
-    span = Span(f"{PARK}.d2", 10, 20, 0, None, None, None)
+    span = PartSpan(f"{PARK}.d2", 10, 20, 0, None, None, None)
     neighbours = Neighbours([Subject(other, 0)], span_table([0], [span]))
-    with Job(spark, files, settings, Progress(), neighbours) as job:
+    with VerifyJob(spark, files, settings, Progress(), neighbours) as job:
         small = summary(job)
         assert [finding.device for finding in job.findings[0]] == [f"{PARK}.d2"]
         assert [each.points for each in job.duplicates] == [9]
@@ -296,9 +317,9 @@ def test_large_files_in_parts_and_large_runs_say_the_same_as_small_ones(
             each.points for each in job.results.values()
         )
         assert all(each.longest_gap > (each.typical_interval or 0) for each in job.widest_gaps())
-    monkeypatch.setattr(work, "PART_BYTES", files[0].size // 4)
+    monkeypatch.setattr(parts, "PART_BYTES", files[0].size // 4)
     monkeypatch.setattr(jobs, "LOCAL_SPANS", 0)
-    with Job(spark, files, settings, Progress(), neighbours) as job:
+    with VerifyJob(spark, files, settings, Progress(), neighbours) as job:
         large = summary(job)
     for one, other in zip(small, large, strict=True):
         assert one == other

@@ -1,296 +1,165 @@
+"""A catalogue shows the same files by its directories and by the server's URL, at any time."""
+
 from __future__ import annotations
 
-import errno
-import os
-import shutil
-from collections.abc import Callable, Iterator
+import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark")
-pytest.importorskip("numba")
-
-from common.config import load as load_config
-from common.errors import NotFoundError
-from receiver.config import ENV_PREFIX, ReceiverConfig
+from common.config import load
+from common.errors import NotFoundError, UnauthorizedError, UnreachableError, UsageError
+from receiver.config import ReceiverConfig
 from receiver.metadata.model import records
+from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.model.timestamps import to_seconds
-from receiver.metadata.state.state import OwnerRow, State
-from receiver.spark.catalogue import Catalogue, Scope, _ownership
-from receiver.spark.checks import check_part
-from receiver.spark.results import Finding, Severity
-from receiver.spark.verifying import _against_manifest
-from receiver.spark.work import Part
-from tests.support.spark_world import NORTH, SOUTH, World
+from receiver.spark.catalogue import Catalogue, _locations, unit_of
+from receiver.spark.source.inferring import catalogue_of, list_sources
+from receiver.spark.source.options import parse_options
+from receiver.transfer.operating import make_token
+from receiver.web.app import close, create_app, site_of
+from tests.support.spark_world import NORTH, World
 from tests.support.tsfile_bytes import build
+from tests.support.web import running
 
-PATH = "sequence/root.wind_park/0/0/{n}-{n}-0-0.tsfile"
-POINTS = [(n, n) for n in range(20)]
-
-
-def file_of(device: str = "root.wind_park.d1", value: object = 1) -> bytes:
-    return build({device: {"s1": [(n, value) for n in range(20)], "s2": POINTS}})
+PATH = "{1}/root.wind/0/0/{0}-{0}-0-0.tsfile"
+CONTENT = build({"root.wind.d1": {"s1": [(1, 1), (9, 1)]}})
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.engine.close()
+    world = World(tmp_path)
+    yield world
+    world.engine.close()
 
 
-def config_of(world: World) -> ReceiverConfig:
-    return load_config(
-        ReceiverConfig, file=world.config, env_prefix=ENV_PREFIX, environ={}, flags={}
-    ).value
+def add(world: World, number: int, kind: str = "sequence") -> str:
+    place = world.load(NORTH, PATH.format(number, kind), CONTENT)
+    return str(place.relative_to(world.data))
 
 
-def catalogue(world: World, scope: Scope | None = None, **other: object) -> Catalogue:
-    return Catalogue(config_of(world), scope or Scope(), **other)  # type: ignore[arg-type]
+def opened(world: World, where: str | None = None, **given: str) -> Catalogue:
+    return catalogue_of(parse_options({"catalog": where or str(world.config), **given}))
 
 
-def names(found: Catalogue) -> list[str]:
-    return [each.row.path.rpartition("/")[2].partition("-")[0] for each in found.files]
+def names(catalogue: Catalogue, at: int, since: int = 0) -> tuple[list[str], list[str]]:
+    found = catalogue.loads(at, since)
+    return [each.name for each in found.visible], [each.name for each in found.held]
 
 
-# -- scope
+@contextmanager
+def served(world: World) -> Iterator[tuple[str, str]]:
+    """(URL, token of a reader) of a server over what the world has loaded."""
+    world.engine.close()
+    config = load(ReceiverConfig, file=world.config, env_prefix="X_", environ={}, flags={}).value
+    app = create_app(config)
+    try:
+        token = make_token(site_of(app).node.engine, "reader").token
+        with running(app, gate=site_of(app).gate) as server:
+            host, port = server.addresses[0]
+            yield f"http://{host}:{port}", token
+    finally:
+        close(app)
 
 
-def test_new_files_are_those_without_a_verdict_or_changed_since_it(world: World) -> None:
-    places = [
-        world.load(NORTH, PATH.format(n=n), file_of(f"root.wind_park.d{n}")) for n in (1, 2, 3)
-    ]
-    physical = [str(each.relative_to(world.data)) for each in places]
-    world.engine.commit([records.FileVerified(physicals=physical[:2])])
-    with catalogue(world, Scope(new=True)) as found:
-        assert names(found) == ["3"]
-        assert found.passed_over == 2
-    world.engine.commit([records.FileRetired(physical=physical[0])])
-    with catalogue(world, Scope(new=True)) as found:
-        assert names(found) == ["1", "3"]
+def test_directories_and_url_show_the_same_files_at_each_commit(world: World):
+    a, b = add(world, 1), add(world, 2, "unsequence")
+    loaded = world.engine.newest_commit
+    world.engine.commit([records.FileQuarantined(b, "bad")])
+    held = world.engine.newest_commit
+    world.engine.commit([records.FileDeleted(a, "gone")])
+    deleted = world.engine.newest_commit
+    c = add(world, 3)
+    newest = world.engine.newest_commit
+    expected = {
+        (loaded, 0): ([a, b], []),
+        (held, 0): ([a], [b]),
+        (deleted, 0): ([], [b]),
+        (newest, 0): ([c], [b]),
+        (newest, deleted): ([c], []),
+    }
+    with opened(world) as local:
+        assert {key: names(local, *key) for key in expected} == expected
+        (file,) = local.files(newest)
+        uuid = local.uuid
+    assert file.locations == (str(world.data / c),)
+    assert (file.size, file.created, file.first, file.last) == (len(CONTENT), newest, 1, 9)
+    assert (file.database, file.is_known) == ("root.wind", True)
+    assert list(file.devices.ranges()) == [("root.wind.d1", 1, 9)]
+    with served(world) as (url, token), opened(world, url, token=token) as remote:
+        assert {key: names(remote, *key) for key in expected} == expected
+        (again,) = remote.files(newest)
+        assert again.locations == file.locations
+        assert (again.created, again.first, again.last) == (newest, 1, 9)
+        assert remote.uuid == uuid
 
 
-def test_scrubbing_takes_what_was_not_looked_at_for_long(world: World) -> None:
-    place = world.load(NORTH, PATH.format(n=1), file_of())
-    physical = str(place.relative_to(world.data))
-    verified = to_seconds(world.engine.commit([records.FileVerified(physicals=[physical])]))
-    month = Scope(older_than=30 * 86400.0)
-    with catalogue(world, month, clock=lambda: verified + 29 * 86400) as found:
-        assert names(found) == []
-    with catalogue(world, month, clock=lambda: verified + 31 * 86400) as found:
-        assert names(found) == ["1"]
-    assert str(month) == "not verified for 30d"
+def test_a_page_of_the_server_is_not_the_whole(world: World, monkeypatch: pytest.MonkeyPatch):
+    files = sorted(add(world, number) for number in range(1, 6))
+    monkeypatch.setattr("receiver.spark.catalogue._PAGE", 2)
+    with served(world) as (url, token), opened(world, url, token=token) as remote:
+        assert names(remote, remote.newest)[0] == files
 
 
-def test_an_unknown_task_is_named(world: World) -> None:
-    world.load(NORTH, PATH.format(n=1), file_of())
-    with pytest.raises(NotFoundError, match="f" * 32):
-        catalogue(world, Scope(task="f" * 32))
+def test_a_server_that_refuses_or_is_not_there_is_named(world: World):
+    with served(world) as (url, _), pytest.raises(UnauthorizedError):
+        opened(world, url, token="wrong")
+    with pytest.raises(UnreachableError, match=url):
+        opened(world, url)
+    with pytest.raises(UsageError, match="expected https"):
+        opened(world, "http://centre.example:8765", token="t")
 
 
-def test_files_of_the_same_partition_are_neighbours_and_retired_ones_are_not(world: World) -> None:
-    one = world.load(NORTH, PATH.format(n=1), file_of("root.wind_park.d1"))
-    gone = world.load(NORTH, PATH.format(n=2), file_of("root.wind_park.d2"))
-    world.load(NORTH, "sequence/root.wind_park/0/9/3-3-0-0.tsfile", file_of("root.wind_park.d3"))
-    places = [str(each.relative_to(world.data)) for each in (one, gone)]
-    world.engine.commit([records.FileVerified(physicals=places)])
-    world.engine.commit([records.FileRetired(physical=places[1])])
-    world.engine.commit([records.FileVerified(physicals=places)])
-    with catalogue(world, Scope(new=True)) as found:
-        assert names(found) == ["3"]
-        assert found.neighbours() == []
-    world.load(NORTH, PATH.format(n=4), file_of("root.wind_park.d4"))
-    with catalogue(world, Scope(new=True)) as found:
-        (neighbour,) = found.neighbours()
-    assert neighbour.expected.physical == places[0]
-    assert neighbour.ranges == (("root.wind_park.d1", 0, 19),)
+def test_as_of_is_a_commit_or_a_moment(world: World):
+    a = add(world, 1)
+    first = world.engine.newest_commit
+    world.engine.commit([records.FileDeleted(a, "gone")])
+
+    def seen(as_of: str | None) -> list[str]:
+        given = {} if as_of is None else {"asOf": as_of}
+        return [each.name for each in list_sources(parse_options(
+            {"catalog": str(world.config), "form": "long", **given}))]  # fmt: skip
+
+    assert seen(None) == []
+    assert seen(str(first)) == [a]
+    moment = datetime.datetime.fromtimestamp(to_seconds(first) - 3600, datetime.UTC)
+    assert seen(moment.isoformat()) == []
+    assert seen("2100-01-01") == []
+    with opened(world) as catalogue:
+        catalogue.engine.window.move(first)
+        with pytest.raises(HistoryGoneError):
+            catalogue.files(first - 1)
 
 
-# -- what the catalogue alone can tell
+def test_what_is_committed_meanwhile_shows_after_a_look(world: World):
+    with opened(world) as catalogue:
+        assert catalogue.files(catalogue.newest) == []
+        a = add(world, 1)
+        catalogue.refresh()
+        assert names(catalogue, catalogue.newest)[0] == [a]
 
 
-@pytest.mark.parametrize(("since", "problems"), [(-1, 1), (1, 0)])
-def test_a_file_of_a_device_that_was_another_s_when_it_was_loaded_is_a_problem(
-    world: World, since: int, problems: int
-) -> None:
-    """The rules of the engine refuse such a commit; what a log of other days holds is looked at."""
-    world.load(NORTH, PATH.format(n=1), file_of())
-    with catalogue(world) as found:
-        row = found.files[0].row
-    moved = row.created + since
-    owner = OwnerRow(created=moved, changed=moved, sender=SOUTH)
-    state = State()
-    state.owners["root.wind_park.d1"] = owner
-    findings = list(_ownership(state, row, row.devices.names()))
-    assert [(each.severity, each.check) for each in findings] == [
-        (Severity.PROBLEM, "owner")
-    ] * problems
+def test_where_the_data_is_comes_from_the_option_the_configuration_or_the_rows(world: World):
+    a = add(world, 1, "unsequence")
+    schema = str(world.root / "schema")
+    with opened(world, schema) as catalogue:
+        (file,) = catalogue.files(catalogue.newest)
+        assert file.locations == (str(world.data / a),)
+    with pytest.raises(UsageError, match="option dataDirs"):
+        _locations([""], a)
+    with opened(world, schema, dataDirs="/mnt/a, /mnt/b") as catalogue:
+        (file,) = catalogue.files(catalogue.newest)
+        assert file.locations == (f"/mnt/a/{a}", f"/mnt/b/{a}")
+    with opened(world, kind="sequence") as catalogue:
+        assert catalogue.files(catalogue.newest) == []
+    assert unit_of(schema) is None
+    assert unit_of(str(world.config)) == "ms"
 
 
-def test_a_file_past_its_ttl_that_is_still_there_is_a_problem(world: World) -> None:
-    world.load(NORTH, PATH.format(n=1), file_of(), registered=True)
-    with catalogue(world) as found:
-        assert found.files[0].findings == ()
-    world.engine.commit([records.TtlSet(path="root.wind_park", ttl=60_000)])
-    with catalogue(world) as found:
-        assert [each.check for each in found.files[0].findings] == ["ttl"]
-
-
-# -- schema
-
-
-def schema_findings(world: World, content: bytes) -> tuple[Finding, ...]:
-    world.load(NORTH, PATH.format(n=9), content, registered=True)
-    with catalogue(world) as found:
-        file = found.files[-1]
-        outline = check_part(Part(0, 0, 0, 0, file.expected)).result.outline
-        assert outline is not None
-        return found.against_schema(file, outline)
-
-
-def test_series_as_the_schema_has_them_are_not_worth_a_word(world: World) -> None:
-    assert schema_findings(world, file_of()) == ()
-
-
-def created(
-    names: list[str], types: bytes, encodings: bytes, compressions: bytes
-) -> list[records.Op]:
-    return [
-        records.StorageGroupSet("root.wind_park"),
-        records.SeriesCreated(
-            device="root.wind_park.d1", names=names, types=types, encodings=encodings,
-            compressions=compressions,
-        ),
-    ]  # fmt: skip
-
-
-def test_another_encoding_than_in_the_schema_is_a_note(world: World) -> None:
-    world.engine.commit(created(["s1", "s2"], b"\2\2", b"\2\0", b"\0\0"))
-    (note,) = schema_findings(world, file_of())
-    assert (note.severity, note.check) == (Severity.NOTE, "codec")
-    assert "root.wind_park.d1.s1 PLAIN/UNCOMPRESSED, not RLE/UNCOMPRESSED" in note.detail
-
-
-def test_another_type_than_in_the_schema_is_a_problem_and_a_series_that_is_gone_a_note(
-    world: World,
-) -> None:
-    world.load(NORTH, PATH.format(n=1), file_of(), registered=True)
-    world.engine.commit([records.SeriesDeleted(pattern="root.wind_park.d1.*")])
-    world.engine.commit(created(["s1"], b"\5", b"\0", b"\0")[1:])
-    with catalogue(world) as found:
-        file = found.files[0]
-        outline = check_part(Part(0, 0, 0, 0, file.expected)).result.outline
-        assert outline is not None
-        problem, note = found.against_schema(file, outline)
-    assert (problem.severity, problem.check) == (Severity.PROBLEM, "type")
-    assert (problem.measurement, problem.detail) == ("s1", "INT64 in the file, TEXT in the schema")
-    assert (note.severity, note.check) == (Severity.NOTE, "schema")
-
-
-# -- manifest
-
-
-def test_the_series_that_differ_from_what_was_sent_are_named(world: World) -> None:
-    place = world.load(NORTH, PATH.format(n=1), file_of(value=7), sent=file_of(value=8))
-    with catalogue(world) as found:
-        file = found.files[0]
-        table = check_part(Part(0, 0, 0, 0, file.expected)).result.table
-        assert table is not None
-        (only,) = _against_manifest(found, file, table)
-        assert (only.severity, only.check) == (Severity.BAD, "manifest")
-        assert (only.device, only.measurement) == ("root.wind_park.d1", "s1")
-        shutil.rmtree(world.data / "sync-receiver")
-        (only,) = _against_manifest(found, file, table)
-        assert "which ones is unknown" in only.detail
-    assert place.is_file()
-
-
-@pytest.mark.parametrize("put", [Path.mkdir, os.mkfifo, lambda at: at.symlink_to("/etc/passwd")])
-def test_a_table_that_is_no_file_costs_the_names_of_the_series_and_not_the_run(
-    world: World, put: Callable[[Path], None]
-) -> None:
-    world.load(NORTH, PATH.format(n=1), file_of(value=7), sent=file_of(value=8))
-    (kept,) = (world.data / "sync-receiver").rglob("*.tsf")
-    kept.unlink()
-    put(kept)
-    with catalogue(world) as found:
-        said = found.sent_table(found.files[0])
-    assert isinstance(said, str)
-    assert kept.name[:16] in said
-
-
-# -- absence
-
-
-def absence(world: World, found: Catalogue, at: int = 0) -> Finding:
-    return found.absence(found.files[at])
-
-
-def test_a_file_is_lost_only_if_its_disk_is_there(world: World) -> None:
-    place = world.load(NORTH, PATH.format(n=1), file_of())
-    other = world.load(NORTH, PATH.format(n=2), file_of("root.wind_park.d2"))
-    place.unlink()
-    with catalogue(world) as found:
-        lost = absence(world, found)
-    assert (lost.severity, lost.check) == (Severity.BAD, "present")
-    assert other.is_file()
-
-
-@pytest.mark.parametrize("state", ["gone", "empty", "other"])
-def test_a_disk_that_is_not_mounted_makes_no_file_bad(world: World, state: str) -> None:
-    world.load(NORTH, PATH.format(n=1), file_of())
-    shutil.rmtree(world.data)
-    if state != "gone":
-        world.data.mkdir()
-    if state == "other":  # the directory below the mount point holds what a start left there
-        (world.data / "sync-receiver").mkdir()
-    with catalogue(world) as found:
-        finding = absence(world, found)
-    assert (finding.severity, finding.check) == (Severity.UNPROVED, "present")
-    assert str(world.data) in finding.detail
-
-
-def test_one_disk_of_two_that_is_away_makes_no_file_bad(world: World) -> None:
-    """The file may be there: files are found in whichever data directory has them."""
-    place = world.load(NORTH, PATH.format(n=1), file_of())
-    world.load(NORTH, PATH.format(n=2), file_of("root.wind_park.d2"))
-    place.unlink()
-    world.config.write_text('schema_dir = "schema"\ndata_dirs = ["data", "second"]\n')
-    with catalogue(world) as found:
-        assert absence(world, found).severity is Severity.UNPROVED
-
-
-def test_a_file_that_this_machine_sees_is_not_lost(world: World) -> None:
-    world.load(NORTH, PATH.format(n=1), file_of())
-    with catalogue(world) as found:
-        finding = absence(world, found)
-    assert finding.severity is Severity.UNPROVED
-    assert "a worker did not" in finding.detail
-
-
-def test_a_file_that_this_machine_cannot_look_for_is_not_lost(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.load(NORTH, PATH.format(n=1), file_of())
-
-    def stale(_: Path) -> None:
-        raise OSError(errno.ESTALE, "stale file handle")
-
-    with catalogue(world) as found:
-        monkeypatch.setattr(Path, "lstat", stale)
-        finding = absence(world, found)
-        monkeypatch.undo()
-    assert finding.severity is Severity.UNPROVED
-    assert "stale file handle" in finding.detail
-
-
-def test_a_file_that_was_deleted_meanwhile_is_not_lost(world: World) -> None:
-    place = world.load(NORTH, PATH.format(n=1), file_of())
-    world.load(NORTH, PATH.format(n=2), file_of("root.wind_park.d2"))
-    with catalogue(world) as found:
-        physical = str(place.relative_to(world.data))
-        world.engine.commit([records.FileDeleted(physical, "expired")])
-        place.unlink()
-        finding = absence(world, found)
-    assert (finding.severity, finding.check) == (Severity.UNPROVED, "changed")
+def test_nothing_at_the_place_is_named(world: World):
+    with pytest.raises(UsageError, match=r"option catalog = '/nowhere': expected"):
+        opened(world, "/nowhere")
+    with pytest.raises(NotFoundError):
+        opened(world, str(world.data))

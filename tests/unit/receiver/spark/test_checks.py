@@ -18,8 +18,8 @@ from receiver.spark import checks
 from receiver.spark.checks import check_part
 from receiver.spark.findings import MOST_FINDINGS, Findings
 from receiver.spark.job import _together
+from receiver.spark.parts import Expected, FilePart
 from receiver.spark.results import Finding, Severity
-from receiver.spark.work import Expected, Part
 from tests.support.tsfile_bytes import build
 
 HOUR = 3_600_000
@@ -60,7 +60,7 @@ def good(tmp_path: Path) -> Expected:
 
 
 def check(expected: Expected, **other: Any) -> checks.Checked:
-    return check_part(Part(0, 0, 0, 0, expected), **other)
+    return check_part(FilePart(0, 0, 0, 0, expected), **other)
 
 
 def found(expected: Expected, **other: Any) -> list[Finding]:
@@ -250,7 +250,7 @@ def test_parts_of_a_file_say_together_what_the_whole_says(tmp_path: Path) -> Non
     devices = {f"root.sg.d{n}": {"s": POINTS[: 5 + n]} for n in range(9)}
     expected = expecting(tmp_path, build(devices))
     whole = check(expected, keep_chunks=True)
-    parts = [check_part(Part(0, at, 3, 0, expected), keep_chunks=True) for at in range(4)]
+    parts = [check_part(FilePart(0, at, 3, 0, expected), keep_chunks=True) for at in range(4)]
     assert all(part.result.findings == [] for part in parts)
     assert sum(part.result.points for part in parts) == whole.result.points
     assert [part.result.points > 0 for part in parts] == [False, True, True, True]
@@ -266,7 +266,7 @@ def test_a_part_that_cannot_decode_its_devices_says_so_and_twice_the_same_counts
     """The file may have been cut after another part found it whole."""
     plain = Expected(str(Path(good.roots[1]) / good.physical))
     Path(plain.physical).write_bytes(FILE[:-9])
-    first, second = (check_part(Part(0, at, 2, 0, plain)).result for at in (0, 1))
+    first, second = (check_part(FilePart(0, at, 2, 0, plain)).result for at in (0, 1))
     assert [each.check for each in second.findings] == ["structure"]
     assert _together(first, second).findings == first.findings
 

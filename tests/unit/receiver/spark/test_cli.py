@@ -13,10 +13,11 @@ from common.cli import run
 from common.errors import NoSpaceError
 from receiver.spark import running
 from receiver.spark.cli import cli
-from receiver.spark.options import Options
+from receiver.spark.files import DataFile
+from receiver.spark.options import VerifyOptions
+from receiver.spark.parts import Expected
 from receiver.spark.results import FileResult, Finding, Judgement, Severity
-from receiver.spark.verifying import verdicts_of
-from receiver.spark.work import Expected
+from receiver.spark.verifying import _unknown, verdicts_of
 from tests.support.verifications import file
 from tests.support.verifications import run as verification
 
@@ -38,7 +39,7 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--time-limit", "x"], "--time-limit x"),
         (["--time-unit", "ns"], "--time-unit: only with --path"),
         (["--time-unit", "h", "--path", "."], "'h' is not one of"),
-        (["--path", "/nowhere/*.tsfile"], "--path /nowhere/*.tsfile"),
+        (["--path", "/nowhere/*.tsfile"], "--path '/nowhere/*.tsfile': expected TsFiles there"),
         (["--path", ""], "--path '': expected a directory"),
         (["--path", ".", "--new"], "--new: not with --path"),
         (["--path", ".", "--task", "1"], "--task: not with --path"),
@@ -123,19 +124,11 @@ def test_when_most_files_are_bad_at_once_a_human_decides(
     assert len(sent) == told
 
 
-def test_plain_files_are_found_in_directories_by_globs_and_by_name(tmp_path: Path) -> None:
-    from receiver.spark.plainfiles import find_files
-
-    place = tmp_path / "unsequence" / "root.sg" / "0" / "7" / "1-1-0-0.tsfile"
-    place.parent.mkdir(parents=True)
-    place.write_bytes(b"")
-    other = tmp_path / "b.tsfile"
-    other.write_bytes(b"")
-    (tmp_path / "b.tsfile.resource").write_bytes(b"")
-    both = find_files([str(tmp_path), str(tmp_path / "**" / "*.tsfile")])
-    assert [each.physical for each in both] == [str(other), str(place)]
-    assert [(each.kind, each.database) for each in both] == [("", ""), ("unsequence", "root.sg")]
-    assert [each.physical for each in find_files([str(place)])] == [str(place)]
+def test_what_the_path_of_a_file_tells_is_all_that_is_known_of_it() -> None:
+    path = "/data/unsequence/root.sg/0/7/1-1-0-0.tsfile"
+    told = _unknown(DataFile((path,), path, 5, "root.sg"))
+    assert told == Expected(path, database="root.sg", kind="unsequence")
+    assert _unknown(DataFile(("/b.tsfile",), "/b.tsfile", 5)) == Expected("/b.tsfile")
 
 
 def test_what_was_found_is_printed_whatever_becomes_of_the_report(
@@ -146,7 +139,7 @@ def test_what_was_found_is_printed_whatever_becomes_of_the_report(
 
     monkeypatch.setattr(running, "write", full)
     for as_json, said in ((True, '"proved": 2'), (False, "2 proved")):
-        options = Options(None, tmp_path / "report", as_json, 1.0, False, False)
+        options = VerifyOptions(None, tmp_path / "report", as_json, 1.0, False, False)
         with pytest.raises(NoSpaceError):
             running._finish(verification([file(), file()]), None, options)
         told = capsys.readouterr().out

@@ -11,8 +11,8 @@ pytest.importorskip("numba")
 
 from receiver.spark.isolation import Isolated
 from receiver.spark.part_rows import Settings
+from receiver.spark.parts import Expected, FilePart, PartResult
 from receiver.spark.results import Severity
-from receiver.spark.work import Expected, Part, PartResult
 from tests.support.tsfile_bytes import build
 
 FILE = build({"root.sg.d": {"s": [(n, n) for n in range(9)]}})
@@ -28,7 +28,7 @@ def test_a_part_that_kills_its_process_becomes_a_row(
     results = []
     try:
         for number in range(3):
-            row = isolated.do(Part(number, 0, 0, 0, Expected(str(place))))
+            row = isolated.do(FilePart(number, 0, 0, 0, Expected(str(place))))
             results.append(
                 msgspec.msgpack.decode(row.column("result")[0].as_buffer(), type=PartResult)
             )

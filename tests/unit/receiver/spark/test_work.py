@@ -1,37 +1,30 @@
+"""Work is dealt out whole and evenly, whatever it weighs."""
+
 from __future__ import annotations
 
-from receiver.spark.work import PART_BYTES, Expected, deal, pack, split, unpack
+from hypothesis import given
+from hypothesis import strategies as st
 
-DEVICES = tuple(f"root.sg.d{n}" for n in range(1000))
+from receiver.spark.work import deal, spread
 
-
-def test_a_large_file_is_cut_so_that_no_task_has_it_alone() -> None:
-    parts = split(3, Expected("f"), 10 * PART_BYTES + 1)
-    assert [part.part for part in parts] == list(range(12))
-    assert {part.parts for part in parts} == {11}
-    assert max(part.weight for part in parts[1:]) <= PART_BYTES
+WEIGHTS = st.lists(st.integers(0, 1000), max_size=60)
 
 
-def test_a_small_file_is_one_part() -> None:
-    (only,) = split(3, Expected("f"), PART_BYTES)
-    assert (only.part, only.parts) == (0, 0)
+@given(WEIGHTS, st.integers(1, 12))
+def test_each_item_is_dealt_out_once_and_no_group_is_empty(weights: list[int], count: int):
+    groups = deal(range(len(weights)), count, lambda at: weights[at])
+    assert sorted(at for group in groups for at in group) == list(range(len(weights)))
+    assert len(groups) == min(count, len(weights))
+    assert all(groups)
+    loads = [sum(weights[at] for at in group) for group in groups]
+    for group, load in zip(groups, loads, strict=True):
+        assert load - min(weights[at] for at in group) <= min(loads)
 
 
-def test_every_part_is_dealt_out_once_and_the_groups_are_about_as_heavy() -> None:
-    sizes = [1000 + 977 * n % 5000 << 12 for n in range(200)]
-    parts = [part for at, size in enumerate(sizes) for part in split(at, Expected(str(at)), size)]
-    groups = deal(parts, cores=4)
-    assert len(groups) == 12
-    assert sorted(part.file for group in groups for part in group) == list(range(200))
-    loads = [sum(part.weight for part in group) for group in groups]
-    assert max(loads) < 1.2 * min(loads)
-
-
-def test_a_group_travels_small_when_its_files_have_the_same_devices() -> None:
-    group = [split(n, Expected(f"f{n}", devices=DEVICES), 1)[0] for n in range(300)]
-    assert len(pack(group)) < 20_000
-    assert unpack(pack(group)) == group
-
-
-def test_nothing_to_do_is_no_group() -> None:
-    assert deal([], cores=4) == []
+@given(WEIGHTS, st.integers(1, 12))
+def test_a_file_is_cut_into_runs_of_what_lies_together(weights: list[int], count: int):
+    runs = spread(range(len(weights)), count, lambda at: weights[at])
+    assert [at for run in runs for at in run] == list(range(len(weights)))
+    assert len(runs) == count
+    for run in runs:
+        assert sum(weights[at] for at in run[:-1]) <= sum(weights) / count

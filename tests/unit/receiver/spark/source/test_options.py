@@ -10,7 +10,7 @@ import pytest
 from common.errors import UsageError
 from receiver.metadata.model.paths import parse_pattern
 from receiver.spark.source.options import (
-    Options,
+    SourceOptions,
     bounds,
     parse_options,
     refuse_stream_options,
@@ -18,13 +18,13 @@ from receiver.spark.source.options import (
 )
 
 
-def parsed(**given: str) -> Options:
+def parsed(**given: str) -> SourceOptions:
     return parse_options({"path": "/data", **given})
 
 
 def test_without_options_all_columns_of_all_files_are_read_wide():
     options = parse_options({"path": "/data"})
-    assert options == Options(paths=("/data",))
+    assert options == SourceOptions(paths=("/data",))
     assert (options.form, options.deletions, options.on_error) == ("wide", True, "fail")
 
 

@@ -10,7 +10,7 @@ import pytest
 from common.tsfile import read_tail
 from receiver.metadata.model.records import DeviceRange
 from receiver.metadata.state.ranges import DeviceTable
-from receiver.spark.source.files import SourceFile
+from receiver.spark.files import DataFile
 from receiver.spark.source.forms import form_of
 from receiver.spark.source.inferring import (
     columns_of,
@@ -23,30 +23,30 @@ from receiver.spark.source.options import parse_options
 from receiver.spark.source.picking import Picker
 from receiver.spark.source.planning import plan
 from receiver.spark.source.reading import read_slices
-from receiver.spark.source.selection import Condition, Selection, Span
+from receiver.spark.source.selection import Condition, Selection, TimeRange
 from tests.support.tsfile_bytes import build
 
 EMPTY = Picker(parse_options({"path": "/data"}), Selection())
 
 
-def file(name: str, size: int, **more: Any) -> SourceFile:
-    return SourceFile((f"/data/{name}",), name, size, **more)
+def file(name: str, size: int, **more: Any) -> DataFile:
+    return DataFile((f"/data/{name}",), name, size, **more)
 
 
 def test_small_files_share_a_task_and_none_is_lost():
     files = [file(str(n), 1 << 20) for n in range(100)]
-    parts = plan(files, Span(), 16 << 20, EMPTY, lambda _: None)
+    parts = plan(files, TimeRange(), 16 << 20, EMPTY, lambda _: None)
     assert sorted(each.file.name for part in parts for each in part) == sorted(map(str, range(100)))
     assert 5 <= len(parts) <= 50
 
 
 def test_a_large_file_without_a_readable_tail_is_one_slice_for_the_task_to_name():
-    ((only,),) = plan([file("a", 1 << 30)], Span(), 1 << 20, EMPTY, lambda _: None)
+    ((only,),) = plan([file("a", 1 << 30)], TimeRange(), 1 << 20, EMPTY, lambda _: None)
     assert only.devices is None
 
 
 def test_a_catalogue_keeps_files_out_by_time_and_device_without_opening_them():
-    def known(name: str, *ranges: DeviceRange) -> SourceFile:
+    def known(name: str, *ranges: DeviceRange) -> DataFile:
         first, last = min(each.first for each in ranges), max(each.last for each in ranges)
         devices = DeviceTable().pack(ranges, first, last)
         return file(name, 10, devices=devices, first=first, last=last, is_known=True)
@@ -58,12 +58,12 @@ def test_a_catalogue_keeps_files_out_by_time_and_device_without_opening_them():
         known("wanted", DeviceRange("root.a.d1", 10, 19)),
         file("empty", 10, is_known=True),
     ]
-    selection = Selection(Span(10, 12), (Condition("device", "EqualTo", "root.a.d1"),))
+    selection = Selection(TimeRange(10, 12), (Condition("device", "EqualTo", "root.a.d1"),))
     picker = Picker(parse_options({"path": "/data"}), selection)
     parts = plan(files, selection.span, 1 << 20, picker, lambda _: pytest.fail("opened"))
     assert [each.file.name for part in parts for each in part] == ["wanted"]
-    assert plan(files, Span(5, 4), 1 << 20, Picker(parse_options({"path": "/d"}),
-                Selection(Span(5, 4))), lambda _: None) == []  # fmt: skip
+    assert plan(files, TimeRange(5, 4), 1 << 20, Picker(parse_options({"path": "/d"}),
+                Selection(TimeRange(5, 4))), lambda _: None) == []  # fmt: skip
 
 
 @pytest.mark.parametrize("form", ["wide", "long"])
@@ -90,7 +90,7 @@ def test_a_cut_file_gives_each_row_once(tmp_path, monkeypatch, form: str, aligne
     cut = [each for part in parts for each in part if not each.span.is_all]
     assert cut, "no device was cut by time"
     schema = form_of(query).schema
-    whole = _table(plan(files, Span(), 1 << 40, picker, read_tail_of), query, schema)
+    whole = _table(plan(files, TimeRange(), 1 << 40, picker, read_tail_of), query, schema)
     found = _table(parts, query, schema)
     assert found.num_rows == (3 * rows if form == "wide" else 3 * (rows + (rows + 2) // 3))
     assert found == whole
@@ -111,7 +111,7 @@ def test_devices_of_a_table_are_picked_by_their_tags():
     tail = read_tail(content)
 
     def picked(*conditions: Condition, **given: str) -> list[str]:
-        picker = Picker(parse_options({"path": "/d", **given}), Selection(Span(), conditions))
+        picker = Picker(parse_options({"path": "/d", **given}), Selection(TimeRange(), conditions))
         return [each.name for each in picker.devices(file("a", 1), tail)]
 
     assert picked(Condition("tag:tag1", "EqualTo", "p1")) == ["mill:p1", "plant:p1.x"]

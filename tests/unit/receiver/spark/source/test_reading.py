@@ -17,8 +17,8 @@ from receiver.spark.source.inferring import columns_of, list_sources, plan_of
 from receiver.spark.source.options import parse_options
 from receiver.spark.source.planning import Slice
 from receiver.spark.source.reading import ChangedFileError, MissingFileError, read_slices
-from receiver.spark.source.schema import Column
-from receiver.spark.source.selection import Span
+from receiver.spark.source.schema import ResultColumn
+from receiver.spark.source.selection import TimeRange
 from tests.support.tsfile_bytes import build
 
 D1, D2 = "root.a.d1", "root.a.d2"
@@ -33,8 +33,8 @@ def read(path: Path, schema: str | None = None, **given: str) -> list[dict[str, 
     return [row for batch in read_slices(slices, plan) for row in batch.to_pylist()]
 
 
-def _columns(schema: str) -> list[Column]:
-    return [Column(*each.split(" ")) for each in schema.split(", ")]
+def _columns(schema: str) -> list[ResultColumn]:
+    return [ResultColumn(*each.split(" ")) for each in schema.split(", ")]
 
 
 @pytest.fixture
@@ -153,10 +153,10 @@ def test_a_file_that_went_or_changed_since_it_was_listed_is_named(good: Path):
     path = Path(file.locations[0])
     path.write_bytes(path.read_bytes() + b"more")
     with pytest.raises(ChangedFileError, match="when it was listed"):
-        list(read_slices([Slice(file, Span())], plan))
+        list(read_slices([Slice(file, TimeRange())], plan))
     path.unlink()
     with pytest.raises(MissingFileError, match="not there any more"):
-        list(read_slices([Slice(file, Span())], plan))
+        list(read_slices([Slice(file, TimeRange())], plan))
 
 
 def test_what_was_deleted_is_left_out_unless_it_is_asked_for(good: Path):
@@ -171,7 +171,7 @@ def test_a_name_of_great_length_makes_small_batches(tmp_path: Path, form: str):
     path.write_bytes(build({name: {"s": [(t, t) for t in range(1000)]}}))
     options = parse_options({"path": str(path), "form": form})
     query = plan_of(options, columns_of(options))
-    slices = [Slice(each.for_worker(), Span()) for each in list_sources(options)]
+    slices = [Slice(each.for_worker(), TimeRange()) for each in list_sources(options)]
     batches = list(read_slices(slices, query))
     assert sum(batch.num_rows for batch in batches) == 1000
     assert max(batch.nbytes for batch in batches) < 64 << 20
@@ -184,7 +184,7 @@ def test_filters_stay_with_spark_where_a_row_may_stand_for_an_error(
     options = parse_options({"path": str(good), "onError": on_error, "pushFilters": "true"})
     reader = TsFileBatchReader(plan_of(options, columns_of(options)), frozenset())
     assert len(reader.push([GreaterThan(("time",), 1)])) == left
-    assert reader.selection.span == Span(2)
+    assert reader.selection.span == TimeRange(2)
 
 
 def test_a_torn_deletion_is_said(good: Path, caplog: pytest.LogCaptureFixture):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from receiver.spark.source.selection import Condition, Selection, Span
+from receiver.spark.source.selection import Condition, Selection, TimeRange
 
 CONSTANT = {"device": "device", "value_long": "value_long"}
 
@@ -40,27 +40,27 @@ def push(*filters: Any) -> tuple[Selection, list[Any]]:
 @pytest.mark.parametrize(
     ("kind", "value", "span"),
     [
-        ("EqualTo", 5, Span(5, 5)),
-        ("EqualNullSafe", 5, Span(5, 5)),
-        ("GreaterThan", 5, Span(6)),
-        ("GreaterThanOrEqual", 5, Span(5)),
-        ("LessThan", 5, Span(end=4)),
-        ("LessThanOrEqual", 5, Span(end=5)),
+        ("EqualTo", 5, TimeRange(5, 5)),
+        ("EqualNullSafe", 5, TimeRange(5, 5)),
+        ("GreaterThan", 5, TimeRange(6)),
+        ("GreaterThanOrEqual", 5, TimeRange(5)),
+        ("LessThan", 5, TimeRange(end=4)),
+        ("LessThanOrEqual", 5, TimeRange(end=5)),
     ],
 )
-def test_a_range_of_times_is_taken_over_whole(kind: str, value: int, span: Span):
+def test_a_range_of_times_is_taken_over_whole(kind: str, value: int, span: TimeRange):
     assert push(made(kind, "TIME", value)) == (Selection(span), [])
 
 
 def test_all_filters_hold_together():
     selection, left = push(made("GreaterThan", "time", 5), made("LessThan", "time", 9))
-    assert (selection.span, left) == (Span(6, 8), [])
+    assert (selection.span, left) == (TimeRange(6, 8), [])
     assert push(made("LessThan", "time", -(1 << 63)))[0].span.is_empty
 
 
 def test_single_times_narrow_the_range_and_stay_with_spark():
     wanted = made("In", "time", (9, None, 3))
-    assert push(wanted) == (Selection(Span(3, 9)), [wanted])
+    assert push(wanted) == (Selection(TimeRange(3, 9)), [wanted])
     assert push(made("In", "time", (None,)))[0].span.is_empty
 
 
@@ -130,13 +130,13 @@ def test_texts_are_ordered_by_their_bytes_as_spark_orders_them():
 
 
 def test_a_span_meets_what_it_shares_a_time_with():
-    span = Span(5, 8)
+    span = TimeRange(5, 8)
     assert span.meets(8, 20)
     assert span.meets(1, 5)
     assert not span.meets(9, 20)
     assert not span.meets(None, None)
-    assert not Span(8, 5).meets(1, 20)
-    assert span.cut(None, 6) == Span(5, 6)
+    assert not TimeRange(8, 5).meets(1, 20)
+    assert span.cut(None, 6) == TimeRange(5, 6)
 
 
 def test_a_value_of_an_option_may_be_null():

@@ -8,7 +8,7 @@ import pytest
 
 from common.errors import UsageError
 from common.tsfile import read_tail
-from receiver.spark.source.options import Options, parse_options
+from receiver.spark.source.options import SourceOptions, parse_options
 from receiver.spark.source.picking import Picker
 from receiver.spark.source.schema import WideSchema, long_columns
 from receiver.spark.source.selection import Selection
@@ -19,7 +19,7 @@ TABLE = {("plant", "p1", None, "x"): {"temp": [(1, 0.5)]}, ("plant", "p2"): {"hu
 
 
 def columns(*files: Any, database: str | None = None, **given: str) -> list[tuple[str, str]]:
-    options: Options = parse_options({"path": "/data", **given})
+    options: SourceOptions = parse_options({"path": "/data", **given})
     schema = WideSchema(options)
     for number, file in enumerate(files):
         content = file if isinstance(file, bytes) else build(file)

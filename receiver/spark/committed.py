@@ -1,0 +1,316 @@
+"""What is to be proved: the committed files, and what the catalogue alone can say of them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from common.config.units import format_duration
+from common.errors import NotFoundError, TsferryError
+from receiver.load.deciding.expiry import Expiry
+from receiver.load.folder.manifests import read_table
+from receiver.load.folder.sender_folder import looks_unmounted
+from receiver.metadata.model.timestamps import from_seconds
+from receiver.metadata.state.rows import FileState
+from receiver.spark.catalogue import LocalCatalogue
+from receiver.spark.parts import Expected
+from receiver.spark.results import Finding, Severity
+from receiver.spark.schemacheck import SchemaCheck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from common.tsfile.proof import SeriesTable
+    from receiver.config import ReceiverConfig
+    from receiver.metadata.state.rows import FileRow
+    from receiver.metadata.state.state import State
+
+__all__ = ["CommittedFile", "CommittedFiles", "FileScope", "Neighbour"]
+
+_EXPIRY_GRACE_S = 3600.0
+"""Beyond the TTL, until a file that is still there is worth a word: nothing is deleted at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileScope:
+    """Which files are asked for; all, if nothing is set.
+
+    Attributes:
+        task: only those that this task loaded.
+        new: only those without a verdict, or changed since it.
+        older_than: only those whose last verdict is more than so many seconds old, or missing.
+    """
+
+    task: str | None = None
+    new: bool = False
+    older_than: float | None = None
+
+    def __str__(self) -> str:
+        if self.task is not None:
+            return f"task {self.task}"
+        if self.new:
+            return "new files"
+        if self.older_than is not None:
+            return f"not verified for {format_duration(self.older_than)}"
+        return "all files"
+
+    def wants(self, row: FileRow, now: float) -> bool:
+        """Whether a file is among them; `now` is in seconds since the epoch."""
+        if self.task is not None and row.task != self.task:
+            return False
+        if self.new and row.verified >= row.changed:
+            return False
+        return self.older_than is None or row.verified <= from_seconds(now - self.older_than)
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedFile:
+    """A loaded file as the catalogue has it.
+
+    Attributes:
+        expected: what its bytes must show.
+        row: of the catalogue.
+        label: the name that its sender gave itself.
+        directory: of its sender's folder.
+        findings: what is wrong with it as far as the catalogue alone can tell.
+    """
+
+    expected: Expected
+    row: FileRow
+    label: str
+    directory: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def current(self) -> bool:
+        """Whether it is part of its sender's present set (a retired file is not)."""
+        return not self.row.retired and self.row.state is not FileState.RETIRED
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A file that is not asked for, with what the catalogue has of its devices.
+
+    Attributes:
+        expected: where it is.
+        ranges: (device, first, last).
+    """
+
+    expected: Expected
+    ranges: tuple[tuple[str, int, int], ...]
+
+
+class CommittedFiles:
+    """The committed files at one commit; a context manager.
+
+    Attributes:
+        uuid: of the engine.
+        commit: the newest one that is seen.
+        files: those that are asked for, by physical path.
+        passed_over: how many visible files are not.
+    """
+
+    def __init__(
+        self, config: ReceiverConfig, scope: FileScope, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Read the catalogue.
+
+        Args:
+            config: of the receiver.
+            scope: which files.
+            clock: seconds since the epoch.
+
+        Raises:
+            NotFoundError: no engine is there, or no such task is committed.
+            DamagedError: the receiver's log is damaged.
+        """
+        self._config = config
+        self._roots = tuple(map(str, config.data_dirs))
+        self._names: dict[int | tuple[str, ...], tuple[str, ...]] = {}
+        self._alive: dict[str, bool] = {}
+        self._later: set[str] | None = None
+        self._catalogue = LocalCatalogue(config.schema_dir, data_dirs=self._roots)
+        self.uuid, self.commit = self._catalogue.uuid, self._catalogue.newest
+        visible = self._catalogue.rows(self.commit).visible
+        now = clock()
+        with self._catalogue.engine.reading() as state:
+            self._schema = SchemaCheck(state.schema)
+            expiry = Expiry(state.schema, now - _EXPIRY_GRACE_S, config.time_unit)
+            self._away = {
+                str(root): "is not mounted, as it seems: it is empty"
+                if root.is_dir()
+                else "is not there"
+                for root in config.data_dirs
+                if not root.is_dir() or looks_unmounted(root, state)
+            }
+            rows = [row for row in visible if scope.wants(row, now)]
+            self.files = [self._committed(state, row, expiry) for row in rows]
+            self._others = [row for row in visible if not scope.wants(row, now)]
+            self.passed_over = len(self._others)
+            known = scope.task is None or any(
+                state.has_task(each, scope.task) for each in state.senders
+            )
+        if not rows and not known:
+            self.close()
+            raise NotFoundError(f"--task {scope.task}: no such task is committed here")
+
+    def close(self) -> None:
+        """Let the state go."""
+        self._catalogue.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def neighbours(self) -> list[Neighbour]:
+        """The current files that are not asked for, in the partitions of those that are."""
+        places = {_place(each.row.physical) for each in self.files}
+        return [
+            Neighbour(
+                Expected(row.physical, self._roots, database=sg, kind=row.physical.split("/")[0]),
+                tuple(row.devices.ranges()),
+            )
+            for row in self._others
+            if row.state is FileState.LIVE
+            and (sg := _place(row.physical)[0])
+            and _place(row.physical) in places
+        ]
+
+    # -- questions about one file, once it was read --------------------------------------------
+
+    def against_schema(self, file: CommittedFile, outline: bytes) -> tuple[Finding, ...]:
+        """How types and codecs of a file differ from the schema."""
+        if not file.row.registered:
+            return ()  # loaded before there was a schema, and not yet taken in
+        with self._catalogue.engine.reading():
+            return self._schema.findings(outline)
+
+    def sent_table(self, file: CommittedFile) -> SeriesTable | str:
+        """What the sender said of the series of a file; or why that is not known any more."""
+        try:
+            table = read_table(self._config.data_dirs, file.directory, file.row)
+        except (TsferryError, OSError) as error:
+            return str(error)
+        return "the sender's table of series is not kept here" if table is None else table
+
+    def absence(self, file: CommittedFile, host: str = "") -> Finding:
+        """What it means that a worker (on `host`) found a file in none of the data directories.
+
+        It is lost only if this machine, which has the receiver's directories, does not see it
+        either, though all of them are there and hold files. Everything else says something about
+        disks and mounts, and nothing about the file.
+        """
+        physical, home = file.row.physical, file.row.data_dir
+        where = f" (on {host})" if host else ""
+        for away, why in self._away.items():
+            return _unproved(f"not found; the data directory {away} {why}")
+        for root in self._config.data_dirs:
+            try:
+                (root / physical).lstat()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                return _unproved(f"not found{where}, and this machine cannot tell: {error}")
+            return _unproved(
+                f"this machine sees it in {root}, a worker did not{where}: is the directory "
+                "mounted on all of them?"
+            )
+        if home and home not in self._roots:
+            return _unproved(f"not found; it was loaded into {home}, which is not configured")
+        if home and not self._is_alive(home):
+            return _unproved(f"not found, as all files of {home}: is its disk mounted?")
+        if not self._is_visible_now(physical):
+            return Finding(
+                Severity.UNPROVED, "changed", None, None, None, "it was deleted meanwhile"
+            )
+        places = ", ".join(self._roots)
+        return Finding(
+            Severity.BAD, "present", None, None, None, f"it is in no data directory: {places}"
+        )
+
+    def _is_alive(self, root: str) -> bool:
+        """Whether a data directory holds any of its files, or the directories made for them."""
+        if root not in self._alive:
+            rows = self._catalogue.rows(self.commit).visible
+            base = Path(root)
+            self._alive[root] = any(
+                (base / row.physical).parent.is_dir() for row in rows if row.data_dir == root
+            )
+        return self._alive[root]
+
+    def _is_visible_now(self, physical: str) -> bool:
+        """Whether the file is in the catalogue still, as it stood when this was first asked."""
+        if self._later is None:
+            with LocalCatalogue(self._config.schema_dir) as now:
+                self._later = {row.physical for row in now.rows(now.newest).visible}
+        return physical in self._later
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _committed(self, state: State, row: FileRow, expiry: Expiry) -> CommittedFile:
+        manifest, sender = row.manifest, state.senders.get(row.sender)
+        kind, database = row.physical.split("/")[:2]
+        expected = Expected(
+            physical=row.physical,
+            roots=self._roots,
+            size=row.size,
+            md5=row.md5,
+            devices=self._devices(row),
+            series=row.series,
+            points=row.points,
+            manifest_series=manifest.series if manifest else None,
+            manifest_points=manifest.points if manifest else None,
+            manifest_root=(manifest.root or None) if manifest else None,
+            database=database,
+            kind=kind,
+        )
+        return CommittedFile(
+            expected=expected,
+            row=row,
+            label=sender.label if sender else "",
+            directory=sender.directory if sender else "",
+            findings=(*_ownership(state, row, expected.devices or ()), *_expired(row, expiry)),
+        )
+
+    def _devices(self, row: FileRow) -> tuple[str, ...]:
+        """Names of a file's devices: one object for all files that have the same ones."""
+        shared = id(row.devices.parts()[0])
+        if shared not in self._names:
+            names = tuple(row.devices.names())
+            self._names[shared] = self._names.setdefault(names, names)
+        return self._names[shared]
+
+
+def _place(physical: str) -> tuple[str, str]:
+    """Storage group and time partition: files of one device that overlap have both in common."""
+    _, sg, _, partition, _ = physical.split("/")
+    return sg, partition
+
+
+def _ownership(state: State, row: FileRow, devices: Sequence[str]) -> Iterator[Finding]:
+    """A file must come from the owner that its devices had when it was loaded.
+
+    A device that was transferred or released later is no fault of the file.
+    """
+    for device in devices:
+        owner = state.owners.get(device)
+        if owner is not None and owner.sender != row.sender and owner.since <= row.created:
+            detail = f"it belongs to {owner.sender}, not to {row.sender}"
+            yield Finding(Severity.PROBLEM, "owner", device, None, None, detail)
+
+
+def _expired(row: FileRow, expiry: Expiry) -> Iterator[Finding]:
+    if expiry.is_past_row(row):
+        detail = (
+            "all of it is past the TTL of its storage groups, and it is still here: files do not "
+            "expire, or no receiver runs (see tsferry-receiver status)"
+        )
+        yield Finding(Severity.PROBLEM, "ttl", None, None, None, detail)
+
+
+def _unproved(detail: str) -> Finding:
+    return Finding(Severity.UNPROVED, "present", None, None, None, detail)
