@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from common.errors import NotATsFileError, TsferryError
+from common.errors import NotATsFileError
 from common.names import FilePath
 from common.tsfile import Corrupt, read_tail
 from common.wire import Result
@@ -18,20 +18,16 @@ from receiver.load.deciding.change import Candidate, Change, physical_name
 from receiver.load.folder.manifests import contradiction
 from receiver.load.folder.verify import hash_staged
 from receiver.load.schema.registering import read_series
-from receiver.metadata.commit.rules import examine
 from receiver.metadata.model import records
-from receiver.metadata.model.errors import MemoryLimitError
 from receiver.metadata.model.paths import IllegalPathError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable
 
     from common.wire import ManifestEntry, ProofEntry
     from receiver.load.folder.current_task import CurrentTask
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.folder.staged import Verified
-    from receiver.metadata.engine import Engine
-    from receiver.metadata.state.state import State
 
 __all__ = ["Collected"]
 
@@ -173,65 +169,6 @@ class Collected:
             else:
                 self._fail(path, Result.REFUSED, "too many devices for one commit")
 
-    def leave_out(self, engine: Engine, change: Change, error: TsferryError) -> None:
-        """Quarantine the files that the engine will never take, so that the others get through.
-
-        Raises:
-            RefusedCommitError, SchemaConflictError: no single file is to blame.
-        """
-        blamed = False
-        with engine.reading() as state:
-            if _is_overtaken(state, change.schema):
-                return  # no file is to blame: what the schema does is decided again
-            groups = _good_groups(state, change)
-        for op, loaded in _by_file(change.ops):
-            with engine.reading() as state:
-                held = state.held(op.sender, op.path)
-                before = [] if held is None else [records.FileDeleted(held.physical, "replaced")]
-                try:
-                    examine(state, [*change.schema, *groups, *before, op, loaded])
-                except TsferryError as why:
-                    blamed = True
-                    del self.candidates[op.path]
-                    full = isinstance(why, MemoryLimitError)
-                    result = Result.MISSING if full else Result.QUARANTINED
-                    self._fail(FilePath.parse(op.path), result, why.message)
-        if not blamed:
-            raise error
-
     def _fail(self, path: FilePath, result: Result, reason: str) -> None:
         hold = result is Result.QUARANTINED
         self.failed[path.text] = Outcome(path.text, result, reason=reason, hold=hold)
-
-
-def _is_overtaken(state: State, schema: Sequence[records.Op]) -> bool:
-    """Whether what a schema was decided to do cannot be done any more."""
-    try:
-        if schema:
-            examine(state, schema)
-    except TsferryError:
-        return True
-    return False
-
-
-def _by_file(
-    ops: Iterable[records.Op],
-) -> Iterator[tuple[records.FileLoaded, records.SeriesLoaded]]:
-    """Each file that is loaded, with its series, which stand behind it."""
-    file: records.FileLoaded | None = None
-    for op in ops:
-        if isinstance(op, records.FileLoaded):
-            file = op
-        elif file is not None and isinstance(op, records.SeriesLoaded):
-            yield file, op
-
-
-def _good_groups(state: State, change: Change) -> list[records.Op]:
-    """The storage groups that a change makes, for any of its files, and that can be made."""
-    good: list[records.Op] = []
-    for op in change.ops:
-        if isinstance(op, records.StorageGroupSet) and op not in change.schema:
-            with suppress(TsferryError):
-                examine(state, [*change.schema, *good, op])
-                good.append(op)
-    return good

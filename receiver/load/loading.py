@@ -28,6 +28,7 @@ from receiver.load.folder.manifests import remove_tables, write_tables
 from receiver.load.placing import move_back, move_in
 from receiver.load.schema.registering import Registering
 from receiver.load.schema.task_schema import SchemaPart, TaskSchema
+from receiver.metadata.commit.draft import Draft
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError, SchemaConflictError
 
@@ -94,16 +95,16 @@ def _commit(
     if schema is not None:
         schema.prepare()
     trusting = True
-    for _ in range(_ATTEMPTS):
+    for attempt in range(1, _ATTEMPTS + 1):
         change = _decide(engine, folder, current, ttl, collected, schema, trusting=trusting)
         crash.point("load.decided")
         _place(folder, current, change)
         try:
             engine.commit(change.ops, change.guards)
-        except (RefusedCommitError, SchemaConflictError) as error:
-            if not trusting:  # the rules see what the decision does not
-                collected.leave_out(engine, change, error)
-            trusting = False
+        except (RefusedCommitError, SchemaConflictError):
+            if attempt == _ATTEMPTS:
+                raise
+            trusting = False  # or it was overtaken: what is there now decides
             continue
         except (GuardFailed, ConflictError):
             continue
@@ -130,14 +131,11 @@ def _decide(
 ) -> Change:
     moment = ttl.moment()
     with engine.reading() as state:
-        part = SchemaPart([], []) if schema is None else schema.decide(state)
+        draft = Draft(state)
+        part = SchemaPart([], []) if schema is None else schema.decide(draft)
         registering = Registering(
-            state.schema,
-            level=engine.options.storage_group_level,
-            max_memory=engine.options.max_memory,
-            trusting=trusting,
+            draft, level=engine.options.storage_group_level, trusting=trusting
         )
-        registering.assume(part.ops)
         change = decide_change(
             state,
             current.record,
@@ -148,7 +146,6 @@ def _decide(
             expiry=ttl.expiry(state, moment),
             data_dir=str(folder.tree.path),
         )
-    change.schema = part.ops
     change.ops[:0] = part.ops
     change.guards += part.guards
     return change

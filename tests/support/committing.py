@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from common.tsfile.layout import Compression, DataType, Encoding
-from receiver.metadata.commit.rules import examine
+from receiver.metadata.commit.draft import examine
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.paths import format_path, parse_pattern

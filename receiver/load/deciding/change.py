@@ -92,7 +92,6 @@ class Change:
         outcomes: by path, in the order of the manifest, then of the deletions.
         loads: files to be moved to their final names before the commit.
         kept_gone: bytes of quarantined files that nothing refers to after the commit.
-        schema: those of `ops` that come from the sender's schema; they are the first.
     """
 
     ops: list[records.Op] = field(default_factory=list)
@@ -100,7 +99,6 @@ class Change:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     loads: list[Load] = field(default_factory=list)
     kept_gone: list[str] = field(default_factory=list)
-    schema: list[records.Op] = field(default_factory=list)
 
 
 def physical_name(sender: str, task: str, path: FilePath) -> FilePath:
@@ -128,7 +126,7 @@ def decide_change(
         planned: what was planned in it, by path.
         candidates: the verified files of its manifest, by path.
         failed: the outcomes of those of its manifest that cannot be loaded.
-        registering: of this state, new for each decision.
+        registering: of a draft of this state, new for each decision.
         expiry: which files are past their TTL, None while nothing expires.
         data_dir: the data directory that new files go to.
     """
@@ -250,41 +248,43 @@ class _Decision:
 
     def _load(self, path: FilePath, candidate: Candidate, held: FileRow | None) -> Outcome:
         physical = physical_name(self.record.sender, self.record.task, path)
-        registers = self.registering.take(physical.text, path.sg, candidate.registers)
+        loaded = self._file_loaded(candidate, physical)
+        before = [] if held is None else [records.FileDeleted(held.physical, "replaced")]
+        registers = self.registering.take(
+            physical.text, path.sg, candidate.registers, before=[*before, loaded]
+        )
         if isinstance(registers, Refusal):
             result = Result.QUARANTINED if registers.hold else Result.MISSING
             return Outcome(
                 path.text, result, registers.device, registers.reason, hold=registers.hold
             )
-        if held is not None:
-            self._delete(held, "replaced")
         self._guard_owners(candidate)
-        resource = candidate.resource
         self.change.loads.append(Load(candidate, physical))
-        self.change.ops.append(
-            records.FileLoaded(
-                sender=self.record.sender,
-                path=path.text,
-                physical=physical.text,
-                size=candidate.staged.size,
-                md5=candidate.staged.md5,
-                tail=candidate.staged.tail,
-                version=candidate.version,
-                devices=candidate.devices,
-                first=candidate.first,
-                last=candidate.last,
-                series=candidate.series,
-                points=candidate.points,
-                task=self.record.task,
-                resource=None
-                if resource is None
-                else records.ResourceMeta(resource.size, resource.md5),
-                manifest=candidate.manifest,
-                data_dir=self.data_dir,
-            )
-        )
-        self.change.ops += registers
+        self.change.ops += [*before, loaded, *registers]
         return Outcome(path.text, Result.LOADED)
+
+    def _file_loaded(self, candidate: Candidate, physical: FilePath) -> records.FileLoaded:
+        resource = candidate.resource
+        return records.FileLoaded(
+            sender=self.record.sender,
+            path=candidate.path.text,
+            physical=physical.text,
+            size=candidate.staged.size,
+            md5=candidate.staged.md5,
+            tail=candidate.staged.tail,
+            version=candidate.version,
+            devices=candidate.devices,
+            first=candidate.first,
+            last=candidate.last,
+            series=candidate.series,
+            points=candidate.points,
+            task=self.record.task,
+            resource=None
+            if resource is None
+            else records.ResourceMeta(resource.size, resource.md5),
+            manifest=candidate.manifest,
+            data_dir=self.data_dir,
+        )
 
     def _guard_owners(self, candidate: Candidate) -> None:
         for each in candidate.devices:

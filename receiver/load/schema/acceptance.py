@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from common.errors import TsferryError
-from receiver.metadata.commit.rules import examine
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import format_path, parse_stored
 
 if TYPE_CHECKING:
-    from receiver.metadata.state.state import State
+    pass
+
+if TYPE_CHECKING:
+    from receiver.metadata.commit.draft import Draft
 
 __all__ = ["acceptable"]
 
@@ -19,9 +20,9 @@ T = TypeVar("T")
 
 
 def acceptable(
-    state: State, ops: Sequence[records.Op]
+    draft: Draft, ops: Sequence[records.Op]
 ) -> tuple[list[records.Op], list[tuple[str, str]]]:
-    """The operations that the engine will take together, and (path, reason) of the others.
+    """The operations that a draft has taken, and (path, reason) of the others.
 
     A part that is refused is cut in halves until what is to blame stands alone.
     """
@@ -30,16 +31,13 @@ def acceptable(
     parts: list[Sequence[records.Op]] = [ops] if ops else []
     while parts:
         part = parts.pop()
-        try:
-            examine(state, [*good, *part])
-        except TsferryError as error:
-            smaller = _halves(part)
-            if smaller is None:
-                refused.append((_path(part[0]), error.message))
-            else:
-                parts += reversed(smaller)
-        else:
+        error = draft.attempt(part)
+        if error is None:
             good += part
+        elif (smaller := _halves(part)) is not None:
+            parts += reversed(smaller)
+        else:
+            refused.append((_path(part[0]), error.message))
     return good, refused
 
 

@@ -13,7 +13,8 @@ Nothing here touches the disk, but for tags that are read to be compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,9 +32,9 @@ from receiver.metadata.model.types import TYPE_TEXTS, check_codes
 
 if TYPE_CHECKING:
     from receiver.load.schema.authority import Authority
+    from receiver.metadata.commit.draft import Draft
     from receiver.metadata.commit.guards import Guard
     from receiver.metadata.schema import Schema
-    from receiver.metadata.state.state import State
 
 __all__ = ["KEPT_FAILURES", "SchemaChange", "decide_schema"]
 
@@ -64,7 +65,7 @@ class SchemaChange:
 
 
 def decide_schema(
-    state: State,
+    draft: Draft,
     items: Iterable[Item],
     authority: Authority,
     *,
@@ -73,18 +74,19 @@ def decide_schema(
     tags_of: Callable[[int], Tags],
     trust: bool = False,
 ) -> SchemaChange:
-    """Decide what items do to committed state.
+    """Decide what items do, and take it into a draft of the commit.
 
     Args:
-        state: committed.
+        draft: nothing stands before it in the commit.
         items: no thing twice.
         authority: whose they are.
         level: nodes below root of a storage group that is made because it is missing.
         tag_bytes: tags and attributes of one series, at most.
         tags_of: reads tags and attributes at an offset of the tlog.
-        trust: whether to leave it to the engine to refuse what breaks a rule, all together.
+        trust: whether to leave it to the commit to refuse what breaks a rule, all together; then
+            the draft has not taken all.
     """
-    decision = _Decision(state, authority, level, tag_bytes, tags_of)
+    decision = _Decision(draft, authority, level, tag_bytes, tags_of)
     decision.take(items)
     return decision.finish(trust=trust)
 
@@ -101,20 +103,20 @@ class _Change:
 class _Decision:
     def __init__(
         self,
-        state: State,
+        draft: Draft,
         authority: Authority,
         level: int,
         tag_bytes: int,
         tags_of: Callable[[int], Tags],
     ) -> None:
-        self.state = state
-        self.schema: Schema = state.schema
+        self.draft = draft
+        self.committed: Schema = draft.state.schema
         self.authority = authority
-        self.groups = GroupPlan(state.schema, authority, level)
+        self.groups = GroupPlan(draft, authority, level, self._take_op)
         self.tag_bytes = tag_bytes
         self.tags_of = tags_of
         self.change = SchemaChange()
-        self.deletions: dict[Nodes, None] = {}
+        self.new: dict[Nodes, list[Series]] = {}
         self.created: list[records.Op] = []
         self.aliases: list[_Change] = []
         self.tags: list[records.Op] = []
@@ -136,8 +138,14 @@ class _Decision:
                 self._try(path, item)
         for device, series in devices.items():
             self._device(device, series)
-        for path, each in altered:
-            self._try(path, each)
+        for path, item in altered:
+            self._try(path, item)
+        self._free_aliases()
+        new = {device: self._makeable(device, each) for device, each in self.new.items()}
+        new = {device: each for device, each in new.items() if each}
+        places = {path for device, each in new.items() for path in _places(device, each)}
+        for device, each in new.items():
+            self._create(device, each, places)
 
     def _parsed(self, item: Item) -> Nodes | None:
         try:
@@ -166,6 +174,17 @@ class _Decision:
         else:
             self.change.applied += 1
 
+    def _take_op(self, op: records.Op) -> None:
+        """Take an operation that others are decided by.
+
+        Raises:
+            Refused: it breaks a rule.
+        """
+        error = self.draft.attempt([op])
+        if error is not None:
+            raise Refused(error.message)
+        self.change.ops.append(op)
+
     def _fail(self, path: str, why: str) -> None:
         self.change.failed.append((path, why))
 
@@ -177,131 +196,145 @@ class _Decision:
             raise Refused(why)
 
     def _dropped(self, path: Nodes, item: Dropped) -> None:
-        row = self.schema.find_series(path, alias=False)
+        row = self.committed.find_series(path, alias=False)
         if row < 0:
             self.groups.dropped(path)
             return
         self._allowed(path[:-1])
-        if item.old and self.schema.heat(row) is not None:
+        if item.old and self.committed.heat(row) is not None:
             raise Refused(_OLD)
-        self.deletions[path] = None
+        self._take_op(records.SeriesDeleted(item.path))
 
     def _altered(self, path: Nodes, item: Altered) -> None:
-        row = self.schema.find_series(path, alias=False)
+        row = self.committed.find_series(path, alias=False)
         if row < 0:
             raise Refused("there is no such series here")
         self._allowed(path[:-1])
         self._alter(path, row, item)
 
     def _device(self, device: Nodes, series: Sequence[tuple[Nodes, Series]]) -> None:
-        """The series of one device: what is missing in one operation, the others one by one."""
+        """The series of one device: those that are there as they are, the others to be made."""
         try:
             self._allowed(device)
-            self._may_be_device(device)
         except Refused as why:
             for _, item in series:
                 self._fail(item.path, str(why))
             return
-        new: list[tuple[str, Series]] = []
-        rows = self.schema.existing_rows(device, [path[-1] for path, _ in series])
+        changed = self.draft.schema.touches(device)
+        rows = self.committed.existing_rows(device, [path[-1] for path, _ in series])
         for (path, item), row in zip(series, rows, strict=True):
             try:
-                if row >= 0 and not self._gives_way(path, row, item):
-                    self._alter(path, row, item)
+                gone = changed and row >= 0 and self.draft.schema.kind(path) is None
+                if row < 0 or gone or self._gives_way(row, item):
+                    _need_codes(path, item)
+                    self.new.setdefault(device, []).append(self._with_good_tags(item))
                 else:
-                    new.append((path[-1], self._makeable(path, item)))
+                    self._alter(path, row, item)
             except Refused as why:
                 self._fail(item.path, str(why))
             else:
                 self.change.applied += 1
-        if new:
-            self._create(device, new)
 
-    def _may_be_device(self, device: Nodes) -> None:
-        for depth in range(len(device), 1, -1):
-            kind = self.schema.kind_at(device[:depth])
-            if kind in ("leaf", "alias") and device[:depth] not in self.deletions:
-                raise Refused(f"it would lie below the series {format_path(device[:depth])}")
-            if kind is not None:
-                return
-
-    def _gives_way(self, path: Nodes, row: int, item: Series) -> bool:
-        """Whether what is there under the name is deleted first.
+    def _gives_way(self, row: int, item: Series) -> bool:
+        """Whether the series is made as new: what is there is none, or is deleted first.
 
         Raises:
-            Refused: it is not, and it is no series of this type.
+            Refused: it is a series of another type, and stays.
         """
-        kind = self.schema.kind(row)
-        if kind != "leaf":
-            what = "is an alias" if kind == "alias" else "is a node with others below it"
-            raise Refused(f"its name {what} here")
-        if path in self.deletions:
-            return True
-        there = self.schema.type_of(row)
+        if self.committed.kind(row) != "leaf":
+            return True  # and it may be gone when the series is made
+        there = self.committed.type_of(row)
         if there == item.type:
             return False
         if not item.replaces:
             raise Refused(
                 f"it has type {TYPE_TEXTS[there]} here, {TYPE_TEXTS[item.type]} in the schema"
             )
-        self.deletions[path] = None
+        self._take_op(records.SeriesDeleted(item.path))
         return True
 
-    def _makeable(self, path: Nodes, item: Series) -> Series:
-        codes = (bytes((each,)) for each in (item.type, item.encoding, item.compression))
+    # -- new series: all that gives way is gone from the draft ---------------------------------
+
+    def _makeable(self, device: Nodes, items: Sequence[Series]) -> list[Series]:
+        """The series of a device that can be made, in a storage group."""
         try:
-            check_codes(format_path(path[:-1]), (path[-1],), *codes)
-        except TsferryError as error:
-            raise Refused(error.message) from error
-        if item.alias and self._is_taken((*path[:-1], item.alias)):
+            self._may_be_device(device)
+        except Refused as why:
+            self._fail_all(items, str(why))
+            return []
+        names = [parse_stored(each.path)[-1] for each in items]
+        taken = set(self.draft.schema.taken(device, names))
+        for at in sorted(taken):
+            kind = self.draft.schema.kind((*device, names[at]))
+            what = "is an alias" if kind == "alias" else "is a node with others below it"
+            self._fail_all([items[at]], f"its name {what} here")
+        new = [item for at, item in enumerate(items) if at not in taken]
+        try:
+            if new:
+                self.groups.need(device)
+        except Refused as why:
+            self._fail_all(new, f"its device has no storage group here: {why}")
+            return []
+        return new
+
+    def _fail_all(self, items: Sequence[Series], why: str) -> None:
+        self.change.applied -= len(items)
+        for item in items:
+            self._fail(item.path, why)
+
+    def _may_be_device(self, device: Nodes) -> None:
+        for depth in range(len(device), 1, -1):
+            kind = self.draft.schema.kind(device[:depth])
+            if kind in ("leaf", "alias"):
+                raise Refused(f"it would lie below the series {format_path(device[:depth])}")
+            if kind is not None:
+                return
+
+    def _with_free_alias(self, device: Nodes, item: Series, places: set[Nodes]) -> Series:
+        """The series, without its alias if a node, series or other alias has that name."""
+        if not item.alias:
+            return item
+        alias = (*device, item.alias)
+        if alias in places or self.draft.schema.kind(alias) is not None:
             self._fail(item.path, f"its alias {item.alias!r} is taken in its device")
             return _without(item, alias=UNSET)
+        places.add(alias)
         return item
 
-    def _is_taken(self, path: Nodes) -> bool:
-        return self.schema.kind_at(path) is not None and path not in self.deletions
+    def _create(self, device: Nodes, new: Sequence[Series], places: set[Nodes]) -> None:
+        """Plan the new series of a device in one operation.
 
-    def _create(self, device: Nodes, new: Sequence[tuple[str, Series]]) -> None:
-        try:
-            self.groups.need(device)
-        except Refused as why:
-            self.change.applied -= len(new)
-            for _, item in new:
-                self._fail(item.path, f"its device has no storage group here: {why}")
-            return
-        items = [item for _, item in new]
-        there = self.schema.device(device)
-        op = records.SeriesCreated(
-            device=format_path(device),
-            names=[name for name, _ in new],
-            types=bytes(each.type for each in items),
-            encodings=bytes(each.encoding for each in items),
-            compressions=bytes(each.compression for each in items),
-            aligned=items[0].aligned if there is None else there.aligned,
-            aliases=_column([each.alias or None for each in items]),
-            tags=_column([each.tags or {} for each in items]),
-            attributes=_column([each.attributes or {} for each in items]),
-            props=_column([each.props for each in items]),
+        Args:
+            device: its nodes.
+            new: its series.
+            places: where nodes, series and aliases are made.
+        """
+        items = [self._with_free_alias(device, item, places) for item in new]
+        there = self.draft.schema.aligned(device)
+        self.created.append(
+            records.SeriesCreated(
+                device=format_path(device),
+                names=[parse_stored(each.path)[-1] for each in items],
+                types=bytes(each.type for each in items),
+                encodings=bytes(each.encoding for each in items),
+                compressions=bytes(each.compression for each in items),
+                aligned=items[0].aligned if there is None else there,
+                aliases=_column([each.alias or None for each in items]),
+                tags=_column([each.tags or {} for each in items]),
+                attributes=_column([each.attributes or {} for each in items]),
+                props=_column([each.props for each in items]),
+            )
         )
-        if op.tags or op.attributes:
-            op = self._with_good_tags(op, items)
-        self.created.append(op)
 
-    def _with_good_tags(
-        self, op: records.SeriesCreated, items: Sequence[Series]
-    ) -> records.SeriesCreated:
-        """The operation without the tags of those that have too many, or illegal ones."""
-        tags, attributes = list(op.tags or ()), list(op.attributes or ())
-        for at, item in enumerate(items):
-            if not (item.tags or item.attributes):
-                continue
-            why = self._bad_tags(records.TagsSet(item.path, item.tags or {}, item.attributes or {}))
-            if why:
-                self._fail(item.path, f"made without its tags: {why}")
-                for column in (tags, attributes):
-                    if column:
-                        column[at] = {}
-        return msgspec.structs.replace(op, tags=_column(tags), attributes=_column(attributes))
+    def _with_good_tags(self, item: Series) -> Series:
+        """The series, without its tags and attributes if they are too many, or illegal."""
+        if not (item.tags or item.attributes):
+            return item
+        why = self._bad_tags(records.TagsSet(item.path, item.tags or {}, item.attributes or {}))
+        if why is None:
+            return item
+        self._fail(item.path, f"made without its tags: {why}")
+        return _without(item, tags=UNSET, attributes=UNSET)
 
     def _bad_tags(self, op: records.TagsSet) -> str | None:
         """Why a series cannot have these tags and attributes; None: it can."""
@@ -315,7 +348,7 @@ class _Decision:
     def _alter(self, path: Nodes, row: int, item: Series | Altered) -> None:
         if item.alias is UNSET and item.tags is UNSET and item.attributes is UNSET:
             return
-        there = self.schema.series(row)
+        there = self.committed.series(row)
         if item.alias is not UNSET and item.alias != there.alias:
             self.aliases.append(_Change(path, item.alias or None, there.alias))
         if item.tags is UNSET and item.attributes is UNSET:
@@ -338,37 +371,47 @@ class _Decision:
 
     def finish(self, *, trust: bool) -> SchemaChange:
         change = self.change
-        ops: list[records.Op] = [
-            records.SeriesDeleted(format_path(each)) for each in self.deletions
-        ]
-        ops += self.groups.ops
-        ops += self._freed()
-        ops += self.created
-        ops += self._named()
-        ops += self.tags
-        change.ops, refused = (ops, []) if trust else acceptable(self.state, ops)
+        ops = [*self.created, *self._named(), *self.tags]
+        taken, refused = (ops, []) if trust else acceptable(self.draft, ops)
+        change.ops += taken
         for path, why in refused:
             self._fail(path, why)
         change.applied = max(0, change.applied - len(refused))
         change.guards = self.authority.guards
         return change
 
-    def _freed(self) -> list[records.Op]:
-        """Aliases that go first, because another series of the device gets them."""
+    def _free_aliases(self) -> None:
+        """Aliases go first that other series of their devices get, as a name or as an alias."""
         wanted = {(*each.path[:-1], each.alias) for each in self.aliases if each.alias}
-        for op in self.created:
-            assert isinstance(op, records.SeriesCreated)
-            device = parse_stored(op.device)
-            wanted.update((*device, name) for name in op.names)
-            wanted.update((*device, alias) for alias in op.aliases or () if alias)
-        return [
-            records.AliasSet(format_path(each.path), None)
-            for each in self.aliases
-            if each.had and each.alias and (*each.path[:-1], each.had) in wanted
-        ]
+        for device, items in self.new.items():
+            wanted.update(_places(device, items))
+            wanted.update((*device, item.alias) for item in items if item.alias)
+        for each in self.aliases:
+            if each.had and (*each.path[:-1], each.had) in wanted:
+                with suppress(Refused):
+                    self._take_op(records.AliasSet(format_path(each.path), None))
+                    each.had = None
 
     def _named(self) -> list[records.Op]:
-        return [records.AliasSet(format_path(each.path), each.alias) for each in self.aliases]
+        return [
+            records.AliasSet(format_path(each.path), each.alias)
+            for each in self.aliases
+            if each.alias or each.had
+        ]
+
+
+def _need_codes(path: Nodes, item: Series) -> None:
+    codes = (bytes((each,)) for each in (item.type, item.encoding, item.compression))
+    try:
+        check_codes(format_path(path[:-1]), path[-1:], *codes)
+    except TsferryError as error:
+        raise Refused(error.message) from error
+
+
+def _places(device: Nodes, items: Sequence[Series]) -> Iterator[Nodes]:
+    """The paths of nodes and series that are made with the new series of a device."""
+    yield from (device[:end] for end in range(2, len(device) + 1))
+    yield from (parse_stored(item.path) for item in items)
 
 
 def _without(item: Series, **changes: Any) -> Series:

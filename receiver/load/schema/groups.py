@@ -9,8 +9,10 @@ from receiver.metadata.model import records
 from receiver.metadata.model.paths import Nodes, format_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from receiver.load.schema.authority import Authority
-    from receiver.metadata.schema import Schema
+    from receiver.metadata.commit.draft import Draft
 
 __all__ = ["GroupPlan", "Refused"]
 
@@ -20,26 +22,23 @@ class Refused(Exception):
 
 
 class GroupPlan:
-    """Storage groups that are made in one commit, over those that are there.
+    """Storage groups that are made in one commit, over those that are there."""
 
-    Attributes:
-        ops: that make them, and set their TTL.
-    """
-
-    def __init__(self, schema: Schema, authority: Authority, level: int) -> None:
+    def __init__(
+        self, draft: Draft, authority: Authority, level: int, take: Callable[[records.Op], None]
+    ) -> None:
         """Begin with none.
 
         Args:
-            schema: committed.
+            draft: of the commit.
             authority: whose word it is.
             level: nodes below root of a group that a device needs; 0 counts as 1.
+            take: takes what makes a group, or sets its TTL, into the draft; raises `Refused`.
         """
-        self._schema = schema
+        self._draft = draft
         self._authority = authority
         self._level = level or 1
-        self._made: dict[Nodes, None] = {}
-        self._above: set[Nodes] = set()
-        self.ops: list[records.Op] = []
+        self._take = take
 
     def take(self, path: Nodes, item: Group) -> None:
         """Plan what an item says.
@@ -47,19 +46,21 @@ class GroupPlan:
         Raises:
             Refused: it is not done.
         """
-        there = self._schema.storage_group_of(path)
+        there = self._draft.schema.group_of(path)
         if there is None:
             self._make(path)
             if isinstance(item.ttl, int):
-                self.ops.append(records.TtlSet(item.path, item.ttl))
+                self._take(records.TtlSet(item.path, item.ttl))
         elif there != path:
+            if self._draft.state.schema.storage_group_of(path) is None:
+                raise Refused("it would lie in a storage group that is made with it")
             if item.ttl is not UNSET:
                 raise Refused(f"it lies in storage group {format_path(there)}, which has its own")
         elif item.ttl is not UNSET:
             self._lengthen(path, item.ttl)
 
     def _lengthen(self, path: Nodes, ttl: int | None) -> None:
-        here = self._schema.ttl(path)
+        here = self._draft.state.schema.ttl(path)
         if here == ttl:
             return
         if ttl is None:
@@ -67,7 +68,7 @@ class GroupPlan:
         if here is None or ttl < here:
             kept = "for ever" if here is None else f"{here} ms"
             raise Refused(f"a TTL of {ttl} ms is shorter than what is kept here ({kept})")
-        self.ops.append(records.TtlSet(format_path(path), ttl))
+        self._take(records.TtlSet(format_path(path), ttl))
 
     def _make(self, path: Nodes) -> None:
         """Plan a storage group that is missing.
@@ -75,18 +76,12 @@ class GroupPlan:
         Raises:
             Refused: it cannot be there.
         """
-        if path in self._made:
-            return
         why = self._authority.refusal_of_group(path)
         if why is not None:
             raise Refused(why)
-        if any(path[:depth] in self._made for depth in range(2, len(path))):
-            raise Refused("it would lie in a storage group that is made with it")
-        if path in self._above or self._schema.has_storage_group_below(path):
+        if self._draft.schema.group_below(path) is not None:
             raise Refused("a storage group lies below it already; storage groups do not nest")
-        self._made[path] = None
-        self._above.update(path[:depth] for depth in range(1, len(path)))
-        self.ops.append(records.StorageGroupSet(format_path(path)))
+        self._take(records.StorageGroupSet(format_path(path)))
 
     def dropped(self, path: Nodes) -> None:
         """See that a group that was deleted is not here either.
@@ -94,7 +89,7 @@ class GroupPlan:
         Raises:
             Refused: it is.
         """
-        if self._schema.storage_group_of(path) == path:
+        if self._draft.schema.group_of(path) == path:
             raise Refused(
                 "storage groups are not deleted by a schema from elsewhere; delete it here"
             )
@@ -105,9 +100,7 @@ class GroupPlan:
         Raises:
             Refused: that cannot be done.
         """
-        if self._schema.storage_group_of(device) is not None:
-            return
-        if any(device[:depth] in self._made for depth in range(2, len(device) + 1)):
+        if self._draft.schema.group_of(device) is not None:
             return
         database = device[1].startswith("/")
         self._make(device[:2] if database else device[: max(2, 1 + self._level)])

@@ -10,25 +10,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from common.errors import TsferryError
 from common.tsfile import read_outlines
 from receiver.metadata.model import records
+from receiver.metadata.model.errors import (
+    AliasTakenError,
+    MemoryLimitError,
+    SchemaConflictError,
+    SeriesNestedError,
+    StorageGroupNestedError,
+)
 from receiver.metadata.model.paths import (
     IllegalPathError,
     device_name,
     device_nodes,
     format_path,
     parse_lax,
-    parse_pattern,
     parse_stored,
 )
-from receiver.metadata.model.types import TYPE_TEXTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from common.tsfile import Outline, Tail, TsFileSource
-    from receiver.metadata.model.paths import Nodes, Pattern
-    from receiver.metadata.schema import Schema
+    from receiver.metadata.commit.draft import Draft
+    from receiver.metadata.model.paths import Nodes
 
 __all__ = ["Refusal", "Registering", "read_series"]
 
@@ -113,45 +119,31 @@ class Refusal:
 class Registering:
     """What the files of one task do to the schema, file by file: the first one of two wins.
 
-    What is found here is what the rules of the engine would refuse. They look in any case when the
-    commit is made, so nothing is guarded: a race that was lost is decided again. And so the first
-    decision may trust: most files contradict nothing, and to look at all their series twice would
-    take twice as long.
+    A file is tried on a draft of the commit. The rules look once more when the commit is made, so
+    nothing is guarded: a race that was lost is decided again. And so the first decision may trust:
+    most files contradict nothing, and to look at all their series twice would take twice as long.
     """
 
-    def __init__(
-        self, schema: Schema, *, level: int, max_memory: int | None, trusting: bool = False
-    ) -> None:
-        """Begin with the schema as it is; it must stand still as long as this is used.
+    def __init__(self, draft: Draft, *, level: int, trusting: bool = False) -> None:
+        """Begin with what stands in the commit before any file.
 
         Args:
-            schema: committed.
+            draft: of the commit.
             level: nodes below root of a storage group that is made here; 0: the one that the
                 file's directory names.
-            max_memory: bytes that the schema may take, None for no limit.
-            trusting: leave it to the rules of the engine to find what contradicts.
+            trusting: leave it to the commit to find what contradicts.
         """
-        self._schema = schema
+        self._draft = draft
         self._level = level
         self._trusting = trusting
-        self._max_memory = max_memory
-        self._memory = schema.memory() if max_memory is not None else 0
-        self._made = _Made()
-        self._deleted: list[Pattern] = []
-
-    def assume(self, ops: Iterable[records.Op]) -> None:
-        """What stands in the commit before any file makes this."""
-        for op in ops:
-            if isinstance(op, records.StorageGroupSet):
-                self._made.add_group(parse_stored(op.path))
-            elif isinstance(op, records.SeriesCreated):
-                device = parse_stored(op.device)
-                self._made.add_series(device, dict(zip(op.names, op.types, strict=True)))
-            elif isinstance(op, records.SeriesDeleted):
-                self._deleted.append(parse_pattern(op.pattern))
 
     def take(
-        self, physical: str, sg: str, devices: Sequence[records.LoadedDevice]
+        self,
+        physical: str,
+        sg: str,
+        devices: Sequence[records.LoadedDevice],
+        *,
+        before: Sequence[records.Op] = (),
     ) -> list[records.Op] | Refusal:
         """The operations that register a file, behind its `FileLoaded`; or why it is refused.
 
@@ -159,39 +151,41 @@ class Registering:
             physical: of the file.
             sg: the storage group that its directory names.
             devices: from `read_series`.
+            before: what is committed of the file before its series.
         """
-        made = _Made(self._made)
-        home = _directory(sg)
+        ops: list[records.Op] = []
+        series = records.SeriesLoaded(physical, devices)
+        try:
+            with self._draft.all_or_nothing():
+                ops += self._groups(_directory(sg), devices)
+                if not self._trusting:
+                    self._draft.take([*before, series])
+        except TsferryError as error:
+            return _refusal(error)
+        return [*ops, series]
+
+    def _groups(
+        self, home: Nodes | None, devices: Iterable[records.LoadedDevice]
+    ) -> Iterator[records.Op]:
+        """Make the storage groups that devices need and have not."""
+        schema = self._draft.schema
         for device in devices:
             nodes = parse_stored(device.device)
-            refusal = self._place(nodes, home, made)
-            if refusal is None and not self._trusting:
-                refusal = self._check(device, nodes, made)
-            if refusal is not None:
-                return refusal
-        ops: list[records.Op] = [
-            records.StorageGroupSet(format_path(each), if_missing=True) for each in made.own_groups
-        ]
-        if (refusal := self._no_room(ops, made)) is not None:
-            return refusal
-        self._made.update(made)
-        return [*ops, records.SeriesLoaded(physical, devices)]
+            if schema.group_of(nodes) is None:
+                op = records.StorageGroupSet(format_path(self._place(nodes, home)), if_missing=True)
+                self._draft.take([op])
+                yield op
 
-    # -- storage groups --
-
-    def _place(self, nodes: Nodes, home: Nodes | None, made: _Made) -> Refusal | None:
-        """Find the storage group of a device, or make it."""
-        if self._schema.storage_group_of(nodes) is not None or made.holds(nodes):
-            return None
+    def _place(self, nodes: Nodes, home: Nodes | None) -> Nodes:
+        """The storage group that is made for a device that lies in none."""
         for length in range(self._depth(nodes, home), len(nodes) + 1):
-            group = nodes[:length]
-            if not (self._schema.has_storage_group_below(group) or made.has_group_below(group)):
-                made.add_group(group)
-                return None
-        return Refusal(
-            f"device {format_path(nodes)} lies in no storage group, and there is one below it; "
+            if self._draft.schema.group_below(nodes[:length]) is None:
+                return nodes[:length]
+        path = format_path(nodes)
+        raise StorageGroupNestedError(
+            f"device {path} lies in no storage group, and there is one below it; "
             "storage groups do not nest",
-            device_name(nodes),
+            extra={"path": path},
         )
 
     def _depth(self, nodes: Nodes, home: Nodes | None) -> int:
@@ -208,149 +202,6 @@ class Registering:
             return max(2, len(home))
         return max(2, min(1 + (self._level or 1), len(nodes)))
 
-    # -- series --
-
-    def _check(self, device: records.LoadedDevice, nodes: Nodes, made: _Made) -> Refusal | None:
-        is_there, over = self._series_above(nodes, made)
-        if over is not None:
-            return Refusal(
-                f"device {device.device} would lie below the series {format_path(over)}",
-                device_name(nodes),
-            )
-        names, types = device.names, device.types
-        own = made.types_of(nodes)
-        for name, code in zip(names, types, strict=True) if own else ():
-            if own.get(name, code) != code:
-                return _mismatch((*nodes, name), "leaf", own[name], code)
-        missing: Sequence[int] = range(len(names))
-        differing: Sequence[int] = ()
-        if is_there:
-            missing, differing = self._schema.compare(nodes, names, types)
-        new = list(missing)
-        for at in differing:
-            if not self._gives_way((*nodes, names[at]), own):
-                return self._committed(nodes, names[at], types[at])
-            new.append(at)
-        has_below = made.is_inner(nodes)
-        for at in new:
-            if has_below and made.is_inner((*nodes, names[at])):
-                return _mismatch((*nodes, names[at]), "internal", None, types[at])
-        made.add_series(nodes, {names[at]: types[at] for at in new if names[at] not in own})
-        return None
-
-    def _gives_way(self, nodes: Nodes, own: Mapping[str, int]) -> bool:
-        """Whether what is committed under a path is deleted by the commit at hand."""
-        return nodes[-1] in own or any(each.matches(nodes) for each in self._deleted)
-
-    def _committed(self, device: Nodes, name: str, code: int) -> Refusal:
-        (row,) = self._schema.existing_rows(device, [name])
-        kind = self._schema.kind(row)
-        there = self._schema.type_of(row) if kind == "leaf" else None
-        return _mismatch((*device, name), kind, there, code)
-
-    def _series_above(self, nodes: Nodes, made: _Made) -> tuple[bool, Nodes | None]:
-        """Whether a device's node is there, and the series (or alias) that it would lie below."""
-        for length in range(len(nodes), 1, -1):
-            if made.type_of(nodes[: length - 1], nodes[length - 1]) is not None:
-                return False, nodes[:length]
-        for length in range(len(nodes), 1, -1):
-            kind = self._schema.kind_at(nodes[:length])
-            if kind in ("leaf", "alias"):
-                return False, nodes[:length]
-            if kind is not None:
-                return length == len(nodes), None
-        return False, None
-
-    def _no_room(self, groups: Sequence[records.Op], made: _Made) -> Refusal | None:
-        """Whether what is new would take more memory than there may be."""
-        if self._max_memory is None or self._trusting:
-            return None
-        new = records.SeriesLoaded("", made.new_series())
-        cost = sum(self._schema.cost_of(op) for op in (*groups, new))
-        if cost and self._memory + cost > self._max_memory:
-            return Refusal(
-                f"its new series need {cost} bytes, the schema has {self._memory} of "
-                f"metadata.max_memory = {self._max_memory}; once more when there is room",
-                hold=False,
-            )
-        self._memory += cost
-        return None
-
-
-class _Made:
-    """What is made in a commit before it is committed; of one file, over what others have made."""
-
-    def __init__(self, before: _Made | None = None) -> None:
-        self._before = before
-        self.own_groups: list[Nodes] = []
-        self._groups: set[Nodes] = set()
-        self._types: dict[Nodes, dict[str, int]] = {}
-        self._inner: set[Nodes] = set()
-
-    def holds(self, nodes: Nodes) -> bool:
-        """Whether a path lies in a storage group."""
-        inside = bool(self._groups) and any(
-            nodes[:length] in self._groups for length in range(2, len(nodes) + 1)
-        )
-        return inside or (self._before is not None and self._before.holds(nodes))
-
-    def has_group_below(self, nodes: Nodes) -> bool:
-        """Whether a storage group lies below a path."""
-        below = any(each[: len(nodes)] == nodes for each in self._groups)
-        return below or (self._before is not None and self._before.has_group_below(nodes))
-
-    def add_group(self, nodes: Nodes) -> None:
-        """A storage group that the file makes."""
-        self._groups.add(nodes)
-        self.own_groups.append(nodes)
-
-    def type_of(self, device: Nodes, name: str) -> int | None:
-        """The type of a series, None if none was made."""
-        found = self._types.get(device, {}).get(name)
-        if found is None and self._before is not None:
-            return self._before.type_of(device, name)
-        return found
-
-    def types_of(self, device: Nodes) -> Mapping[str, int]:
-        """The series of a device, by name."""
-        own = self._types.get(device, {})
-        return own if self._before is None else {**self._before.types_of(device), **own}
-
-    def add_series(self, device: Nodes, types: Mapping[str, int]) -> None:
-        """Series that the file makes, by name, with their device; what is there stays."""
-        if types:
-            self._types[device] = {**types, **self._types.get(device, {})}
-        for length in range(len(device), 1, -1):
-            if device[:length] in self._inner:
-                break
-            self._inner.add(device[:length])
-
-    def new_series(self) -> list[records.LoadedDevice]:
-        """All series that the file makes."""
-        return [
-            records.LoadedDevice(
-                format_path(device),
-                False,
-                tuple(types),
-                codes := bytes(types.values()),
-                codes,
-                codes,
-                (None,) * len(types),
-            )
-            for device, types in self._types.items()
-        ]
-
-    def is_inner(self, nodes: Nodes) -> bool:
-        """Whether a device was made here, or something below."""
-        return nodes in self._inner or (self._before is not None and self._before.is_inner(nodes))
-
-    def update(self, file: _Made) -> None:
-        """The file is taken."""
-        self._groups |= file._groups
-        self._inner |= file._inner
-        for device, types in file._types.items():
-            self._types.setdefault(device, {}).update(types)
-
 
 def _directory(sg: str) -> Nodes | None:
     try:
@@ -359,13 +210,32 @@ def _directory(sg: str) -> Nodes | None:
         return None  # a database, or any other name: it is no part of a path
 
 
-def _mismatch(nodes: Nodes, kind: str, there: int | None, code: int) -> Refusal:
-    path = format_path(nodes)
-    if kind == "leaf" and there is not None:
-        before, here = TYPE_TEXTS[there], TYPE_TEXTS[code]
-        reason = f"series {path} is {before} in the schema, {here} in the file"
-    elif kind == "alias":
-        reason = f"series {path} of the file has the name of another series' alias"
-    else:
-        reason = f"series {path} of the file has the place of a node with others below it"
-    return Refusal(reason, device_name(nodes[:-1]))
+def _refusal(error: TsferryError) -> Refusal:
+    """What the rules say of a file, in the words of whoever has to mend it."""
+    match error:
+        case MemoryLimitError(extra={"needed": cost, "used": used, "limit": limit}):
+            return Refusal(
+                f"its new series need {cost} bytes, the schema has {used} of "
+                f"metadata.max_memory = {limit}; once more when there is room",
+                hold=False,
+            )
+        case StorageGroupNestedError(extra={"path": str(path)}):
+            return Refusal(error.message, device_name(parse_stored(path)))
+        case SchemaConflictError(extra={"series": str(path), "expected": there, "found": here}):
+            reason = f"series {path} is {there} in the schema, {here} in the file"
+            return Refusal(reason, device_name(parse_stored(path)[:-1]))
+        case SchemaConflictError(extra={"series": str(device)}, __cause__=cause):
+            return Refusal(_contradiction(error, device, cause), device_name(parse_stored(device)))
+    return Refusal(error.message)
+
+
+def _contradiction(error: TsferryError, device: str, cause: BaseException | None) -> str:
+    match cause:
+        case SeriesNestedError(extra={"other": other}):
+            return f"device {device} would lie below the series {other}"
+        case SeriesNestedError(extra={"path": path}):
+            return f"series {path} of the file has the place of a node with others below it"
+        case AliasTakenError(extra={"name": str(name)}):
+            path = format_path((*parse_stored(device), name))
+            return f"series {path} of the file has the name of another series' alias"
+    return error.message

@@ -18,6 +18,7 @@ from common.wire import SchemaKind
 from receiver.load.schema.authority import Authority
 from receiver.load.schema.change import KEPT_FAILURES, SchemaChange, decide_schema
 from receiver.load.schema.end_state import Reduced, reduce_text
+from receiver.metadata.commit.draft import Draft
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.metadata.model.paths import IllegalPathError
@@ -100,9 +101,9 @@ class TaskSchema:
         self._applied += change.applied
         self._failed += change.failed
 
-    def decide(self, state: State) -> SchemaPart:
-        """What the last step does to committed state, and how far the log is applied with it."""
-        change = _decide(self._engine, state, self._last, self._sender, self._scope)
+    def decide(self, draft: Draft) -> SchemaPart:
+        """What the last step does, taken into a draft, and how far the log is applied with it."""
+        change = _decide(self._engine, draft, self._last, self._sender, self._scope)
         failed = self._failed + change.failed
         synced = records.SchemaSynced(
             sender=self._sender,
@@ -179,7 +180,7 @@ def apply_items(
     for attempt in range(_ATTEMPTS):
         with engine.reading() as state:
             # Mostly all is taken; what is not is looked for only after it was refused.
-            change = _decide(engine, state, items, sender, scope, trust=attempt == 0)
+            change = _decide(engine, Draft(state), items, sender, scope, trust=attempt == 0)
         try:
             if change.ops:
                 engine.commit(change.ops, change.guards)
@@ -205,7 +206,7 @@ def import_items(engine: Engine, items: Iterable[Item], *, dry_run: bool) -> Sch
     for step in steps(wanted):
         if dry_run:
             with engine.reading() as state:
-                change = _decide(engine, state, step, None, Scope(()))
+                change = _decide(engine, Draft(state), step, None, Scope(()))
         else:
             change = apply_items(engine, step, None, Scope(()))
         done.ops += change.ops
@@ -216,7 +217,7 @@ def import_items(engine: Engine, items: Iterable[Item], *, dry_run: bool) -> Sch
 
 def _decide(
     engine: Engine,
-    state: State,
+    draft: Draft,
     items: Sequence[Item],
     sender: str | None,
     scope: Scope,
@@ -224,9 +225,9 @@ def _decide(
     trust: bool = False,
 ) -> SchemaChange:
     return decide_schema(
-        state,
+        draft,
         items,
-        Authority(state, sender, scope),
+        Authority(draft.state, sender, scope),
         level=engine.options.storage_group_level,
         tag_bytes=engine.options.tag_bytes,
         tags_of=engine.tags_of,

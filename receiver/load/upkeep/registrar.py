@@ -18,6 +18,7 @@ from common.errors import TsferryError
 from common.names import FilePath
 from common.tsfile import Corrupt, read_tail
 from receiver.load.schema.registering import Refusal, Registering, read_series
+from receiver.metadata.commit.draft import Draft
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError, SchemaConflictError
@@ -94,11 +95,8 @@ class Registrar:
         if registers is None:
             return False
         guard = Guard("file", row.physical, row.changed)
-        error: TsferryError | None = None
-        for _ in range(_ATTEMPTS):
-            found = registration(self._engine, row, registers)
-            if error is not None and not isinstance(found, Refusal):
-                found = Refusal(error.message)  # no race: the rules see what we do not
+        for attempt in range(_ATTEMPTS):
+            found = registration(self._engine, row, registers, trusting=attempt == 0)
             if isinstance(found, Refusal) and not found.hold:
                 raise TsferryError(found.reason)
             ops = self._quarantine(row, found.reason) if isinstance(found, Refusal) else found
@@ -107,11 +105,8 @@ class Registrar:
                 self._engine.commit(ops, [guard])
             except GuardFailed:
                 return False  # deleted, or replaced: whoever did it knows better
-            except (RefusedCommitError, SchemaConflictError) as refused:
-                if isinstance(found, Refusal):
-                    raise
-                error = refused
-                continue
+            except (RefusedCommitError, SchemaConflictError):
+                continue  # or it was overtaken: what is there now decides
             crash.point("registrar.committed")
             return not isinstance(found, Refusal)
         return False
@@ -143,13 +138,21 @@ class Registrar:
 
 
 def registration(
-    engine: Engine, row: FileRow, registers: Sequence[records.LoadedDevice]
+    engine: Engine,
+    row: FileRow,
+    registers: Sequence[records.LoadedDevice],
+    *,
+    trusting: bool = False,
 ) -> list[records.Op] | Refusal:
-    """The operations that register a file that is loaded already; or why it cannot be."""
+    """The operations that register a file that is loaded already; or why it cannot be.
+
+    Args:
+        engine: the metadata engine.
+        row: the file.
+        registers: its series.
+        trusting: leave it to the commit to find what contradicts.
+    """
     with engine.reading() as state:
-        registering = Registering(
-            state.schema,
-            level=engine.options.storage_group_level,
-            max_memory=engine.options.max_memory,
-        )
+        level = engine.options.storage_group_level
+        registering = Registering(Draft(state), level=level, trusting=trusting)
         return registering.take(row.physical, FilePath.parse(row.path).sg, registers)

@@ -27,8 +27,8 @@ from common.errors import (
     TsferryError,
     UnreachableError,
 )
+from receiver.metadata.commit.draft import examine
 from receiver.metadata.commit.guards import Guard, check_guards
-from receiver.metadata.commit.rules import examine
 from receiver.metadata.commit.touched import Touched
 from receiver.metadata.log.frames import MAX_PAYLOAD
 from receiver.metadata.model.errors import (

@@ -2,21 +2,27 @@
 
 Committed things are looked up when they are needed. What the commit deletes by pattern is kept as
 the pattern, for it may be a million series.
+
+Changes that are on trial can be given back, at the cost of them alone. Nothing is ever taken out of
+what a draft holds, so what is new in it is its end; only of what takes the place of something else
+it is noted how it is undone.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from operator import eq
+from typing import TYPE_CHECKING, Any, Final
 
 from receiver.metadata.commit.storage_groups import StorageGroups
 from receiver.metadata.model.paths import MANY, ONE, Nodes, Pattern, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from receiver.metadata.schema import Kind, Schema
 
-__all__ = ["SchemaDraft"]
+__all__ = ["Savepoint", "SchemaDraft", "truncate"]
 
 
 _Entry = tuple[str, int]
@@ -27,6 +33,10 @@ Children = dict[str, _Entry | None]
 
 _NONE: Final[Children] = {}
 _NO_CHILDREN: Final[dict[Nodes, Children]] = {}
+_ABSENT: Final = object()
+
+Savepoint = tuple[int, ...]
+"""How many changes can be undone, and the sizes of all that is held."""
 
 
 class SchemaDraft:
@@ -34,6 +44,8 @@ class SchemaDraft:
 
     Attributes:
         schema: as committed.
+        undo: what undoes the changes that are on trial and took the place of others, the last one
+            last; None while nothing is on trial.
     """
 
     __slots__ = (
@@ -49,10 +61,12 @@ class SchemaDraft:
         "_is_changed",
         "_thinned",
         "schema",
+        "undo",
     )
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
+        self.undo: list[Callable[[], object]] | None = None
         self._is_changed = False
         self._deletes = False
         self._groups: StorageGroups | None = None
@@ -64,23 +78,74 @@ class SchemaDraft:
             return
         self._is_changed = True
         self._children = {}
-        self._changed_groups: set[Nodes] = set()
-        self._inner: set[Nodes] = set()
-        self._aligned: dict[Nodes, bool] = {}
-        self._deleted: list[Pattern] = []
-        self._deleted_paths: set[Nodes] = set()
-        self._deleted_below: set[Nodes] = set()
-        self._thinned: set[Nodes] = set()
+        self._changed_groups: dict[Nodes, None] = {}
+        self._inner: dict[Nodes, None] = {}
+        self._aligned: dict[Nodes, bool | None] = {}
+        self._deleted: dict[str, Pattern] = {}
+        self._deleted_paths: dict[Nodes, None] = {}
+        self._deleted_below: dict[Nodes, None] = {}
+        self._thinned: dict[Nodes, None] = {}
+
+    # -- on trial ----------------------------------------------------------------------------
+
+    def _held(self) -> Sequence[dict[Any, Any]]:
+        if not self._is_changed:
+            return ()
+        return (
+            self._children,
+            self._changed_groups,
+            self._inner,
+            self._aligned,
+            self._deleted,
+            self._deleted_paths,
+            self._deleted_below,
+            self._thinned,
+        )
+
+    def savepoint(self) -> Savepoint:
+        """What `roll_back` needs to give back all that follows; `undo` is a list until then."""
+        return len(self.undo or ()), *map(len, self._held())
+
+    def roll_back(self, savepoint: Savepoint) -> None:
+        """Give back what was changed since."""
+        undo = self.undo or []
+        while len(undo) > savepoint[0]:
+            undo.pop()()
+        held = self._held()
+        for each, size in zip(held, savepoint[1:] or [0] * len(held), strict=True):
+            truncate(each, size)
+        self._is_changed = any(held)
+        self._deletes = self._is_changed and bool(self._deleted or self._deleted_paths)
+        if not self._is_changed:
+            self._children, self._groups = _NO_CHILDREN, None
+
+    def put(self, held: dict[Any, Any], key: object, value: object) -> None:
+        """Hold something under a key."""
+        if self.undo is not None and key in held:
+            self.undo.append(partial(held.__setitem__, key, held[key]))
+        held[key] = value
+
+    def _put_children(self, children: Children, entries: Children) -> None:
+        if self.undo is not None:
+            before = {name: children.get(name, _ABSENT) for name in entries}
+            self.undo.append(partial(_put_back, children, before))
+        children.update(entries)
 
     # -- changes -----------------------------------------------------------------------------
 
     def add_group(self, nodes: Nodes) -> None:
         """A storage group is made."""
-        self._change_groups(nodes).add(nodes)
+        groups = self._change_groups(nodes)
+        groups.add(nodes)
+        if self.undo is not None:
+            self.undo.append(partial(groups.remove, nodes))
 
     def remove_group(self, nodes: Nodes) -> None:
         """A storage group goes, with all below it."""
-        self._change_groups(nodes).remove(nodes)
+        groups = self._change_groups(nodes)
+        groups.remove(nodes)
+        if self.undo is not None:
+            self.undo.append(partial(groups.add, nodes))
         self.delete(Pattern.of(nodes).below())
 
     def add(
@@ -88,24 +153,28 @@ class SchemaDraft:
     ) -> None:
         """Series are made."""
         self._begin()
-        entries = zip(names, zip(names, types, strict=True), strict=True)
-        self._children.setdefault(device, {}).update(entries)
-        self._aligned.setdefault(device, aligned)
+        entries: Children = dict(zip(names, zip(names, types, strict=True), strict=True))
+        if device in self._children:
+            self._put_children(self._children[device], entries)
+        else:
+            self._children[device] = entries
+        if self._aligned.get(device) is None:
+            self.put(self._aligned, device, aligned)
         for end in range(len(device), 0, -1):
             if device[:end] in self._inner:
                 break
-            self._inner.add(device[:end])
+            self._inner[device[:end]] = None
 
     def set_alias(self, nodes: Nodes, before: str | None, alias: str | None) -> None:
         """A series has another alias, or none; `before` is the one it had."""
         self._begin()
         children = self._children.setdefault(nodes[:-1], {})
         entry = children.get(nodes[-1]) or (nodes[-1], self.type_of(nodes))
-        if before is not None:
-            children[before] = None
-        children[nodes[-1]] = entry
+        entries: Children = {} if before is None else {before: None}
+        entries[nodes[-1]] = entry
         if alias is not None:
-            children[alias] = entry
+            entries[alias] = entry
+        self._put_children(children, entries)
 
     def delete(self, pattern: Pattern) -> None:
         """All series that match go."""
@@ -116,7 +185,7 @@ class SchemaDraft:
         for device, children, name in list(self._own_matches(pattern)):
             self._take_away(device, children, name)
         self._deletes = True
-        self._deleted.append(pattern)
+        self._deleted[pattern.text] = pattern
 
     def _delete_path(self, nodes: Nodes) -> None:
         device, name = nodes[:-1], nodes[-1]
@@ -124,21 +193,21 @@ class SchemaDraft:
         if children is not None and _is_series(children, name):
             self._take_away(device, children, name)
         self._deletes = True
-        self._deleted_paths.add(nodes)
+        self._deleted_paths[nodes] = None
         if device not in self._deleted_below:
-            self._deleted_below.add(device)
-            self._thinned.update(device[:end] for end in range(1, len(nodes)))
+            self._deleted_below[device] = None
+            self._thinned.update((device[:end], None) for end in range(1, len(nodes)))
 
     def _take_away(self, device: Nodes, children: Children, name: str) -> None:
         """A series of this commit goes, with its alias; the device too, if it was the last one."""
-        for each in [key for key, entry in children.items() if entry and entry[0] == name]:
-            children[each] = None
-        if not any(children.values()):
-            self._aligned.pop(device, None)
+        gone = [key for key, entry in children.items() if entry and entry[0] == name]
+        self._put_children(children, dict.fromkeys(gone))
+        if device in self._aligned and not any(children.values()):
+            self.put(self._aligned, device, None)
 
     def _change_groups(self, nodes: Nodes) -> StorageGroups:
         self._begin()
-        self._changed_groups.add(nodes)
+        self._changed_groups[nodes] = None
         if self._groups is None:
             self._groups = StorageGroups(row.nodes for row in self.schema.storage_groups())
         return self._groups
@@ -162,7 +231,18 @@ class SchemaDraft:
                 return True
             if path[-1] in children.get(path[:-1], _NONE):
                 return True
-        return any(_reaches(pattern, device) for pattern in self._deleted)
+        return any(_reaches(pattern, device) for pattern in self._deleted.values())
+
+    def taken(self, device: Nodes, names: Sequence[str]) -> Sequence[int]:
+        """Positions of names under which a device has anything: series, alias or node."""
+        if not self.touches(device):
+            return self.schema.taken(device, names)
+        return [at for at, name in enumerate(names) if self.kind((*device, name)) is not None]
+
+    def has_made(self, device: Nodes, names: Sequence[str], types: Sequence[int]) -> bool:
+        """Whether these series were all made, with these types, by the changes."""
+        children = self._children.get(device, _NONE)
+        return all(map(eq, map(children.get, names), zip(names, types, strict=True)))
 
     def group_of(self, nodes: Nodes) -> Nodes | None:
         """The storage group that a path is or lies in."""
@@ -267,8 +347,22 @@ class SchemaDraft:
 
     def _is_deleted(self, nodes: Nodes) -> bool:
         return nodes in self._deleted_paths or any(
-            pattern.matches(nodes) for pattern in self._deleted
+            pattern.matches(nodes) for pattern in self._deleted.values()
         )
+
+
+def truncate(held: dict[Any, Any], size: int) -> None:
+    """Drop what was put in last."""
+    while len(held) > size:
+        held.popitem()
+
+
+def _put_back(held: dict[Any, Any], before: dict[Any, Any]) -> None:
+    for key, value in before.items():
+        if value is _ABSENT:
+            held.pop(key, None)
+        else:
+            held[key] = value
 
 
 def _is_series(children: Children, name: str) -> bool:

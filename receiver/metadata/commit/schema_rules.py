@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from receiver.metadata.commit.schema_checks import (
     alias_taken,
     check_alias,
@@ -50,23 +52,38 @@ class SchemaRules:
     """The rules, for one commit.
 
     Attributes:
+        draft: the schema as the commit has changed it so far.
         touched: keys of the commit, filled as it is examined.
+        notes: whether those of the series that it makes are wanted as well.
         keeps: whether operations follow, so that what is done has to be remembered.
+        cost: bytes by which the schema grows so far; counted (`counts`) only where there is a
+            limit.
     """
 
-    __slots__ = ("_draft", "keeps", "touched")
+    __slots__ = ("cost", "counts", "draft", "keeps", "notes", "touched")
 
-    def __init__(self, schema: Schema, touched: Touched, *, keeps: bool = True) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        touched: Touched,
+        *,
+        notes: bool = True,
+        keeps: bool = True,
+        counts: bool = False,
+    ) -> None:
+        self.draft = SchemaDraft(schema)
         self.touched = touched
+        self.notes = notes
         self.keeps = keeps
-        self._draft = SchemaDraft(schema)
+        self.counts = counts
+        self.cost = 0
 
     # -- storage groups ----------------------------------------------------------------------
 
     def storage_group_set(self, op: records.StorageGroupSet) -> None:
         """A storage group is made, or is there where that is enough."""
         nodes = parse_stored(op.path)
-        there = self._draft.group_of(nodes)
+        there = self.draft.group_of(nodes)
         if there is not None and op.if_missing:
             return
         if len(nodes) < 2:
@@ -80,18 +97,23 @@ class SchemaRules:
             )
         if there is not None:
             raise _nested(op.path, "would lie in", there)
-        below = self._draft.group_below(nodes)
+        below = self.draft.group_below(nodes)
         if below is not None:
             raise _nested(op.path, "would have in it", below)
         if self.keeps:
-            self._draft.add_group(nodes)
+            self.draft.add_group(nodes)
         self.touched.exclusive = True
+        self._count(op)
+
+    def _count(self, op: records.Op) -> None:
+        if self.counts:
+            self.cost += self.draft.schema.cost_of(op)
 
     def storage_group_deleted(self, op: records.StorageGroupDeleted) -> None:
         """A storage group goes, with all that is below it."""
         nodes = self._need_group(op.path)
         if self.keeps:
-            self._draft.remove_group(nodes)
+            self.draft.remove_group(nodes)
         self.touched.exclusive = True
 
     def ttl_set(self, op: records.TtlSet) -> None:
@@ -102,7 +124,7 @@ class SchemaRules:
 
     def _need_group(self, path: str) -> Nodes:
         nodes = parse_stored(path)
-        if self._draft.group_of(nodes) != nodes:
+        if self.draft.group_of(nodes) != nodes:
             raise StorageGroupMissingError(
                 f"there is no storage group {path}", extra={"path": path}
             )
@@ -122,13 +144,14 @@ class SchemaRules:
             raise _misaligned(path, known)
         if not is_new:
             self._need_free(path, device, names, aliases)
-        self.touched.written.update([(path, name) for name in names])
+        self._writes(path, names)
         if aliases:
             self.touched.written.update([(path, alias) for _, alias in aliases])
         if self.keeps:
-            self._draft.add(device, names, op.types, aligned=op.aligned)
+            self.draft.add(device, names, op.types, aligned=op.aligned)
             for position, alias in aliases:
-                self._draft.set_alias((*device, names[position]), None, alias)
+                self.draft.set_alias((*device, names[position]), None, alias)
+        self._count(op)
 
     def _need_place(self, path: str, device: Nodes, name: str) -> tuple[bool, bool | None]:
         """See that a device can have series.
@@ -142,9 +165,9 @@ class SchemaRules:
             whether it is new, so that nothing is below it; and whether the series that it has
             share one time column, None if it has none.
         """
-        if self._draft.touches(device):
+        if self.draft.touches(device):
             return self._need_drafted_place(path, device, name)
-        depth, kind, grouped, aligned = self._draft.schema.reach(device)
+        depth, kind, grouped, aligned = self.draft.schema.reach(device)
         if kind in ("leaf", "alias"):
             raise _below_series(path, device[:depth], kind)
         if not grouped:
@@ -156,17 +179,21 @@ class SchemaRules:
         return True, None
 
     def _need_drafted_place(self, path: str, device: Nodes, name: str) -> tuple[bool, bool | None]:
-        group = self._draft.group_of(device)
+        group = self.draft.group_of(device)
         if group is None:
             raise _no_group(path, device, name)
         for end in range(len(device), len(group) - 1, -1):
-            kind = self._draft.kind(device[:end])
+            kind = self.draft.kind(device[:end])
             if kind in ("leaf", "alias"):
                 raise _below_series(path, device[:end], kind)
             if kind is not None:
                 break
             self.touched.shared.add((format_path(device[: end - 1]), device[end - 1]))
-        return (False, self._draft.aligned(device)) if end == len(device) else (True, None)
+        return (False, self.draft.aligned(device)) if end == len(device) else (True, None)
+
+    def _writes(self, path: str, names: Sequence[str]) -> None:
+        if self.notes:
+            self.touched.written.update([(path, name) for name in names])
 
     def _make_aligned(self, path: str, aligned: bool) -> None:
         """A device has its first series: whoever wants it otherwise waits for the next batch."""
@@ -175,24 +202,15 @@ class SchemaRules:
     def _need_free(
         self, path: str, device: Nodes, names: Sequence[str], aliases: Sequence[tuple[int, str]]
     ) -> None:
-        for position in self._taken(device, names):
+        for position in self.draft.taken(device, names):
             raise self._name_taken(path, device, names[position])
         if aliases:
             texts = [alias for _, alias in aliases]
-            for position in self._taken(device, texts):
+            for position in self.draft.taken(device, texts):
                 raise self._alias_taken(path, device, texts[position])
 
-    def _taken(self, device: Nodes, names: Sequence[str]) -> Sequence[int]:
-        if not self._draft.touches(device):
-            return self._draft.schema.taken(device, names)
-        return [
-            position
-            for position, name in enumerate(names)
-            if self._draft.kind((*device, name)) is not None
-        ]
-
     def _name_taken(self, path: str, device: Nodes, name: str) -> SchemaRefusedError:
-        kind = self._draft.kind((*device, name))
+        kind = self.draft.kind((*device, name))
         series = f"{path}.{quote_node(name)}"
         if kind == "leaf":
             return SeriesExistsError(
@@ -205,7 +223,7 @@ class SchemaRules:
         )
 
     def _alias_taken(self, path: str, device: Nodes, alias: str) -> AliasTakenError:
-        return alias_taken(path, alias, f"is {_what(self._draft.kind((*device, alias)))} there")
+        return alias_taken(path, alias, f"is {_what(self.draft.kind((*device, alias)))} there")
 
     # -- changing series ---------------------------------------------------------------------
 
@@ -216,14 +234,14 @@ class SchemaRules:
             raise RefusedCommitError(
                 f"SeriesDeleted: {op.pattern!r} is not its stored form, which is {pattern.text}"
             )
-        draft = self._draft
+        draft = self.draft
         found = (
             draft.has_path(pattern.prefix) if pattern.is_path else draft.has_series(pattern.steps)
         )
         if not found:
             raise self._nothing_to_delete(pattern)
         if self.keeps:
-            self._draft.delete(pattern)
+            self.draft.delete(pattern)
         self.touched.exclusive = True
 
     def _nothing_to_delete(self, pattern: Pattern) -> SeriesMissingError:
@@ -231,7 +249,7 @@ class SchemaRules:
         if not pattern.is_path:
             return SeriesMissingError(f"no series matches {pattern.text}", extra=extra)
         why = f"there is no series {pattern.text}"
-        if self._draft.has_series(pattern.below().steps):
+        if self.draft.has_series(pattern.below().steps):
             why += f"; {pattern.below().text} would mean all that are below it"
         return SeriesMissingError(why, extra=extra)
 
@@ -239,18 +257,18 @@ class SchemaRules:
         """A series has another alias from now on, or none."""
         nodes = self._need_series(op.path)
         device, name, alias = nodes[:-1], nodes[-1], op.alias
-        path, before = format_path(device), self._draft.alias_of(nodes)
+        path, before = format_path(device), self.draft.alias_of(nodes)
         if alias is not None and alias != before:
             if alias == name:
                 raise alias_taken(path, alias, "is the name of the series itself")
             check_alias(op.path, alias)
             check_lengths(path, device, [alias])
-            if self._draft.kind((*device, alias)) is not None:
+            if self.draft.kind((*device, alias)) is not None:
                 raise self._alias_taken(path, device, alias)
         touched = [each for each in (name, before, alias) if each is not None]
         self.touched.written.update([(path, each) for each in touched])
         if self.keeps:
-            self._draft.set_alias(nodes, before, alias)
+            self.draft.set_alias(nodes, before, alias)
 
     def tags_set(self, op: records.TagsSet) -> None:
         """A series has these tags and attributes from now on."""
@@ -260,7 +278,7 @@ class SchemaRules:
 
     def _need_series(self, path: str) -> Nodes:
         nodes = parse_stored(path)
-        if self._draft.kind(nodes) != "leaf":
+        if self.draft.kind(nodes) != "leaf":
             raise SeriesMissingError(f"there is no series {path}", extra={"path": path})
         return nodes
 
@@ -304,10 +322,14 @@ class SchemaRules:
                 self._make_aligned(path, loaded.aligned)
             new = [names[each] for each in missing]
             check_lengths(path, device, new)
-            self.touched.written.update([(path, name) for name in new])
+            self._writes(path, new)
+            if self.counts:
+                # Of what the commit has made before nothing is counted again.
+                own = loaded if len(new) == count else msgspec.structs.replace(loaded, names=new)
+                self._count(records.SeriesLoaded("", [own]))
             if self.keeps:
                 types = [loaded.types[each] for each in missing]
-                self._draft.add(device, new, types, aligned=loaded.aligned)
+                self.draft.add(device, new, types, aligned=loaded.aligned)
 
     def _missing(
         self, path: str, device: Nodes, loaded: records.LoadedDevice, *, is_new: bool
@@ -316,26 +338,28 @@ class SchemaRules:
         names, types = loaded.names, loaded.types
         if is_new:
             return range(len(names))
-        if self._draft.touches(device):
+        if self.draft.touches(device):
+            if self.draft.has_made(device, names, types):  # as the files of a task mostly have
+                return ()
             for position, name in enumerate(names):
                 self._need_type(path, device, name, types[position])
             return [
                 position
                 for position, name in enumerate(names)
-                if self._draft.kind((*device, name)) is None
+                if self.draft.kind((*device, name)) is None
             ]
-        missing, differing = self._draft.schema.compare(device, names, types)
+        missing, differing = self.draft.schema.compare(device, names, types)
         for position in differing:
             self._need_type(path, device, names[position], types[position])
         return missing
 
     def _need_type(self, path: str, device: Nodes, name: str, found: int) -> None:
-        kind = self._draft.kind((*device, name))
+        kind = self.draft.kind((*device, name))
         if kind is None:
             return
         if kind != "leaf":
             raise self._name_taken(path, device, name)
-        expected = self._draft.type_of((*device, name))
+        expected = self.draft.type_of((*device, name))
         if expected != found:
             raise _OtherType(name, expected, found)
 

@@ -5,17 +5,20 @@ own see it committed: both must accept the same, and leave the same.
 """
 
 import copy
+import itertools
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import TsferryError
-from receiver.metadata.commit.rules import examine
+from receiver.metadata.commit.draft import Draft, examine
 from receiver.metadata.commit.touched import Touched
 from receiver.metadata.model import records
+from receiver.metadata.model.paths import MANY
 from tests.support import tiers
 from tests.support.committing import ALL, create, do, fresh
-from tests.support.metadata import load, path, physical, seen
+from tests.support.metadata import A, load, path, physical, seen
 
 names = st.sampled_from(["a", "b", "c"])
 devices = st.lists(names, max_size=2).map(lambda nodes: ".".join(["root", "g", *nodes]))
@@ -122,6 +125,80 @@ def test_commits_that_may_share_a_batch_are_right_in_it(before, first, second):
     if batch.allows(two):
         assert attempt(after, first) is None
         assert attempt(after, second) is None
+
+
+tables = st.one_of(
+    st.builds(records.FileDeleted, st.just(FILE), st.just("gone")),
+    st.builds(records.FileRetired, st.just(FILE)),
+    st.builds(records.FileReturned, st.just(FILE)),
+    st.builds(records.FileQuarantined, st.just(FILE), st.just("bad")),
+    st.builds(records.FileRestored, st.just(FILE)),
+    st.builds(records.OwnerSet, st.sampled_from(["root.t.d1", "root.g.a"]), st.none() | st.just(A)),
+)
+trials = st.lists(st.lists(operations | tables, min_size=1, max_size=3), min_size=2, max_size=5)
+
+
+def refusal(state, ops):
+    try:
+        examine(state, ops)
+    except TsferryError as error:
+        return error
+    return None
+
+
+def questions(draft):
+    """What a draft answers of everything that the operations may have touched."""
+    nodes = [
+        ("root", group, *below)
+        for group in "gh"
+        for below in [(), *((a,) for a in "abc"), *itertools.product("abc", repeat=2)]
+    ]
+    schema = draft.schema
+    kinds = {each: schema.kind(each) for each in nodes}
+    return (
+        kinds,
+        {each: (schema.type_of(each), schema.alias_of(each)) for each in nodes
+         if kinds[each] == "leaf"},
+        {each: (schema.group_of(each), schema.group_below(each)) for each in nodes},
+        {each: schema.aligned(each) for each in nodes},
+        {each: schema.has_series((*each, MANY)) for each in nodes},
+    )  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(operations, max_size=4), trials)
+def test_a_trial_is_judged_as_its_commit_and_leaves_nothing_if_it_is_refused(before, trials):
+    state = start(before)
+    draft, taken = Draft(state), []
+    for ops in trials:
+        expected, before = refusal(state, [*taken, *ops]), questions(draft)
+        found = draft.attempt(ops)
+        assert (type(found), str(found)) == (type(expected), str(expected))
+        if found is None:
+            taken += ops
+            fresh_one = Draft(state)
+            fresh_one.take(taken)
+            assert questions(draft) == questions(fresh_one)
+        else:
+            assert questions(draft) == before
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(operations, max_size=4), trials)
+def test_a_trial_of_trials_gives_back_all_of_them(before, trials):
+    draft = Draft(start(before))
+    draft.attempt(trials[0])
+    before = questions(draft)
+
+    def fail():
+        with draft.all_or_nothing():
+            for ops in trials[1:]:
+                draft.attempt(ops)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert questions(draft) == before
 
 
 def test_a_draft_leaves_the_state_alone():

@@ -2,7 +2,8 @@
 
 import pytest
 
-from receiver.load.schema.registering import _mismatch
+from receiver.load.schema.registering import Registering
+from receiver.metadata.commit.draft import Draft
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
@@ -50,7 +51,9 @@ def test_they_are_told_to_who_forwards_and_stand_in_a_dump_as_they_are(engine):
     assert mlog_text.parse_line(mlog_text.print_line(record)) == record
 
 
-def test_a_conflict_names_them():
-    nodes = ("root", "sg", "d", "new")
-    reason = _mismatch(nodes, "leaf", TYPE, 3).reason
-    assert "is UNKNOWN(23) in the schema, FLOAT in the file" in reason
+def test_a_conflict_names_them(engine):
+    device = records.LoadedDevice("root.sg.d", False, ("new",), b"\3", b"\0", b"\0", (1,))
+    with engine.reading() as state:
+        (file,) = state.files
+        refusal = Registering(Draft(state), level=0).take(file, "root.sg", [device])
+    assert "is UNKNOWN(23) in the schema, FLOAT in the file" in refusal.reason

@@ -9,7 +9,7 @@ from common.errors import TsferryError
 from common.names import FilePath
 from receiver.load.deciding.change import physical_name
 from receiver.load.schema.registering import Refusal, Registering
-from receiver.metadata.commit.rules import examine
+from receiver.metadata.commit.draft import Draft, examine
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import parse_stored
 from receiver.metadata.state.state import State
@@ -69,11 +69,11 @@ def test_a_decision_agrees_with_the_rules(task: list[dict[str, dict[str, int]]],
     state = State()
     state.apply(records.Commit(1, [records.SenderSeen(A, "", f"x_{A}")]))
     ops: list[records.Op] = []
-    registering = Registering(state.schema, level=0, max_memory=None)
+    registering = Registering(Draft(state), level=0)
     types: dict[str, int] = {}
     for number, file in enumerate(task):
         head = loaded(number)
-        found = registering.take(head.physical, "root.sg", registers(file))
+        found = registering.take(head.physical, "root.sg", registers(file), before=[head])
         whole = [
             *ops,
             head,
@@ -89,7 +89,7 @@ def test_a_decision_agrees_with_the_rules(task: list[dict[str, dict[str, int]]],
         ops += [head, *found]
         if number < cut:
             state.apply(records.Commit(10 + number, ops))
-            ops, registering = [], Registering(state.schema, level=0, max_memory=None)
+            ops, registering = [], Registering(Draft(state), level=0)
     if ops:
         state.apply(records.Commit(100, ops))
     there = {

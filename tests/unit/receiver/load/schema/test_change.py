@@ -8,6 +8,7 @@ from common.schemaitems import Altered, Dropped, Group, GroupDropped, Series
 from receiver.load.schema.authority import Authority
 from receiver.load.schema.change import decide_schema
 from receiver.load.schema.task_schema import apply_items, steps
+from receiver.metadata.commit.draft import Draft
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.options import EngineOptions
@@ -90,7 +91,7 @@ def test_what_is_said_of_anothers_device_is_reported_and_the_rest_applied(engine
 def test_a_device_that_changes_hands_meanwhile_is_guarded(engine):
     with engine.reading() as state:
         change = decide_schema(
-            state,
+            Draft(state),
             [Group(path="root.t"), series("root.t.d1.s2")],
             Authority(state, A, Scope(())),
             level=0,
@@ -210,6 +211,64 @@ def test_an_alias_that_is_taken_is_left_and_the_series_made(engine):
     assert there(engine)["root.t.d1.s2"].alias is None
     done = apply(engine, Altered(path="root.t.d1.s3", alias="s1"))
     assert [where for where, _ in done.failed] == ["root.t.d1.s3"]
+
+
+def test_an_alias_of_its_own_or_of_a_new_name_is_left_and_the_series_made(engine):
+    done = apply(
+        engine,
+        Group(path="root.t"),
+        series("root.t.d1.s1", alias="s1"),
+        series("root.t.d1.s2", alias="s3"),
+        series("root.t.d1.s3", alias="x"),
+        series("root.t.d1.s4", alias="x"),
+        series("root.t.d1.s5", alias="d2"),
+        series("root.t.d1.d2.s1"),
+    )
+    left = ["root.t.d1.s1", "root.t.d1.s2", "root.t.d1.s4", "root.t.d1.s5"]
+    assert [where for where, _ in done.failed] == left
+    assert all("is taken in its device" in why for _, why in done.failed)
+    found = there(engine)
+    assert {f"root.t.d1.s{number}" for number in range(1, 6)} | {"root.t.d1.d2.s1"} <= set(found)
+    assert found["root.t.d1.s3"].alias == "x"
+
+
+@pytest.mark.parametrize("alias", [None, "y"])
+def test_a_name_that_an_alias_gives_free_can_be_had_at_once(engine, alias):
+    apply(engine, Group(path="root.t"), series("root.t.d1.s1", alias="x"))
+    apply(engine, series("root.t.d1.s2", alias="z"))
+    done = apply(
+        engine,
+        Altered(path="root.t.d1.s1", alias=alias),
+        Altered(path="root.t.d1.s2", alias=None),
+        series("root.t.d1.x"),
+        series("root.t.d1.z.s"),
+    )
+    assert done.failed == []
+    found = there(engine)
+    assert {"root.t.d1.x", "root.t.d1.z.s"} <= set(found)
+    assert found["root.t.d1.s1"].alias == alias
+
+
+@pytest.mark.parametrize("name", ["alias", "d2"])
+def test_what_is_deleted_in_the_same_step_gives_way_whatever_it_was(engine, name):
+    apply(engine, Group(path="root.t"), series("root.t.d1.s1", alias="alias"))
+    apply(engine, series("root.t.d1.d2.s1"))
+    done = apply(
+        engine,
+        Dropped(path="root.t.d1.s1"),
+        Dropped(path="root.t.d1.d2.s1"),
+        series(f"root.t.d1.{name}"),
+        series("root.t.d1.s1.below"),
+    )
+    assert done.failed == []
+    assert set(there(engine)) == {"root.t", f"root.t.d1.{name}", "root.t.d1.s1.below"}
+
+
+def test_a_device_that_is_made_again_has_the_time_columns_that_are_told(engine):
+    apply(engine, Group(path="root.t"), series("root.t.d1.s1", aligned=True))
+    done = apply(engine, Dropped(path="root.t.d1.s1"), series("root.t.d1.s2", aligned=False))
+    assert done.failed == []
+    assert not there(engine)["root.t.d1.s2"].aligned
 
 
 def test_what_was_not_said_stays_as_it_is(engine):

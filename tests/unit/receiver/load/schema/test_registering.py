@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from common.tsfile import DataType, read_tail
 from receiver.load.schema.registering import Refusal, Registering, read_series
+from receiver.metadata.commit.draft import Draft
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import format_path, parse_path
 from receiver.metadata.schema import Schema
+from receiver.metadata.state import State
+from tests.support.metadata import A, load, path
 from tests.support.tsfile_bytes import build
 
 Op = records.Op
@@ -24,8 +27,32 @@ def series_of(
     return tuple(read_series(content, read_tail(content), sg))
 
 
-def registering(schema: Schema, level: int = 0, max_memory: int | None = None) -> Registering:
-    return Registering(schema, level=level, max_memory=max_memory)
+class Task:
+    """Files that are registered one after the other, each behind its load."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        level: int = 0,
+        max_memory: int | None = None,
+        before: Sequence[Op] = (),
+    ) -> None:
+        state = State()
+        state.apply(records.Commit(1, [records.SenderSeen(A, "", f"x_{A}")]))
+        state.schema, state.max_memory = schema, max_memory
+        draft = Draft(state)
+        draft.take(before)
+        self.registering = Registering(draft, level=level)
+
+    def take(
+        self, name: str, sg: str, devices: Sequence[records.LoadedDevice]
+    ) -> list[Op] | Refusal:
+        number = int(name[1:] or 0)
+        head = load(path(f"{number}-1-0", sg="x"), number, devices={})
+        return self.registering.take(head.physical, sg, devices, before=[head])
+
+
+registering = Task
 
 
 def schema_with(*paths: str, groups: tuple[str, ...] = ("root.sg",)) -> Schema:
@@ -33,8 +60,8 @@ def schema_with(*paths: str, groups: tuple[str, ...] = ("root.sg",)) -> Schema:
     schema = Schema()
     for ts, group in enumerate(groups, 1):
         schema.set_storage_group(parse_path(group), ts)
-    for ts, path in enumerate(paths, 100):
-        *device, name = parse_path(path)
+    for ts, each in enumerate(paths, 100):
+        *device, name = parse_path(each)
         schema.create_series(tuple(device), [name], b"\x02", b"\x00", b"\x00", ts)
     return schema
 
@@ -191,6 +218,52 @@ def test_a_name_that_is_an_alias_is_refused() -> None:
     schema.set_alias(parse_path("root.sg.d1.s1"), "speed", 200)
     devices = series_of({"root.sg.d1": {"speed": [(1, 2)]}})
     assert "alias" in reason_of(registering(schema).take("p", "root.sg", devices))
+
+
+# -- behind a schema of the same commit ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("device", "name", "reason"),
+    [
+        ("root.sg.d1", "speed", "series root.sg.d1.speed of the file has the name of another"),
+        ("root.sg.d1.speed", "s1", "device root.sg.d1.speed would lie below the series"),
+    ],
+)
+@pytest.mark.parametrize("new", [False, True])
+def test_an_alias_that_the_schema_has_just_given_is_seen(
+    device: str, name: str, reason: str, new: bool
+) -> None:
+    given: Op = records.AliasSet("root.sg.d1.s1", "speed")
+    if new:
+        given = records.SeriesCreated(
+            "root.sg.d1", ("s1",), b"\x02", b"\x00", b"\x00", aliases=["speed"]
+        )
+    task = registering(schema_with(*[] if new else ["root.sg.d1.s1"]), before=[given])
+    found = task.take("p1", "root.sg", series_of({device: {name: [(1, 2)]}}))
+    assert reason in reason_of(found)
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [
+        ("root.sg.d1", "s1"),  # in its place, with another type
+        ("root.sg.d1.s1", "x"),  # below it
+        ("root.sg.d1", "speed"),  # its alias
+        ("root.sg", "d1"),  # the node above it
+    ],
+)
+def test_what_the_schema_has_just_deleted_is_not_in_the_way(device: str, name: str) -> None:
+    schema = schema_with("root.sg.d1.s1")
+    schema.set_alias(parse_path("root.sg.d1.s1"), "speed", 200)
+    task = registering(schema, before=[records.SeriesDeleted("root.sg.d1.s1")])
+    found = task.take("p1", "root.sg", series_of({device: {name: [(1, 2.5)]}}))
+    assert isinstance(found, list), found
+
+
+def test_a_path_that_is_too_long_to_be_read_again_is_refused_with_the_file() -> None:
+    devices = series_of({"root.sg.d1": {"s" * 70_000: [(1, 2)]}})
+    assert "more than" in reason_of(registering(schema_with()).take("p1", "root.sg", devices))
 
 
 # -- memory ----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from common.errors import ConflictError
-from receiver.metadata.commit.rules import examine
+from receiver.metadata.commit.draft import examine
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.state.state import State

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from receiver.metadata.commit.rules import examine
+from receiver.metadata.commit.draft import examine
 from receiver.metadata.commit.touched import Touched
 from receiver.metadata.engine import Engine, Guard
 from receiver.metadata.model import records

@@ -1,0 +1,163 @@
+"""Committed state with the changes of one commit over it: the judge of what may be committed.
+
+The committer plays a commit on a draft before anything of it is logged. Whoever decides what to
+commit asks the same one beforehand, piece by piece:
+
+    draft = Draft(state)
+    error = draft.attempt([records.StorageGroupSet("root.sg")])  # None: taken, and counts from now
+
+A draft is of one moment: committed state must stand still as long as it is used.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from common.errors import TsferryError
+from receiver.metadata.commit.rules import Rules
+from receiver.metadata.commit.schema_rules import SchemaRules
+from receiver.metadata.commit.touched import Touched
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import MemoryLimitError, RefusedCommitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from receiver.metadata.commit.schema_draft import SchemaDraft
+    from receiver.metadata.state.state import State
+
+__all__ = ["Draft", "examine"]
+
+
+def examine(state: State, ops: Sequence[records.Op], *, pending: int = 0) -> Touched:
+    """Check the operations of a commit, in their order.
+
+    Args:
+        state: committed state; `max_memory` of it is the limit for what the schema may take.
+        ops: of the commit.
+        pending: bytes that earlier commits of the same batch let the schema grow by.
+
+    Returns:
+        the keys that it looked at and those that it changes: a commit that looks at what an earlier
+        one of the same batch changes has to wait.
+
+    Raises:
+        TsferryError: as `Draft.take`.
+    """
+    if not ops:
+        raise RefusedCommitError("there is nothing to commit")
+    if len(ops) == 1 and type(ops[0]) is records.SeriesCreated and state.max_memory is None:
+        # Most commits of many threads: the tables have no part in it.
+        touched = Touched()
+        SchemaRules(state.schema, touched, keeps=False).series_created(ops[0])
+        return touched
+    draft = Draft(state, pending=pending, notes=True)
+    draft.take(ops, last=True)
+    return draft.touched
+
+
+class Draft:
+    """See the module.
+
+    Attributes:
+        state: as committed.
+    """
+
+    __slots__ = ("_pending", "_rules", "_settled", "state")
+
+    def __init__(self, state: State, *, pending: int = 0, notes: bool = False) -> None:
+        """Begin with what is committed.
+
+        Args:
+            state: committed.
+            pending: bytes by which the schema grows before this.
+            notes: whether `touched` is wanted.
+        """
+        self.state = state
+        self._rules = Rules(state, notes=notes)
+        self._pending = pending
+        self._settled = 0
+
+    @property
+    def schema(self) -> SchemaDraft:
+        """The schema as it is with all that was taken."""
+        return self._rules.schema.draft
+
+    @property
+    def touched(self) -> Touched:
+        """Keys of all that was taken, and of what was only tried: too many do no harm."""
+        return self._rules.touched
+
+    def attempt(self, ops: Sequence[records.Op]) -> TsferryError | None:
+        """Take operations, all or none; returns the error that a commit of them would raise."""
+        try:
+            with self.all_or_nothing():
+                self.take(ops)
+        except TsferryError as error:
+            return error
+        return None
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Give back what was taken inside if an error leaves it; may be nested."""
+        rules, schema = self._rules, self.schema
+        nested = schema.undo is not None
+        if not nested:
+            schema.undo = []
+        before = rules.savepoint()
+        try:
+            yield
+        except BaseException:
+            rules.roll_back(before)
+            raise
+        finally:
+            if not nested:
+                schema.undo = None
+                self._settled = rules.schema.cost
+
+    def take(self, ops: Sequence[records.Op], *, last: bool = False) -> None:
+        """Take operations, in their order, behind those that were taken before.
+
+        Args:
+            ops: to be taken.
+            last: nothing will follow, so that the last one need not be remembered.
+
+        Raises:
+            ConflictError: a file holds a device of another owner (`extra`: device, path), or a
+                series of another type (`SchemaConflictError`).
+            MemoryLimitError: the schema would take more memory than it may.
+            RefusedCommitError: another rule is broken; the message names the operation or the
+                object.
+            IllegalPathError: a path is none.
+        """
+        rules = self._rules
+        schema, end = rules.schema, len(ops) - 1
+        for number, op in enumerate(ops):
+            schema.keeps = not last or number != end
+            rules.play(op)
+        if self.state.max_memory is not None:
+            self._check_memory(self.state.max_memory, ops)
+
+    def _check_memory(self, limit: int, ops: Sequence[records.Op]) -> None:
+        used = self.state.schema.memory() + self._pending + self._settled
+        needed = self._rules.schema.cost - self._settled
+        if needed > 0 and used + needed > limit:
+            raise MemoryLimitError(
+                f"{_grown(ops)} would take {needed} bytes more; the schema takes {used} of the "
+                f"{limit} that it may (max_memory). Delete series, or raise the limit",
+                extra={"limit": limit, "used": used, "needed": needed},
+            )
+        self._rules.touched.cost = self._rules.schema.cost
+
+
+def _grown(ops: Sequence[records.Op]) -> str:
+    for op in ops:
+        if isinstance(op, records.SeriesCreated):
+            return f"{len(op.names)} series of {op.device}"
+        if isinstance(op, records.SeriesLoaded):
+            return f"the series of {op.physical}"
+    for op in ops:
+        if isinstance(op, records.StorageGroupSet):
+            return f"the storage group {op.path}"
+    return "the commit"
