@@ -23,7 +23,7 @@ from common.durable import is_temporary
 from common.errors import NameRefusedError, UnsafePathError
 from common.names import RESOURCE, FilePath
 from sender.kept.ledger import sender_dir
-from sender.select.found import LocalFile, ResourceStat
+from sender.select.found import LocalFile, ResourceStat, stat_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,7 +84,7 @@ class Taken:
 
 def still_same(fd: int, file: SnapshotFile) -> bool:
     """Whether an open snapshot file is what it was when it was taken (before the last byte)."""
-    return _identity(os.fstat(fd)) == file.identity
+    return stat_identity(os.fstat(fd)) == file.identity
 
 
 class Snapshot:
@@ -151,8 +151,8 @@ class Snapshot:
                     _log.warning("%s: not of a snapshot, left alone", tree.path / rel)
                 elif not path.is_resource:
                     resource = stats.get(rel + RESOURCE)
-                    size, mtime_ns, inode = _identity(stat)
-                    beside = None if resource is None else ResourceStat(*_identity(resource))
+                    size, mtime_ns, inode = stat_identity(stat)
+                    beside = None if resource is None else ResourceStat(*stat_identity(resource))
                     found.append(LocalFile(path, data_dir, rel, size, mtime_ns, inode, beside))
         return found
 
@@ -190,10 +190,10 @@ class Snapshot:
                 raise _ChangedError(_CHANGED) from None
         else:
             tree.unlink(rel + RESOURCE, sync=False)
-        return SnapshotFile(file, rel, _identity(_stat(tree, rel)), copied)
+        return SnapshotFile(file, rel, stat_identity(_stat(tree, rel)), copied)
 
     def _check_last_copy(self, tree: Tree, file: LocalFile) -> SnapshotFile:
-        identity = _identity(_stat(tree, file.rel))
+        identity = stat_identity(_stat(tree, file.rel))
         if identity != file.identity:
             raise _ChangedError(_CHANGED)
         return SnapshotFile(file, file.rel, identity)
@@ -202,7 +202,7 @@ class Snapshot:
         """Link (or copy) one file; whether it was copied."""
         there = tree.stat(target)
         if there is not None:
-            if _identity(there) == wanted:
+            if stat_identity(there) == wanted:
                 return False
             tree.unlink(target, sync=False)
         tree.sync_file(source)  # whoever wrote it may not have: the link would come back empty
@@ -247,12 +247,8 @@ def _stat(tree: Tree, rel: str) -> os.stat_result:
 
 
 def _expect(tree: Tree, rel: str, wanted: tuple[int, int, int]) -> None:
-    if _identity(_stat(tree, rel)) != wanted:
+    if stat_identity(_stat(tree, rel)) != wanted:
         raise _ChangedError(_CHANGED)
-
-
-def _identity(stat: os.stat_result) -> tuple[int, int, int]:
-    return (stat.st_size, stat.st_mtime_ns, stat.st_ino)
 
 
 def _path(text: str) -> FilePath | None:

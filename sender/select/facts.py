@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from common.digests import md5_of_fd
 from common.errors import UnsafePathError
 from common.tsfile import read_tail
-from sender.select.found import Span
+from sender.select.found import Span, stat_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ class FileFacts:
             try:
                 with self._opened(file) as fd:
                     digest = None if fd is None else md5_of_fd(fd)
-                    if fd is None or _identity(fd) != file.identity:
+                    if fd is None or stat_identity(os.fstat(fd)) != file.identity:
                         return None
             except OSError:
                 return None
@@ -77,7 +77,7 @@ class FileFacts:
             yield None
             return
         try:
-            yield fd if _identity(fd) == file.identity else None
+            yield fd if stat_identity(os.fstat(fd)) == file.identity else None
         finally:
             os.close(fd)
 
@@ -90,8 +90,3 @@ def read_span(fd: int) -> tuple[Span | None, str | None]:
     if tail.first_time is None or tail.last_time is None:
         return None, None
     return Span(tail.first_time, tail.last_time), None
-
-
-def _identity(fd: int) -> tuple[int, int, int]:
-    stat = os.fstat(fd)
-    return (stat.st_size, stat.st_mtime_ns, stat.st_ino)

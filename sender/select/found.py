@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
@@ -23,6 +24,7 @@ __all__ = [
     "Unreadable",
     "Waiting",
     "Why",
+    "stat_identity",
 ]
 
 Group = tuple[str, str, int]
@@ -71,6 +73,11 @@ class LocalFile:
     def identity(self) -> tuple[int, int, int]:
         """(size, mtime_ns, inode): unchanged while these are."""
         return (self.size, self.mtime_ns, self.inode)
+
+
+def stat_identity(stat: os.stat_result) -> tuple[int, int, int]:
+    """(size, mtime_ns, inode): a file is still the one that was looked at while these are."""
+    return stat.st_size, stat.st_mtime_ns, stat.st_ino
 
 
 class Why(StrEnum):

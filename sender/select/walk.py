@@ -22,7 +22,15 @@ from common.names import RESOURCE, SUFFIX, FilePath, Kind, check_component, chec
 from common.tsfile import Status, read_status
 from sender.select.eligibility import Beside
 from sender.select.facts import read_span
-from sender.select.found import LocalFile, ResourceStat, Span, Unreadable, Waiting, Why
+from sender.select.found import (
+    LocalFile,
+    ResourceStat,
+    Span,
+    Unreadable,
+    Waiting,
+    Why,
+    stat_identity,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -266,7 +274,7 @@ class Walk:
             return Why.CHANGING, f"{change} says that it is being changed"
         if not self._rules.by_tail and not beside.has_resource(name):
             return Why.OPEN, "has no .resource: its writer has not closed it"
-        identity = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        identity = stat_identity(stat)
         loaded = next((each for each in entries if each.identity == identity), None)
         if loaded is not None and (path is not None or loaded.span is not None):
             return path if path is not None else self._flat_path(place, name, loaded.span)
@@ -349,4 +357,4 @@ def _resource(directory: int, name: str) -> ResourceStat | None:
         return None
     if not modes.S_ISREG(stat.st_mode):
         return None
-    return ResourceStat(stat.st_size, stat.st_mtime_ns, stat.st_ino)
+    return ResourceStat(*stat_identity(stat))

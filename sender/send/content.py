@@ -16,7 +16,7 @@ from common.tsfile import Corrupt, read_tail
 from common.tsfile.identity import tail_digest
 from sender.kept.snapshot import Snapshot, SnapshotFile, still_same
 from sender.plan.tasks import Addition
-from sender.select.found import Span
+from sender.select.found import Span, stat_identity
 
 __all__ = [
     "OpenFile",
@@ -148,15 +148,10 @@ def _resource(
         return None, None
     fd = snapshot.open_resource(snap)
     try:
-        identity = _identity(fd)
+        identity = stat_identity(os.fstat(fd))
         return wire.ResourceEntry(size=identity[0], md5=md5_of_fd(fd)), identity
     finally:
         os.close(fd)
-
-
-def _identity(fd: int) -> tuple[int, int, int]:
-    stat = os.fstat(fd)
-    return (stat.st_size, stat.st_mtime_ns, stat.st_ino)
 
 
 class SmallFile:
@@ -215,7 +210,10 @@ def opened_resource(snapshot: Snapshot, prepared: Prepared) -> Iterator[OpenFile
     fd = snapshot.open_resource(prepared.snap)
     try:
         yield OpenFile(
-            path, prepared.entry.resource.size, fd, lambda each: _identity(each) == wanted
+            path,
+            prepared.entry.resource.size,
+            fd,
+            lambda each: stat_identity(os.fstat(each)) == wanted,
         )
     finally:
         os.close(fd)
@@ -237,7 +235,7 @@ def small_resource(snapshot: Snapshot, prepared: Prepared) -> SmallFile:
         prepared.addition.path.resource.text,
         prepared.entry.resource.size,
         lambda: snapshot.open_resource(snap),
-        lambda fd: _identity(fd) == wanted,
+        lambda fd: stat_identity(os.fstat(fd)) == wanted,
     )
 
 

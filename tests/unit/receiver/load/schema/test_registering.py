@@ -13,7 +13,7 @@ from receiver.metadata.commit.draft import Draft
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import format_path, parse_path
 from receiver.metadata.schema import Schema
-from receiver.metadata.state import State
+from receiver.metadata.state.state import State
 from tests.support.metadata import A, load, path
 from tests.support.tsfile_bytes import build
 
