@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import sys
+from common.entry import enter
 
 __all__ = ["main"]
 
 NAME = "tsferry-receiver"
-_EXTRA = frozenset({"flask", "lark", "numpy", "prompt_toolkit", "waitress", "werkzeug"})
 
 
 def main() -> int:
     """Run the command line; returns its exit code."""
+    return enter(NAME, _run)
+
+
+def _run() -> int:
     from common.cli import run
     from receiver.cli.commands import cli
 
-    try:
-        return run(cli, NAME)
-    except ModuleNotFoundError as error:  # pip install tsferry gives the sender alone
-        if error.name not in _EXTRA:
-            raise
-        sys.stderr.write(f"{NAME}: error: {error.name} is missing: pip install tsferry[receiver]\n")
-        return 2
+    return run(cli, NAME)

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import click
 
-from common.cli import Invocation, needs, run
+from common.cli import Invocation, needs
 from common.config.units import parse_duration
 from common.errors import UsageError
 from receiver.config import ReceiverConfig
+from receiver.spark import main
 from receiver.spark.options import MANY_BAD, PROGRAM, VerifyOptions
 
-__all__ = ["main"]
+__all__ = ["cli", "main"]
 
 _MASTER = re.compile(
     r"local(\[(\*|[1-9][0-9]*)(,[1-9][0-9]*)?\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+"
@@ -166,10 +167,5 @@ def _duration(name: str, text: str) -> float:
     return seconds
 
 
-def main() -> None:
-    """Entry point of the command."""
-    sys.exit(run(cli, PROGRAM.name))
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -88,6 +89,7 @@ def start(master: str | None, *, name: str = "tsferry-verify") -> SparkSession:
     Raises:
         SparkFailedError: it does not start.
     """
+    logging.getLogger().addFilter(_is_no_interrupt)
     under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
     variables = {
         name: os.environ.get(name, sys.executable)
@@ -118,6 +120,11 @@ def start(master: str | None, *, name: str = "tsferry-verify") -> SparkSession:
             return builder.getOrCreate()
         except Exception as error:  # its text is asked of Java, which still runs
             raise SparkFailedError.of(error) from error
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Py4J logs a Ctrl-C that passes through it, by the root logger and with its traceback."""
+    return not record.exc_info or not isinstance(record.exc_info[1], KeyboardInterrupt)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -79,11 +80,13 @@ def _with_a_heap_that_shrinks(invocation: Invocation[SenderConfig]) -> None:
     """Begin again with the allocator of the C library, unless another was asked for.
 
     Python's own keeps the arenas of a large round for ever, half empty: 20 MB with 10,000 files.
-    The C library gives single pages back (`malloc_trim`). Same process, same pid.
+    The C library gives single pages back (`malloc_trim`). Same process, same pid; a Ctrl-C in
+    between waits until it is answered again (`common.entry`).
     """
     if "PYTHONMALLOC" not in os.environ:
         environ = os.environ | {"PYTHONMALLOC": "malloc", "MALLOC_ARENA_MAX": "2"}
         arguments = _run_arguments(invocation)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         os.execve(arguments[0], arguments, environ)  # noqa: S606 - our own interpreter
 
 

@@ -295,7 +295,7 @@ def _says_nothing(node: ast.stmt) -> bool:
 
 def printing(module: Module) -> list[str]:
     """Output to the terminal from anything but a command."""
-    if any(piece == "cli" for piece in module.name.split(".")):
+    if module.name == "common.entry" or "cli" in module.name.split("."):
         return []
     aliases = _aliases(module)
     return [

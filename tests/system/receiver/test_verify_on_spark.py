@@ -226,8 +226,11 @@ def test_an_unknown_task_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFi
     assert "e" * 32 in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("stage", ["java", "pyspark.daemon"])
-def test_ctrl_c_ends_it_with_one_line_and_leaves_no_java(tmp_path: Path, stage: str) -> None:
+def test_ctrl_c_ends_it_with_one_line_and_leaves_no_java(
+    tmp_path: Path, stage: str, number: int
+) -> None:
     (tmp_path / "a.tsfile").write_bytes(series(f"{PARK}.d", 0))
     process = subprocess.Popen(
         command("--path", str(tmp_path)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -235,7 +238,7 @@ def test_ctrl_c_ends_it_with_one_line_and_leaves_no_java(tmp_path: Path, stage: 
     deadline = time.monotonic() + PATIENCE
     while stage not in commands_below(process.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=PATIENCE)  # which waits for all that could write there
     assert process.returncode == 130, err
     assert out == ""

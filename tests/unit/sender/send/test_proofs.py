@@ -90,7 +90,7 @@ def test_a_file_whose_chunks_are_not_where_its_index_says_is_sent_without_a_tabl
 
 def status(edge, capsys, *arguments):
     config = str(edge.write_config())
-    from sender.cli import cli
+    from sender.cli.commands import cli
 
     capsys.readouterr()
     code = run(cli, PROGRAM.name, ["--config", config, "status", *arguments])

@@ -1,0 +1,64 @@
+"""The way into a command: Ctrl-C in its first second, too, is one line and exit code 130.
+
+Most of that second goes into imports. This module is what a command imports first, so it imports
+nothing that takes time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+
+__all__ = ["enter"]
+
+_INTERRUPTED = 130  # common.errors.EXIT_STOPPED: 128 + SIGINT, as a shell reports it
+
+
+def enter(name: str, program: Callable[[], int]) -> int:
+    """Run a program, which imports what it needs by itself, to its exit code.
+
+    Whoever starts it with SIGINT blocked has it held back until it can be answered here: a process
+    that begins again by `exec` loses none, and shows no traceback of the interpreter's.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if not _importing(frame):
+            raise KeyboardInterrupt
+        _say(name)
+        os._exit(_INTERRUPTED)
+
+    try:
+        # Where Ctrl-C is ignored, as under nohup, it stays so.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, interrupt)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        code = program()
+        if signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the interpreter's own end is no place
+    except KeyboardInterrupt:
+        _say(name)
+        return _INTERRUPTED
+    return code
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether an import is under way, and an exception could be lost in it.
+
+    Some of what it calls (the callbacks of weak references, `__set_name__`) turns an exception into
+    another one, or into a traceback and nothing else.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _say(name: str) -> None:
+    with suppress(OSError, RuntimeError):  # nobody reads it; it came in the middle of another line
+        sys.stderr.write(f"{name}: error: interrupted\n")
+        sys.stderr.flush()
