@@ -19,10 +19,10 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -35,7 +35,7 @@ from common.errors import EXIT_INTERNAL, EXIT_USAGE, TsferryError, UsageError
 from common.logs import LogConfig, set_up
 from common.terminal import printable
 
-__all__ = ["Invocation", "Program", "config_group", "emit_json", "needs", "run"]
+__all__ = ["Invocation", "Program", "config_group", "emit_json", "run"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -156,12 +156,24 @@ def _setting(text: str) -> tuple[str, Flag]:
     return key.strip(), Flag(value, f"--set {key.strip()}")
 
 
-def run(command: click.Command, name: str, arguments: Sequence[str] | None = None) -> int:
+def run(
+    command: click.Command,
+    name: str,
+    arguments: Sequence[str] | None = None,
+    *,
+    extra: str | None = None,
+) -> int:
     """Run a command line to its exit code; errors become one line each on stderr.
 
-    Codes: 0 done, 2 wrong usage or configuration, 130 interrupted, 1 an error nobody foresaw,
-    otherwise what the class of the error says (`common.errors`). With ``TSFERRY_TRACE=1`` each
-    error comes with its traceback.
+    Codes: 0 done, 2 wrong usage or configuration, or a package of `extra` is not installed, 130
+    interrupted, 1 an error nobody foresaw, otherwise what the class of the error says
+    (`common.errors`). With ``TSFERRY_TRACE=1`` each error comes with its traceback.
+
+    Args:
+        command: what to run.
+        name: of the program.
+        arguments: of the command line; None for those of this process.
+        extra: of the distribution, which brings packages that the command imports.
     """
     try:
         result = command.main(arguments, prog_name=name, standalone_mode=False)
@@ -180,9 +192,25 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None = Non
     except TsferryError as error:
         return _report(name, error.message, error.exit_code)
     except Exception as error:
+        if extra and isinstance(error, ModuleNotFoundError) and _is_foreign(error.name):
+            return _report(name, _missing(error.name, extra), EXIT_USAGE)
         hint = "" if os.environ.get(TRACE) else f" ({TRACE}=1 shows where)"
         return _report(name, f"{type(error).__name__}: {error}{hint}", EXIT_INTERNAL)
     return result if type(result) is int else 0
+
+
+def _is_foreign(module: str | None) -> bool:
+    """Whether a module is neither ours nor Python's: another distribution brings it."""
+    ours = {"common", "sender", "receiver"}
+    return (module or "").partition(".")[0] not in {"", *ours, *sys.stdlib_module_names}
+
+
+def _missing(module: str | None, extra: str) -> str:
+    # With a tsferry that is installed, whatever from, pip brings what the extra is short of.
+    return (
+        f"the package {module} is not installed: "
+        f"{shlex.quote(sys.executable)} -m pip install 'tsferry[{extra}]'"
+    )
 
 
 def _report(name: str, message: str, code: int) -> int:
@@ -192,21 +220,6 @@ def _report(name: str, message: str, code: int) -> int:
         lines = traceback.format_exc().splitlines()
         click.echo("\n".join(map(printable, lines)), err=True)
     return code
-
-
-@contextmanager
-def needs(extra: str) -> Iterator[None]:
-    """Around imports: says which extra brings a package that is not installed.
-
-    Raises:
-        UsageError: a package of `extra` is missing.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"the package {error.name} is not installed: pip install 'tsferry[{extra}]'"
-        ) from error
 
 
 def emit_json(value: object) -> None:

@@ -18,4 +18,4 @@ def _run() -> int:
     from common.cli import run
     from receiver.cli.commands import cli
 
-    return run(cli, NAME)
+    return run(cli, NAME, extra="receiver")

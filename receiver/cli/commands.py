@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import click
 
 import common
@@ -15,11 +17,24 @@ PROGRAM = Program("tsferry-receiver", ReceiverConfig, ENV_PREFIX, FILE)
 CODES = (
     "Exit codes: 0 done; 1 internal error, or problems were found; 2 wrong usage or configuration; "
     "3 a file is bad; 4 the receiver does not run, or refuses; 5 another process uses the "
-    "directories. Example: tsferry-receiver --config /etc/tsferry/receiver.toml status"
+    "directories; 130 interrupted. Example: tsferry-receiver --config /etc/tsferry/receiver.toml "
+    "status"
 )
 
 
-@click.group(epilog=CODES, context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """Imports its commands when one is asked for: `--version` needs no package of the extra."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        _add_commands()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        _add_commands()
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Commands, epilog=CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(common.__version__, prog_name=PROGRAM.name)
 @PROGRAM.options
 def cli() -> None:
@@ -29,6 +44,7 @@ def cli() -> None:
     """
 
 
+@functools.cache
 def _add_commands() -> None:
     from receiver.cli.files import files
     from receiver.cli.fsck import fsck
@@ -61,6 +77,3 @@ def _add_commands() -> None:
     )
     for command in (*every, config_group(PROGRAM)):
         cli.add_command(command)
-
-
-_add_commands()

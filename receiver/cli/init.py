@@ -1,7 +1,8 @@
-"""`init`: a configuration to start from, and its directories."""
+"""`init`: a configuration to start from, its directories, and a systemd unit."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -9,8 +10,8 @@ import click
 from common.cli import Invocation, emit_json
 from common.durable import Tree
 from common.errors import UsageError
+from common.examples import configuration, toml, write_unit
 from common.terminal import printable
-from receiver.cli.example import configuration
 from receiver.config import ReceiverConfig
 
 __all__ = ["init"]
@@ -23,22 +24,28 @@ _DEFAULT = "receiver.toml"
     "Exit codes: 0 done; 2 the file is there already."
 )
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--schema-dir", default="schema", show_default=True, help="Metadata engine.")
+@click.option("--schema-dir", help="Metadata engine.  [default: schema]")
 @click.option(
     "--data-dir",
     "data_dirs",
     multiple=True,
-    default=("data",),
-    show_default=True,
-    help="Loaded files. May be repeated; relative to the file.",
+    help="Loaded files. May be repeated; relative to the file.  [default: data]",
+)
+@click.option(
+    "--units",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write tsferry-receiver.service there, as in /etc/systemd/system; of a configuration that "
+    "is there already, too.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 @click.pass_obj
 def init(
     invocation: Invocation[ReceiverConfig],
     file: Path | None,
-    schema_dir: str,
+    schema_dir: str | None,
     data_dirs: tuple[str, ...],
+    units: Path | None,
     as_json: bool,
 ) -> None:
     """Write a commented configuration and make its directories; nothing is overwritten.
@@ -46,10 +53,38 @@ def init(
     FILE is receiver.toml in the working directory, unless --config names another.
     """
     target = (file or invocation.file or Path(_DEFAULT)).absolute()
+    directories: list[Path] = []
+    only_unit = units is not None and target.exists() and not (schema_dir or data_dirs)
+    if not only_unit:
+        directories = _begin(target, schema_dir or "schema", data_dirs or ("data",))
+    unit = None if units is None else _unit(units, target, invocation)
+    if as_json:
+        emit_json(
+            {
+                "config": str(target),
+                "directories": [str(each) for each in directories],
+                "unit": unit and str(unit),
+            }
+        )
+        return
+    if not only_unit:
+        click.echo(f"wrote {printable(str(target))}")
+    for each in directories:
+        click.echo(f"made  {printable(str(each))}")
+    if unit is not None:
+        click.echo(f"wrote {printable(str(unit))}")
+    click.echo(f"next: tsferry-receiver --config {printable(str(target))} serve")
+
+
+def _begin(target: Path, schema_dir: str, data_dirs: tuple[str, ...]) -> list[Path]:
+    """Write the configuration and make its directories."""
+    content = configuration(
+        "receiver", {"schema_dir": toml(schema_dir), "data_dirs": toml(data_dirs)}
+    )
     with Tree(target.parent, create=True) as tree:
         try:
             with tree.create(target.name) as written:
-                written.write(configuration(schema_dir, data_dirs).encode())
+                written.write(content.encode())
                 written.sync()
         except FileExistsError as error:
             raise UsageError(f"{target} is there already; nothing was changed") from error
@@ -57,10 +92,11 @@ def init(
     directories = [target.parent / each for each in (schema_dir, *data_dirs)]
     for each in directories:
         Tree(each, create=True).close()
-    if as_json:
-        emit_json({"config": str(target), "directories": [str(each) for each in directories]})
-        return
-    click.echo(f"wrote {printable(str(target))}")
-    for each in directories:
-        click.echo(f"made  {printable(str(each))}")
-    click.echo(f"next: tsferry-receiver --config {printable(str(target))} serve")
+    return directories
+
+
+def _unit(units: Path, target: Path, invocation: Invocation[ReceiverConfig]) -> Path:
+    config = replace(invocation, file=target).load(secrets=False).value
+    logs = [] if config.log.file is None else [config.log.file.parent]
+    places = [config.schema_dir, *config.data_dirs, *logs]
+    return write_unit(units, "tsferry-receiver", "serve", target, places)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from common.cli import Invocation, needs
+from common.cli import Invocation
 from common.config import Flag
 from receiver.config import ReceiverConfig
 
@@ -52,8 +52,7 @@ def serve(
     log = logging.getLogger(__name__)
     for warning in loaded.warnings:
         log.warning("%s", warning)
-    with needs("receiver"):
-        from receiver.web import serving
+    from receiver.web import serving
 
     def ready(url: str) -> None:
         click.echo(f"listening on {url}")

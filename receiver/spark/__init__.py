@@ -23,7 +23,7 @@ def _run() -> int:
         from common.cli import run
         from receiver.spark.cli import cli
 
-        return run(cli, NAME)
+        return run(cli, NAME, extra="spark")
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from common.cli import Invocation, needs
+import common
+from common.cli import Invocation
 from common.config.units import parse_duration
 from common.errors import UsageError
 from receiver.config import ReceiverConfig
@@ -74,7 +75,7 @@ _MASTER = re.compile(
     help="Write report.html, report.json and Parquet tables here.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
-@click.version_option(package_name="tsferry")
+@click.version_option(common.__version__, prog_name=PROGRAM.name)
 @click.pass_obj
 def cli(
     invocation: Invocation[ReceiverConfig],
@@ -129,11 +130,10 @@ def cli(
 
 
 def _packages() -> None:
-    """Say which extra is missing before anything is read."""
-    with needs("spark"):
-        import numba  # noqa: F401
-        import pyarrow  # noqa: F401
-        import pyspark  # noqa: F401
+    """Fail for a missing one before anything is read."""
+    import numba  # noqa: F401
+    import pyarrow  # noqa: F401
+    import pyspark  # noqa: F401
 
 
 def _checked_master(master: str | None) -> str | None:

@@ -1,8 +1,8 @@
-"""`tsferry-sender init`: a starting configuration, an identity, the markers."""
+"""`tsferry-sender init`: a starting configuration, an identity, the markers, a systemd unit."""
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,35 +14,6 @@ from sender.cli.program import PROGRAM
 from sender.config import SenderConfig
 
 __all__ = ["init"]
-
-_EXAMPLE = """\
-# tsferry-sender. `tsferry-sender config show` shows every key and its value in force.
-
-# Holds sync/ with this sender's identity; the schema directory of the database.
-schema_dir = {schema_dir}
-
-# Those that hold sequence/ and unsequence/.
-data_dirs = {data_dirs}
-
-# What tells that a file is closed: "resource" (written by the database), or "tail" for files that
-# were written by a program.
-#closed_by = "resource"
-
-# What a file that is gone here means there: "replaced", "all" or "never".
-#propagate_deletes = "replaced"
-
-[[receiver]]
-name = "dc1"
-url = {url}
-# What the receiver knows this sender by: tsferry-receiver token create makes it.
-{token}
-
-[transfer]
-#bandwidth_limit = "10MiB/s"
-
-[daemon]
-#period = "1m"
-"""
 
 
 @click.command(
@@ -67,6 +38,12 @@ url = {url}
     is_flag=True,
     help="Make this machine another sender: after it was copied from one that lives on.",
 )
+@click.option(
+    "--units",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write tsferry-sender.service there, as in /etc/systemd/system.",
+)
 @click.option("--json", "as_machine", is_flag=True, help="Write JSON.")
 @click.pass_obj
 def init(
@@ -77,6 +54,7 @@ def init(
     token_file: Path | None,
     adopt: bool,
     new_identity: bool,
+    units: Path | None,
     as_machine: bool,
 ) -> int:
     """Write a starting configuration unless there is one, make the identity and the markers.
@@ -91,17 +69,23 @@ def init(
         _write_example(file, schema_dir, data_dirs, url, token_file)
     elif any(given):
         raise UsageError(f"{file} is there already: change it there")
+    found: dict[str, object] = {
+        "config": str(file),
+        "written": written,
+        "uuid": None,
+        "marked": [],
+        "unit": None,
+    }
     if written and not (schema_dir and data_dirs and url):
-        _tell(as_machine, {"config": str(file), "written": True, "uuid": None, "marked": []})
+        _tell(as_machine, found)
         if not as_machine:
             click.echo("now put your directories and the receiver into it, and run init again")
         return 0
-    loaded = Invocation(
-        invocation.program, file, invocation.settings, invocation.verbose, invocation.environ
-    ).load(secrets=False)
-    invocation.start(loaded.value.log)
-    uuid, marked = _identify(loaded.value, adopt, new_identity)
-    found = {"config": str(file), "written": written, "uuid": uuid, "marked": marked}
+    config = replace(invocation, file=file).load(secrets=False).value
+    invocation.start(config.log)
+    found["uuid"], found["marked"] = _identify(config, adopt, new_identity)
+    if units is not None:
+        found["unit"] = str(_unit(units, file.absolute(), config))
     _tell(as_machine, found)
     return 0
 
@@ -114,18 +98,18 @@ def _write_example(
     token_file: Path | None,
 ) -> None:
     from common.durable import Tree
+    from common.examples import configuration, toml
 
-    token = '#token_file = "/etc/tsferry/dc1.token"'  # noqa: S105 - a comment for a file
+    values: dict[str, str] = {}
+    if schema_dir is not None:
+        values["schema_dir"] = toml(str(schema_dir.absolute()))
+    if data_dirs:
+        values["data_dirs"] = toml([str(each.absolute()) for each in data_dirs])
+    if url is not None:
+        values["url"] = toml(url)
     if token_file is not None:
-        token = f"token_file = {_toml(str(token_file.absolute()))}"
-    content = _EXAMPLE.format(
-        schema_dir=_toml(str((schema_dir or Path("/var/lib/iotdb/data/system/schema")).absolute())),
-        data_dirs=_toml(
-            [str(each.absolute()) for each in data_dirs or (Path("/var/lib/iotdb/data/data"),)]
-        ),
-        url=_toml(url or "https://dc1.example.org:8443"),
-        token=token,
-    )
+        values["token_file"] = toml(str(token_file.absolute()))
+    content = configuration("sender", values)
     try:
         with Tree(file.absolute().parent, create=True) as tree:
             tree.write_atomic(file.name, content.encode(), mode=0o640)
@@ -135,8 +119,14 @@ def _write_example(
         ) from error
 
 
-def _toml(value: str | list[str]) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _unit(units: Path, file: Path, config: SenderConfig) -> Path:
+    from common.examples import write_unit
+
+    # The owner of the TsFiles runs it, whoever owns the schema directory.
+    files = (config.log.file, config.daemon.pid_file)
+    others = [each.parent for each in files if each is not None]
+    places = [*config.data_dirs, config.schema_dir, *others]
+    return write_unit(units, "tsferry-sender", "run", file, places)
 
 
 def _identify(config: SenderConfig, adopt: bool, new_identity: bool) -> tuple[str, list[str]]:
@@ -176,6 +166,8 @@ def _tell(as_machine: bool, found: dict[str, object]) -> None:
     marked = found["marked"]
     assert isinstance(marked, list)
     lines += [f"marked {each}" for each in marked]
+    if found["unit"]:
+        lines.append(f"wrote {found['unit']}")
     if found["uuid"]:
         lines.append(
             f"next: at the receiver `tsferry-receiver token create --sender {found['uuid']}`, "

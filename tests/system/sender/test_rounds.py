@@ -457,4 +457,7 @@ def test_init_makes_a_configuration_that_works(shared, make_edge, tmp_path):
     assert json.loads(done.stdout)["marked"] == [str(tmp_path / "data")]
     assert call(config, "check").returncode == 0
     assert call(config, "sync").returncode == 0
-    assert call(config, "init").returncode == 0, "again, and nothing changes"
+    done = call(config, "init", "--units", str(tmp_path), "--json")
+    assert done.returncode == 0, "again, and nothing changes"
+    assert json.loads(done.stdout)["unit"] == str(tmp_path / "tsferry-sender.service")
+    assert f" --config {config} run\n" in (tmp_path / "tsferry-sender.service").read_text()

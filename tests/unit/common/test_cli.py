@@ -1,4 +1,7 @@
+import importlib
 import json
+import os
+import re
 import shlex
 import subprocess
 import sys
@@ -8,8 +11,9 @@ import click
 import pytest
 from msgspec import Struct
 
-from common.cli import Program, config_group, emit_json, needs, run
-from common.errors import DamagedError, LockedError, UnreachableError, UsageError
+from common.cli import Program, config_group, emit_json, run
+from common.errors import DamagedError, LockedError, UnreachableError
+from tests.support.architecture import ROOT
 
 
 class Schema(Struct, frozen=True, kw_only=True):
@@ -31,13 +35,13 @@ def call(tmp_path, monkeypatch, capfd):
 
     cli.add_command(config_group(program))
 
-    def call(*arguments, action=None):
+    def call(*arguments, action=None, extra=None):
         @cli.command()
         @click.pass_obj
         def act(invocation):
             return action(invocation)
 
-        code = run(cli, "x-tool", arguments)
+        code = run(cli, "x-tool", arguments, extra=extra)
         return code, *capfd.readouterr()
 
     return call
@@ -90,10 +94,61 @@ def test_a_group_without_a_command_shows_its_help_and_is_2(call):
     assert "error" not in err
 
 
-def test_a_package_that_is_not_installed_names_the_extra_that_brings_it():
-    told = pytest.raises(UsageError, match=r"surely_absent.*pip install 'tsferry\[receiver\]'")
-    with told, needs("receiver"):
+def test_a_package_that_is_not_installed_is_one_line_with_the_way_to_have_it(call):
+    def action(_):
         import surely_absent  # noqa: F401
+
+    code, _, err = call("act", action=action, extra="receiver")
+    assert code == 2
+    assert err == (
+        "x-tool: error: the package surely_absent is not installed: "
+        f"{sys.executable} -m pip install 'tsferry[receiver]'\n"
+    )
+    code, _, err = call("act", action=action)
+    assert (code, err.splitlines()) == (1, [err.rstrip()])
+
+
+@pytest.mark.parametrize("name", ["common.surely_absent", "json.surely_absent"])
+def test_a_missing_module_of_our_own_or_of_python_is_no_missing_package(call, name):
+    def action(_):
+        importlib.import_module(name)
+
+    code, _, err = call("act", action=action, extra="receiver")
+    assert code == 1
+    assert "pip" not in err
+
+
+@pytest.mark.parametrize(
+    ("module", "absent", "arguments"),
+    [
+        ("receiver.cli", "numpy", ["--help"]),
+        ("receiver.cli", "lark", ["status"]),
+        ("receiver.cli", "flask", ["--set=schema_dir=s", "--set=data_dirs=d", "serve"]),
+        ("receiver.spark", "pyspark", ["--path", "."]),
+        ("receiver.spark", "numba", ["--path", "."]),
+    ],
+)
+def test_without_its_extra_a_program_says_so(module, absent, arguments, tmp_path):
+    def told(*arguments):
+        code = f"import sys; sys.modules[{absent!r}] = None; from {module} import main; "
+        done = subprocess.run(
+            [sys.executable, "-c", f"{code}sys.exit(main())", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return done.returncode, done.stderr
+
+    code, err = told(*arguments)
+    assert code == 2
+    assert re.fullmatch(
+        rf"tsferry-\w+: error: the package {absent} is not installed: "
+        r"\S+ -m pip install 'tsferry\[\w+\]'\n",
+        err,
+    )
+    assert told("--version")[0] == 0
 
 
 def test_help_is_0(call):

@@ -1,16 +1,23 @@
 """The files in ``conf/`` say what the schemas say."""
 
 import configparser
+import os
+import pwd
 import re
+import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
+from hatchling.build import build_wheel
 
 import receiver.config
 import sender.config
 from common.config import load, schema
 from common.config.schema import ArrayNode, LeafNode
+from common.errors import UsageError
+from common.examples import configuration, toml, write_unit
 
 CONF = Path(__file__).parents[3] / "conf"
 PROGRAMS = {"sender": sender.config, "receiver": receiver.config}
@@ -135,3 +142,76 @@ def test_the_unit_may_write_where_the_example_writes(program):
     tree = tomllib.loads("\n".join(lines(program)))
     for directory in [tree["schema_dir"], *tree["data_dirs"]]:
         assert any(Path(directory).is_relative_to(path) for path in paths)
+
+
+# -- what `init` makes of them -------------------------------------------------------------------
+
+
+def test_a_value_is_filled_in_and_all_else_is_as_it_was(program):
+    odd = ["/srv/a b", '/srv/q"\\1\\g<0>', "/srv/\N{SNOWMAN}\N{GRINNING FACE}"]
+    filled = configuration(program, {"data_dirs": toml(odd)})
+    assert tomllib.loads(filled)["data_dirs"] == odd
+    changed = set(filled.splitlines()) ^ set(lines(program))
+    assert {line.partition(" = ")[0] for line in changed} == {"data_dirs"}
+
+
+def test_a_commented_key_comes_into_force_with_its_value():
+    filled = configuration("sender", {"token_file": toml("/t")})
+    assert tomllib.loads(filled)["receiver"][0]["token_file"] == "/t"
+
+
+def test_a_key_that_is_not_there_is_not_passed_over():
+    with pytest.raises(AssertionError, match="nonsense"):
+        configuration("sender", {"nonsense": "1"})
+
+
+@pytest.fixture
+def written(tmp_path, program):
+    """A unit with an odd path, and the directories that it was given."""
+    data = tmp_path / "50% of $it"
+    data.mkdir()
+    paths = [data, Path("/srv/schema"), Path("/var/log/tsferry"), data]
+    config = Path("/etc/ts ferry.toml")
+    return write_unit(tmp_path / "units", f"tsferry-{program}", "act", config, paths)
+
+
+def test_a_unit_starts_what_is_installed_and_may_write_where_it_has_to(written, program, tmp_path):
+    parser = configparser.ConfigParser(interpolation=None, strict=True)
+    parser.optionxform = str
+    parser.read(written)
+    service, before = parser["Service"], unit(program)["Service"]
+    command = Path(sys.executable).with_name(f"tsferry-{program}")
+    assert service["ExecStart"] == f'{command} --config "/etc/ts ferry.toml" act'
+    paths = f'"{tmp_path}/50%% of $it" /srv/schema'
+    assert service["ReadWritePaths"] == parser["Unit"]["RequiresMountsFor"] == paths
+    assert service["User"] == pwd.getpwuid(os.getuid()).pw_name
+    assert parser["Unit"]["Documentation"] == "file:///etc/ts%%20ferry.toml"
+    changed = {key for key in service if service[key] != before[key]}
+    assert changed <= {"ExecStart", "ReadWritePaths", "User", "Group", "ProtectHome", "PrivateTmp"}
+
+
+@pytest.mark.parametrize(
+    ("place", "setting", "value"),
+    [("/home/x", "ProtectHome", "read-only"), ("/var/tmp/x", "PrivateTmp", "no")],
+)
+def test_a_unit_does_not_hide_what_it_needs(tmp_path, place, setting, value):
+    file = write_unit(tmp_path, "tsferry-sender", "run", Path("/etc/x"), [tmp_path, Path(place)])
+    assert f"\n{setting}={value}\n" in file.read_text()
+
+
+def test_a_unit_that_somebody_has_changed_is_not_overwritten(written, program, tmp_path):
+    again = ("act", Path("/etc/ts ferry.toml"), [tmp_path / "50% of $it", Path("/srv/schema")])
+    assert write_unit(written.parent, f"tsferry-{program}", *again) == written
+    written.write_text("# mine\n")
+    with pytest.raises(UsageError, match="already"):
+        write_unit(written.parent, f"tsferry-{program}", *again)
+    assert written.read_text() == "# mine\n"
+
+
+def test_the_wheel_has_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(CONF.parent)
+    with zipfile.ZipFile(tmp_path / build_wheel(str(tmp_path))) as wheel:
+        for each in CONF.iterdir():
+            assert wheel.read(f"common/conf/{each.name}") == each.read_bytes()
+        (licence,) = (each for each in wheel.namelist() if each.endswith("licenses/LICENSE"))
+        assert wheel.read(licence) == (CONF.parent / "LICENSE").read_bytes()

@@ -1,0 +1,130 @@
+"""The commented configurations and systemd units of `conf/`, which `init` starts from."""
+
+from __future__ import annotations
+
+import grp
+import json
+import pwd
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+
+from common.durable import Tree
+from common.errors import UsageError
+
+__all__ = ["configuration", "toml", "write_unit"]
+
+_HIDDEN = {
+    "ProtectHome=": (("/home", "/root", "/run/user"), "read-only"),
+    "PrivateTmp=": (("/tmp", "/var/tmp"), "no"),  # noqa: S108 - nothing is put there
+}
+"""What settings of the units hide, and as what they do not."""
+_GIVEN_BY_SYSTEMD = ("/run/tsferry", "/var/log/tsferry")
+"""The units' RuntimeDirectory and LogsDirectory."""
+
+
+def configuration(name: str, values: Mapping[str, str]) -> str:
+    """The commented `<name>.toml` with some keys set.
+
+    Args:
+        name: `sender` or `receiver`.
+        values: of keys, the name as it stands at the begin of its only line, as TOML.
+    """
+    return _filled(_shipped(f"{name}.toml"), {f"{key} = ": value for key, value in values.items()})
+
+
+def toml(value: str | Sequence[str]) -> str:
+    """A text, or a list of them, as TOML: strings of JSON are basic strings."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def write_unit(
+    into: Path, name: str, subcommand: str, config: Path, writable: Sequence[Path]
+) -> Path:
+    """Write the systemd unit of a program that is installed here; nothing is overwritten.
+
+    Args:
+        into: the directory, as in /etc/systemd/system; made if it is missing.
+        name: of the command.
+        subcommand: that runs until it is stopped.
+        config: its configuration, absolute.
+        writable: directories that it writes to; the unit has the user that owns the first.
+
+    Returns:
+        the unit's file.
+
+    Raises:
+        UsageError: another unit is there, or it cannot be written.
+    """
+    command = [str(_command(name)), "--config", str(config), subcommand]
+    paths = [each for each in dict.fromkeys(writable) if not _is_below(each, _GIVEN_BY_SYSTEMD)]
+    there = paths[0].stat()
+    values = {
+        "Documentation=": config.as_uri().replace("%", "%%"),
+        "RequiresMountsFor=": " ".join(map(_quoted, paths)),
+        "ExecStart=": " ".join(_quoted(each).replace("$", "$$") for each in command),
+        "User=": _user(there.st_uid),
+        "Group=": _group(there.st_gid),
+        "ReadWritePaths=": " ".join(map(_quoted, paths)),
+    }
+    for setting, (places, open_) in _HIDDEN.items():
+        if any(_is_below(each, places) for each in (Path(command[0]), config, *paths)):
+            values[setting] = open_
+    file = f"{name}.service"
+    content = _filled(_shipped(file), values).encode()
+    try:
+        with Tree(into.absolute(), create=True) as tree:
+            if tree.exists(file) and tree.read(file) != content:
+                raise UsageError(f"{tree.path / file} is there already; nothing was changed")
+            tree.write_atomic(file, content)
+            return tree.path / file
+    except OSError as error:
+        raise UsageError(f"{into / file} cannot be written: {error.strerror}") from error
+
+
+def _shipped(name: str) -> str:
+    """A file of `conf/`: of the wheel, or of the sources that an editable installation runs."""
+    package = resources.files("common")
+    if not (found := package / "conf" / name).is_file():
+        found = Path(str(package)).parent / "conf" / name
+    return found.read_text(encoding="utf-8")
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    for begin, value in values.items():
+        line = f"{begin}{value}".replace("\\", r"\\")
+        text, count = re.subn(rf"(?m)^#?{re.escape(begin)}.*$", line, text)
+        assert count == 1, f"{begin}: on {count} lines"
+    return text
+
+
+def _command(name: str) -> Path:
+    """Where the command is: what was called, or beside the interpreter."""
+    called = Path(sys.argv[0]).absolute()
+    return called if called.name == name else Path(sys.executable).with_name(name)
+
+
+def _is_below(path: Path, places: Sequence[str]) -> bool:
+    return any(path.is_relative_to(place) for place in places)
+
+
+def _quoted(text: str | Path) -> str:
+    """As one word of a unit file."""
+    escaped = str(text).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"' if re.search(r"[\s\"'\\;]", escaped) else escaped
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _group(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
