@@ -21,7 +21,7 @@ def _run() -> int:
     before = signal.signal(signal.SIGTERM, _as_ctrl_c)
     try:
         from common.cli import run
-        from receiver.spark.cli import cli
+        from receiver.spark.verify.cli import cli
 
         return run(cli, NAME, extra="spark")
     finally:

@@ -74,8 +74,8 @@ def best(what: str, rows: int, repeat: int, query) -> None:
 def session(master: str):
     """As a user has it, with Spark's own settings."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from receiver.spark.java import find_java_home
     from receiver.spark.source import register
+    from receiver.spark.verify.java import find_java_home
 
     os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
     from pyspark.sql import SparkSession

@@ -121,11 +121,11 @@ def verify(folder: str, master: str, repeat: int, points: int) -> None:
     """The contender of this project."""
     from common.config import load as load_config
     from receiver.config import ENV_PREFIX, ReceiverConfig
-    from receiver.spark.committed import CommittedFiles, FileScope
-    from receiver.spark.part_rows import Settings
-    from receiver.spark.progress import Progress
-    from receiver.spark.session import start
-    from receiver.spark.verifying import Run, verify_catalogue
+    from receiver.spark.verify.committed import CommittedFiles, FileScope
+    from receiver.spark.verify.part_rows import Settings
+    from receiver.spark.verify.progress import Progress
+    from receiver.spark.verify.session import start
+    from receiver.spark.verify.verifying import Run, verify_catalogue
 
     config = load_config(
         ReceiverConfig,
@@ -153,7 +153,7 @@ def verify(folder: str, master: str, repeat: int, points: int) -> None:
 
 def parquet(folder: str, master: str, repeat: int, points: int) -> None:
     """What is to be beaten, with the JVM's own settings: `session.start` spares its compiler."""
-    from receiver.spark.java import find_java_home
+    from receiver.spark.verify.java import find_java_home
 
     os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -216,8 +216,8 @@ def cpu_seconds() -> float:
 def compile_kernels(path: str) -> None:
     """Decode one file, so that what is compiled is in the cache."""
     begin = time.perf_counter()
-    from receiver.spark.checks import check_part
-    from receiver.spark.parts import Expected, split
+    from receiver.spark.verify.checks import check_part
+    from receiver.spark.verify.parts import Expected, split
 
     check_part(split(0, Expected(path), 0)[0])
     print(f"kernels imported or compiled in {time.perf_counter() - begin:.1f} s", flush=True)

@@ -190,7 +190,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.spark": ("common", "receiver.metadata", "receiver.load", "receiver.config",
                        "receiver.principal", "receiver.points", "receiver.spark"),
     # Verdicts go the way of the commands: to the server that runs, in its operators' words.
-    "receiver.spark.delivery": ("common", "receiver.load", "receiver.config",
+    "receiver.spark.verify.delivery": ("common", "receiver.load", "receiver.config",
                                 "receiver.open_engine",
                                 "receiver.cli.session", "receiver.web.operating_wire"),
     "receiver.web": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",

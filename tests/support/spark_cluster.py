@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from receiver.spark.java import find_java_home
+from receiver.spark.verify.java import find_java_home
 from tests.support.procs import Child, Children
 
 _MASTER = "org.apache.spark.deploy.master.Master"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from receiver.spark.results import (
+from receiver.spark.report.results import (
     ChunkResult,
     CodecTotal,
     DayCount,

@@ -165,11 +165,11 @@ def test_reading_and_the_door_itself_are_no_raw_change(text):
         ("receiver.transfer.task", "from receiver.cli import x"),
         ("receiver.web.app", "from receiver.cli import x"),
         ("receiver.web.app", "import pyspark"),
-        ("receiver.spark.job", "import flask"),
+        ("receiver.spark.verify.job", "import flask"),
         ("receiver.points.reader", "import pyspark"),
         ("receiver.points.reader", "from receiver.spark import job"),
         ("receiver.load.loader", "from receiver.points import TsFileReader"),
-        ("receiver.spark.job", "from receiver.node import Node"),
+        ("receiver.spark.verify.job", "from receiver.node import Node"),
     ],
 )
 def test_an_import_against_the_arrows_is_seen(name, text):
@@ -185,7 +185,10 @@ def test_an_import_against_the_arrows_is_seen(name, text):
         ("receiver.load.loader", "from receiver.metadata.engine import Engine"),
         ("receiver.web.app", "import flask\nfrom receiver.node import Node"),
         ("receiver.cli.serve", "from receiver.web import create_app"),
-        ("receiver.spark.job", "import pyspark\nfrom receiver.metadata.engine import Engine"),
+        (
+            "receiver.spark.verify.job",
+            "import pyspark\nfrom receiver.metadata.engine import Engine",
+        ),
     ],
 )
 def test_an_import_along_the_arrows_is_fine(name, text):
@@ -226,7 +229,7 @@ def test_printing_is_seen_outside_of_commands():
         assert judge(architecture.printing, text, "common.names")
         assert judge(architecture.printing, text, "sender.cli") == []
         assert judge(architecture.printing, text, "receiver.cli.status") == []
-        assert judge(architecture.printing, text, "receiver.spark.cli") == []
+        assert judge(architecture.printing, text, "receiver.spark.verify.cli") == []
 
 
 def test_a_missing_docstring_is_seen():

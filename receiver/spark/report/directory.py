@@ -10,7 +10,7 @@ import msgspec
 from common.durable import Tree
 from common.errors import TsferryError
 from receiver.spark.report.page import render
-from receiver.spark.results import (
+from receiver.spark.report.results import (
     ChunkResult,
     CodecTotal,
     DayCount,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from common.durable import WriteFile
+    from receiver.spark.report.results import Verification
     from receiver.spark.report.summary import Summary
-    from receiver.spark.results import Verification
 
 __all__ = ["write"]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from receiver.spark.results import DayCount, DeviceSpan, FileResult
+    from receiver.spark.report.results import DayCount, DeviceSpan, FileResult
 
 __all__ = ["Lag", "Points", "duration", "gaps", "lag", "moment", "points", "sizes", "text_size"]
 

@@ -11,11 +11,11 @@ from jinja2 import Environment, StrictUndefined
 from common.terminal import printable
 from receiver.spark.report import figures
 from receiver.spark.report.charts import short_number
-from receiver.spark.results import Judgement, Severity
+from receiver.spark.report.results import Judgement, Severity
 
 if TYPE_CHECKING:
+    from receiver.spark.report.results import DeviceSpan, FileResult, Verification
     from receiver.spark.report.summary import Summary
-    from receiver.spark.results import DeviceSpan, FileResult, Verification
 
 __all__ = ["LIMIT", "render"]
 

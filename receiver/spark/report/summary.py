@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from receiver.spark.results import Judgement, Severity
+from receiver.spark.report.results import Judgement, Severity
 
 if TYPE_CHECKING:
-    from receiver.spark.results import Verification
+    from receiver.spark.report.results import Verification
 
 __all__ = ["Delivery", "ReportedFinding", "Summary", "summarise"]
 
@@ -29,7 +29,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportedFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding; see `receiver.spark.results.Finding`."""
+    """One finding; see `receiver.spark.report.results.Finding`."""
 
     severity: str
     check: str

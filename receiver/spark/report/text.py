@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.terminal import printable
-from receiver.spark.results import Severity
+from receiver.spark.report.results import Severity
 
 if TYPE_CHECKING:
     from receiver.spark.report.summary import ReportedFinding, Summary

@@ -24,7 +24,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """
     pytest.importorskip("pyspark")
     pytest.importorskip("numba")
-    from receiver.spark.session import start
+    from receiver.spark.verify.session import start
 
     beside = tmp_path_factory.mktemp("site")
     shutil.copy(ROOT / "receiver/spark/source/pyspark_tsfile.py", beside)

@@ -180,7 +180,7 @@ def test_submitted_to_workers_of_which_one_does_not_see_a_directory_nothing_is_c
     child = run(
         started, centre, installed, tmp_path / "empty",
         centre.cluster.submit, "--master", centre.cluster.url,
-        str(installed.site / "receiver/spark/cli.py"), "--json",
+        str(installed.site / "receiver/spark/verify/cli.py"), "--json",
         "--config", str(centre.half / "receiver.toml"), "--report", str(tmp_path / "report"),
     )  # fmt: skip
     told = summary(child, 1)
@@ -216,8 +216,8 @@ def test_a_worker_that_is_killed_changes_nothing_in_what_is_found(
 ) -> None:
     child = run(
         started, centre, installed, tmp_path / "empty",
-        installed.python, "-m", "receiver.spark.cli", "--json", "--master", centre.cluster.url,
-        "--config", str(centre.near / "receiver.toml"),
+        installed.python, "-m", "receiver.spark.verify.cli", "--json", "--master",
+        centre.cluster.url, "--config", str(centre.near / "receiver.toml"),
     )  # fmt: skip
     first = centre.workers[0]
     # Its Python has just been started for a task, and needs a second to be ready for it.

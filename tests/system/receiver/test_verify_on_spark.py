@@ -19,13 +19,13 @@ pytest.importorskip("numba")
 
 from common.cli import run
 from receiver.metadata.state.rows import FileState
-from receiver.spark import job as jobs
-from receiver.spark import parts
-from receiver.spark.cli import cli
-from receiver.spark.job import Neighbours, Subject, VerifyJob
-from receiver.spark.part_rows import Settings, span_table
-from receiver.spark.parts import Expected, PartSpan
-from receiver.spark.progress import Progress
+from receiver.spark.verify import job as jobs
+from receiver.spark.verify import parts
+from receiver.spark.verify.cli import cli
+from receiver.spark.verify.job import Neighbours, Subject, VerifyJob
+from receiver.spark.verify.part_rows import Settings, span_table
+from receiver.spark.verify.parts import Expected, PartSpan
+from receiver.spark.verify.progress import Progress
 from tests.support.site import Site, path
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import build
@@ -72,7 +72,7 @@ def verify(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Verify:
     """The command in this process and session: arguments in, exit code and summary out."""
-    monkeypatch.setattr("receiver.spark.session.start", lambda _: Kept(spark))
+    monkeypatch.setattr("receiver.spark.verify.session.start", lambda _: Kept(spark))
 
     def once(*arguments: str) -> tuple[int, Any]:
         code = run(cli, "tsferry-verify", ["--json", *arguments])
@@ -85,7 +85,7 @@ def command(*arguments: str) -> list[str]:
     return [
         sys.executable,
         "-m",
-        "receiver.spark.cli",
+        "receiver.spark.verify.cli",
         "--json",
         "--master",
         "local[1]",

@@ -16,11 +16,11 @@ pytest.importorskip("pyspark")
 pytest.importorskip("numba")
 
 from common.errors import UsageError
-from receiver.spark import running
 from receiver.spark.files import DataFile, database_of, kind_of, list_files
-from receiver.spark.options import VerifyOptions
 from receiver.spark.source.inferring import list_sources
 from receiver.spark.source.options import parse_options
+from receiver.spark.verify import running
+from receiver.spark.verify.options import VerifyOptions
 
 
 def touch(root: Path, *names: str) -> None:

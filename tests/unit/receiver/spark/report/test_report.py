@@ -15,7 +15,7 @@ import pytest
 
 from receiver.spark.report import Delivery, figures, summarise, text, write
 from receiver.spark.report.page import LIMIT, render
-from receiver.spark.results import DayCount, Judgement, Severity, Verification
+from receiver.spark.report.results import DayCount, Judgement, Severity, Verification
 from tests.support.verifications import BEGUN, file, finding, rich, run, span
 
 NASTY = "root.sg.<img src=x onerror=alert(1)>\u202e\"'&d"

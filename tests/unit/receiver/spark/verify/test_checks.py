@@ -14,12 +14,12 @@ pytest.importorskip("numba")
 
 from common.tsfile import read_tail
 from common.tsfile.proving import series_proofs
-from receiver.spark import checks
-from receiver.spark.checks import check_part
-from receiver.spark.findings import MOST_FINDINGS, Findings
-from receiver.spark.job import _together
-from receiver.spark.parts import Expected, FilePart
-from receiver.spark.results import Finding, Severity
+from receiver.spark.report.results import Finding, Severity
+from receiver.spark.verify import checks
+from receiver.spark.verify.checks import check_part
+from receiver.spark.verify.findings import MOST_FINDINGS, Findings
+from receiver.spark.verify.job import _together
+from receiver.spark.verify.parts import Expected, FilePart
 from tests.support.tsfile_bytes import build
 
 HOUR = 3_600_000

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.spark.java import find_java_home, java_major
+from receiver.spark.verify.java import find_java_home, java_major
 
 SYSTEM = """#!/bin/sh
 echo 'openjdk version "{version}" 2025-01-01' >&2

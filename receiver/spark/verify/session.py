@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common.errors import EXIT_INTERNAL, Transient
-from receiver.spark.java import find_java_home
-from receiver.spark.shipping import unfit
+from receiver.spark.verify.java import find_java_home
+from receiver.spark.verify.shipping import unfit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

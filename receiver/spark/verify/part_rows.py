@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from receiver.spark.parts import FilePart, PartSpan
+from receiver.spark.verify.parts import FilePart, PartSpan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
-    from receiver.spark.checks import Checked
+    from receiver.spark.verify.checks import Checked
 
 __all__ = ["ROW", "Settings", "do_part", "row_of", "row_schema", "span_schema", "span_table"]
 
@@ -44,7 +44,7 @@ class Settings:
 
 def do_part(part: FilePart, settings: Settings) -> Checked:
     """Work off a part in this process."""
-    from receiver.spark.checks import check_part
+    from receiver.spark.verify.checks import check_part
 
     begun = time.monotonic()
     checked = check_part(

@@ -17,11 +17,11 @@ from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.model import records
 from receiver.metadata.model.timestamps import to_seconds
 from receiver.metadata.state.state import OwnerRow, State
-from receiver.spark.checks import check_part
-from receiver.spark.committed import CommittedFiles, FileScope, _ownership
-from receiver.spark.parts import FilePart
-from receiver.spark.results import Finding, Severity
-from receiver.spark.verifying import _against_manifest
+from receiver.spark.report.results import Finding, Severity
+from receiver.spark.verify.checks import check_part
+from receiver.spark.verify.committed import CommittedFiles, FileScope, _ownership
+from receiver.spark.verify.parts import FilePart
+from receiver.spark.verify.verifying import _against_manifest
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import build
 

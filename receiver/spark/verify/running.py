@@ -11,14 +11,14 @@ import click
 from common.cli import emit_json
 from common.errors import TsferryError
 from common.terminal import printable
-from receiver.spark.committed import CommittedFiles, FileScope
-from receiver.spark.delivery import Verdict, deliver
 from receiver.spark.files import list_files, shown
-from receiver.spark.options import MANY_BAD, PROGRAM
-from receiver.spark.part_rows import Settings
-from receiver.spark.progress import Progress
 from receiver.spark.report import Delivery, summarise, text, write
-from receiver.spark.verifying import Run, verdicts_of, verify_catalogue, verify_plain
+from receiver.spark.verify.committed import CommittedFiles, FileScope
+from receiver.spark.verify.delivery import Verdict, deliver
+from receiver.spark.verify.options import MANY_BAD, PROGRAM
+from receiver.spark.verify.part_rows import Settings
+from receiver.spark.verify.progress import Progress
+from receiver.spark.verify.verifying import Run, verdicts_of, verify_catalogue, verify_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from receiver.config import ReceiverConfig
-    from receiver.spark.options import VerifyOptions
-    from receiver.spark.parts import Expected
-    from receiver.spark.results import Verification
+    from receiver.spark.report.results import Verification
+    from receiver.spark.verify.options import VerifyOptions
+    from receiver.spark.verify.parts import Expected
 
 __all__ = ["verify_paths", "verify_receiver"]
 
@@ -82,7 +82,7 @@ def _session(
     if not needed:
         yield None
         return
-    from receiver.spark.session import start, was_interrupted
+    from receiver.spark.verify.session import start, was_interrupted
 
     progress.say("starting Spark")
     spark = start(options.master)

@@ -30,13 +30,13 @@ from common.tsfile import Corrupt, Status, Tail, read_tail
 from common.tsfile.proving import series_proofs
 from receiver.metadata.model.paths import IllegalPathError
 from receiver.points.errors import DamagedData, UnsupportedData
-from receiver.spark.decoding import DecodedPart, decode, share
 from receiver.spark.files import shown
-from receiver.spark.findings import Findings
-from receiver.spark.limits import TimeIsUp, time_limit
-from receiver.spark.outlines import pack_outline
-from receiver.spark.parts import Expected, FilePart, PartResult, PartSpan
-from receiver.spark.results import Severity
+from receiver.spark.report.results import Severity
+from receiver.spark.verify.decoding import DecodedPart, decode, share
+from receiver.spark.verify.findings import Findings
+from receiver.spark.verify.limits import TimeIsUp, time_limit
+from receiver.spark.verify.outlines import pack_outline
+from receiver.spark.verify.parts import Expected, FilePart, PartResult, PartSpan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("numba")
 
-from receiver.spark.isolation import Isolated
-from receiver.spark.part_rows import Settings
-from receiver.spark.parts import Expected, FilePart, PartResult
-from receiver.spark.results import Severity
+from receiver.spark.report.results import Severity
+from receiver.spark.verify.isolation import Isolated
+from receiver.spark.verify.part_rows import Settings
+from receiver.spark.verify.parts import Expected, FilePart, PartResult
 from tests.support.tsfile_bytes import build
 
 FILE = build({"root.sg.d": {"s": [(n, n) for n in range(9)]}})

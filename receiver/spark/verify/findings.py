@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from receiver.spark.results import Finding, Severity
+from receiver.spark.report.results import Finding, Severity
 
 __all__ = ["MOST_FINDINGS", "Findings"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from receiver.spark.isolation import Isolated
-from receiver.spark.part_rows import Settings, do_part, row_of
-from receiver.spark.parts import FilePart, unpack
+from receiver.spark.verify.isolation import Isolated
+from receiver.spark.verify.part_rows import Settings, do_part, row_of
+from receiver.spark.verify.parts import FilePart, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,9 +15,9 @@ from receiver.load.folder.sender_folder import looks_unmounted
 from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.state.rows import FileState
 from receiver.spark.catalogue import LocalCatalogue
-from receiver.spark.parts import Expected
-from receiver.spark.results import Finding, Severity
-from receiver.spark.schemacheck import SchemaCheck
+from receiver.spark.report.results import Finding, Severity
+from receiver.spark.verify.parts import Expected
+from receiver.spark.verify.schemacheck import SchemaCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,8 +11,8 @@ from common.errors import LockedError, TsferryError
 from receiver.load.upkeep.verdicts import MOST_VERDICTS
 from receiver.node import Node
 from receiver.open_engine import open_engine
-from receiver.spark import delivery
-from receiver.spark.delivery import Delivered, Verdict, deliver
+from receiver.spark.verify import delivery
+from receiver.spark.verify.delivery import Delivered, Verdict, deliver
 from receiver.web import serving
 from tests.support.node_world import OPERATOR, Edge, World, path_of, tsfile
 from tests.support.web import BOUND

@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.spark.part_rows import span_schema
-from receiver.spark.relations import meetings, overlaps
+from receiver.spark.verify.part_rows import span_schema
+from receiver.spark.verify.relations import meetings, overlaps
 from tests.support import tiers
 
 SPANS = st.lists(

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from receiver.spark.part_rows import Settings, do_part, row_of
-from receiver.spark.parts import FilePart, PartResult
-from receiver.spark.results import Finding, Severity
+from receiver.spark.report.results import Finding, Severity
+from receiver.spark.verify.part_rows import Settings, do_part, row_of
+from receiver.spark.verify.parts import FilePart, PartResult
 
 if TYPE_CHECKING:
-    from receiver.spark.checks import Checked
+    from receiver.spark.verify.checks import Checked
 
 __all__ = ["Isolated", "main"]
 
@@ -73,7 +73,7 @@ def _start() -> tuple[subprocess.Popen[bytes], socket.socket]:
     path = os.pathsep.join(each for each in sys.path if each)
     with theirs:
         child = subprocess.Popen(  # noqa: S603 - this interpreter, this package
-            [sys.executable, "-m", "receiver.spark.isolation", str(theirs.fileno())],
+            [sys.executable, "-m", "receiver.spark.verify.isolation", str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             env=os.environ | {"PYTHONPATH": path},
@@ -82,7 +82,7 @@ def _start() -> tuple[subprocess.Popen[bytes], socket.socket]:
 
 
 def _given_up(part: FilePart, why: str) -> pa.RecordBatch:
-    from receiver.spark.checks import Checked
+    from receiver.spark.verify.checks import Checked
 
     finding = Finding(Severity.UNPROVED, "worker", None, None, None, why)
     checked: Checked = Checked(PartResult(part.file, part.part, findings=[finding]))

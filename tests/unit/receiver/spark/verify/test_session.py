@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.spark.session import SparkFailedError, _with_retries, start, was_interrupted
+from receiver.spark.verify.session import SparkFailedError, _with_retries, start, was_interrupted
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_spark_is_started_with_does_not_stay_behind(monkeypatch: pytest.Mon
     seen: dict[str, str] = {}
     builder = "pyspark.sql.SparkSession.Builder.getOrCreate"
     monkeypatch.setattr(builder, lambda _: seen.update(os.environ))
-    monkeypatch.setattr("receiver.spark.session.find_java_home", lambda _: Path("/java"))
+    monkeypatch.setattr("receiver.spark.verify.session.find_java_home", lambda _: Path("/java"))
     monkeypatch.setenv("JAVA_HOME", "/old")
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "mine")
     for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP", "PYSPARK_GATEWAY_PORT"):

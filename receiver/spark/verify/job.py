@@ -18,20 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from receiver.spark.duplicates import Pair, common_times
 from receiver.spark.files import shown
-from receiver.spark.part_rows import ROW, Settings, span_schema
-from receiver.spark.parts import Expected, PartResult, group_parts, pack, split
-from receiver.spark.progress import Progress
-from receiver.spark.relations import (
-    Meeting,
-    Overlap,
-    large_meetings,
-    large_overlaps,
-    meetings,
-    overlaps,
-)
-from receiver.spark.results import (
+from receiver.spark.report.results import (
     CodecTotal,
     DayCount,
     DeviceSpan,
@@ -40,9 +28,21 @@ from receiver.spark.results import (
     Severity,
     arrow_schema,
 )
-from receiver.spark.session import SparkFailedError, was_interrupted
-from receiver.spark.shipping import shipped, unfit
-from receiver.spark.worker import Worker
+from receiver.spark.verify.duplicates import Pair, common_times
+from receiver.spark.verify.part_rows import ROW, Settings, span_schema
+from receiver.spark.verify.parts import Expected, PartResult, group_parts, pack, split
+from receiver.spark.verify.progress import Progress
+from receiver.spark.verify.relations import (
+    Meeting,
+    Overlap,
+    large_meetings,
+    large_overlaps,
+    meetings,
+    overlaps,
+)
+from receiver.spark.verify.session import SparkFailedError, was_interrupted
+from receiver.spark.verify.shipping import shipped, unfit
+from receiver.spark.verify.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
-    from receiver.spark.parts import FilePart
+    from receiver.spark.verify.parts import FilePart
 
     _Flags = npt.NDArray[np.bool_]
 

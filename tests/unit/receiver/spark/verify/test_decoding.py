@@ -9,7 +9,7 @@ from tests.support.tsfile_bytes import build
 
 
 def test_a_gap_of_all_of_time_is_the_longest_that_can_be_told(tmp_path: Path) -> None:
-    from receiver.spark.decoding import _Steps
+    from receiver.spark.verify.decoding import _Steps
 
     path = tmp_path / "1-1-0-0.tsfile"
     path.write_bytes(build({"root.sg.d": {"s": [(-(1 << 63), 1), (0, 2), ((1 << 63) - 1, 3)]}}))

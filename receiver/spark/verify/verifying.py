@@ -12,20 +12,20 @@ from common.tsfile.proof import SeriesTable
 from receiver.load.upkeep.verdicts import Verdict
 from receiver.metadata.model.timestamps import to_seconds
 from receiver.spark.files import kind_of, shown
-from receiver.spark.job import Neighbours, Subject, VerifyJob
-from receiver.spark.part_rows import span_table
-from receiver.spark.parts import Expected, PartResult, PartSpan
-from receiver.spark.results import FileResult, Finding, Judgement, Severity, Verification
+from receiver.spark.report.results import FileResult, Finding, Judgement, Severity, Verification
+from receiver.spark.verify.job import Neighbours, Subject, VerifyJob
+from receiver.spark.verify.part_rows import span_table
+from receiver.spark.verify.parts import Expected, PartResult, PartSpan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
-    from receiver.spark.committed import CommittedFile, CommittedFiles
     from receiver.spark.files import DataFile
-    from receiver.spark.part_rows import Settings
-    from receiver.spark.progress import Progress
+    from receiver.spark.verify.committed import CommittedFile, CommittedFiles
+    from receiver.spark.verify.part_rows import Settings
+    from receiver.spark.verify.progress import Progress
 
 __all__ = ["Run", "verdicts_of", "verify_catalogue", "verify_plain"]
 

@@ -17,8 +17,8 @@ import xxhash
 from common.tsfile import Compression, DataType, Encoding
 from receiver.points.errors import DamagedData, UnsupportedData
 from receiver.points.reader import TsFileReader
-from receiver.spark.parts import PartSpan
-from receiver.spark.results import ChunkResult, CodecTotal, Severity, arrow_schema
+from receiver.spark.report.results import ChunkResult, CodecTotal, Severity, arrow_schema
+from receiver.spark.verify.parts import PartSpan
 from receiver.spark.work import spread
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from common.tsfile import Device, Tail
     from receiver.points.chunks import Block, ChunkSummary, Int64s
-    from receiver.spark.findings import Findings
+    from receiver.spark.verify.findings import Findings
 
 __all__ = ["DAY", "DecodedPart", "decode", "share"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from receiver.spark.results import CodecTotal, Finding
+from receiver.spark.report.results import CodecTotal, Finding
 from receiver.spark.work import deal
 
 __all__ = [

@@ -11,13 +11,13 @@ pytest.importorskip("numba")
 
 from common.cli import run
 from common.errors import NoSpaceError
-from receiver.spark import running
-from receiver.spark.cli import cli
 from receiver.spark.files import DataFile
-from receiver.spark.options import VerifyOptions
-from receiver.spark.parts import Expected
-from receiver.spark.results import FileResult, Finding, Judgement, Severity
-from receiver.spark.verifying import _unknown, verdicts_of
+from receiver.spark.report.results import FileResult, Finding, Judgement, Severity
+from receiver.spark.verify import running
+from receiver.spark.verify.cli import cli
+from receiver.spark.verify.options import VerifyOptions
+from receiver.spark.verify.parts import Expected
+from receiver.spark.verify.verifying import _unknown, verdicts_of
 from tests.support.verifications import file
 from tests.support.verifications import run as verification
 
@@ -27,7 +27,7 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("receiver.spark.session.start", never)
+    monkeypatch.setattr("receiver.spark.verify.session.start", never)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_when_most_files_are_bad_at_once_a_human_decides(
     bad: int, many: bool, told: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Likelier than so many bad files is another disk, or a fault of ours."""
-    from receiver.spark.delivery import Delivered
+    from receiver.spark.verify.delivery import Delivered
 
     sent: list[object] = []
 

@@ -15,7 +15,7 @@ from common.config.units import parse_duration
 from common.errors import UsageError
 from receiver.config import ReceiverConfig
 from receiver.spark import main
-from receiver.spark.options import MANY_BAD, PROGRAM, VerifyOptions
+from receiver.spark.verify.options import MANY_BAD, PROGRAM, VerifyOptions
 
 __all__ = ["cli", "main"]
 
@@ -113,7 +113,7 @@ def cli(
             if given:
                 raise UsageError(f"{name}: not with --path, which has no catalogue")
         _packages()
-        from receiver.spark.running import verify_paths
+        from receiver.spark.verify.running import verify_paths
 
         return verify_paths(paths, time_unit or "ms", options)
     if time_unit is not None:
@@ -123,8 +123,8 @@ def cli(
     age = None if older_than is None else _duration("--older-than", older_than)
     config = invocation.load().value
     _packages()
-    from receiver.spark.committed import FileScope
-    from receiver.spark.running import verify_receiver
+    from receiver.spark.verify.committed import FileScope
+    from receiver.spark.verify.running import verify_receiver
 
     return verify_receiver(config, FileScope(task, only_new, age), options)
 

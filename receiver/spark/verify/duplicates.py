@@ -14,11 +14,11 @@ import numpy as np
 from common.errors import TsferryError
 from common.tsfile.names import split_database
 from receiver.points.reader import TsFileReader
-from receiver.spark.checks import opened
 from receiver.spark.files import shown
-from receiver.spark.limits import TimeIsUp, time_limit
-from receiver.spark.parts import Expected
-from receiver.spark.results import Duplicates
+from receiver.spark.report.results import Duplicates
+from receiver.spark.verify.checks import opened
+from receiver.spark.verify.limits import TimeIsUp, time_limit
+from receiver.spark.verify.parts import Expected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

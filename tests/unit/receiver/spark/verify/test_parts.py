@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from receiver.spark.parts import PART_BYTES, Expected, group_parts, pack, split, unpack
+from receiver.spark.verify.parts import PART_BYTES, Expected, group_parts, pack, split, unpack
 
 DEVICES = tuple(f"root.sg.d{n}" for n in range(1000))
 

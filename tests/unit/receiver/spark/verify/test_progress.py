@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from receiver.spark.progress import Progress
+from receiver.spark.verify.progress import Progress
 
 
 class Terminal(io.StringIO):

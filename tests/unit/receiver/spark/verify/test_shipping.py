@@ -17,8 +17,8 @@ pytest.importorskip("numba")
 from pyspark import cloudpickle
 
 from common import __version__
-from receiver.spark.session import SparkFailedError
-from receiver.spark.shipping import shipped, unfit
+from receiver.spark.verify.session import SparkFailedError
+from receiver.spark.verify.shipping import shipped, unfit
 
 SITE = str(Path(pytest.__file__).parent.parent)
 
