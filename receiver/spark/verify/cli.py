@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from pathlib import Path
 
 import click
@@ -14,10 +13,9 @@ from common.cli import Invocation
 from common.config.units import parse_duration
 from common.errors import UsageError
 from receiver.config import ReceiverConfig
-from receiver.spark import main
 from receiver.spark.verify.options import MANY_BAD, PROGRAM, VerifyOptions
 
-__all__ = ["cli", "main"]
+__all__ = ["cli"]
 
 _MASTER = re.compile(
     r"local(\[(\*|[1-9][0-9]*)(,[1-9][0-9]*)?\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+"
@@ -165,7 +163,3 @@ def _duration(name: str, text: str) -> float:
     if seconds <= 0:
         raise UsageError(f"{name} {text}: expected more than nothing")
     return seconds
-
-
-if __name__ == "__main__":
-    sys.exit(main())

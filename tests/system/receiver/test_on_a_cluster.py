@@ -171,7 +171,7 @@ def test_the_wheel_holds_all_that_is_no_python(installed: Installed) -> None:
     moved = "receiver/spark/source/pyspark_tsfile.py"
     assert sources - names == {moved}
     assert Path(moved).name in names
-    assert {"receiver/spark/report/page.html", "receiver/spark/log4j2.properties"} <= names
+    assert {"receiver/spark/report/page.html", "receiver/spark/verify/log4j2.properties"} <= names
 
 
 def test_submitted_to_workers_of_which_one_does_not_see_a_directory_nothing_is_called_lost(
@@ -180,7 +180,7 @@ def test_submitted_to_workers_of_which_one_does_not_see_a_directory_nothing_is_c
     child = run(
         started, centre, installed, tmp_path / "empty",
         centre.cluster.submit, "--master", centre.cluster.url,
-        str(installed.site / "receiver/spark/verify/cli.py"), "--json",
+        str(installed.site / "receiver/spark/verify/__main__.py"), "--json",
         "--config", str(centre.half / "receiver.toml"), "--report", str(tmp_path / "report"),
     )  # fmt: skip
     told = summary(child, 1)
@@ -216,7 +216,7 @@ def test_a_worker_that_is_killed_changes_nothing_in_what_is_found(
 ) -> None:
     child = run(
         started, centre, installed, tmp_path / "empty",
-        installed.python, "-m", "receiver.spark.verify.cli", "--json", "--master",
+        installed.python, "-m", "receiver.spark.verify", "--json", "--master",
         centre.cluster.url, "--config", str(centre.near / "receiver.toml"),
     )  # fmt: skip
     first = centre.workers[0]

@@ -85,7 +85,7 @@ def command(*arguments: str) -> list[str]:
     return [
         sys.executable,
         "-m",
-        "receiver.spark.verify.cli",
+        "receiver.spark.verify",
         "--json",
         "--master",
         "local[1]",
