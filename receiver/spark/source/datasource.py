@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark import __version__ as version
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from common.errors import UsageError
+from receiver.spark.source.partition import TsFilePartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,12 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from receiver.spark.source.options import SourceOptions
-    from receiver.spark.source.planning import Slice
-    from receiver.spark.source.reading import ReadPlan
+    from receiver.spark.source.read_plan import ReadPlan
     from receiver.spark.source.schema import ResultColumn
     from receiver.spark.source.selection import Selection
 
-__all__ = ["TsFileBatchReader", "TsFilePartition", "TsFileSource", "register"]
+__all__ = ["TsFileBatchReader", "TsFileSource", "register"]
 
 _SAFE_SINCE = 5
 """Major version of Spark that keeps filters within their scan; see `TsFileBatchReader`."""
@@ -80,13 +80,6 @@ class TsFileSource(DataSource):
         from receiver.spark.source.options import parse_options
 
         return parse_options(dict(self.options))
-
-
-@dataclass(frozen=True)
-class TsFilePartition(InputPartition):
-    """What one task reads."""
-
-    slices: tuple[Slice, ...]
 
 
 class _Push:

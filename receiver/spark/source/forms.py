@@ -12,14 +12,14 @@ import pyarrow as pa
 from common.errors import UsageError
 from common.tsfile import DataType
 from receiver.spark.source.picking import row_device, tags_of
-from receiver.spark.source.schema import LONG_VALUES, type_name, value_column
+from receiver.spark.source.value_types import LONG_VALUES, type_name, value_column
 
 if TYPE_CHECKING:
     from common.tsfile import Device, Series
     from receiver.points import TsFileReader
     from receiver.spark.source.picking import Picker
     from receiver.spark.source.planning import Slice
-    from receiver.spark.source.reading import ReadPlan
+    from receiver.spark.source.read_plan import ReadPlan
     from receiver.spark.source.selection import TimeRange
 
 __all__ = ["Form", "LongForm", "Piece", "WideForm", "arrow_schema", "form_of"]

@@ -12,9 +12,10 @@ from receiver.spark.files import DataFile, list_files
 from receiver.spark.source.forms import form_of
 from receiver.spark.source.options import SourceOptions, bounds
 from receiver.spark.source.picking import DATA_TYPE, DEVICE, MEASUREMENT, TAG, Picker
-from receiver.spark.source.reading import ReadPlan
-from receiver.spark.source.schema import LONG_VALUES, ResultColumn, WideSchema, long_columns
+from receiver.spark.source.read_plan import ReadPlan
+from receiver.spark.source.schema import ResultColumn, WideSchema, long_columns
 from receiver.spark.source.selection import Condition, Selection, TimeRange
+from receiver.spark.source.value_types import LONG_VALUES
 
 if TYPE_CHECKING:
     from receiver.spark.catalogue import Catalogue

@@ -8,7 +8,6 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -22,12 +21,10 @@ if TYPE_CHECKING:
     from common.tsfile import Device
     from receiver.points import TsFileReader
     from receiver.spark.files import DataFile
-    from receiver.spark.source.options import SourceOptions
     from receiver.spark.source.planning import Slice
-    from receiver.spark.source.schema import ResultColumn
-    from receiver.spark.source.selection import Selection
+    from receiver.spark.source.read_plan import ReadPlan
 
-__all__ = ["ChangedFileError", "MissingFileError", "ReadPlan", "read_slices"]
+__all__ = ["ChangedFileError", "MissingFileError", "read_slices"]
 
 _SMALL: Final = 8
 """A batch of this part of the rows that it may have is sent as it is, a smaller one with others."""
@@ -46,27 +43,6 @@ class ChangedFileError(Integrity):
     """A file is not the one that was listed."""
 
     slug = "changed-file"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadPlan:
-    """What all tasks of a query share; it is pickled.
-
-    Attributes:
-        options: of the source.
-        selection: options and filters together.
-        columns: of the result, in order.
-        version: of tsferry, where it was made.
-    """
-
-    options: SourceOptions
-    selection: Selection
-    columns: tuple[ResultColumn, ...]
-    version: str = __version__
-
-    def picker(self) -> Picker:
-        """What is wanted of the files."""
-        return Picker(self.options, self.selection)
 
 
 def read_slices(slices: Sequence[Slice], plan: ReadPlan) -> Iterator[pa.RecordBatch]:

@@ -21,56 +21,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from common.errors import UsageError
-from common.tsfile import ColumnCategory, DataType, TableSchema, Tail, split_database
+from common.tsfile import DataType, TableSchema, Tail, split_database
+from receiver.spark.source.value_types import LONG_VALUES, table_tags, type_name
 
 if TYPE_CHECKING:
     from receiver.spark.source.options import SourceOptions
     from receiver.spark.source.picking import Picker
 
 __all__ = [
-    "LONG_VALUES",
     "TAG",
     "ResultColumn",
     "WideSchema",
     "long_columns",
-    "table_tags",
-    "type_name",
-    "value_column",
 ]
 
 TAG: Final = "tsfile.tag"
 """Key of the metadata of a column that is a tag."""
-_TYPES: Final[Mapping[int, str]] = {
-    DataType.BOOLEAN: "boolean",
-    DataType.INT32: "int",
-    DataType.INT64: "bigint",
-    DataType.FLOAT: "float",
-    DataType.DOUBLE: "double",
-    DataType.TEXT: "string",
-    DataType.STRING: "string",
-    DataType.BLOB: "binary",
-    DataType.OBJECT: "binary",
-    DataType.DATE: "date",
-    DataType.TIMESTAMP: "bigint",
-}
-_LONG_OF: Final = {
-    "boolean": "value_boolean",
-    "int": "value_long",
-    "bigint": "value_long",
-    "float": "value_double",
-    "double": "value_double",
-    "string": "value_string",
-    "binary": "value_binary",
-    "date": "value_date",
-}
-LONG_VALUES: Final[Mapping[str, str]] = {
-    "value_boolean": "boolean",
-    "value_long": "bigint",
-    "value_double": "double",
-    "value_string": "string",
-    "value_binary": "binary",
-    "value_date": "date",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +46,6 @@ class ResultColumn:
     name: str
     type: str
     metadata: Mapping[str, str] = field(default_factory=dict)
-
-
-def type_name(data_type: int, text: str = "string") -> str | None:
-    """The Spark type of a series; None for one that has no points to read (VECTOR, unknown)."""
-    if text == "binary" and data_type in (DataType.TEXT, DataType.STRING):
-        return "binary"
-    return _TYPES.get(data_type)
-
-
-def value_column(data_type: int, text: str = "string") -> str | None:
-    """The column of the long form that values of a type stand in."""
-    name = type_name(data_type, text)
-    return None if name is None else _LONG_OF[name]
 
 
 def long_columns(options: SourceOptions) -> list[ResultColumn]:
@@ -119,11 +72,6 @@ def _extra_columns(options: SourceOptions) -> list[ResultColumn]:
     if options.on_error == "row":
         columns.append(ResultColumn(options.error_column, "string"))
     return columns
-
-
-def table_tags(table: TableSchema) -> tuple[str, ...]:
-    """Names of the tags of a table, in the order that its devices have them."""
-    return tuple(each.name for each in table.columns if each.category == ColumnCategory.TAG)
 
 
 @dataclass(frozen=True, slots=True)

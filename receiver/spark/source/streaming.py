@@ -30,8 +30,8 @@ from pyspark.sql.streaming.datasource import (
 
 from common.errors import ConflictError, GoneError, UsageError
 from receiver.metadata.model.errors import HistoryGoneError
-from receiver.spark.source.datasource import TsFilePartition
 from receiver.spark.source.inferring import catalogue_of, read_tail_of
+from receiver.spark.source.partition import TsFilePartition
 from receiver.spark.source.planning import plan as plan_parts
 from receiver.spark.source.reading import read_slices
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from receiver.spark.catalogue import Catalogue
     from receiver.spark.files import DataFile
-    from receiver.spark.source.reading import ReadPlan
+    from receiver.spark.source.read_plan import ReadPlan
 
 __all__ = ["Offset", "TsFileStreamReader", "batch_end", "batch_files"]
 

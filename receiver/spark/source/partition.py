@@ -1,0 +1,20 @@
+"""What one task of a query reads, as Spark carries it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+if TYPE_CHECKING:
+    from receiver.spark.source.planning import Slice
+
+__all__ = ["TsFilePartition"]
+
+
+@dataclass(frozen=True)
+class TsFilePartition(InputPartition):
+    """What one task reads."""
+
+    slices: tuple[Slice, ...]

@@ -1,0 +1,37 @@
+"""What all tasks of a query share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from common import __version__
+from receiver.spark.source.picking import Picker
+
+if TYPE_CHECKING:
+    from receiver.spark.source.options import SourceOptions
+    from receiver.spark.source.schema import ResultColumn
+    from receiver.spark.source.selection import Selection
+
+__all__ = ["ReadPlan"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """What all tasks of a query share; it is pickled.
+
+    Attributes:
+        options: of the source.
+        selection: options and filters together.
+        columns: of the result, in order.
+        version: of tsferry, where it was made.
+    """
+
+    options: SourceOptions
+    selection: Selection
+    columns: tuple[ResultColumn, ...]
+    version: str = __version__
+
+    def picker(self) -> Picker:
+        """What is wanted of the files."""
+        return Picker(self.options, self.selection)

@@ -1,0 +1,60 @@
+"""What the types of a TsFile are in Spark, and which columns of a table are tags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from common.tsfile import ColumnCategory, DataType, TableSchema
+
+__all__ = ["LONG_VALUES", "table_tags", "type_name", "value_column"]
+
+_TYPES: Final[Mapping[int, str]] = {
+    DataType.BOOLEAN: "boolean",
+    DataType.INT32: "int",
+    DataType.INT64: "bigint",
+    DataType.FLOAT: "float",
+    DataType.DOUBLE: "double",
+    DataType.TEXT: "string",
+    DataType.STRING: "string",
+    DataType.BLOB: "binary",
+    DataType.OBJECT: "binary",
+    DataType.DATE: "date",
+    DataType.TIMESTAMP: "bigint",
+}
+_LONG_OF: Final = {
+    "boolean": "value_boolean",
+    "int": "value_long",
+    "bigint": "value_long",
+    "float": "value_double",
+    "double": "value_double",
+    "string": "value_string",
+    "binary": "value_binary",
+    "date": "value_date",
+}
+LONG_VALUES: Final[Mapping[str, str]] = {
+    "value_boolean": "boolean",
+    "value_long": "bigint",
+    "value_double": "double",
+    "value_string": "string",
+    "value_binary": "binary",
+    "value_date": "date",
+}
+
+
+def type_name(data_type: int, text: str = "string") -> str | None:
+    """The Spark type of a series; None for one that has no points to read (VECTOR, unknown)."""
+    if text == "binary" and data_type in (DataType.TEXT, DataType.STRING):
+        return "binary"
+    return _TYPES.get(data_type)
+
+
+def value_column(data_type: int, text: str = "string") -> str | None:
+    """The column of the long form that values of a type stand in."""
+    name = type_name(data_type, text)
+    return None if name is None else _LONG_OF[name]
+
+
+def table_tags(table: TableSchema) -> tuple[str, ...]:
+    """Names of the tags of a table, in the order that its devices have them."""
+    return tuple(each.name for each in table.columns if each.category == ColumnCategory.TAG)
