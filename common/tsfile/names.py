@@ -33,12 +33,12 @@ __all__ = [
     "tree_name",
 ]
 
-_NODE: Final = re.compile(r"`((?:[^`]|``)++)`(?=\.|\Z)|([^.]*)", re.DOTALL)
+_NODE: Final = re.compile(r"`((?:[^`]++|``)+)`(?=\.|\Z)|([^.]*)")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_\u2E80-\u9FFF]+")
 _NUMBER: Final = re.compile(r"[0-9]+(?:[eE][0-9]+)?[fFdD]?|[0-9]+[lL]")
 _PLAIN_PATH: Final = re.compile(
     r"[A-Za-z_\u2E80-\u9FFF][A-Za-z0-9_\u2E80-\u9FFF]*+"
-    r"(?:\.[A-Za-z_\u2E80-\u9FFF][A-Za-z0-9_\u2E80-\u9FFF]*+)*+"
+    r"(?:\.[A-Za-z_\u2E80-\u9FFF][A-Za-z0-9_\u2E80-\u9FFF]*+)*"
 )
 _NULL: Final = "null"
 _EMPTY: Final = "``"
@@ -164,7 +164,7 @@ def parse_name(name: str) -> tuple[bool, tuple[str | None, ...]]:
 def _split_table(name: str) -> tuple[str, str, str]:
     """Cut at the first bare colon: (bare table, colon or nothing, tags)."""
     if name.startswith("`"):
-        found = re.match(r"`((?:[^`]|``)*+)`(:?)", name, re.DOTALL)
+        found = re.match(r"`((?:[^`]++|``)*)`(?!`)(:?)", name)
         if not found:
             return "", "", ""
         return found[1].replace("``", "`"), found[2], name[found.end() :]
@@ -174,4 +174,4 @@ def _split_table(name: str) -> tuple[str, str, str]:
 
 def _raw(path: str) -> list[str]:
     """The nodes of a path as written."""
-    return [found.group() for found in re.finditer(r"`(?:[^`]|``)*+`|[^.`]+", path, re.DOTALL)]
+    return [found.group() for found in re.finditer(r"`(?:[^`]++|``)*`(?!`)|[^.`]+", path)]

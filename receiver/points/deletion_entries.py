@@ -42,7 +42,7 @@ Tags: TypeAlias = tuple[str | None, ...]
 
 _ANY: Final = "*"
 _MANY: Final = "**"
-_NODE: Final = re.compile(r"`((?:[^`]|``)++)`(?=\.|\Z)|([^.]*)", re.DOTALL)
+_NODE: Final = re.compile(r"`((?:[^`]++|``)+)`(?=\.|\Z)|([^.]*)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

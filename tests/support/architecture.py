@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -310,3 +311,20 @@ def printing(module: Module) -> list[str]:
 def undocumented(module: Module) -> list[str]:
     """A module that does not say what it is."""
     return [] if ast.get_docstring(module.tree) else [f"{module.name}: has no docstring"]
+
+
+_POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)(?:[*+?]|\{[0-9]*,?[0-9]*\})\+")
+
+
+def possessive_groups(module: Module) -> list[str]:
+    """Regular expressions like `(?:...)*+`.
+
+    Until Python 3.11.5 they could match the wrong text, and until 3.13.1 raise a SystemError. For
+    one character or class, as in `[a-z]*+`, possessive quantifiers are sound in all versions.
+    """
+    return [
+        f"{module.name}:{node.lineno}: {found[0]}"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for found in _POSSESSIVE_GROUP.finditer(node.value)
+    ]

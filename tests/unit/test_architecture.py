@@ -41,6 +41,10 @@ def test_every_module_says_what_it_is():
     assert broken(architecture.undocumented) == []
 
 
+def test_no_regular_expression_is_read_wrong_by_an_old_python():
+    assert broken(architecture.possessive_groups) == []
+
+
 # -- each rule can fail --------------------------------------------------------------------------
 
 
@@ -235,3 +239,16 @@ def test_printing_is_seen_outside_of_commands():
 def test_a_missing_docstring_is_seen():
     assert judge(architecture.undocumented, "x = 1")
     assert judge(architecture.undocumented, '"""Says."""\nx = 1') == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["r'(?:a|b)*+c'", "r'(a|b)++'", "r'(a)?+'", "r'(a){2}+'", "r'(a){,2}+'", "rf'{a}({b})++'"],
+)
+def test_a_possessive_group_is_seen(text):
+    assert judge(architecture.possessive_groups, f"import re\nre.compile({text})")
+
+
+def test_other_groups_and_possessive_characters_are_fine():
+    text = r"re.compile(r'(?:[a-z]++|\s?+|\)++|x{2}+)*(a+)+(b|c)?')"
+    assert judge(architecture.possessive_groups, text) == []

@@ -59,14 +59,14 @@ MAX_TEXT: Final = 1 << 16
 
 quote_node = names.quote_node
 
-_PLAIN: Final = re.compile(r"root(?:\.[A-Za-z_\u2E80-\u9FFF][A-Za-z0-9_\u2E80-\u9FFF]*+)*+")
+_PLAIN: Final = re.compile(r"root(?:\.[A-Za-z_\u2E80-\u9FFF][A-Za-z0-9_\u2E80-\u9FFF]*+)*")
 """A path that is its own stored form: no node has quotes, or reads as a number."""
 _BARE: Final = re.compile(r"[A-Za-z0-9_\u2E80-\u9FFF]++")
 _BARE_STARS: Final = re.compile(r"[A-Za-z0-9_\u2E80-\u9FFF*]++")
 _LAX: Final = re.compile(r"[^.]++")
 _QUOTED: Final = {
-    "`": re.compile(r"`((?:[^`]|``)*+)`", re.DOTALL),
-    '"': re.compile(r'"((?:[^"]|"")*+)"', re.DOTALL),
+    "`": re.compile(r"`((?:[^`]++|``)*)`(?!`)"),
+    '"': re.compile(r'"((?:[^"]++|"")*)"(?!")'),
 }
 _CACHED: Final = 1 << 13
 

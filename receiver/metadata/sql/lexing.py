@@ -31,12 +31,14 @@ MAX_TEXT: Final = 1 << 20
 _SHOWN: Final = 40
 """Characters of a word that an error repeats."""
 
-_GAP: Final = re.compile(r"(?:\s++|--[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
+# No repeated group is possessive: Python 3.11.2 reads those wrong. A string can be read in one way
+# only all the same, since a quote behind which another stands does not end it.
+_GAP: Final = re.compile(r"(?:\s++|--[^\n]*+|/\*(?s:.*?)\*/)*")
 _WORD: Final = re.compile(
-    r"""'(?:[^']++|'')*+'
-      | "(?:[^"]++|"")*+"
+    r"""'(?:[^']++|'')*'(?!')
+      | "(?:[^"]++|"")*"(?!")
       | ([,;=()])
-      | ((?!/\*)(?:[^\s,;=()'"`]++|`(?:[^`]++|``)*+`|(?<=\.)"(?:[^"]++|"")*+")++)""",
+      | ((?!/\*)(?:[^\s,;=()'"`]++|`(?:[^`]++|``)*`(?!`)|(?<=\.)"(?:[^"]++|"")*"(?!"))+)""",
     re.VERBOSE,
 )
 """Group 1: a mark. Group 2: a keyword, name, path or number. Neither: a string."""

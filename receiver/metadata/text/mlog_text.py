@@ -63,7 +63,7 @@ FOREVER: Final = (1 << 63) - 1
 MAX_LINE: Final = 1 << 20
 """Bytes of a line: more than any path, alias and properties together."""
 
-_PLAIN: Final = re.compile(r"root(?:\.[A-Za-z_][A-Za-z0-9_]*+)*+")
+_PLAIN: Final = re.compile(r"root(?:\.[A-Za-z_][A-Za-z0-9_]*+)*")
 _USUAL: Final = re.compile(
     rf"({_PLAIN.pattern}),([0-9]{{1,3}}),([0-9]{{1,3}}),([0-9]{{1,3}}),,([^,\\\\]*+),([0-9]{{0,18}})"
 )

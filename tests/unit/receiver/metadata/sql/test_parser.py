@@ -419,6 +419,18 @@ def test_a_statement_that_is_too_long_is_not_read():
         parse("show timeseries" + " " * MAX_TEXT)
 
 
+@pytest.mark.parametrize("piece", ["'", '"', "`", "a''", "`a`", '."a"', "/**/ ", "/*", "--\n", "*"])
+def test_a_hostile_statement_is_read_in_a_time_that_grows_with_its_length(piece):
+    def seconds(length):
+        text = "show timeseries " + piece * (length // len(piece)) + "'"
+        began = time.process_time()
+        with pytest.raises(SqlError):
+            parse(text)
+        return time.process_time() - began
+
+    assert seconds(1 << 19) < 64 * min(seconds(1 << 14) for _ in range(3)) + 1
+
+
 def test_half_a_character_is_no_text():
     for text in ("show timeseries root.`\udcff`", "show timeseries where k = '\ud800'"):
         with pytest.raises(SqlError, match="half a character") as caught:
