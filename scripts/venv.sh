@@ -1,8 +1,9 @@
-# Sourced by the other scripts: makes .venv beside the sources and installs into it what pyproject
-# asks for, once for each state of pyproject. Usage: venv <extras>, for example: venv all,dev
+# Sourced by the other scripts: makes .venv beside the sources, or another folder, and installs into
+# it what pyproject asks for, once for each state of pyproject. Usage: venv <extras> [<folder>], for
+# example: venv all,dev
 venv() {
-    local extras=$1 python=""
-    for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11; do
+    local extras=$1 venv=${2:-.venv} python=""
+    for candidate in "${PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11; do
         if [ -n "$candidate" ] && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             python=$candidate
             break
@@ -12,24 +13,24 @@ venv() {
         echo "tsferry needs Python 3.11 or later; set PYTHON to one" >&2
         return 2
     fi
-    local stamp=.venv/.installed-${extras//,/-} want
+    local stamp="$venv/.installed-${extras//,/-}" want
     want=$(cksum <pyproject.toml)
-    if [ -x .venv/bin/python ] && .venv/bin/python -c '' 2>/dev/null &&
+    if [ -x "$venv/bin/python" ] && "$venv/bin/python" -c '' 2>/dev/null &&
         [ "$(cat "$stamp" 2>/dev/null)" = "$want" ]; then
         return 0
     fi
-    if ! [ -x .venv/bin/pip ] || ! .venv/bin/python -c '' 2>/dev/null; then
-        echo "making .venv with $("$python" --version)"
-        rm -rf .venv
-        if ! "$python" -m venv .venv 2>/dev/null; then
-            rm -rf .venv
-            if ! "$python" -m virtualenv -q .venv 2>/dev/null; then
+    if ! [ -x "$venv/bin/pip" ] || ! "$venv/bin/python" -c '' 2>/dev/null; then
+        echo "making $venv with $("$python" --version)"
+        rm -rf "$venv"
+        if ! "$python" -m venv "$venv" 2>/dev/null; then
+            rm -rf "$venv"
+            if ! "$python" -m virtualenv -q "$venv" 2>/dev/null; then
                 echo "this Python cannot make virtual environments (Debian: apt install python3-venv)" >&2
                 return 2
             fi
         fi
     fi
-    echo "installing tsferry[$extras] into .venv (some minutes the first time: Spark is large)"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[$extras]" || return
+    echo "installing tsferry[$extras] into $venv (some minutes the first time: Spark is large)"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable ".[$extras]" || return
     echo "$want" >"$stamp"
 }
