@@ -118,6 +118,7 @@ def test_a_missing_module_of_our_own_or_of_python_is_no_missing_package(call, na
     assert "pip" not in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "absent", "arguments"),
     [

@@ -208,6 +208,7 @@ def test_a_unit_that_somebody_has_changed_is_not_overwritten(written, program, t
     assert written.read_text() == "# mine\n"
 
 
+@pytest.mark.slow
 def test_the_wheel_has_them(tmp_path, monkeypatch):
     monkeypatch.chdir(CONF.parent)
     with zipfile.ZipFile(tmp_path / build_wheel(str(tmp_path))) as wheel:
