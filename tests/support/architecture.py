@@ -200,7 +200,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 _THIRD_PARTY: dict[str, frozenset[str]] = {
     "receiver.web": _LIGHT | _WEB,
-    "receiver.points": frozenset({"llvmlite", "numba", "numpy", "pyarrow", "xxhash"}),
+    "receiver.points": frozenset({"lz4", "llvmlite", "numba", "numpy", "pyarrow", "xxhash"}),
     "receiver.spark": _LIGHT | _SPARK | {"tsfile"},
     "receiver.cli": _LIGHT | _WEB | {"prompt_toolkit"},
     "receiver.metadata": _LIGHT | {"numpy"},

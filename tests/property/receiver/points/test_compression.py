@@ -134,7 +134,7 @@ def lz4_sequence(literals: bytes, distance: int = 0, length: int = 0) -> bytes:
 def test_lz4_matches_at_every_distance_and_up_to_the_last_byte(distance: int) -> None:
     noise = random.Random(7).randbytes(distance)
     for length in (4, 5, 15, 16, 17, 18, 19, 31, 32, 33, 64, 300):
-        for end in (b"", b"e", b"the end" * 5):
+        for end in (b"twelve bytes", b"the end" * 5):
             packed = lz4_sequence(noise, distance, length) + lz4_sequence(end)
             raw = noise + (noise * (length // distance + 1))[:length] + end
             assert run(Compression.LZ4, packed, len(raw)) == raw
@@ -143,15 +143,15 @@ def test_lz4_matches_at_every_distance_and_up_to_the_last_byte(distance: int) ->
                     run(Compression.LZ4, packed, size)
 
 
-@pytest.mark.parametrize("distance", [0, 6, 65535])
+@pytest.mark.parametrize("distance", [6, 7, 65535])
 def test_an_lz4_match_before_the_first_byte_is_an_error(distance: int) -> None:
-    packed = lz4_sequence(b"abcde", distance, 20) + lz4_sequence(b"f")
-    with pytest.raises(BadCompression, match="before the first byte"):
-        run(Compression.LZ4, packed, 26)
+    packed = lz4_sequence(b"abcde", distance, 20) + lz4_sequence(b"twelve bytes")
+    with pytest.raises(BadCompression, match="LZ4"):
+        run(Compression.LZ4, packed, 37)
 
 
 def test_an_lz4_block_that_ends_with_a_match_is_not_whole() -> None:
-    with pytest.raises(BadCompression, match="ends within"):
+    with pytest.raises(BadCompression, match="LZ4"):
         run(Compression.LZ4, lz4_sequence(b"abcde", 2, 20), 25)
 
 
