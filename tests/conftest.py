@@ -54,6 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         gone = [each for each in items if left_out & {mark.name for mark in each.iter_markers()}]
         config.hook.pytest_deselected(items=gone)
         items[:] = there
+    # A worker takes from the end of the other's list: so the begin stays with one, and one JVM.
+    items.sort(key=lambda each: each.get_closest_marker("spark") is None)
 
 
 @pytest.fixture(autouse=True)

@@ -44,6 +44,11 @@ def is_long() -> bool:
     return _tier == "long"
 
 
+def seed() -> int:
+    """For what is random and is no sample."""
+    return _seed
+
+
 def examples(usual: int) -> int:
     """How many examples hypothesis tries, of a test that tries so many in the default tier."""
     return max(round(usual * _MORE[_tier]), 2)

@@ -1,4 +1,4 @@
-"""A short run of scripts/powercuts.py; the long one (100 cuts) is a run of its own."""
+"""A run of scripts/powercuts.py: 7 cuts; 100 in the long tier."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import sys
 
 import pytest
 
-from tests.support import powercut
+from tests.support import powercut, tiers
 from tests.support.architecture import ROOT
+
+CUTS, MINUTES = (100, 55) if tiers.is_long() else (7, 5)
+COMMAND = f"scripts/powercuts.py --cuts {CUTS} --minutes {MINUTES} --seed {tiers.seed()}"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600 if tiers.is_long() else 600)
 def test_what_was_called_loaded_survives_true_power_cuts_of_either_side():
     if reason := powercut.impossible():
         pytest.skip(reason)
     done = subprocess.run(
-        [sys.executable, "scripts/powercuts.py", "--cuts", "7", "--seed", "5", "--minutes", "5"],
+        [sys.executable, *COMMAND.split()],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -30,7 +30,7 @@ from tests.support.edge import Edge
 from tests.support.judge import md5_of
 from tests.support.procs import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if tiers.is_long() else 900)]
 
 SYNCS = ("fsync", "fdatasync")
 SWEEP = 40 if tiers.is_long() else 0

@@ -77,6 +77,7 @@ def test_after_any_damage_the_inventory_puts_all_right(site):
             }
 
 
+@pytest.mark.slow
 def test_every_truncation_of_the_sync_log_folds_only_what_was_committed(tmp_path):
     task = "ab" * 16
     site = Site(tmp_path)

@@ -64,6 +64,7 @@ def test_no_truncation_raises_or_is_called_complete(name):
         assert not read_all(content[:length]).complete
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*GENERATED, *real_names()])
 def test_no_flipped_byte_raises_or_hangs(name):
     slowest = 0.0
@@ -74,6 +75,7 @@ def test_no_flipped_byte_raises_or_hangs(name):
     assert slowest < 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GENERATED)
 def test_no_flipped_byte_takes_memory(name):
     tracemalloc.start()

@@ -116,6 +116,7 @@ def test_the_directory_is_what_this_sweep_is_about(whole, reopened):
     assert reopened(content) == (newest, seen[newest])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["log", "tags", "checkpoint"])
 @pytest.mark.parametrize("how", ["cut", "changed"])
 def test_every_damage_gives_a_prefix_of_the_commits_or_a_named_error(whole, reopened, kind, how):
@@ -145,6 +146,7 @@ def test_every_damage_gives_a_prefix_of_the_commits_or_a_named_error(whole, reop
         assert not outcomes["error"], "one checkpoint alone is damaged, and it does not start"
 
 
+@pytest.mark.slow
 def test_damage_to_both_checkpoints_is_never_an_empty_tree(whole, reopened):
     content, seen = whole
     newest = max(seen)

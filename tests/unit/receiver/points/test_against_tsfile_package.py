@@ -84,6 +84,7 @@ def checked(path: Path) -> dict[str, dict[str, list[Any]]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_type_and_encoding_of_the_tree_model(tmp_path):
     rng = random.Random(1)
     writer = tsfile.TsFileWriter(str(tmp_path / "a.tsfile"))
@@ -103,6 +104,7 @@ def test_every_type_and_encoding_of_the_tree_model(tmp_path):
             assert same(one, other), (device, at)
 
 
+@pytest.mark.slow
 def test_every_compression(tmp_path):
     rng = random.Random(2)
     writer = tsfile.TsFileWriter(str(tmp_path / "a.tsfile"))

@@ -273,6 +273,7 @@ def test_what_is_sent_is_the_snapshot_whatever_becomes_of_the_source(edge, recei
 # -- the load ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_slow_load_is_waited_for_and_never_raced(edge, receiver):
     edge.write(1)
     receiver.loading_polls = 5

@@ -73,6 +73,7 @@ def versions(content, step=1):
         yield f"flip at {at}", bytes(changed)
 
 
+@pytest.mark.slow
 def test_no_cut_and_no_flip_of_a_checkpoint_passes_for_another(made, broken):
     newest = Checkpoint(8, "mtree.snapshot-8.tsf")
     content = (made[0] / newest.name).read_bytes()
@@ -188,6 +189,7 @@ def test_a_segment_that_is_gone_is_a_named_error(made, broken):
             opening(broken.home)
 
 
+@pytest.mark.slow
 def test_every_cut_and_flip_of_the_tlog_gives_the_tags_or_a_named_error(made, broken):
     expected = looked_at(made[0])
     content = (made[0] / TLOG_NAME).read_bytes()

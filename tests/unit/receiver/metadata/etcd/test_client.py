@@ -158,6 +158,7 @@ def test_compacted_is_an_error_of_its_own(own_etcd):
 # -- several endpoints ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_endpoints_are_tried_in_turn(own_etcd):
     nobody = "http://127.0.0.1:1"
     client = EtcdClient(own_etcd.settings(endpoints=(nobody, own_etcd.url + "/", nobody)))
@@ -225,6 +226,7 @@ def test_users_log_in_and_the_others_are_told_why_not(own_etcd):
     assert client.get(Get(b"a")).keys[0].value == b"2"
 
 
+@pytest.mark.slow
 def test_a_token_that_ended_is_made_anew(own_etcd):
     allow(own_etcd)
     client = EtcdClient(own_etcd.settings(user="root", password=Secret("secret")))

@@ -173,6 +173,7 @@ def test_a_log_of_a_newer_version_is_refused_with_its_number(world):
 # -- one owner -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_receiver_is_refused_while_the_first_shows_life(world):
     log = world.log(lease=2.0)
     with pytest.raises(LockedError, match="in etcd") as caught:

@@ -19,6 +19,8 @@ from receiver.metadata.model.errors import (
 from tests.support.etcd import Settings
 from tests.support.snapshot_kv import SEED
 
+pytestmark = pytest.mark.slow
+
 
 class CountingClient(EtcdClient):
     """Counts requests."""

@@ -70,6 +70,7 @@ def test_deleting_ends_tags_and_the_past_keeps_them() -> None:
     assert made.tags_of(made.find_series((*D1, "s0"))) == {}
 
 
+@pytest.mark.slow
 def test_history_lets_go_of_tags_and_their_texts() -> None:
     made = schema(1)
     for step in range(30_000):

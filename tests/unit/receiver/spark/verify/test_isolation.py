@@ -18,6 +18,7 @@ from tests.support.tsfile_bytes import build
 FILE = build({"root.sg.d": {"s": [(n, n) for n in range(9)]}})
 
 
+@pytest.mark.slow
 def test_a_part_that_kills_its_process_becomes_a_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
