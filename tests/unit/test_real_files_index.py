@@ -85,6 +85,7 @@ def points(entry: Entry) -> Points:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", EVERY)
 def test_the_tail_has_the_points_that_the_writer_reads(entry: Entry) -> None:
     expected = collections.Counter((row[0], row[2], row[3]) for row in expected_rows(entry))

@@ -10,7 +10,7 @@ from tests.fault.common.test_order import steps
 from tests.support import trace
 
 IMPORTS = """
-from receiver.metadata import records
+from receiver.metadata.model import records
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.options import EngineOptions
 """

@@ -18,7 +18,7 @@ from tests.support.schema_commits import everything
 PROGRAM = """
 import sys, threading
 from pathlib import Path
-from receiver.metadata import records
+from receiver.metadata.model import records
 from receiver.metadata.engine import Engine
 engine = Engine.open(Path(sys.argv[1]))
 out = threading.Lock()
@@ -105,7 +105,7 @@ def test_a_cut_during_recovery_gives_the_same(tmp_path):
 CHECKPOINTS = """
 import sys
 from pathlib import Path
-from receiver.metadata import records
+from receiver.metadata.model import records
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.options import EngineOptions
 engine = Engine.open(Path(sys.argv[1]), options=EngineOptions(history=0.0), background=False)

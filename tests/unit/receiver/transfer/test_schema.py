@@ -384,6 +384,7 @@ def test_a_stage_outlives_the_process_and_a_dropped_task(world: World) -> None:
         assert staged(edge, edge.start()) is None
 
 
+@pytest.mark.slow
 def test_every_torn_end_of_a_stage_is_cut_to_a_block(world: World) -> None:
     with world.node() as node:
         edge = Edge(node)

@@ -62,7 +62,7 @@ _HOLD = """
 import sys
 from pathlib import Path
 from common.errors import LockedError
-from sender import identity
+from sender.kept import identity
 def inner():
     identity.take_lock(Path(sys.argv[1]), "h_1")      # the object goes out of scope at once
 try:

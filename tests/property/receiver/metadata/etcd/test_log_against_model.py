@@ -119,6 +119,7 @@ class World:
         self.sound.close()
 
 
+@pytest.mark.slow
 @given(STEPS)
 @settings(max_examples=tiers.examples(25))
 def test_the_log_is_the_frames_that_were_kept(etcd, tmp_path_factory, steps):

@@ -60,6 +60,7 @@ class Model:
         assert dict(zip(keys, values, strict=True)) == expected
 
 
+@pytest.mark.slow
 @given(STEPS, st.sampled_from([1, 3, 1024]), st.randoms(use_true_random=False))
 @settings(max_examples=tiers.examples(40))
 def test_history_is_what_was_committed(etcd, steps, ring, random):

@@ -282,6 +282,7 @@ def test_what_a_question_can_still_reach_is_not_collected() -> None:
     assert paths(made, at=30) == ["root.sg.d1.s1"]
 
 
+@pytest.mark.slow
 def test_one_series_altered_and_made_again_very_often_is_collected_in_time() -> None:
     made = schema("s1")
     path = (*D1, "s1")
