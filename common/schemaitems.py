@@ -27,7 +27,6 @@ __all__ = [
     "Item",
     "SchemaChanges",
     "Series",
-    "decode_item",
     "encode_items",
     "read_items",
 ]
@@ -137,15 +136,6 @@ class SchemaChanges(Struct, frozen=True, kw_only=True):
 
 _decoder: msgspec.json.Decoder[Item] = msgspec.json.Decoder(Item)
 _encoder = msgspec.json.Encoder()
-
-
-def decode_item(line: bytes | memoryview) -> Item:
-    """One item.
-
-    Raises:
-        msgspec.MsgspecError, UnicodeDecodeError: it is none.
-    """
-    return _decoder.decode(line)
 
 
 def encode_items(items: Iterable[Item]) -> bytes:

@@ -4,7 +4,7 @@ A schema is a frozen, keyword-only `msgspec.Struct` per table; `load` fills it i
 each value is from, `render` and `as_json` show it. See `kinds` for the types a field may have.
 """
 
-from common.config.kinds import Duration, Rate, Size, Url
+from common.config.kinds import Duration, Size, Url
 from common.config.loader import load
 from common.config.model import Checked, Finding, Flag, Loaded, Origin, Problem, Secret
 from common.config.networks import AllowList, is_loopback
@@ -22,7 +22,6 @@ __all__ = [
     "Loaded",
     "Origin",
     "Problem",
-    "Rate",
     "Secret",
     "Size",
     "Timetable",

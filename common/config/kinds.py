@@ -25,7 +25,7 @@ from common.config.networks import AllowList
 from common.config.timetable import Timetable
 from common.terminal import printable
 
-__all__ = ["Duration", "Kind", "Rate", "Size", "Url", "kind_of"]
+__all__ = ["Duration", "Kind", "Size", "Url", "kind_of"]
 
 _LONGEST_SHOWN = 80
 _WORDS_FOR_NONE = ("none", "unlimited")
@@ -306,11 +306,6 @@ Size = Annotated[
     Kind('a size such as 4096 or "4MiB"', units.parse_size, units.format_size),
 ]
 """Bytes."""
-Rate = Annotated[
-    int,
-    Kind('a rate such as "10MiB/s" or "8Mbit/s"', units.parse_rate, units.format_rate),
-]
-"""Bytes a second."""
 Duration = Annotated[
     float,
     Kind(

@@ -125,6 +125,11 @@ class Tree(Closing):
                     yield at, found
             pending.extend(reversed(below))
 
+    def _files_in(self, rel: str) -> Iterator[tuple[str, os.stat_result]]:
+        for name, found in self.listing(rel):
+            if stat.S_ISREG(found.st_mode):
+                yield f"{rel}/{name}" if rel else name, found
+
     def listing(self, rel: str = "") -> list[tuple[str, os.stat_result]]:
         """Name and lstat of each entry of a directory, in name order; what vanishes is left out."""
         try:
@@ -312,13 +317,18 @@ class Tree(Closing):
             return False
         return True
 
-    def sweep_temporaries(self, rel: str = "") -> list[str]:
-        """Remove what unfinished writes left beneath `rel`; returns the paths.
+    def sweep_temporaries(self, rel: str = "", *, deep: bool = True) -> list[str]:
+        """Remove what unfinished writes left in `rel` and beneath it; returns the paths.
+
+        Args:
+            rel: a directory; it may be missing.
+            deep: in all directories beneath it too.
 
         Only for who holds the lock under which all writers here work: a write that is still going
         on would lose its file.
         """
-        swept = [at for at, _ in list(self.files(rel)) if is_temporary(at.rpartition("/")[2])]
+        found = self.files(rel) if deep else self._files_in(rel)
+        swept = [at for at, _ in list(found) if is_temporary(at.rpartition("/")[2])]
         return [at for at in swept if self.unlink(at, sync=False)]
 
     def remove_tree(self, rel: str) -> None:

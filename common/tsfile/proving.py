@@ -20,22 +20,12 @@ from common.tsfile.series import chunk_offsets, entries
 from common.tsfile.source import Source, TsFileSource, opened
 from common.tsfile.tail import Tail
 
-__all__ = ["chunk_digest", "series_digest", "series_proofs", "series_statistics"]
+__all__ = ["series_proofs", "series_statistics"]
 
 _WINDOW: Final = 4 << 20
 _MARKERS: Final = (1, 5)
 _FRAME: Final = 1 + 5 + 5 + 3
 """All of a chunk header but its name, at most."""
-
-
-def chunk_digest(chunk: bytes | memoryview) -> int:
-    """Digest a chunk, from its header to the end of its pages."""
-    return xxhash.xxh3_64_intdigest(chunk)
-
-
-def series_digest(chunks: array[int]) -> int:
-    """Digest a series by the digests of its chunks (typecode Q), in the order of the index."""
-    return xxhash.xxh3_64_intdigest(big_endian(chunks))
 
 
 def series_statistics(tail: Tail) -> SeriesTable:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from common import crash
 from common.errors import NoSpaceError, ReadOnlyError, StoppedError
-from receiver.metadata.log.checkpoints import KEPT, checkpoints, remove_older, write_checkpoint
+from receiver.metadata.log.checkpoints import KEPT, remove_older, write_checkpoint
 from receiver.metadata.log.freeze import freeze
 from receiver.metadata.log.segments import remove_before, segments
 from receiver.metadata.log.tlog import TLOG_NAME
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from receiver.metadata.state.lock import Reading
     from receiver.metadata.state.window import Window
 
-__all__ = ["Snapshots", "newest_checkpoint_time"]
+__all__ = [
+    "Snapshots",
+]
 
 
 class Snapshots:
@@ -155,13 +157,6 @@ class Snapshots:
                 return
             needed = min(kept[-1].lsn, self._window.lsn_after(self._window.oldest) - 1)
             remove_before(self._tree, segments(self._tree), needed)
-
-
-def newest_checkpoint_time(tree: Tree) -> float | None:
-    """When the newest checkpoint was written, in seconds since the epoch; None without one."""
-    found = checkpoints(tree)
-    there = tree.stat(found[0].name) if found else None
-    return None if there is None else there.st_mtime
 
 
 def _until(stopped: Callable[[], bool], frozen: Frozen) -> Iterator[tuple[str, bytes | memoryview]]:

@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import datetime
 import secrets
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from common.durable import Tree, is_temporary
+from common.durable import Tree
 from common.errors import DamagedError, NotFoundError, ReadOnlyError
-from receiver.metadata.checkpointing import Snapshots, newest_checkpoint_time
+from receiver.metadata.checkpointing import Snapshots
 from receiver.metadata.commit.committer import Build, Committer, Publish
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.commit.operations import Operations
@@ -73,7 +72,6 @@ class Engine(Operations):
         self._tlog = opened.tlog
         self._newest = replay.state.newest
         self._places = Places()
-        self._published = threading.Condition()
         self._committer: Committer | None = None
         self._journal: OwnerJournal | None = None
         self._snapshots: Snapshots | None = None
@@ -121,7 +119,8 @@ class Engine(Operations):
             tree = stack.enter_context(Tree(directory, create=True))
             lock: Lock = tree.lock(LOCK_NAME)
             stack.callback(lock.release)
-            _sweep(tree)
+            # Only here: beneath sync/ the sender of this node may be writing just now.
+            tree.sweep_temporaries(deep=False)
             if remote is not None:
                 remote.acquire()
                 stack.callback(remote.close)  # before the lock goes: who gets it need not wait
@@ -260,25 +259,6 @@ class Engine(Operations):
         """
         return self._tlog.read(offset)
 
-    def has_commit(self, ts: int) -> bool:
-        """Whether there is a commit with exactly this timestamp.
-
-        Raises:
-            HistoryGoneError: it would be before the kept history.
-        """
-        with self._reading:
-            return self._window.has(ts)
-
-    def wait_past(self, ts: int, timeout: float) -> int:
-        """Wait until there is a commit newer than `ts`, at most `timeout` seconds.
-
-        Returns:
-            the newest commit.
-        """
-        with self._published:
-            self._published.wait_for(lambda: self._newest > ts, timeout)
-        return self._newest
-
     # -- the past ----------------------------------------------------------------------------
 
     @property
@@ -362,11 +342,6 @@ class Engine(Operations):
             return self._window.lsn - self._base
         return self._snapshots.entries
 
-    def checkpointed_at(self) -> float | None:
-        """When the newest checkpoint was written, in seconds since the epoch; None without one."""
-        with Tree(Path(self._what)) as tree:
-            return newest_checkpoint_time(tree)
-
     # -- committing --------------------------------------------------------------------------
 
     def commit(self, ops: Sequence[records.Op], guards: Sequence[Guard] = ()) -> int:
@@ -414,9 +389,7 @@ class Engine(Operations):
                 self._window.add(commit.ts)
                 if tags_size:
                     self._snapshots.tags_end = commit.tags_at + tags_size
-        with self._published:
-            self._newest = state.newest
-            self._published.notify_all()
+        self._newest = state.newest
         if self._upkeep is not None:
             self._upkeep.committed()
 
@@ -429,13 +402,6 @@ class Engine(Operations):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _sweep(tree: Tree) -> None:
-    # Only here: beneath sync/ the sender of this node may be writing just now.
-    for name, _ in tree.listing():
-        if is_temporary(name):
-            tree.unlink(name)
 
 
 def _make(tree: Tree, allocate: Allocator) -> None:

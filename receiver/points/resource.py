@@ -15,7 +15,6 @@ as 1.0 has. Times may be wider than the file's: they keep what was deleted befor
 from __future__ import annotations
 
 import dataclasses
-import os
 import struct
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
@@ -31,7 +30,7 @@ from common.tsfile.primitives import (
     read_vstr,
 )
 
-__all__ = ["RESOURCE_SUFFIX", "DeviceTimes", "Resource", "is_resource_name", "parse_resource"]
+__all__ = ["RESOURCE_SUFFIX", "DeviceTimes", "Resource", "parse_resource"]
 
 RESOURCE_SUFFIX: Final = ".tsfile.resource"
 _HEAD: Final = 6  # version, kind, number of devices
@@ -68,12 +67,6 @@ class Resource:
     devices: tuple[DeviceTimes, ...] = ()
     opaque: str = ""
     shared_deletions: tuple[str, int] | None = None
-
-
-def is_resource_name(name: str | os.PathLike[str]) -> bool:
-    """Whether a file name (or path) is that of a finished resource."""
-    base = os.fspath(name).rpartition("/")[2]
-    return base.endswith(RESOURCE_SUFFIX) and base != RESOURCE_SUFFIX
 
 
 def parse_resource(content: bytes) -> Resource:

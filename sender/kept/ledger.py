@@ -25,11 +25,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from common import crash
-from common.durable import is_temporary
 from common.linelog import format_paths, parse_paths
 from common.names import FilePath
 from sender.kept.list_state import ListFacts, list_digest, parse_state, write_state
-from sender.kept.rebuilt import Rebuilt, rebuilt
+from sender.kept.rebuilt import Rebuilt
 from sender.select.entry import Entry, EntryState
 
 if TYPE_CHECKING:
@@ -37,9 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from common.durable import Tree
-    from common.wire import InventoryEntry
     from sender.select.data_dirs import DataDirs
-    from sender.select.found import LocalFile
 
 __all__ = ["Entry", "EntryState", "Ledger", "sender_dir"]
 
@@ -89,14 +86,6 @@ class Ledger:
             ledger._load(data_dir, tree, interrupted)
         return ledger
 
-    @property
-    def needs_inventory(self) -> bool:
-        """Whether `rebuild` must come before any plan: first contact, or a list that is in doubt.
-
-        Deletions are to be held back in a round in which it was so.
-        """
-        return bool(self.doubts)
-
     # -- changing --------------------------------------------------------------------------
 
     def sent(self, entries: Iterable[Entry]) -> None:
@@ -140,19 +129,6 @@ class Ledger:
         """Take in new facts of files that are loaded already: touched, moved, looked at again."""
         self.fold(added=entries)
 
-    def rebuild(
-        self, inventory: Iterable[InventoryEntry], present: Mapping[FilePath, LocalFile]
-    ) -> Rebuilt:
-        """Make the list what the receiver says it has of this sender; clears all doubts.
-
-        Args:
-            inventory: all of it, every page.
-            present: the local files, to find the data directory of each path.
-        """
-        new = rebuilt(self.entries, self.pending, inventory, present, self.home)
-        self.become(new)
-        return new
-
     def become(self, new: Rebuilt) -> None:
         """Make the list what it was found to be against the inventory; clears all doubts."""
         before, self.entries = self.entries, dict(new.entries)
@@ -183,9 +159,7 @@ class Ledger:
         if not tree.exists(self._base):
             return
         tree.sync_dir(self._base)  # what a killed process left may be in memory only
-        for name, _ in tree.listing(self._base):
-            if is_temporary(name):
-                tree.unlink(f"{self._base}/{name}")
+        tree.sweep_temporaries(self._base, deep=False)
         last, current = f"{self._base}/{LAST}", f"{self._base}/{CURRENT}"
         if not tree.exists(current):
             return

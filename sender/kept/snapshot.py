@@ -144,9 +144,11 @@ class Snapshot:
         """What lies in the snapshot: TsFiles with their resources."""
         found = []
         for data_dir, tree in self._trees.items():
-            stats = {rel: stat for rel, stat in tree.files(self._base) if self._ours(tree, rel)}
+            stats = dict(tree.files(self._base))
             for rel, stat in stats.items():
                 path = _path(rel.removeprefix(f"{self._base}/"))
+                if is_temporary(rel.rpartition("/")[2]):
+                    continue
                 if path is None:
                     _log.warning("%s: not of a snapshot, left alone", tree.path / rel)
                 elif not path.is_resource:
@@ -157,21 +159,16 @@ class Snapshot:
         return found
 
     def sweep(self) -> None:
-        """Remove stray resources and empty directories, the snapshot itself among these."""
+        """Remove temporaries, stray resources and empty directories, the snapshot's own too."""
         for tree in self._trees.values():
-            rels = {rel for rel, _ in tree.files(self._base) if self._ours(tree, rel)}
+            tree.sweep_temporaries(self._base)
+            rels = {rel for rel, _ in tree.files(self._base)}
             for rel in rels:
                 if rel.endswith(RESOURCE) and rel.removesuffix(RESOURCE) not in rels:
                     tree.unlink(rel, sync=False)
             _prune(tree, self._base)
 
     # -- inside ----------------------------------------------------------------------------
-
-    def _ours(self, tree: Tree, rel: str) -> bool:
-        if is_temporary(rel.rpartition("/")[2]):
-            tree.unlink(rel, sync=False)
-            return False
-        return True
 
     def _take(self, file: LocalFile) -> SnapshotFile:
         tree = self._trees[file.data_dir]

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.state.state import State
 
@@ -96,7 +97,9 @@ def plain(state: State) -> dict[str, Any]:
         "quarantine": dict(state.quarantine),
         "tasks": {
             sender: {
-                row.task: (row.commit, row.outcomes) for row in state.task_table.of_sender(sender)
+                row.task: (row.commit, row.outcomes)
+                for row in state.task_table
+                if row.sender == sender
             }
             for sender in state.senders
         },
@@ -111,3 +114,10 @@ def _file(row: Any) -> dict[str, Any]:
 
 def log_file(directory: Path) -> Path:
     return directory / "mlog-1.tsf"
+
+
+def has_commit(engine: Engine, ts: int) -> bool:
+    """Whether there is a commit with exactly this timestamp."""
+    with engine.reading():
+        engine.window.check(ts)
+        return ts in engine.window.commits

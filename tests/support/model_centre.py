@@ -19,7 +19,7 @@ from sender.plan.plan import plan
 from sender.plan.tasks import TaskPlan
 from sender.round.recovery import RecoveryReport, recover
 from sender.select.entry import Entry
-from tests.support.site import Site
+from tests.support.site import Site, rebuild
 
 Fate = Callable[[FilePath], Result]
 """What the receiver makes of a file that is sent."""
@@ -95,7 +95,7 @@ def local_round(site: Site, centre: Centre, task_id: Callable[[], str], fate: Fa
     logs = site.logs()
     try:
         report = recover(ledger, logs, site.snapshot(), dirs, centre.outcome_of)
-        if ledger.needs_inventory:
+        if ledger.doubts:
             scan = site.scan(ledger.entries)
             sizes = {path: file.size for path, file in scan.files.items()}
             inventory = [
@@ -107,7 +107,7 @@ def local_round(site: Site, centre: Centre, task_id: Callable[[], str], fate: Fa
                 )
                 for each in centre.inventory()
             ]
-            ledger.rebuild(inventory, scan.files)
+            rebuild(ledger, inventory, scan.files)
         scan = site.scan(ledger.entries).with_last_copies(report.last_copies)
         options = PlanOptions(Propagate.ALL, allow_mass_delete=True, task_max_files=3)
         todo = plan(scan, ledger.entries, {}, options, site.scanner.facts(dirs))

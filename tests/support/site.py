@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from common.wire import InventoryEntry, Outcome, Result, TaskAnswer, TaskState
 from sender.config import ReceiverEntry, SenderConfig
 from sender.kept import identity
 from sender.kept.ledger import Ledger
+from sender.kept.rebuilt import Rebuilt, rebuilt
 from sender.kept.snapshot import Snapshot
 from sender.kept.sync_logs import SyncLogs
 from sender.plan.options import PlanOptions
@@ -142,7 +143,7 @@ class Site:
     def load_all(self) -> Ledger:
         """List everything that may be sent, as if a round had loaded it."""
         ledger = self.ledger()
-        ledger.rebuild((), {})
+        rebuild(ledger, (), {})
         ledger.fold(self.entry(each) for each in self.scan().files.values())
         return ledger
 
@@ -194,3 +195,12 @@ def done(task: str, outcomes: Mapping[FilePath, Result]) -> TaskAnswer:
         commit=1,
         outcomes=[Outcome(path=at.text, result=result) for at, result in outcomes.items()],
     )
+
+
+def rebuild(
+    ledger: Ledger, inventory: Iterable[InventoryEntry], present: Mapping[FilePath, LocalFile]
+) -> Rebuilt:
+    """Make a list what an inventory says, as a round does."""
+    new = rebuilt(ledger.entries, ledger.pending, inventory, present, ledger.home)
+    ledger.become(new)
+    return new

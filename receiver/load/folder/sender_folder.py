@@ -19,7 +19,6 @@ import stat
 import threading
 from typing import TYPE_CHECKING
 
-from common.durable import is_temporary
 from common.errors import NameRefusedError
 from common.names import escape, is_sender_uuid, unescape
 from receiver.load.folder.schema_stage import SchemaStage
@@ -130,9 +129,7 @@ class SenderFolder:
             if other not in uploads:
                 self.tree.unlink(f"{self.uploads}/{name}", sync=False)
         for below in ("", "/data", "/quarantine", "/manifests"):
-            for name, found in self.tree.listing(f"{self.root}{below}"):
-                if stat.S_ISREG(found.st_mode) and is_temporary(name):
-                    self.tree.unlink(f"{self.root}{below}/{name}", sync=False)
+            self.tree.sweep_temporaries(f"{self.root}{below}", deep=False)
 
     def forget_task(self) -> None:
         """Remove the files of a task that is over, sync.log first.

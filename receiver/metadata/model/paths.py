@@ -271,7 +271,6 @@ class Pattern:
         self.prefix: Nodes = tuple(prefix)
         last = len(self.steps)
         self._accept = 1 << last
-        self._all = 1 << (last - 1) if self.steps and self.steps[-1] is MANY else 0
 
     @classmethod
     def of(cls, nodes: Sequence[str]) -> Pattern:
@@ -322,10 +321,6 @@ class Pattern:
     def takes_child(self, state: int) -> bool:
         """Whether a child of a node with this state may be meant."""
         return bool(state & self._accept >> 1)
-
-    def takes_all(self, state: int) -> bool:
-        """Whether everything strictly below a node with this state is meant."""
-        return bool(state & self._all)
 
     def literals(self, state: int) -> tuple[str, ...] | None:
         """The only names of children that lead on from a state; None: any may."""

@@ -33,7 +33,6 @@ __all__ = [
     "compression_named",
     "default_encoding",
     "encoding_named",
-    "legal_encodings",
     "type_named",
 ]
 
@@ -119,11 +118,6 @@ ENCODING_TEXTS: Final = _Texts(Encoding)
 """The same of an encoding."""
 COMPRESSION_TEXTS: Final = _Texts(Compression)
 """The same of a compression."""
-
-
-def legal_encodings(data_type: DataType) -> frozenset[Encoding]:
-    """The encodings that values of a type can have."""
-    return _LEGAL.get(data_type, frozenset())
 
 
 def default_encoding(data_type: DataType) -> Encoding:

@@ -63,18 +63,6 @@ class Window:
                 extra={"oldest": oldest},
             )
 
-    def has(self, ts: int) -> bool:
-        """Whether there is a commit with exactly this timestamp.
-
-        Raises:
-            HistoryGoneError: it would be before the window.
-        """
-        at = bisect_left(self.commits, ts)
-        if at < len(self.commits) and self.commits[at] == ts:
-            return True
-        self.check(ts)
-        return False
-
     def lsn_after(self, ts: int) -> int:
         """LSN of the first commit after a time within the window; that of the next, if none is."""
         return self.lsn + 1 - (len(self.commits) - bisect_right(self.commits, ts))

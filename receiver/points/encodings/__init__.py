@@ -74,7 +74,6 @@ __all__ = [
     "decode_values",
     "has_old_form",
     "is_rounded",
-    "supported",
 ]
 
 _FAMILIES: Final[tuple[ModuleType, ...]] = (
@@ -98,11 +97,6 @@ _DECODERS: Final[dict[tuple[int, int], Decoder]] = {
 _OLD_DECODERS: Final[dict[tuple[int, int], Decoder]] = dict(rlbe.OLD_DECODERS)
 _ROUNDING: Final = frozenset({Encoding.RLE, Encoding.TS_2DIFF})
 _FLOATS: Final = frozenset({DataType.FLOAT, DataType.DOUBLE})
-
-
-def supported(encoding: int, data_type: int) -> bool:
-    """Whether values of this encoding and type can be decoded."""
-    return (encoding, data_type) in _DECODERS
 
 
 def is_rounded(encoding: int, data_type: int, *, old_form: bool = False) -> bool:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from common.errors import UsageError
-from common.tsfile import DataType, TableSchema, Tail, split_database
+from common.tsfile import DataType, TableSchema, Tail
 from receiver.spark.source.value_types import LONG_VALUES, table_tags, type_name
 
 if TYPE_CHECKING:
@@ -231,8 +231,3 @@ def _checked(columns: list[ResultColumn], found: Mapping[str, _Found]) -> list[R
 def _shown(table: tuple[str | None, str]) -> str:
     database, name = table
     return name if database is None else f"/{database}/{name}"
-
-
-def split_table(text: str) -> tuple[str | None, str]:
-    """(database, table) of option ``table``: ``sensors`` or ``/plant/sensors``."""
-    return split_database(text)

@@ -84,10 +84,6 @@ class Selection:
     span: TimeRange = field(default_factory=TimeRange)
     conditions: tuple[Condition, ...] = ()
 
-    def about(self, column: str) -> tuple[Condition, ...]:
-        """The conditions on one column."""
-        return tuple(each for each in self.conditions if each.column == column)
-
     def takes(self, values: Mapping[str, str | None]) -> bool:
         """Whether rows pass that have these values, as far as conditions are about them."""
         return all(

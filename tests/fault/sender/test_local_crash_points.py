@@ -108,7 +108,7 @@ def judge(site, centre):
     assert centre.loaded == EXPECTED
     ledger = site.ledger()
     assert {at: each.md5 for at, each in ledger.entries.items()} == EXPECTED
-    assert not ledger.needs_inventory
+    assert not ledger.doubts
     assert set(centre.loads.values()) == {1}, "something was loaded twice"
     assert site.logs().left_over() == {}
     assert site.snapshot().leftovers() == []

@@ -14,7 +14,7 @@ from common.wire import Result
 from sender.kept.list_state import ListFacts, list_digest, parse_state, write_state
 from sender.round.recovery import recover
 from sender.select.entry import Entry, EntryState
-from tests.support.site import Site, done, inventory, path, tsfile
+from tests.support.site import Site, done, inventory, path, rebuild, tsfile
 
 PATHS = [path(f"{n}-1-0.tsfile", sg=sg) for n in (1, 2) for sg in ("root.a", "root.b_c d ü")]
 D = Path("/d")
@@ -49,7 +49,7 @@ def test_no_damage_to_the_list_stops_the_start_or_goes_unnoticed(site, name):
         for content in damages(good):
             where.write_bytes(content)
             ledger = site.ledger()
-            assert ledger.needs_inventory, content[-60:]
+            assert ledger.doubts, content[-60:]
             trusted = {at: e for at, e in ledger.entries.items() if e.md5}
             assert trusted.items() <= known.items()
     finally:
@@ -66,7 +66,7 @@ def test_after_any_damage_the_inventory_puts_all_right(site):
         for cut in range(0, len(content), 41):
             (site.sender_dir() / name).write_bytes(content[:cut])
             ledger = site.ledger()
-            ledger.rebuild(inventory(list(known.values())), scan.files)
+            rebuild(ledger, inventory(list(known.values())), scan.files)
             todo = site.plan(ledger)
             assert todo.tasks == ()
             ledger.refresh(todo.refreshed)

@@ -32,10 +32,6 @@ class TaskTable:
         tasks = self._tasks.get(sender)
         return None if tasks is None else tasks.get(task)
 
-    def of_sender(self, sender: str) -> list[TaskRow]:
-        """The tasks of a sender that are remembered, the oldest first."""
-        return list(self._tasks.get(sender, {}).values())
-
     def __iter__(self) -> Iterator[TaskRow]:
         """All that are remembered; those of one sender in the order in which they were done."""
         for tasks in self._tasks.values():

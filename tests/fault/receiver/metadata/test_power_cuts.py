@@ -11,7 +11,7 @@ import pytest
 from receiver.metadata.engine import Engine
 from tests.support import powercut
 from tests.support.architecture import ROOT
-from tests.support.metadata import log_file, plain, seen
+from tests.support.metadata import has_commit, log_file, plain, seen
 from tests.support.schema_commits import everything
 
 # Commits numbered senders, each with its epoch, from four threads; says what it was told.
@@ -62,7 +62,7 @@ def test_an_acknowledged_commit_survives_a_death_and_a_power_cut(tmp_path, passa
         with Engine.open(home) as engine:
             with engine.reading() as state:
                 first = plain(state)
-            assert all(engine.has_commit(int(ts)) for ts, _ in acknowledged)
+            assert all(has_commit(engine, int(ts)) for ts, _ in acknowledged)
         senders = first["senders"]
         assert {uuid for _, uuid in acknowledged} <= set(senders)
         assert all(row.epoch for row in senders.values()), "a commit is there as a whole"

@@ -12,7 +12,7 @@ import xxhash
 from common.tsfile import Corrupt, DataType, read_tail
 from common.tsfile import proving as module
 from common.tsfile.proof import SeriesTable, inflate
-from common.tsfile.proving import chunk_digest, series_digest, series_proofs, series_statistics
+from common.tsfile.proving import series_proofs, series_statistics
 from tests.support.tsfile_bytes import SAMPLE, build
 
 FILES = {
@@ -205,8 +205,3 @@ def test_what_is_no_packed_table_is_an_error_within_bounds():
     bomb = zlib.compress(bytes(1 << 20))
     with pytest.raises(Corrupt, match="more than 1000 bytes"):
         inflate(bomb, limit=1000)
-
-
-def test_digests_are_over_bytes_in_order():
-    assert chunk_digest(b"abc") == xxhash.xxh3_64_intdigest(b"abc")
-    assert series_digest(array("Q", [1, 2])) != series_digest(array("Q", [2, 1]))

@@ -1,5 +1,3 @@
-import threading
-
 import pytest
 
 from common.errors import (
@@ -20,7 +18,18 @@ from receiver.metadata.model.errors import (
     RefusedCommitError,
     TimestampRefusedError,
 )
-from tests.support.metadata import TASK, A, B, load, log_file, path, physical, plain, seen
+from tests.support.metadata import (
+    TASK,
+    A,
+    B,
+    has_commit,
+    load,
+    log_file,
+    path,
+    physical,
+    plain,
+    seen,
+)
 
 
 @pytest.fixture
@@ -49,9 +58,9 @@ def test_what_was_committed_is_there_after_a_restart(home):
         assert view(engine) == before
         assert engine.uuid == uuid
         assert engine.newest_commit == second
-        assert engine.has_commit(first)
-        assert engine.has_commit(second)
-        assert not engine.has_commit(second + 1)
+        assert has_commit(engine, first)
+        assert has_commit(engine, second)
+        assert not has_commit(engine, second + 1)
         assert engine.commit([seen(B)]) > second
 
 
@@ -308,17 +317,6 @@ def test_closing_twice_is_harmless_and_a_closed_engine_takes_nothing(home):
     engine.close()
     with pytest.raises(ReadOnlyError, match="closed"):
         engine.commit([seen()])
-
-
-def test_waiting_for_a_commit_ends_with_it_or_with_time(engine):
-    before = engine.newest_commit
-    assert engine.wait_past(before, 0.0) == before
-    found = []
-    waiter = threading.Thread(target=lambda: found.append(engine.wait_past(before, 30.0)))
-    waiter.start()
-    ts = engine.commit([seen()])
-    waiter.join(30)
-    assert found == [ts]
 
 
 def test_a_conflict_found_at_commit_names_the_device(engine):

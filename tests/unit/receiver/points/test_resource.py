@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from receiver.points.resource import DeviceTimes, Resource, is_resource_name, parse_resource
+from receiver.points.resource import DeviceTimes, Resource, parse_resource
 from tests.support.tsfile_bytes import blob, uvarint, vstr
 
 TIMES = [(10, 20), (30, -(2**63)), (5, 6)]
@@ -79,17 +79,3 @@ def test_no_content_raises():
         assert isinstance(parse_resource(bytes(changed)), Resource)
     for _ in range(500):
         assert isinstance(parse_resource(chance.randbytes(chance.randrange(200))), Resource)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("1-1-0-0.tsfile.resource", True),
-        ("sequence/root.sg/0/0/1-1-0-0.tsfile.resource", True),
-        ("1-1-0-0.tsfile", False),
-        ("1-1-0-0.tsfile.resource.temp", False),
-        (".tsfile.resource", False),
-    ],
-)
-def test_a_resource_is_known_by_its_name(name, expected):
-    assert is_resource_name(name) is expected

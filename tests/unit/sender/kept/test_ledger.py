@@ -10,7 +10,7 @@ from common.durable import temporary_name
 from common.names import FilePath
 from sender.kept.ledger import Ledger
 from sender.select.entry import Entry, EntryState
-from tests.support.site import ENDPOINT, Site, inventory, path, tsfile
+from tests.support.site import ENDPOINT, Site, inventory, path, rebuild, tsfile
 
 A, B, C = path("1-1-0.tsfile"), path("2-1-0.tsfile"), path("3-1-0.tsfile", partition=7)
 
@@ -27,7 +27,7 @@ def an_entry(site, at=A, data_dir=0, md5="0" * 32, **changes):
 
 def begun(site):
     ledger = site.ledger()
-    ledger.rebuild((), {})
+    rebuild(ledger, (), {})
     return ledger
 
 
@@ -131,10 +131,10 @@ def test_new_facts_alone_leave_the_list_as_it_is(site):
 
 def test_the_first_contact_asks_for_the_inventory(site):
     ledger = site.ledger()
-    assert ledger.needs_inventory
-    ledger.rebuild((), {})
-    assert not ledger.needs_inventory
-    assert not site.ledger().needs_inventory
+    assert ledger.doubts
+    rebuild(ledger, (), {})
+    assert not ledger.doubts
+    assert not site.ledger().doubts
 
 
 @pytest.mark.parametrize("name", ["last_local_files.txt", "local_files.state"])
@@ -142,7 +142,7 @@ def test_a_lost_file_of_the_list_is_noticed(site, name):
     begun(site).fold([an_entry(site)])
     (site.sender_dir() / name).unlink()
     ledger = site.ledger()
-    assert ledger.needs_inventory
+    assert ledger.doubts
     assert name in ledger.doubts[0]
 
 
@@ -173,7 +173,7 @@ def test_a_lost_list_is_rebuilt_from_the_inventory(site):
         (site.sender_dir(number) / "local_files.state").unlink()
     ledger = site.ledger()
     assert ledger.entries == {}
-    rebuilt = ledger.rebuild(inventory(list(known.values())), site.scan().files)
+    rebuilt = rebuild(ledger, inventory(list(known.values())), site.scan().files)
     assert set(rebuilt.taken) == {A, C}
     assert lines(site, 0) == [A.text]
     assert lines(site, 1) == [C.text]
@@ -192,8 +192,8 @@ def test_a_lost_state_is_filled_from_the_inventory_and_nothing_travels_again(sit
     known = list(ledger.entries.values())
     (site.sender_dir() / "local_files.state").write_bytes(b"\0" * 500)
     ledger = site.ledger()
-    assert ledger.needs_inventory
-    ledger.rebuild(inventory(known), site.scan().files)
+    assert ledger.doubts
+    rebuild(ledger, inventory(known), site.scan().files)
     plan = site.plan(ledger)
     assert plan.tasks == ()
     assert [each.path for each in plan.refreshed] == [A]
@@ -203,7 +203,7 @@ def test_a_rebuild_keeps_the_facts_that_the_inventory_confirms(site):
     ledger = begun(site)
     ledger.fold([an_entry(site, A), an_entry(site, B, md5="2" * 32)])
     items = inventory([an_entry(site, A), an_entry(site, B, md5="3" * 32)])
-    rebuilt = ledger.rebuild(items, {})
+    rebuilt = rebuild(ledger, items, {})
     assert rebuilt.kept == 1
     assert rebuilt.taken == (B,)
     assert ledger.entries[A] == an_entry(site, A)
@@ -215,7 +215,7 @@ def test_what_the_receiver_lost_leaves_the_list_so_that_it_is_sent_again(site):
     ledger = begun(site)
     ledger.fold([an_entry(site, A), an_entry(site, B)])
     quarantined = inventory([an_entry(site, B)], state="quarantined")
-    rebuilt = ledger.rebuild(inventory([an_entry(site, A)]) + quarantined, {})
+    rebuilt = rebuild(ledger, inventory([an_entry(site, A)]) + quarantined, {})
     assert rebuilt.dropped == (B,)
     assert set(site.ledger().entries) == {A}
 
@@ -227,7 +227,7 @@ def test_an_inventory_with_hostile_paths_adds_nothing(site):
         replace_path("x"),
     ]
     ledger = site.ledger()
-    ledger.rebuild(bad, {})
+    rebuild(ledger, bad, {})
     assert ledger.entries == {}
 
 
@@ -243,9 +243,9 @@ def test_forgetting_makes_everything_be_compared_anew(site):
     known = list(ledger.entries.values())
     ledger.forget()
     assert ledger.entries == {}
-    assert ledger.needs_inventory
-    assert site.ledger().needs_inventory
-    ledger.rebuild(inventory(known), site.scan().files)
+    assert ledger.doubts
+    assert site.ledger().doubts
+    rebuild(ledger, inventory(known), site.scan().files)
     assert site.plan(ledger).tasks == ()
 
 
@@ -263,7 +263,7 @@ def test_only_the_new_list_there_it_counts(site):
     last.rename(site.sender_dir() / "current_local_files.txt")
     ledger = site.ledger()
     assert set(ledger.entries) == {A}
-    assert not ledger.needs_inventory
+    assert not ledger.doubts
     assert lines(site) == [A.text]
 
 
@@ -325,7 +325,7 @@ def test_a_path_taken_from_the_inventory_while_its_disk_was_away_finds_home(site
     content = marker.read_bytes()
     marker.unlink()
     site.reopen()
-    site.ledger().rebuild(inventory(known), {})
+    rebuild(site.ledger(), inventory(known), {})
     marker.write_bytes(content)
     site.reopen()
     ledger = site.ledger()

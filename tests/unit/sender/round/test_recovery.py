@@ -6,7 +6,7 @@ import pytest
 from common.errors import BusyError, UnreachableError
 from common.wire import Outcome, Result, TaskAnswer, TaskState
 from sender.round.recovery import RecoveryReport, recover
-from tests.support.site import Site, digest, done, path, tsfile
+from tests.support.site import Site, digest, done, path, rebuild, tsfile
 
 A, B, C = path("1-1-0.tsfile"), path("2-1-0.tsfile"), path("3-1-0.tsfile")
 TASK = "0123456789abcdef" * 2
@@ -54,7 +54,7 @@ def recovered(site, receiver):
 
 def begun(site):
     ledger = site.ledger()
-    ledger.rebuild((), {})
+    rebuild(ledger, (), {})
     return ledger
 
 

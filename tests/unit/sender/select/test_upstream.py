@@ -10,7 +10,7 @@ from sender.select.data_dirs import DataDirs
 from sender.select.entry import Entry
 from sender.select.found import Why
 from sender.select.upstream import catalogue_dirs, scan_catalogue
-from tests.support.site import ENDPOINT, digest, path, tsfile
+from tests.support.site import ENDPOINT, digest, path, rebuild, tsfile
 
 TAG = "0123456789abcdef"
 P = path().physical(TAG)
@@ -118,7 +118,7 @@ def test_a_forwarded_file_is_new_then_unchanged_then_gone(data_dir):
     put(data_dir)
     dirs = DataDirs.unmarked([data_dir])
     ledger = Ledger.open(dirs, ENDPOINT)
-    ledger.rebuild((), {})
+    rebuild(ledger, (), {})
     found = scanned(data_dir, an_entry(data_dir))
     first = plan(found.scan, ledger.entries, {}, PlanOptions(), found.facts)
     (addition,) = first.tasks[0].additions

@@ -12,8 +12,8 @@ from receiver.metadata.model.errors import (
 from receiver.metadata.model.paths import IllegalPathError
 from receiver.metadata.sql.lexing import statements
 from receiver.metadata.sql.parser import keywords, next_words, parse
-from receiver.metadata.sql.printing import format_statement
 from tests.support import tiers
+from tests.support.sql_printing import format_statement
 
 OWN = (
     SqlError,

@@ -13,8 +13,8 @@ from receiver.metadata.model.types import TYPES
 from receiver.metadata.query import statements as ask
 from receiver.metadata.sql import statements as sql
 from receiver.metadata.sql.parser import keywords, parse
-from receiver.metadata.sql.printing import format_statement
 from tests.support import tiers
+from tests.support.sql_printing import format_statement
 
 ANY = st.text(st.characters(codec="utf-8"), max_size=12)
 NAMES = st.one_of(

@@ -13,7 +13,7 @@ from receiver.metadata.log.frames import LogWriter
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.metadata.model.paths import parse_pattern
-from tests.support.metadata import A, B, load, path, physical, plain, seen
+from tests.support.metadata import A, B, has_commit, load, path, physical, plain, seen
 from tests.support.schema_commits import series
 
 BOUND = 60
@@ -178,7 +178,7 @@ def test_commits_that_wait_when_the_engine_closes_are_finished(engine, frames):
     for thread in (*threads, *closer):
         thread.join(BOUND)
     assert len(results) == 5
-    assert Engine.read_only(Path(engine._what)).has_commit(max(results))
+    assert has_commit(Engine.read_only(Path(engine._what)), max(results))
 
 
 def test_a_commit_is_visible_as_a_whole_or_not_at_all(engine):
@@ -267,7 +267,7 @@ def test_sixteen_threads_lose_nothing(tmp_path):
     with Engine.open(home) as again, again.reading() as state:
         assert plain(state) == before
         assert len(state.quarantine) == 16 * 40
-        assert all(again.has_commit(ts) for ts in stamps)
+        assert all(has_commit(again, ts) for ts in stamps)
 
 
 # -- commits that are told their timestamp ---------------------------------------------------------

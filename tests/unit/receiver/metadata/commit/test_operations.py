@@ -25,6 +25,7 @@ from receiver.metadata.model.errors import (
 from receiver.metadata.model.options import EngineOptions
 from receiver.metadata.model.paths import IllegalPathError, parse_pattern
 from tests.support.committing import groups, seen, series
+from tests.support.metadata import has_commit
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_a_device_is_made_in_one_commit(engine):
     series = [NewSeries(f"s{each}", DataType.INT32, tags={"n": str(each)}) for each in range(3)]
     before = engine.newest_commit
     engine.create_device("root.sg.d1", series, aligned=True)
-    assert engine.has_commit(engine.newest_commit)
+    assert has_commit(engine, engine.newest_commit)
     assert len(paths(engine)) == 3
     assert row(engine, "root.sg.d1.s0").created == row(engine, "root.sg.d1.s2").created > before
     assert row(engine, "root.sg.d1.s0").aligned

@@ -12,7 +12,6 @@ from receiver.points.encodings import (
     decode_times,
     decode_values,
     is_rounded,
-    supported,
 )
 from tests.support.encoders import dictionary, gorilla, plain, regular, rle, ts2diff
 from tests.support.encoders.bitstream import uvarint
@@ -32,11 +31,6 @@ WRITTEN = {
 
 def as_array(page: bytes) -> np.ndarray:
     return np.frombuffer(page, np.uint8)
-
-
-@pytest.mark.parametrize("encoding", WRITTEN)
-def test_what_the_writers_write_is_read(encoding):
-    assert {each for each in WRITTEN[encoding] if supported(encoding, each)} == {*WRITTEN[encoding]}
 
 
 @pytest.mark.parametrize("encoding", [Encoding.DIFF, Encoding.BITMAP, 15, 255])
