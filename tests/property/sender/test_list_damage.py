@@ -71,7 +71,7 @@ def test_after_any_damage_the_inventory_puts_all_right(site):
             assert todo.tasks == ()
             ledger.refresh(todo.refreshed)
             again = site.ledger()
-            assert not again.needs_inventory
+            assert not again.doubts
             assert {at: e.md5 for at, e in again.entries.items()} == {
                 at: e.md5 for at, e in known.items()
             }

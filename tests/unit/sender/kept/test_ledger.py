@@ -41,7 +41,7 @@ def test_what_is_folded_is_on_the_list_after_a_restart(site):
     again = site.ledger()
     assert again.entries == ledger.entries
     assert set(again.entries) == {A, C}
-    assert not again.needs_inventory
+    assert not again.doubts
     assert lines(site, 0) == [A.text]
     assert lines(site, 1) == [C.text]
 
@@ -295,7 +295,7 @@ def test_what_was_sent_is_known_after_a_crash(site):
     assert again.entries[B].md5 == "0" * 32  # not loaded: the old content still is
     assert again.pending[B].md5 == "5" * 32
     assert set(again.pending) == {A, B}
-    assert not again.needs_inventory
+    assert not again.doubts
 
 
 def test_what_was_sent_before_is_forgotten_with_the_next_task(site):
@@ -337,7 +337,7 @@ def test_a_path_taken_from_the_inventory_while_its_disk_was_away_finds_home(site
 def test_the_files_of_other_receivers_are_apart(site):
     begun(site).fold([an_entry(site, A)])
     assert Ledger.open(site.dirs, "other_1").entries == {}
-    assert Ledger.open(site.dirs, "other_1").needs_inventory
+    assert Ledger.open(site.dirs, "other_1").doubts
 
 
 def test_real_contents_are_what_the_list_holds(site):
