@@ -112,6 +112,10 @@ class Memory:
             )
         return memory
 
+    def suppose(self, **changes: Any) -> None:
+        """Change members of `now` only, for one who looks: nothing is written."""
+        self.now = msgspec.structs.replace(self.now, **changes)
+
     def update(self, **changes: Any) -> Receiver:
         """Change members of `Receiver`, on disk before this returns; nothing new writes nothing."""
         new = msgspec.structs.replace(self.now, **changes)

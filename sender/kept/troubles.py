@@ -116,11 +116,12 @@ def without_expired(troubles: Mapping[FilePath, Trouble]) -> dict[FilePath, Trou
 
 
 def expired_paths(troubles: Mapping[FilePath, Trouble], scan: Scan) -> frozenset[FilePath]:
-    """Paths of files in a scan that are older than the receiver keeps."""
+    """Paths of files in a scan that are older than the receiver keeps, and are left at that."""
     return frozenset(
         path
         for path, each in troubles.items()
         if each.kind is TroubleKind.EXPIRED
+        and not each.retry
         and (file := scan.files.get(path)) is not None
         and each.concerns(file)
     )

@@ -65,14 +65,20 @@ class View:
 
 
 @contextmanager
-def viewing(lane: Lane) -> Iterator[View]:
+def viewing(lane: Lane, *, allow_mass_delete: bool = False) -> Iterator[View]:
     """Open what a receiver has, scan, and close it again.
+
+    Args:
+        lane: to the receiver.
+        allow_mass_delete: look as if a round with this option had begun.
 
     Raises:
         UsageError: no data directory counts.
     """
     with lane.sync_tree() as sync:
         memory = Memory.open(sync, lane.directory)
+        if allow_mass_delete:
+            memory.suppose(allow_mass_delete=True)
         source = open_source(lane, memory, remember=False)
         with source.dirs:
             desk = Desk.open(
@@ -83,6 +89,7 @@ def viewing(lane: Lane) -> Iterator[View]:
                 repair=False,
                 md5_known=source.md5_known,
             )
+            desk.memory = memory
             yield View(desk, source, source.scan(desk.ledger.entries))
 
 
@@ -91,7 +98,7 @@ def viewing(lane: Lane) -> Iterator[View]:
 
 def dry_run(lane: Lane, *, allow_mass_delete: bool) -> dict[str, Any]:
     """Check, scan and plan; nothing is sent and nothing is changed."""
-    with viewing(lane) as view:
+    with viewing(lane, allow_mass_delete=allow_mass_delete) as view:
         desk, now = view.desk, view.desk.memory.now
         request = lane.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
         check = lane.patiently(lambda: lane.client.check(request))
@@ -99,9 +106,7 @@ def dry_run(lane: Lane, *, allow_mass_delete: bool) -> dict[str, Any]:
         inventory = None
         if known.comparison is not None:
             inventory = lane.patiently(lambda: list(lane.client.inventory()))
-        options = PlanOptions.of(
-            lane.config, allow_mass_delete=allow_mass_delete or now.allow_mass_delete
-        )
+        options = PlanOptions.of(lane.config, allow_mass_delete=now.allow_mass_delete)
         ahead = next_round(known, options, desk.facts, inventory)
         unfinished = sorted(
             {state.task for state in desk.logs.left_over().values() if state.task is not None}

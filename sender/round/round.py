@@ -294,10 +294,12 @@ class Round:
         desk.ledger.become(new)
         crash.point("round.rebuilt")
         self._report.already += sum(1 for path in new.taken if path in ahead.known.scan.files)
-        self._begin_history(desk.memory, check)
         if check.history is not History.CONTINUES:
+            # First: once the history is begun, nobody would know that they are another's.
             with desk.changing_troubles() as troubles:
                 troubles.forget_expired()
+        crash.point("round.troubles_forgotten")
+        self._begin_history(desk.memory, check)
         _log.info(
             "%s: compared",
             self.lane.name,
