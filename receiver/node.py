@@ -17,9 +17,9 @@ from receiver.load.service import LoadService
 from receiver.load.upkeep.ttl import steady
 from receiver.load.upkeep.verdicts import record_verdicts
 from receiver.open_engine import open_engine
+from receiver.operator.operating import Operating
 from receiver.transfer.checks import Checks
 from receiver.transfer.listing import Listing
-from receiver.transfer.operating import Operating
 from receiver.transfer.schemachanges import SchemaReader
 from receiver.transfer.tasks import Tasks
 from receiver.transfer.uploads import Uploads
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from receiver.load.upkeep.fsck import Report
     from receiver.load.upkeep.verdicts import Recorded, Verdict
     from receiver.metadata.engine import Engine
+    from receiver.operator import views
     from receiver.principal import Principal
-    from receiver.transfer import views
 
 __all__ = ["Node"]
 

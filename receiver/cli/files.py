@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation
-from receiver.cli import offline
-from receiver.cli.session import NotRunningError, Server
 from receiver.cli.showing import commit_time, json_option, show, size
 from receiver.config import ReceiverConfig
-from receiver.transfer.views import FilesPage, FileView
+from receiver.operator import directories
+from receiver.operator.client import NotRunningError, Server
+from receiver.operator.views import FilesPage, FileView
 
 __all__ = ["files"]
 
@@ -54,7 +54,7 @@ def files(
     try:
         found = _from_server(Server(config), sender, state, unverified, limit)
     except NotRunningError:
-        found = offline.files(config, sender, state, unverified, limit)
+        found = directories.files(config, sender, state, unverified, limit)
     rows = [
         (
             each.path,

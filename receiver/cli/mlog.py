@@ -14,11 +14,11 @@ from common.durable import Tree
 from common.errors import EXIT_INTERNAL, NotFoundError
 from common.schemaitems import Item
 from common.terminal import printable
-from receiver.cli.schemasource import import_items, whole_schema
 from receiver.cli.showing import json_option, write_json
 from receiver.config import ReceiverConfig
 from receiver.metadata.text.schema_dump import Slots, log_lines, log_records
-from receiver.web.operating_wire import ImportAnswer
+from receiver.operator.schema import import_items, whole_schema
+from receiver.operator.wire import ImportAnswer
 
 __all__ = ["mlog", "tlog_option", "write_tlog"]
 

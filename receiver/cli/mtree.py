@@ -9,9 +9,9 @@ import click
 from common.cli import Invocation
 from common.schemaitems import encode_items
 from receiver.cli.mlog import tlog_option, write_tlog
-from receiver.cli.schemasource import whole_schema
 from receiver.config import ReceiverConfig
 from receiver.metadata.text.schema_dump import Slots, tree_lines
+from receiver.operator.schema import whole_schema
 
 __all__ = ["mtree"]
 

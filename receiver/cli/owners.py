@@ -6,12 +6,12 @@ import click
 
 from common.cli import Invocation
 from common.terminal import printable
-from receiver.cli import offline
-from receiver.cli.session import NotRunningError, Server
 from receiver.cli.showing import commit_time, json_option, show, write_json
 from receiver.config import ReceiverConfig
-from receiver.transfer.views import OwnersPage, OwnerView
-from receiver.web.operating_wire import CommitAnswer, ReleaseRequest, TransferRequest
+from receiver.operator import directories
+from receiver.operator.client import NotRunningError, Server
+from receiver.operator.views import OwnersPage, OwnerView
+from receiver.operator.wire import CommitAnswer, ReleaseRequest, TransferRequest
 
 __all__ = ["owners"]
 
@@ -37,7 +37,7 @@ def list_owners(invocation: Invocation[ReceiverConfig], sender: str | None, as_j
     try:
         found = _from_server(Server(config), sender)
     except NotRunningError:
-        found = offline.owners(config, sender)
+        found = directories.owners(config, sender)
     rows = [
         (each.device, each.sender, each.label or None, commit_time(each.since)) for each in found
     ]

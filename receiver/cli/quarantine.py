@@ -10,12 +10,12 @@ import click
 from common.cli import Invocation, emit_json
 from common.errors import Integrity, NotFoundError, UsageError
 from common.terminal import printable
-from receiver.cli import offline
-from receiver.cli.session import NotRunningError, Server
 from receiver.cli.showing import commit_time, json_option, show, size
 from receiver.config import ReceiverConfig
-from receiver.transfer.views import QuarantineView
-from receiver.web.operating_wire import QuarantineAnswer, QuarantineKey, RetryAnswer
+from receiver.operator import directories
+from receiver.operator.client import NotRunningError, Server
+from receiver.operator.views import QuarantineView
+from receiver.operator.wire import QuarantineAnswer, QuarantineKey, RetryAnswer
 
 __all__ = ["quarantine"]
 
@@ -43,7 +43,7 @@ def list_quarantine(
     try:
         answer = _entries(Server(config), sender)
     except NotRunningError:
-        answer = offline.quarantine(config, sender)
+        answer = directories.quarantine(config, sender)
     rows = [
         (
             each.path,

@@ -7,11 +7,11 @@ import click
 from common.cli import Invocation
 from common.errors import NotFoundError
 from common.wire import SchemaPosition
-from receiver.cli import offline
-from receiver.cli.session import NotRunningError, Server, segment
 from receiver.cli.showing import commit_time, json_option, moment, show, size
 from receiver.config import ReceiverConfig
-from receiver.web.operating_wire import SendersAnswer
+from receiver.operator import directories
+from receiver.operator.client import NotRunningError, Server, segment
+from receiver.operator.wire import SendersAnswer
 
 __all__ = ["senders"]
 
@@ -51,7 +51,7 @@ def list_senders(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     try:
         answer = Server(config).ask("GET", "/v1/senders", SendersAnswer)
     except NotRunningError:
-        answer = offline.senders(config)
+        answer = directories.senders(config)
     rows = [
         (
             each.uuid,
@@ -90,7 +90,7 @@ def schema(invocation: Invocation[ReceiverConfig], sender: str, as_json: bool) -
     try:
         answer = Server(config).ask("GET", "/v1/senders", SendersAnswer)
     except NotRunningError:
-        answer = offline.senders(config)
+        answer = directories.senders(config)
     found = next((each for each in answer.senders if each.uuid == sender), None)
     if found is None:
         raise NotFoundError(f"no sender {sender} has been here")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from common.errors import TsferryError, UsageError
-from receiver.cli.session import NotRunningError, Server, segment
+from receiver.operator.client import NotRunningError, Server, segment
 from receiver.web.sql_wire import SqlAnswer, SqlRequest
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ import click
 from common.cli import Invocation
 from common.errors import EXIT_UNREACHABLE
 from common.terminal import printable
-from receiver.cli import offline
-from receiver.cli.session import NotRunningError, Server
 from receiver.cli.showing import commit_time, json_option, moment, size, write_json
 from receiver.config import ReceiverConfig
-from receiver.transfer.views import SchemaView, StatusView
+from receiver.operator import directories
+from receiver.operator.client import NotRunningError, Server
+from receiver.operator.views import SchemaView, StatusView
 
 __all__ = ["status"]
 
@@ -29,7 +29,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> int:
         view = Server(config).ask("GET", "/v1/status", StatusView)
         running = True
     except NotRunningError as error:
-        view = offline.status(config, error.message)
+        view = directories.status(config, error.message)
         running = False
     if as_json:
         write_json(view)

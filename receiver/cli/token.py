@@ -9,12 +9,12 @@ import click
 from common.cli import Invocation, emit_json
 from common.errors import UsageError
 from common.terminal import printable
-from receiver.cli import offline
-from receiver.cli.session import NotRunningError, Server, segment
 from receiver.cli.showing import commit_time, json_option, moment, show, write_json
 from receiver.config import ReceiverConfig
-from receiver.transfer.views import TokenMade
-from receiver.web.operating_wire import TokenRequest, TokensAnswer
+from receiver.operator import directories
+from receiver.operator.client import NotRunningError, Server, segment
+from receiver.operator.views import TokenMade
+from receiver.operator.wire import TokenRequest, TokensAnswer
 
 __all__ = ["token"]
 
@@ -64,7 +64,7 @@ def create(
     try:
         made = Server(config).ask("POST", "/v1/tokens", TokenMade, body=request)
     except NotRunningError:
-        made = offline.create_token(config, request)
+        made = directories.create_token(config, request)
     if as_json:
         write_json(made)
         return
@@ -85,7 +85,7 @@ def list_tokens(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     try:
         answer = Server(config).ask("GET", "/v1/tokens", TokensAnswer)
     except NotRunningError:
-        answer = offline.tokens(config)
+        answer = directories.tokens(config)
     rows = [
         (
             each.id,
@@ -114,7 +114,7 @@ def revoke(invocation: Invocation[ReceiverConfig], token_id: str, as_json: bool)
     try:
         Server(config).tell("DELETE", f"/v1/tokens/{segment(token_id)}")
     except NotRunningError:
-        offline.revoke_token(config, token_id)
+        directories.revoke_token(config, token_id)
     if as_json:
         emit_json({"revoked": token_id})
     else:

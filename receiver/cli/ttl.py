@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation
-from receiver.cli.session import Server
 from receiver.cli.showing import json_option, write_json
 from receiver.config import ReceiverConfig
-from receiver.web.operating_wire import TtlAnswer
+from receiver.operator.client import Server
+from receiver.operator.wire import TtlAnswer
 
 __all__ = ["ttl"]
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from common.errors import BusyError, ForbiddenError, GoneError, NotFoundError
+from common.wire import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,10 +22,37 @@ if TYPE_CHECKING:
     from receiver.principal import Principal
     from receiver.transfer.partial import Partial, UploadMeta
 
-__all__ = ["Finished", "Register", "Upload"]
+__all__ = ["Finished", "Register", "Upload", "UploadView"]
 
 _REMEMBERED = 10_000
 """Finished uploads that HEAD still answers for, should the last answer be lost."""
+
+
+class UploadView(Struct, frozen=True, kw_only=True):
+    """Where an upload stands.
+
+    Attributes:
+        id: 32 hex digits.
+        offset: bytes that are on the disk for good.
+        length: bytes that the whole file has.
+        expires: when it is dropped if nothing more comes.
+        path: of the file; empty once the upload is finished.
+        md5: of the whole file, where the upload was made with it.
+        task: that it belongs to.
+    """
+
+    id: str
+    offset: int
+    length: int
+    expires: float
+    path: str = ""
+    md5: str | None = None
+    task: str | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every byte is here and verified (and, without a task, loaded)."""
+        return self.offset == self.length
 
 
 class Upload:

@@ -27,8 +27,7 @@ from receiver.transfer.body import checker, pieces
 from receiver.transfer.intake import Intake, Received
 from receiver.transfer.partial import Partial
 from receiver.transfer.planning import Resumable
-from receiver.transfer.register import Register, Upload
-from receiver.transfer.views import UploadView
+from receiver.transfer.register import Register, Upload, UploadView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -7,8 +7,7 @@ from flask import Response
 from common.errors import UsageError
 from common.wire import SchemaFailure
 from receiver.load.upkeep.verdicts import Verdict
-from receiver.transfer import views
-from receiver.web import operating_wire as wire
+from receiver.operator import views, wire
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import EMPTY, Answer, Body, Parameter, Role, Route
 

@@ -25,7 +25,7 @@ from receiver.web.routes import Answer, Body, Parameter, Role, Route
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from receiver.transfer.views import UploadView
+    from receiver.transfer.register import UploadView
     from receiver.web.server import Head
 
 __all__ = ["FILES", "ROUTES", "method_of"]

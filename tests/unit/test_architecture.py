@@ -172,6 +172,11 @@ def test_reading_and_the_door_itself_are_no_raw_change(text):
         ("receiver.load.loader", "from receiver.transfer import views"),
         ("receiver.transfer.task", "from receiver.web.app import x"),
         ("receiver.transfer.task", "from receiver.cli import x"),
+        ("receiver.transfer.task", "from receiver.operator import views"),
+        ("receiver.operator.files", "from receiver.node import Node"),
+        ("receiver.operator.files", "from receiver.web.call import Call"),
+        ("receiver.operator.client", "from receiver.cli import x"),
+        ("receiver.load.loader", "from receiver.operator import wire"),
         ("receiver.web.app", "from receiver.cli import x"),
         ("receiver.web.app", "import pyspark"),
         ("receiver.spark.verify.job", "import flask"),
@@ -179,6 +184,9 @@ def test_reading_and_the_door_itself_are_no_raw_change(text):
         ("receiver.points.reader", "from receiver.spark import job"),
         ("receiver.load.loader", "from receiver.points import TsFileReader"),
         ("receiver.spark.verify.job", "from receiver.node import Node"),
+        ("receiver.spark.verify.delivery", "from receiver.cli import session"),
+        ("receiver.spark.verify.delivery", "from receiver.web.app import x"),
+        ("receiver.spark.verify.delivery", "from receiver.operator.files import x"),
     ],
 )
 def test_an_import_against_the_arrows_is_seen(name, text):
@@ -193,6 +201,10 @@ def test_an_import_against_the_arrows_is_seen(name, text):
         ("sender.send.calls", "import requests\nfrom common import wire"),
         ("receiver.load.loader", "from receiver.metadata.engine import Engine"),
         ("receiver.web.app", "import flask\nfrom receiver.node import Node"),
+        ("receiver.web.operating", "from receiver.operator import wire"),
+        ("receiver.node", "from receiver.operator.status import status"),
+        ("receiver.operator.files", "from receiver.transfer.listing import page_limit"),
+        ("receiver.spark.verify.delivery", "from receiver.operator.client import x"),
         ("receiver.cli.serve", "from receiver.web import create_app"),
         (
             "receiver.spark.verify.job",

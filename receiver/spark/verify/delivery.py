@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.errors import LockedError
-from receiver.cli.session import NotRunningError, Server
 from receiver.load.upkeep.verdicts import LONGEST_REASON, MOST_VERDICTS, Verdict, record_verdicts
 from receiver.open_engine import open_engine
-from receiver.web.operating_wire import VerdictEntry, VerdictsAnswer, VerdictsRequest
+from receiver.operator.client import NotRunningError, Server
+from receiver.operator.wire import VerdictEntry, VerdictsAnswer, VerdictsRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

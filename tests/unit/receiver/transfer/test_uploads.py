@@ -25,7 +25,7 @@ from common.errors import (
     TsferryError,
 )
 from receiver.node import Node
-from receiver.transfer.views import UploadView
+from receiver.transfer.register import UploadView
 from tests.support.node_world import (
     OPERATOR,
     A,

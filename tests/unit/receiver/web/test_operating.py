@@ -3,8 +3,7 @@ import hashlib
 import msgspec
 import pytest
 
-from receiver.transfer import views
-from receiver.web import operating_wire as wire
+from receiver.operator import views, wire
 from tests.support.node_world import A, B, Edge, path_of, sender, tsfile
 
 JSON = {"Content-Type": "application/json"}
@@ -111,7 +110,7 @@ def test_a_token_that_makes_no_sense_is_refused(ask, request_):
 
 
 def test_every_operators_call_is_closed_to_everybody_else(app, client, loaded):
-    from receiver.transfer.operating import make_token
+    from receiver.operator.operating import make_token
     from receiver.web.app import site_of
     from receiver.web.routes import Role
 

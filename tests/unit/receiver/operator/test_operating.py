@@ -7,8 +7,8 @@ import pytest
 from common.errors import ForbiddenError, NotATsFileError, NotFoundError, TsferryError, UsageError
 from receiver.metadata.model import records
 from receiver.node import Node
+from receiver.operator.operating import hash_token
 from receiver.principal import Principal
-from receiver.transfer.operating import hash_token
 from tests.support.node_world import (
     OPERATOR,
     READER,

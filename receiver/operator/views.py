@@ -21,35 +21,7 @@ __all__ = [
     "StatusView",
     "TokenMade",
     "TokenView",
-    "UploadView",
 ]
-
-
-class UploadView(Struct, frozen=True, kw_only=True):
-    """Where an upload stands.
-
-    Attributes:
-        id: 32 hex digits.
-        offset: bytes that are on the disk for good.
-        length: bytes that the whole file has.
-        expires: when it is dropped if nothing more comes.
-        path: of the file; empty once the upload is finished.
-        md5: of the whole file, where the upload was made with it.
-        task: that it belongs to.
-    """
-
-    id: str
-    offset: int
-    length: int
-    expires: float
-    path: str = ""
-    md5: str | None = None
-    task: str | None = None
-
-    @property
-    def complete(self) -> bool:
-        """Whether every byte is here and verified (and, without a task, loaded)."""
-        return self.offset == self.length
 
 
 class SenderView(Struct, frozen=True, kw_only=True):

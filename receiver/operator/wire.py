@@ -1,4 +1,4 @@
-"""What operators' calls take and answer, beside the views of `receiver.transfer.views`."""
+"""What operators' calls take and answer, beside the views of `receiver.operator.views`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from common.schemaitems import Item
 from common.wire import SchemaFailure, Struct
-from receiver.transfer.views import QuarantineView, SenderView, TokenView
+from receiver.operator.views import QuarantineView, SenderView, TokenView
 
 __all__ = [
     "CommitAnswer",

@@ -13,12 +13,9 @@ from receiver.metadata.commit.guards import Guard
 from receiver.metadata.log.checkpoints import checkpoints
 from receiver.metadata.model import records
 from receiver.metadata.state.state import FileState
-from receiver.transfer import epochs
-from receiver.transfer.listing import page_limit
-from receiver.transfer.quarantine import Quarantine
-from receiver.transfer.schema import position_of
-from receiver.transfer.tokens import hash_token, list_tokens, make_token, revoke_token
-from receiver.transfer.views import (
+from receiver.operator.quarantine import Quarantine
+from receiver.operator.tokens import hash_token, list_tokens, make_token, revoke_token
+from receiver.operator.views import (
     FilesPage,
     FileView,
     OwnersPage,
@@ -30,6 +27,9 @@ from receiver.transfer.views import (
     TokenMade,
     TokenView,
 )
+from receiver.transfer import epochs
+from receiver.transfer.listing import page_limit
+from receiver.transfer.schema import position_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from common.errors import NotFoundError, UsageError
 from common.names import is_sender_uuid
 from receiver.metadata.model import records
+from receiver.operator.views import TokenMade, TokenView
 from receiver.scope import Scope
-from receiver.transfer.views import TokenMade, TokenView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,7 +17,7 @@ from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import IllegalPathError
 from receiver.metadata.state.state import FileState
-from receiver.transfer.views import QuarantineView
+from receiver.operator.views import QuarantineView
 
 if TYPE_CHECKING:
     from collections.abc import Callable

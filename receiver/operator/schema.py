@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from common.schemaitems import Group, Item, SchemaChanges, encode_items
 from common.wire import BASE, SchemaFailure
-from receiver.cli.session import NotRunningError, Server
-from receiver.web.operating_wire import ImportAnswer, ImportRequest
+from receiver.operator.client import NotRunningError, Server
+from receiver.operator.wire import ImportAnswer, ImportRequest
 
 if TYPE_CHECKING:
     from receiver.config import ReceiverConfig

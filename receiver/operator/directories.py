@@ -16,16 +16,16 @@ from common.errors import NotFoundError
 from receiver.load.service import LoadService
 from receiver.metadata.engine import Engine
 from receiver.open_engine import open_engine
+from receiver.operator.operating import Operating, make_token
+from receiver.operator.wire import QuarantineAnswer, SendersAnswer, TokensAnswer
 from receiver.principal import OPERATOR, Principal
 from receiver.transfer.checks import Checks
-from receiver.transfer.operating import Operating, make_token
 from receiver.transfer.uploads import Uploads
-from receiver.web.operating_wire import QuarantineAnswer, SendersAnswer, TokensAnswer
 
 if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
-    from receiver.transfer.views import FileView, OwnerView, StatusView, TokenMade
-    from receiver.web.operating_wire import TokenRequest
+    from receiver.operator.views import FileView, OwnerView, StatusView, TokenMade
+    from receiver.operator.wire import TokenRequest
 
 __all__ = [
     "create_token",
