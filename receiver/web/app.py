@@ -25,7 +25,14 @@ __all__ = ["EXTENSION", "close", "create_app", "site_of"]
 log = logging.getLogger(__name__)
 
 EXTENSION = "tsferry"
-ROUTES = (*sync.ROUTES, *tus.ROUTES, *operating.ROUTES, *sql.ROUTES, *health.ROUTES, openapi.route)
+ROUTES = (
+    *sync.ROUTES,
+    *tus.ROUTES,
+    *operating.ROUTES,
+    *sql.ROUTES,
+    *health.ROUTES,
+    *openapi.ROUTES,
+)
 
 
 def create_app(

@@ -7,7 +7,7 @@ from flask import Response
 from common import wire
 from receiver.web.call import Call, json_answer
 from receiver.web.problems import problem_response
-from receiver.web.routes import Answer, Role, Route
+from receiver.web.routes import Answer, Role, Routes
 
 __all__ = ["ROUTES", "Health"]
 
@@ -19,14 +19,23 @@ class Health(wire.Struct, frozen=True, kw_only=True):
     """`ok`; problem documents say what else there is."""
 
 
+ROUTES = Routes()
 _OK = Health(status="ok")
 
 
+@ROUTES.call("GET", "/healthz", Role.PUBLIC, "Whether the process lives", Answer(200, Health))
 def healthz(call: Call) -> Response:
     """The process answers."""
     return json_answer(_OK)
 
 
+@ROUTES.call(
+    "GET",
+    "/readyz",
+    Role.PUBLIC,
+    "Whether the receiver takes files; 503 says why not",
+    Answer(200, Health),
+)
 def readyz(call: Call) -> Response:
     """The receiver takes files."""
     reason = call.node.problem()
@@ -41,18 +50,3 @@ def readyz(call: Call) -> Response:
             retry_after=10.0,
         )
     )
-
-
-ROUTES = (
-    Route(
-        "GET", "/healthz", healthz, Role.PUBLIC, "Whether the process lives", (Answer(200, Health),)
-    ),
-    Route(
-        "GET",
-        "/readyz",
-        readyz,
-        Role.PUBLIC,
-        "Whether the receiver takes files; 503 says why not",
-        (Answer(200, Health),),
-    ),
-)

@@ -11,10 +11,11 @@ from flask import Response
 import common
 from common import wire
 from receiver.web.call import Call
-from receiver.web.routes import JSON, Answer, Parameter, Role, Route
+from receiver.web.routes import JSON, Answer, Parameter, Role, Route, Routes
 
-__all__ = ["document", "route"]
+__all__ = ["ROUTES", "document"]
 
+ROUTES = Routes()
 _REF = "#/components/schemas/{name}"
 _SCHEME = "token"
 _NAMES = {
@@ -154,16 +155,7 @@ def _problem() -> dict[str, Any]:
     }
 
 
+@ROUTES.call("GET", "/openapi.json", Role.PUBLIC, "This document", Answer(200, Any))
 def openapi(call: Call) -> Response:
     """This document."""
     return Response(call.site.openapi, mimetype=JSON)
-
-
-route = Route(
-    "GET",
-    "/openapi.json",
-    openapi,
-    Role.PUBLIC,
-    "This document",
-    (Answer(200, Any),),
-)

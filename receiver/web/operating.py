@@ -9,10 +9,11 @@ from common.wire import SchemaFailure
 from receiver.load.upkeep.verdicts import Verdict
 from receiver.operator import views, wire
 from receiver.web.call import Call, json_answer
-from receiver.web.routes import EMPTY, Answer, Body, Parameter, Role, Route
+from receiver.web.routes import EMPTY, Answer, Body, Parameter, Role, Routes
 
 __all__ = ["ROUTES"]
 
+ROUTES = Routes()
 _STATES = ("live", "retired", "quarantined", "deleted", "expired")
 _SENDER = Parameter("sender", "query", {"type": "string"}, "Only of the sender with this uuid.")
 _STATE = Parameter("state", "query", {"enum": list(_STATES)}, "Only files in this state.")
@@ -23,22 +24,41 @@ _AFTER = Parameter("after", "query", {"type": "string"}, "`next` of the page bef
 _LIMIT = Parameter("limit", "query", {"type": "integer", "minimum": 1}, "Entries of a page.")
 
 
+@ROUTES.call(
+    "GET", "/v1/status", Role.OPERATOR, "How the receiver is", Answer(200, views.StatusView)
+)
 def status(call: Call) -> Response:
     """How the receiver is."""
     return json_answer(call.node.status(call.who))
 
 
+@ROUTES.call("GET", "/v1/senders", Role.OPERATOR, "All senders", Answer(200, wire.SendersAnswer))
 def senders(call: Call) -> Response:
     """All senders."""
     return json_answer(wire.SendersAnswer(senders=call.node.senders(call.who)))
 
 
+@ROUTES.call(
+    "POST",
+    "/v1/senders/<sender>/accept",
+    Role.OPERATOR,
+    "Let the next machine that comes under this uuid go on, whatever epoch it has",
+    EMPTY,
+)
 def accept_sender(call: Call) -> Response:
     """Let the next machine under this uuid go on."""
     call.node.accept_sender(call.who, call.arguments["sender"])
     return Response(status=204)
 
 
+@ROUTES.call(
+    "GET",
+    "/v1/files",
+    Role.OPERATOR,
+    "Rows of the catalogue, in order of their physical paths",
+    Answer(200, views.FilesPage),
+    parameters=(_SENDER, _STATE, _UNVERIFIED, _AFTER, _LIMIT),
+)
 def files(call: Call) -> Response:
     """Rows of the catalogue."""
     state = call.query("state")
@@ -58,6 +78,14 @@ def files(call: Call) -> Response:
     return json_answer(page)
 
 
+@ROUTES.call(
+    "GET",
+    "/v1/owners",
+    Role.OPERATOR,
+    "Devices and who owns them",
+    Answer(200, views.OwnersPage),
+    parameters=(_SENDER, _AFTER, _LIMIT),
+)
 def owners(call: Call) -> Response:
     """Devices and who owns them."""
     page = call.node.owners(
@@ -69,12 +97,28 @@ def owners(call: Call) -> Response:
     return json_answer(page)
 
 
+@ROUTES.call(
+    "POST",
+    "/v1/owners/release",
+    Role.OPERATOR,
+    "Free a device for whoever comes first",
+    Answer(200, wire.CommitAnswer),
+    takes=wire.ReleaseRequest,
+)
 def release_owner(call: Call) -> Response:
     """Free a device."""
     request = call.body(wire.ReleaseRequest)
     return json_answer(wire.CommitAnswer(commit=call.node.release_owner(call.who, request.device)))
 
 
+@ROUTES.call(
+    "POST",
+    "/v1/owners/transfer",
+    Role.OPERATOR,
+    "Give a device to another sender",
+    Answer(200, wire.CommitAnswer),
+    takes=wire.TransferRequest,
+)
 def transfer_owner(call: Call) -> Response:
     """Give a device to another sender."""
     request = call.body(wire.TransferRequest)
@@ -82,12 +126,28 @@ def transfer_owner(call: Call) -> Response:
     return json_answer(wire.CommitAnswer(commit=commit))
 
 
+@ROUTES.call(
+    "GET",
+    "/v1/quarantine",
+    Role.OPERATOR,
+    "Files that were refused or found bad",
+    Answer(200, wire.QuarantineAnswer),
+    parameters=(_SENDER,),
+)
 def quarantine(call: Call) -> Response:
     """Files that were refused or found bad."""
     entries = call.node.quarantine_list(call.who, sender=call.query("sender"))
     return json_answer(wire.QuarantineAnswer(entries=entries))
 
 
+@ROUTES.call(
+    "POST",
+    "/v1/quarantine/retry",
+    Role.OPERATOR,
+    "Look at a file again, or let the next round try",
+    Answer(200, wire.RetryAnswer),
+    takes=wire.QuarantineKey,
+)
 def quarantine_retry(call: Call) -> Response:
     """Look at a file again."""
     key = call.body(wire.QuarantineKey)
@@ -95,6 +155,14 @@ def quarantine_retry(call: Call) -> Response:
     return json_answer(wire.RetryAnswer(result=result))
 
 
+@ROUTES.call(
+    "POST",
+    "/v1/quarantine/drop",
+    Role.OPERATOR,
+    "Forget a file and the bytes kept of it",
+    EMPTY,
+    takes=wire.QuarantineKey,
+)
 def quarantine_drop(call: Call) -> Response:
     """Forget a file."""
     key = call.body(wire.QuarantineKey)
@@ -102,6 +170,15 @@ def quarantine_drop(call: Call) -> Response:
     return Response(status=204)
 
 
+@ROUTES.call(
+    "POST",
+    "/v1/verdicts",
+    Role.OPERATOR,
+    "Record what a verification found: proved files, and bad ones for quarantine",
+    Answer(200, wire.VerdictsAnswer),
+    takes=wire.VerdictsRequest,
+    body=Body.LARGE,
+)
 def verdicts(call: Call) -> Response:
     """What a verification found."""
     request = call.body(wire.VerdictsRequest)
@@ -110,11 +187,27 @@ def verdicts(call: Call) -> Response:
     return json_answer(wire.VerdictsAnswer(**recorded._asdict()))
 
 
+@ROUTES.call(
+    "POST",
+    "/v1/ttl/resume",
+    Role.OPERATOR,
+    "Confirm that the receiver's clock is right, so that files expire again",
+    Answer(200, wire.TtlAnswer),
+)
 def resume_ttl(call: Call) -> Response:
     """The clock is right."""
     return json_answer(wire.TtlAnswer(was_suspended=call.node.resume_ttl(call.who)))
 
 
+@ROUTES.call(
+    "POST",
+    "/v1/schema/import",
+    Role.OPERATOR,
+    "Make storage groups and series that are missing, with aliases and tags",
+    Answer(200, wire.ImportAnswer),
+    takes=wire.ImportRequest,
+    body=Body.LARGE,
+)
 def import_schema(call: Call) -> Response:
     """Make storage groups and series."""
     request = call.body(wire.ImportRequest)
@@ -124,11 +217,20 @@ def import_schema(call: Call) -> Response:
     return json_answer(answer)
 
 
+@ROUTES.call("GET", "/v1/tokens", Role.OPERATOR, "All tokens", Answer(200, wire.TokensAnswer))
 def tokens(call: Call) -> Response:
     """All tokens, without their secrets."""
     return json_answer(wire.TokensAnswer(tokens=call.node.token_list(call.who)))
 
 
+@ROUTES.call(
+    "POST",
+    "/v1/tokens",
+    Role.OPERATOR,
+    "Make a token; its text is in this answer and nowhere else",
+    Answer(201, views.TokenMade),
+    takes=wire.TokenRequest,
+)
 def create_token(call: Call) -> Response:
     """Make a token."""
     request = call.body(wire.TokenRequest)
@@ -143,140 +245,10 @@ def create_token(call: Call) -> Response:
     return json_answer(made, 201)
 
 
+@ROUTES.call(
+    "DELETE", "/v1/tokens/<token>", Role.OPERATOR, "Make a token worthless from now on", EMPTY
+)
 def revoke_token(call: Call) -> Response:
     """Make a token worthless."""
     call.node.token_revoke(call.who, call.arguments["token"])
     return Response(status=204)
-
-
-def _route(
-    method: str,
-    path: str,
-    handler: object,
-    summary: str,
-    answer: Answer,
-    takes: object = None,
-    parameters: tuple[Parameter, ...] = (),
-) -> Route:
-    return Route(
-        method,
-        path,
-        handler,  # type: ignore[arg-type]
-        Role.OPERATOR,
-        summary,
-        (answer,),
-        takes=takes,
-        parameters=parameters,
-    )
-
-
-ROUTES = (
-    _route("GET", "/v1/status", status, "How the receiver is", Answer(200, views.StatusView)),
-    _route("GET", "/v1/senders", senders, "All senders", Answer(200, wire.SendersAnswer)),
-    _route(
-        "POST",
-        "/v1/senders/<sender>/accept",
-        accept_sender,
-        "Let the next machine that comes under this uuid go on, whatever epoch it has",
-        EMPTY,
-    ),
-    _route(
-        "GET",
-        "/v1/files",
-        files,
-        "Rows of the catalogue, in order of their physical paths",
-        Answer(200, views.FilesPage),
-        parameters=(_SENDER, _STATE, _UNVERIFIED, _AFTER, _LIMIT),
-    ),
-    _route(
-        "GET",
-        "/v1/owners",
-        owners,
-        "Devices and who owns them",
-        Answer(200, views.OwnersPage),
-        parameters=(_SENDER, _AFTER, _LIMIT),
-    ),
-    _route(
-        "POST",
-        "/v1/owners/release",
-        release_owner,
-        "Free a device for whoever comes first",
-        Answer(200, wire.CommitAnswer),
-        wire.ReleaseRequest,
-    ),
-    _route(
-        "POST",
-        "/v1/owners/transfer",
-        transfer_owner,
-        "Give a device to another sender",
-        Answer(200, wire.CommitAnswer),
-        wire.TransferRequest,
-    ),
-    _route(
-        "GET",
-        "/v1/quarantine",
-        quarantine,
-        "Files that were refused or found bad",
-        Answer(200, wire.QuarantineAnswer),
-        parameters=(_SENDER,),
-    ),
-    _route(
-        "POST",
-        "/v1/quarantine/retry",
-        quarantine_retry,
-        "Look at a file again, or let the next round try",
-        Answer(200, wire.RetryAnswer),
-        wire.QuarantineKey,
-    ),
-    _route(
-        "POST",
-        "/v1/quarantine/drop",
-        quarantine_drop,
-        "Forget a file and the bytes kept of it",
-        EMPTY,
-        wire.QuarantineKey,
-    ),
-    Route(
-        "POST",
-        "/v1/verdicts",
-        verdicts,
-        Role.OPERATOR,
-        "Record what a verification found: proved files, and bad ones for quarantine",
-        (Answer(200, wire.VerdictsAnswer),),
-        takes=wire.VerdictsRequest,
-        body=Body.LARGE,
-    ),
-    _route(
-        "POST",
-        "/v1/ttl/resume",
-        resume_ttl,
-        "Confirm that the receiver's clock is right, so that files expire again",
-        Answer(200, wire.TtlAnswer),
-    ),
-    Route(
-        "POST",
-        "/v1/schema/import",
-        import_schema,
-        Role.OPERATOR,
-        "Make storage groups and series that are missing, with aliases and tags",
-        (Answer(200, wire.ImportAnswer),),
-        takes=wire.ImportRequest,
-        body=Body.LARGE,
-    ),
-    _route("GET", "/v1/tokens", tokens, "All tokens", Answer(200, wire.TokensAnswer)),
-    _route(
-        "POST",
-        "/v1/tokens",
-        create_token,
-        "Make a token; its text is in this answer and nowhere else",
-        Answer(201, views.TokenMade),
-        wire.TokenRequest,
-    ),
-    _route(
-        "DELETE",
-        "/v1/tokens/<token>",
-        revoke_token,
-        "Make a token worthless from now on",
-        EMPTY,
-    ),
-)

@@ -1,7 +1,8 @@
 """The table of calls: what Flask routes, what the gate judges and what OpenAPI describes.
 
-Each module of calls keeps a tuple of `Route`; nothing is routed that does not stand in one, and
-the document at `/openapi.json` is made from the same rows (`receiver.web.openapi`).
+Each module of calls has its `Routes`, and each handler brings its row along by decoration; nothing
+is routed that does not stand in one, and the document at `/openapi.json` is made from the same rows
+in the same order (`receiver.web.openapi`).
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from flask import Response
 
 from receiver.web.call import Call
 
-__all__ = ["EMPTY", "JSON", "Answer", "Body", "Parameter", "Role", "Route"]
+__all__ = ["EMPTY", "JSON", "Answer", "Body", "Handler", "Parameter", "Role", "Route", "Routes"]
 
 JSON = "application/json"
+Handler = Callable[[Call], Response]
+"""Makes the answer of a call."""
 _RULE_ARGUMENT = re.compile(r"<(?:[a-z]+:)?(?P<name>[a-z_]+)>")
 
 
@@ -102,7 +105,7 @@ class Route:
 
     method: str
     path: str
-    handler: Callable[[Call], Response]
+    handler: Handler
     role: Role
     summary: str
     answers: tuple[Answer, ...]
@@ -129,3 +132,42 @@ class Route:
     def arguments(self) -> list[str]:
         """Names of the variable parts of the path."""
         return [found["name"] for found in _RULE_ARGUMENT.finditer(self.path)]
+
+
+class Routes(list[Route]):
+    """The rows of a module, in the order in which its handlers stand."""
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        role: Role,
+        summary: str,
+        *answers: Answer,
+        takes: Any = None,
+        media: str = "",
+        body: Body = Body.NONE,
+        parameters: tuple[Parameter, ...] = (),
+        task: bool = False,
+    ) -> Callable[[Handler], Handler]:
+        """Decorate the handler of a call with its row; see `Route`."""
+
+        def enter(handler: Handler) -> Handler:
+            self.append(
+                Route(
+                    method,
+                    path,
+                    handler,
+                    role,
+                    summary,
+                    answers,
+                    takes=takes,
+                    media=media,
+                    body=body,
+                    parameters=parameters,
+                    task=task,
+                )
+            )
+            return handler
+
+        return enter

@@ -17,17 +17,27 @@ from receiver.metadata.sql.parser import parse
 from receiver.metadata.sql.statements import is_query
 from receiver.principal import OPERATOR
 from receiver.web.call import Call, json_answer
-from receiver.web.routes import EMPTY, Body, Parameter, Role, Route
+from receiver.web.routes import EMPTY, Body, Parameter, Role, Routes
 from receiver.web.routes import Answer as Described
 from receiver.web.sql_wire import SqlAnswer, SqlRequest
 
 __all__ = ["ROUTES"]
 
+ROUTES = Routes()
 _SIZE = Parameter(
     "limit", "query", {"type": "integer", "minimum": 1}, "Rows of this page and the next ones."
 )
 
 
+@ROUTES.call(
+    "POST",
+    "/v1/sql",
+    Role.SQL,
+    "Carry out a statement; the first page of its answer",
+    Described(200, SqlAnswer),
+    takes=SqlRequest,
+    body=Body.LARGE,
+)
 def run_sql(call: Call) -> Response:
     """Carry out a statement; the first page of its answer."""
     request = call.body(SqlRequest)
@@ -45,6 +55,14 @@ def run_sql(call: Call) -> Response:
     return _answer(result.columns, result.message, result.commit, page)
 
 
+@ROUTES.call(
+    "GET",
+    "/v1/sql/<cursor>",
+    Role.SQL,
+    "The next page of an answer; the same page again until the one behind it is asked for",
+    Described(200, SqlAnswer),
+    parameters=(_SIZE,),
+)
 def sql_page(call: Call) -> Response:
     """The next page of an answer."""
     size = call.limit(call.node.engine.options.fetch_size) if call.query("limit") else None
@@ -52,6 +70,7 @@ def sql_page(call: Call) -> Response:
     return _answer(answer.columns, None, answer.ts, page)
 
 
+@ROUTES.call("DELETE", "/v1/sql/<cursor>", Role.SQL, "Forget the rest of an answer", EMPTY)
 def close_sql(call: Call) -> Response:
     """Forget the rest of an answer."""
     call.site.cursors.close(call.arguments["cursor"])
@@ -63,34 +82,3 @@ def _answer(columns: tuple[str, ...], message: str | None, commit: int, page: Pa
     return json_answer(
         SqlAnswer(columns=list(columns), rows=rows, message=message, commit=commit, next=page.next)
     )
-
-
-ROUTES = (
-    Route(
-        "POST",
-        "/v1/sql",
-        run_sql,
-        Role.SQL,
-        "Carry out a statement; the first page of its answer",
-        (Described(200, SqlAnswer),),
-        takes=SqlRequest,
-        body=Body.LARGE,
-    ),
-    Route(
-        "GET",
-        "/v1/sql/<cursor>",
-        sql_page,
-        Role.SQL,
-        "The next page of an answer; the same page again until the one behind it is asked for",
-        (Described(200, SqlAnswer),),
-        parameters=(_SIZE,),
-    ),
-    Route(
-        "DELETE",
-        "/v1/sql/<cursor>",
-        close_sql,
-        Role.SQL,
-        "Forget the rest of an answer",
-        (EMPTY,),
-    ),
-)

@@ -10,10 +10,11 @@ from common import wire
 from common.errors import ProtocolError, UsageError
 from common.schemaitems import SchemaChanges
 from receiver.web.call import Call, MediaTypeError, json_answer
-from receiver.web.routes import EMPTY, Answer, Body, Parameter, Role, Route
+from receiver.web.routes import EMPTY, Answer, Body, Parameter, Role, Routes
 
 __all__ = ["ROUTES"]
 
+ROUTES = Routes()
 _TASK = f"{wire.BASE}/tasks/<task>"
 _AFTER = Parameter("after", "query", {"type": "string"}, "`next` of the page before.")
 _SINCE = Parameter(
@@ -38,6 +39,14 @@ _WAIT = Parameter(
 )
 
 
+@ROUTES.call(
+    "POST",
+    f"{wire.BASE}/check",
+    Role.SENDER,
+    "Begin a round: versions, access, history, limits",
+    Answer(200, wire.CheckAnswer),
+    takes=wire.CheckRequest,
+)
 def check(call: Call) -> Response:
     """The first call of a round."""
     request = call.body(wire.CheckRequest)
@@ -45,18 +54,42 @@ def check(call: Call) -> Response:
     return json_answer(call.node.check(call.who, request))
 
 
+@ROUTES.call(
+    "POST",
+    f"{wire.BASE}/heartbeat",
+    Role.SENDER,
+    "Say that the sender lives, and what it has left to do",
+    Answer(200, wire.HeartbeatAnswer),
+    takes=wire.Heartbeat,
+)
 def heartbeat(call: Call) -> Response:
     """A sender lives."""
     beat = call.body(wire.Heartbeat)
     return json_answer(call.node.heartbeat(call.who, call.sender, beat))
 
 
+@ROUTES.call(
+    "PUT",
+    _TASK,
+    Role.SENDER,
+    "Start a task, or go on with it",
+    Answer(200, wire.TaskAnswer),
+    takes=wire.StartRequest,
+)
 def start_task(call: Call) -> Response:
     """Start a task, or go on with it."""
     request = call.body(wire.StartRequest)
     return json_answer(call.node.start_task(call.who, call.sender, call.task, request))
 
 
+@ROUTES.call(
+    "GET",
+    _TASK,
+    Role.SENDER,
+    "State of a task; its outcome once that is committed",
+    Answer(200, wire.TaskAnswer),
+    parameters=(_WAIT,),
+)
 def task_state(call: Call) -> Response:
     """State of a task, and its outcome."""
     who, sender, task = call.who, call.sender, call.task
@@ -68,29 +101,16 @@ def task_state(call: Call) -> Response:
     return json_answer(answer)
 
 
-def plan(call: Call) -> Response:
-    """What to do with each file of a page."""
-    page = call.body(wire.PlanPage)
-    _not_more_than(call, len(page.entries))
-    return json_answer(call.node.plan(call.who, call.sender, call.task, call.epoch, page))
-
-
-def deleted(call: Call) -> Response:
-    """Paths that are gone at the edge, or replaced."""
-    page = call.body(wire.DeletedPage)
-    _not_more_than(call, len(page.paths))
-    call.node.deleted(call.who, call.sender, call.task, call.epoch, page)
-    return Response(status=204)
-
-
-def batch(call: Call) -> Response:
-    """Many small files."""
-    if call.request.mimetype != wire.BATCH_TYPE:
-        raise MediaTypeError(f"expected Content-Type: {wire.BATCH_TYPE}")
-    body = call.request.get_data()
-    return json_answer(call.node.batch(call.who, call.sender, call.task, call.epoch, body))
-
-
+@ROUTES.call(
+    "PATCH",
+    f"{_TASK}/schema",
+    Role.SENDER,
+    "A block of the sender's schema log",
+    Answer(200, wire.SchemaAnswer),
+    media=wire.SCHEMA_TYPE,
+    body=Body.BLOCK,
+    task=True,
+)
 def schema(call: Call) -> Response:
     """A block of the sender's schema log."""
     if call.request.mimetype != wire.SCHEMA_TYPE:
@@ -99,6 +119,70 @@ def schema(call: Call) -> Response:
     return json_answer(call.node.schema(call.who, call.sender, call.task, call.epoch, body))
 
 
+@ROUTES.call(
+    "POST",
+    f"{_TASK}/plan",
+    Role.SENDER,
+    "What to do with each file of a page",
+    Answer(200, wire.PlanAnswer),
+    takes=wire.PlanPage,
+    body=Body.LARGE,
+    task=True,
+)
+def plan(call: Call) -> Response:
+    """What to do with each file of a page."""
+    page = call.body(wire.PlanPage)
+    _not_more_than(call, len(page.entries))
+    return json_answer(call.node.plan(call.who, call.sender, call.task, call.epoch, page))
+
+
+@ROUTES.call(
+    "POST",
+    f"{_TASK}/deleted",
+    Role.SENDER,
+    "Loaded paths that are gone at the edge, or replaced",
+    EMPTY,
+    takes=wire.DeletedPage,
+    body=Body.LARGE,
+    task=True,
+)
+def deleted(call: Call) -> Response:
+    """Paths that are gone at the edge, or replaced."""
+    page = call.body(wire.DeletedPage)
+    _not_more_than(call, len(page.paths))
+    call.node.deleted(call.who, call.sender, call.task, call.epoch, page)
+    return Response(status=204)
+
+
+@ROUTES.call(
+    "POST",
+    f"{_TASK}/batch",
+    Role.SENDER,
+    "Many small files in one body",
+    Answer(200, wire.BatchAnswer),
+    media=wire.BATCH_TYPE,
+    body=Body.LARGE,
+    task=True,
+)
+def batch(call: Call) -> Response:
+    """Many small files."""
+    if call.request.mimetype != wire.BATCH_TYPE:
+        raise MediaTypeError(f"expected Content-Type: {wire.BATCH_TYPE}")
+    body = call.request.get_data()
+    return json_answer(call.node.batch(call.who, call.sender, call.task, call.epoch, body))
+
+
+@ROUTES.call(
+    "POST",
+    f"{_TASK}/end",
+    Role.SENDER,
+    "Everything was sent: load it",
+    Answer(202, wire.TaskAnswer, meaning="the end is recorded; it is being loaded"),
+    Answer(200, wire.TaskAnswer, meaning="it is loaded"),
+    takes=wire.EndRequest,
+    body=Body.LARGE,
+    task=True,
+)
 def end_task(call: Call) -> Response:
     """Everything was sent."""
     request = call.body(wire.EndRequest)
@@ -106,12 +190,28 @@ def end_task(call: Call) -> Response:
     return json_answer(answer, 200 if answer.state is wire.TaskState.DONE else 202)
 
 
+@ROUTES.call(
+    "GET",
+    f"{wire.BASE}/inventory",
+    Role.SENDER,
+    "What the receiver has of this sender, in path order",
+    Answer(200, wire.InventoryAnswer),
+    parameters=(_AFTER, _LIMIT),
+)
 def inventory(call: Call) -> Response:
     """What the receiver has of the sender."""
     limit = call.limit(call.site.config.limits.max_page_items)
     return json_answer(call.node.inventory(call.who, call.sender, call.query("after"), limit))
 
 
+@ROUTES.call(
+    "GET",
+    f"{wire.BASE}/catalogue",
+    Role.READER,
+    "Committed files of all senders, in path order",
+    Answer(200, wire.CatalogueAnswer),
+    parameters=(_AFTER, _LIMIT, _AT, _LOADED_SINCE, _QUARANTINED),
+)
 def catalogue(call: Call) -> Response:
     """Committed files of everybody."""
     limit = call.limit(call.site.config.limits.max_page_items)
@@ -135,6 +235,14 @@ def _commit(name: str, text: str) -> int:
     return int(text)
 
 
+@ROUTES.call(
+    "GET",
+    f"{wire.BASE}/schema/changes",
+    Role.READER,
+    "What became of the schema since a commit, as items in path order",
+    Answer(200, SchemaChanges),
+    parameters=(_SINCE, _CURSOR, _LIMIT),
+)
 def schema_changes(call: Call) -> Response:
     """What became of the schema."""
     after = call.query("after") or "0"
@@ -158,128 +266,3 @@ def _not_more_than(call: Call, items: int) -> None:
     most = call.site.config.limits.max_page_items
     if items > most:
         raise ProtocolError(f"a page has {items} items, at most {most} are taken")
-
-
-ROUTES = (
-    Route(
-        "POST",
-        f"{wire.BASE}/check",
-        check,
-        Role.SENDER,
-        "Begin a round: versions, access, history, limits",
-        (Answer(200, wire.CheckAnswer),),
-        takes=wire.CheckRequest,
-    ),
-    Route(
-        "POST",
-        f"{wire.BASE}/heartbeat",
-        heartbeat,
-        Role.SENDER,
-        "Say that the sender lives, and what it has left to do",
-        (Answer(200, wire.HeartbeatAnswer),),
-        takes=wire.Heartbeat,
-    ),
-    Route(
-        "PUT",
-        _TASK,
-        start_task,
-        Role.SENDER,
-        "Start a task, or go on with it",
-        (Answer(200, wire.TaskAnswer),),
-        takes=wire.StartRequest,
-    ),
-    Route(
-        "GET",
-        _TASK,
-        task_state,
-        Role.SENDER,
-        "State of a task; its outcome once that is committed",
-        (Answer(200, wire.TaskAnswer),),
-        parameters=(_WAIT,),
-    ),
-    Route(
-        "PATCH",
-        f"{_TASK}/schema",
-        schema,
-        Role.SENDER,
-        "A block of the sender's schema log",
-        (Answer(200, wire.SchemaAnswer),),
-        media=wire.SCHEMA_TYPE,
-        body=Body.BLOCK,
-        task=True,
-    ),
-    Route(
-        "POST",
-        f"{_TASK}/plan",
-        plan,
-        Role.SENDER,
-        "What to do with each file of a page",
-        (Answer(200, wire.PlanAnswer),),
-        takes=wire.PlanPage,
-        body=Body.LARGE,
-        task=True,
-    ),
-    Route(
-        "POST",
-        f"{_TASK}/deleted",
-        deleted,
-        Role.SENDER,
-        "Loaded paths that are gone at the edge, or replaced",
-        (EMPTY,),
-        takes=wire.DeletedPage,
-        body=Body.LARGE,
-        task=True,
-    ),
-    Route(
-        "POST",
-        f"{_TASK}/batch",
-        batch,
-        Role.SENDER,
-        "Many small files in one body",
-        (Answer(200, wire.BatchAnswer),),
-        media=wire.BATCH_TYPE,
-        body=Body.LARGE,
-        task=True,
-    ),
-    Route(
-        "POST",
-        f"{_TASK}/end",
-        end_task,
-        Role.SENDER,
-        "Everything was sent: load it",
-        (
-            Answer(202, wire.TaskAnswer, meaning="the end is recorded; it is being loaded"),
-            Answer(200, wire.TaskAnswer, meaning="it is loaded"),
-        ),
-        takes=wire.EndRequest,
-        body=Body.LARGE,
-        task=True,
-    ),
-    Route(
-        "GET",
-        f"{wire.BASE}/inventory",
-        inventory,
-        Role.SENDER,
-        "What the receiver has of this sender, in path order",
-        (Answer(200, wire.InventoryAnswer),),
-        parameters=(_AFTER, _LIMIT),
-    ),
-    Route(
-        "GET",
-        f"{wire.BASE}/catalogue",
-        catalogue,
-        Role.READER,
-        "Committed files of all senders, in path order",
-        (Answer(200, wire.CatalogueAnswer),),
-        parameters=(_AFTER, _LIMIT, _AT, _LOADED_SINCE, _QUARANTINED),
-    ),
-    Route(
-        "GET",
-        f"{wire.BASE}/schema/changes",
-        schema_changes,
-        Role.READER,
-        "What became of the schema since a commit, as items in path order",
-        (Answer(200, SchemaChanges),),
-        parameters=(_SINCE, _CURSOR, _LIMIT),
-    ),
-)

@@ -20,171 +20,18 @@ from receiver.transfer.body import pieces
 from receiver.web import tus_headers
 from receiver.web.call import Call, MediaTypeError
 from receiver.web.problems import problem_response
-from receiver.web.routes import Answer, Body, Parameter, Role, Route
+from receiver.web.routes import Answer, Body, Handler, Parameter, Role, Routes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from receiver.transfer.register import UploadView
     from receiver.web.server import Head
 
 __all__ = ["FILES", "ROUTES", "method_of"]
 
 FILES = f"{wire.BASE}/files"
+ROUTES = Routes()
 EXTENSIONS = "creation,creation-with-upload,checksum,termination,expiration"
 _OVERRIDE = frozenset({"OPTIONS", "POST", "HEAD", "PATCH", "DELETE"})
-
-
-class VersionError(ProtocolError):
-    """The client speaks another version of tus."""
-
-    http_status = 412
-
-
-class ChecksumError(DigestError):
-    """The bytes of a block are not those of its checksum."""
-
-    http_status = wire.CHECKSUM_MISMATCH
-
-
-def method_of(head: Head) -> str:
-    """The method that a request means: tus clients behind odd proxies name it in a header."""
-    wanted = head.header("X-HTTP-Method-Override")
-    if wanted is None or not (head.path == FILES or head.path.startswith(FILES + "/")):
-        return head.method
-    wanted = wanted.strip().upper()
-    return wanted if wanted in _OVERRIDE else head.method
-
-
-def _tus(handler: Callable[[Call], Response]) -> Callable[[Call], Response]:
-    """Refuse another version of tus, and say which is spoken here."""
-
-    @wraps(handler)
-    def checked(call: Call) -> Response:
-        version = call.request.headers.get("Tus-Resumable")
-        if version != wire.TUS_VERSION:
-            error = VersionError(
-                f"the header Tus-Resumable is {'missing' if version is None else 'another'}: "
-                f"expected {wire.TUS_VERSION}"
-            )
-            response = problem_response(wire.to_problem(error))
-            response.headers["Tus-Version"] = wire.TUS_VERSION
-            return response
-        return handler(call)
-
-    return checked
-
-
-def options(call: Call) -> Response:
-    """What this server can do."""
-    return Response(
-        status=204,
-        headers={
-            "Tus-Version": wire.TUS_VERSION,
-            "Tus-Extension": EXTENSIONS,
-            "Tus-Max-Size": str(call.site.config.limits.max_file_bytes),
-            "Tus-Checksum-Algorithm": ",".join(tus_headers.ALGORITHMS),
-        },
-    )
-
-
-def options_of_upload(call: Call) -> Response:
-    """The same."""
-    return options(call)
-
-
-@_tus
-def create_upload(call: Call) -> Response:
-    """Announce a file; its first bytes may come with it."""
-    headers = call.request.headers
-    for name in ("Upload-Defer-Length", "Upload-Concat"):
-        if name in headers:
-            raise ProtocolError(f"{name} is not supported: say Upload-Length, one file an upload")
-    length = tus_headers.number(headers.get("Upload-Length"), "Upload-Length")
-    most = call.site.config.limits.max_file_bytes
-    if length > most:
-        raise TooLargeError(f"Upload-Length is {length}, at most {most} bytes are taken")
-    given = tus_headers.checksum(headers.get("Upload-Checksum"))
-    block = _block(call, given) if given or call.request.content_length else b""
-    view = call.node.uploads.create(
-        call.who,
-        call.sender,
-        length,
-        tus_headers.metadata(headers.get("Upload-Metadata")),
-        io.BytesIO(block) if block else None,
-        body_length=len(block),
-        checksum=given if block else None,
-        repr_md5=tus_headers.repr_md5(headers.get("Repr-Digest")),
-    )
-    response = _where(view, 201)
-    # A path, so that it holds behind TLS and proxies too.
-    response.headers["Location"] = f"{FILES}/{view.id}"
-    return response
-
-
-@_tus
-def head_upload(call: Call) -> Response:
-    """Where an upload stands."""
-    view = call.node.uploads.head(call.who, call.arguments["upload"])
-    response = _where(view, 200)
-    response.headers["Upload-Length"] = str(view.length)
-    told = {"path": view.path, "size": str(view.length), "md5": view.md5, "task": view.task}
-    if view.path:
-        response.headers["Upload-Metadata"] = tus_headers.format_metadata(told)
-    return response
-
-
-@_tus
-def patch_upload(call: Call) -> Response:
-    """The next block of a file."""
-    headers = call.request.headers
-    offset = tus_headers.number(headers.get("Upload-Offset"), "Upload-Offset")
-    given = tus_headers.checksum(headers.get("Upload-Checksum"))
-    block = _block(call, given)
-    view = call.node.uploads.patch(
-        call.who,
-        call.arguments["upload"],
-        offset,
-        io.BytesIO(block),
-        len(block),
-        given,
-        tus_headers.repr_md5(headers.get("Repr-Digest")),
-    )
-    return _where(view, 204)
-
-
-@_tus
-def drop_upload(call: Call) -> Response:
-    """Give up an upload, and what came of it."""
-    call.node.uploads.terminate(call.who, call.arguments["upload"])
-    return Response(status=204)
-
-
-def _block(call: Call, checksum: tuple[str, bytes] | None) -> bytes:
-    """The body; one that is not what its checksum says goes no further.
-
-    Raises:
-        ChecksumError: only tus tells a bad block (460) from a bad file (422), so it is told here.
-    """
-    if call.request.mimetype != wire.OFFSET_TYPE:
-        raise MediaTypeError(f"expected Content-Type: {wire.OFFSET_TYPE}")
-    block = call.request.get_data(cache=False)
-    if checksum is not None:
-        try:
-            for _ in pieces(io.BytesIO(block), len(block), checksum):
-                pass
-        except DigestError as error:
-            raise ChecksumError(error.message) from error
-    return block
-
-
-def _where(view: UploadView, status: int) -> Response:
-    response = Response(status=status)
-    response.headers["Upload-Offset"] = str(view.offset)
-    if not view.complete:
-        response.headers["Upload-Expires"] = tus_headers.expires(view.expires)
-    return response
-
 
 _BYTES = {"type": "integer", "minimum": 0}
 _TEXT = {"type": "string"}
@@ -216,47 +63,191 @@ _ABILITIES = (Answer(204, headers=_CAN),)
 _WHAT = "What this server can do"
 _LOCATION = Parameter("Location", "header", _TEXT, "Path of the upload.", True)
 
-ROUTES = (
-    Route("OPTIONS", FILES, options, Role.PUBLIC, _WHAT, _ABILITIES),
-    Route("OPTIONS", f"{FILES}/<upload>", options_of_upload, Role.PUBLIC, _WHAT, _ABILITIES),
-    Route(
-        "POST",
-        FILES,
-        create_upload,
-        Role.SENDER,
-        "Announce a file; its first bytes may come with it",
-        (Answer(201, headers=(_LOCATION, _OFFSET, _EXPIRES), meaning="announced"),),
-        media=wire.OFFSET_TYPE,
-        body=Body.BLOCK,
-        parameters=(_RESUMABLE, _LENGTH, _METADATA, _CHECKSUM, _DIGEST),
-    ),
-    Route(
-        "HEAD",
-        f"{FILES}/<upload>",
-        head_upload,
-        Role.SENDER,
-        "Where an upload stands",
-        (Answer(200, headers=(_OFFSET, _LENGTH, _EXPIRES)),),
-        parameters=(_RESUMABLE,),
-    ),
-    Route(
-        "PATCH",
-        f"{FILES}/<upload>",
-        patch_upload,
-        Role.SENDER,
-        "The next bytes of a file; with the last the file is verified",
-        (Answer(204, headers=(_OFFSET, _EXPIRES)),),
-        media=wire.OFFSET_TYPE,
-        body=Body.BLOCK,
-        parameters=(_RESUMABLE, _HERE, _CHECKSUM, _DIGEST),
-    ),
-    Route(
-        "DELETE",
-        f"{FILES}/<upload>",
-        drop_upload,
-        Role.SENDER,
-        "Give up an upload",
-        (Answer(204),),
-        parameters=(_RESUMABLE,),
-    ),
+
+class VersionError(ProtocolError):
+    """The client speaks another version of tus."""
+
+    http_status = 412
+
+
+class ChecksumError(DigestError):
+    """The bytes of a block are not those of its checksum."""
+
+    http_status = wire.CHECKSUM_MISMATCH
+
+
+def method_of(head: Head) -> str:
+    """The method that a request means: tus clients behind odd proxies name it in a header."""
+    wanted = head.header("X-HTTP-Method-Override")
+    if wanted is None or not (head.path == FILES or head.path.startswith(FILES + "/")):
+        return head.method
+    wanted = wanted.strip().upper()
+    return wanted if wanted in _OVERRIDE else head.method
+
+
+def _tus(handler: Handler) -> Handler:
+    """Refuse another version of tus, and say which is spoken here."""
+
+    @wraps(handler)
+    def checked(call: Call) -> Response:
+        version = call.request.headers.get("Tus-Resumable")
+        if version != wire.TUS_VERSION:
+            error = VersionError(
+                f"the header Tus-Resumable is {'missing' if version is None else 'another'}: "
+                f"expected {wire.TUS_VERSION}"
+            )
+            response = problem_response(wire.to_problem(error))
+            response.headers["Tus-Version"] = wire.TUS_VERSION
+            return response
+        return handler(call)
+
+    return checked
+
+
+@ROUTES.call("OPTIONS", FILES, Role.PUBLIC, _WHAT, *_ABILITIES)
+def options(call: Call) -> Response:
+    """What this server can do."""
+    return Response(
+        status=204,
+        headers={
+            "Tus-Version": wire.TUS_VERSION,
+            "Tus-Extension": EXTENSIONS,
+            "Tus-Max-Size": str(call.site.config.limits.max_file_bytes),
+            "Tus-Checksum-Algorithm": ",".join(tus_headers.ALGORITHMS),
+        },
+    )
+
+
+@ROUTES.call("OPTIONS", f"{FILES}/<upload>", Role.PUBLIC, _WHAT, *_ABILITIES)
+def options_of_upload(call: Call) -> Response:
+    """The same."""
+    return options(call)
+
+
+@ROUTES.call(
+    "POST",
+    FILES,
+    Role.SENDER,
+    "Announce a file; its first bytes may come with it",
+    Answer(201, headers=(_LOCATION, _OFFSET, _EXPIRES), meaning="announced"),
+    media=wire.OFFSET_TYPE,
+    body=Body.BLOCK,
+    parameters=(_RESUMABLE, _LENGTH, _METADATA, _CHECKSUM, _DIGEST),
 )
+@_tus
+def create_upload(call: Call) -> Response:
+    """Announce a file; its first bytes may come with it."""
+    headers = call.request.headers
+    for name in ("Upload-Defer-Length", "Upload-Concat"):
+        if name in headers:
+            raise ProtocolError(f"{name} is not supported: say Upload-Length, one file an upload")
+    length = tus_headers.number(headers.get("Upload-Length"), "Upload-Length")
+    most = call.site.config.limits.max_file_bytes
+    if length > most:
+        raise TooLargeError(f"Upload-Length is {length}, at most {most} bytes are taken")
+    given = tus_headers.checksum(headers.get("Upload-Checksum"))
+    block = _block(call, given) if given or call.request.content_length else b""
+    view = call.node.uploads.create(
+        call.who,
+        call.sender,
+        length,
+        tus_headers.metadata(headers.get("Upload-Metadata")),
+        io.BytesIO(block) if block else None,
+        body_length=len(block),
+        checksum=given if block else None,
+        repr_md5=tus_headers.repr_md5(headers.get("Repr-Digest")),
+    )
+    response = _where(view, 201)
+    # A path, so that it holds behind TLS and proxies too.
+    response.headers["Location"] = f"{FILES}/{view.id}"
+    return response
+
+
+@ROUTES.call(
+    "HEAD",
+    f"{FILES}/<upload>",
+    Role.SENDER,
+    "Where an upload stands",
+    Answer(200, headers=(_OFFSET, _LENGTH, _EXPIRES)),
+    parameters=(_RESUMABLE,),
+)
+@_tus
+def head_upload(call: Call) -> Response:
+    """Where an upload stands."""
+    view = call.node.uploads.head(call.who, call.arguments["upload"])
+    response = _where(view, 200)
+    response.headers["Upload-Length"] = str(view.length)
+    told = {"path": view.path, "size": str(view.length), "md5": view.md5, "task": view.task}
+    if view.path:
+        response.headers["Upload-Metadata"] = tus_headers.format_metadata(told)
+    return response
+
+
+@ROUTES.call(
+    "PATCH",
+    f"{FILES}/<upload>",
+    Role.SENDER,
+    "The next bytes of a file; with the last the file is verified",
+    Answer(204, headers=(_OFFSET, _EXPIRES)),
+    media=wire.OFFSET_TYPE,
+    body=Body.BLOCK,
+    parameters=(_RESUMABLE, _HERE, _CHECKSUM, _DIGEST),
+)
+@_tus
+def patch_upload(call: Call) -> Response:
+    """The next block of a file."""
+    headers = call.request.headers
+    offset = tus_headers.number(headers.get("Upload-Offset"), "Upload-Offset")
+    given = tus_headers.checksum(headers.get("Upload-Checksum"))
+    block = _block(call, given)
+    view = call.node.uploads.patch(
+        call.who,
+        call.arguments["upload"],
+        offset,
+        io.BytesIO(block),
+        len(block),
+        given,
+        tus_headers.repr_md5(headers.get("Repr-Digest")),
+    )
+    return _where(view, 204)
+
+
+@ROUTES.call(
+    "DELETE",
+    f"{FILES}/<upload>",
+    Role.SENDER,
+    "Give up an upload",
+    Answer(204),
+    parameters=(_RESUMABLE,),
+)
+@_tus
+def drop_upload(call: Call) -> Response:
+    """Give up an upload, and what came of it."""
+    call.node.uploads.terminate(call.who, call.arguments["upload"])
+    return Response(status=204)
+
+
+def _block(call: Call, checksum: tuple[str, bytes] | None) -> bytes:
+    """The body; one that is not what its checksum says goes no further.
+
+    Raises:
+        ChecksumError: only tus tells a bad block (460) from a bad file (422), so it is told here.
+    """
+    if call.request.mimetype != wire.OFFSET_TYPE:
+        raise MediaTypeError(f"expected Content-Type: {wire.OFFSET_TYPE}")
+    block = call.request.get_data(cache=False)
+    if checksum is not None:
+        try:
+            for _ in pieces(io.BytesIO(block), len(block), checksum):
+                pass
+        except DigestError as error:
+            raise ChecksumError(error.message) from error
+    return block
+
+
+def _where(view: UploadView, status: int) -> Response:
+    response = Response(status=status)
+    response.headers["Upload-Offset"] = str(view.offset)
+    if not view.complete:
+        response.headers["Upload-Expires"] = tus_headers.expires(view.expires)
+    return response
