@@ -74,7 +74,7 @@ def load_task(
     """
     with folder.lock:
         with engine.reading() as state:
-            done = state.has_task(folder.uuid, current.id)
+            done = state.task_table.has(folder.uuid, current.id)
         if not done:
             _commit(engine, folder, current, ttl, clock)
         finish(engine, folder, current, keep_bytes=keep_bytes)
@@ -187,7 +187,7 @@ def finish(engine: Engine, folder: SenderFolder, current: CurrentTask, *, keep_b
     Called late for a task whose folder is already at the next one, it does nothing.
     """
     with engine.reading() as state:
-        row = state.task(folder.uuid, current.id)
+        row = state.task_table.get(folder.uuid, current.id)
     if row is None or not _is_there(folder, current):
         current.close()
         return

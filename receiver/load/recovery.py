@@ -60,7 +60,7 @@ def _recover_task(engine: Engine, folder: SenderFolder, keep_bytes: int) -> list
         folder.forget_task()
         return []
     with engine.reading() as state:
-        done = state.has_task(folder.uuid, task.id)
+        done = state.task_table.has(folder.uuid, task.id)
     if done:
         finish(engine, folder, task, keep_bytes=keep_bytes)
         return []

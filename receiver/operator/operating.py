@@ -75,12 +75,12 @@ class Operating:
         """See `Node.status`."""
         who.must_operate()
         with self._engine.reading() as state:
-            files, size = state.totals()
+            files, size = state.file_table.totals()
             senders, devices = len(state.senders), len(state.owners)
-            deleted = len(state.deleted())
+            deleted = len(state.file_table.deleted())
             quarantined = len(state.quarantine)
             quarantined += sum(_loaded_bad(state, uuid) for uuid in state.senders)
-            verified = state.verified()
+            verified = state.file_table.verified()
             oldest = min((row.verified for row in _verified(state.files.values())), default=0)
         count, partial = self._uploads.numbers()
         staged = sum(folder.staged.bytes for folder in self._load.folders.all())
@@ -129,7 +129,7 @@ class Operating:
                 ),
                 ttl_groups=expiring,
                 ttl_suspended=self._load.ttl.suspended if expiring else None,
-                expired_files=sum(row.reason == _EXPIRED for row in state.deleted()),
+                expired_files=sum(row.reason == _EXPIRED for row in state.file_table.deleted()),
             )
 
     def _checkpoint(self) -> tuple[float | None, int]:
@@ -149,9 +149,9 @@ class Operating:
             found = [
                 (
                     row,
-                    state.totals(row.uuid),
+                    state.file_table.totals(row.uuid),
                     refused.get(row.uuid, 0) + _loaded_bad(state, row.uuid),
-                    state.verified(row.uuid),
+                    state.file_table.verified(row.uuid),
                 )
                 for row in state.senders.values()
             ]
@@ -373,7 +373,7 @@ def _is_in(row: FileRow, state: str) -> bool:
 
 def _loaded_bad(state: State, sender: str) -> int:
     """Loaded files found bad; not those that an entry of the quarantine stands for already."""
-    return sum(hold_of(state, row) is None for row in state.wanted(sender))
+    return sum(hold_of(state, row) is None for row in state.file_table.wanted(sender))
 
 
 def _verified(rows: Iterable[FileRow]) -> Iterator[FileRow]:

@@ -88,7 +88,7 @@ class Checks:
             ]
             held = [
                 Wanted(path=each.path, size=each.size, md5=each.md5, reason=str(each.reason))
-                for each in state.wanted(request.sender)
+                for each in state.file_table.wanted(request.sender)
                 if is_held(state, each)
             ][:_MOST_WANTED]
         self._meet(who, request)
@@ -124,7 +124,7 @@ class Checks:
             return History.CONTINUES if row is not None else History.NEW
         if standing is epochs.Standing.AHEAD:
             return History.REWOUND
-        task = state.task(request.sender, last.task)
+        task = state.task_table.get(request.sender, last.task)
         known = task is not None and task.commit == last.commit
         return History.CONTINUES if known else History.REWOUND
 
@@ -140,8 +140,10 @@ class Checks:
         limits = self._config.limits
         with self._engine.reading() as state:
             position = position_of(state.schema_positions.get(request.sender))
-            files = state.totals(request.sender).files
-            verified = VerifiedFiles(files=files, verified=state.verified(request.sender))
+            files = state.file_table.totals(request.sender).files
+            verified = VerifiedFiles(
+                files=files, verified=state.file_table.verified(request.sender)
+            )
         folder = self._load.folders.find(request.sender)
         task = folder.task if folder is not None else None
         return CheckAnswer(
@@ -187,4 +189,4 @@ class Checks:
 
 def _wanted(state: State, sender: str) -> list[FileRow]:
     """Files that should come again; not those that are on hold."""
-    return [row for row in state.wanted(sender) if not is_held(state, row)]
+    return [row for row in state.file_table.wanted(sender) if not is_held(state, row)]

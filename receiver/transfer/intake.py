@@ -209,7 +209,7 @@ class Intake:
         digest = tail_digest(fd)
         key = (folder.uuid, path.text, digest)
         with self._engine.reading() as state:
-            rows = state.quarantined(folder.uuid, path.text)
+            rows = state.quarantine_table.at_path(folder.uuid, path.text)
             kept_bytes = sum(
                 row.size
                 for row in state.quarantine.values()

@@ -46,7 +46,7 @@ class Listing:
         limit = page_limit(limit, self._most)
         with self._engine.reading() as state:
             commit = state.newest
-            rows = state.inventory(sender, after, limit)
+            rows = state.file_table.inventory(sender, after, limit)
         entries = [
             InventoryEntry(
                 path=row.path,
@@ -82,7 +82,7 @@ class Listing:
             return self._past(after, limit, at, since, quarantined)
         with self._engine.reading() as state:
             commit = state.newest
-            rows = state.catalogue(after, limit)
+            rows = state.file_table.catalogue(after, limit)
         return CatalogueAnswer(
             engine=self._engine.uuid,
             commit=commit,

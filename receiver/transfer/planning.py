@@ -96,7 +96,7 @@ def decide(entry: PlanEntry, here: Situation) -> PlanDecision:
         return _refused(entry, f"{path}: a resource is planned with its TsFile")
     if (wrong := _malformed(entry)) is not None:
         return _refused(entry, wrong)
-    row = here.state.live(here.sender, path.text)
+    row = here.state.file_table.live(here.sender, path.text)
     same = row if row is not None and _is_entry(row, entry) else None
     if row is None:
         same = here.retired.find(path, lambda each: _is_entry(each, entry))
@@ -135,7 +135,7 @@ def _against(entry: PlanEntry, row: FileRow | None, here: Situation) -> PlanDeci
             f"{row.size} bytes with MD5 {row.md5} are loaded under it",
         )
     if not entry.retry:
-        for held in here.state.quarantined(here.sender, entry.path):
+        for held in here.state.quarantine_table.at_path(here.sender, entry.path):
             if held.hold and (held.digest, held.size) == (entry.tail, entry.size):
                 return PlanDecision(
                     path=entry.path, action=Action.REFUSED, reason=held.reason, hold=True

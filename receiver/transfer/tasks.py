@@ -130,7 +130,7 @@ class Tasks:
         """
         with self._engine.reading() as state:
             row = state.senders.get(sender)
-            done = state.task(sender, task)
+            done = state.task_table.get(sender, task)
         started = row is not None and row.epoch_task == task and given in (row.epoch, row.previous)
         epoch = row.epoch if row is not None and started else None
         if done is not None:
@@ -338,7 +338,7 @@ class Tasks:
         """The answer for a task that is loading or done."""
         folder = self._load.folders.find(sender)
         with self._engine.reading() as state:
-            done = state.task(sender, task)
+            done = state.task_table.get(sender, task)
         if done is not None:
             return self._outcome(done, None)
         current = folder.task if folder is not None else None
@@ -365,7 +365,7 @@ class Tasks:
 
     def _is_done(self, sender: str, task: str) -> bool:
         with self._engine.reading() as state:
-            return state.has_task(sender, task)
+            return state.task_table.has(sender, task)
 
     def _outcome(self, row: TaskRow, epoch: str | None) -> TaskAnswer:
         reveal = self._config.auth.reveal_owner

@@ -365,7 +365,7 @@ class Uploads:
         assert upload.job is not None
         self._load.loader.wait_for(upload.job)
         with self._engine.reading() as state:
-            row = state.task(upload.meta.sender, upload.meta.id)
+            row = state.task_table.get(upload.meta.sender, upload.meta.id)
         view = self._finished_view(upload)
         if row is not None:
             _raise_unless_good(row.outcomes[0])

@@ -130,7 +130,7 @@ class Access:
         if self._local_operator and hmac.compare_digest(digest, self._local_operator):
             return Principal(OPERATOR, None, (), LOCAL_OPERATOR, head.peer)
         with self._engine.reading() as state:
-            row = state.token_by_hash(digest)
+            row = state.token_table.by_hash(digest)
         return self._of_row(row, digest, head.peer)
 
     def _of_row(self, row: TokenRow | None, digest: str, peer: str) -> Principal:

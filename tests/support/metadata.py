@@ -10,7 +10,7 @@ import msgspec
 
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.metadata.state.state import State
+from receiver.metadata.state.state import FileState, State
 
 A = "aa" * 16
 B = "bb" * 16
@@ -79,21 +79,33 @@ def plain(state: State) -> dict[str, Any]:
         "newest": state.newest,
         "senders": dict(state.senders),
         "tokens": dict(state.tokens),
-        "hashes": {row.hash: state.token_by_hash(row.hash) for row in state.tokens.values()},
+        "hashes": {row.hash: state.token_table.by_hash(row.hash) for row in state.tokens.values()},
         "owners": dict(state.owners),
         "files": {key: _file(row) for key, row in state.files.items()},
-        "groups": {key: [row.physical for row in state.group(key)] for key in state.groups()},
-        "catalogue": [row.physical for row in state.catalogue(None, 1 << 30)],
+        "groups": {
+            key: [row.physical for row in state.file_table.group(key)]
+            for key in state.file_table.groups()
+        },
+        "catalogue": [row.physical for row in state.file_table.catalogue(None, 1 << 30)],
+        "orders": [
+            [row.physical for row in state.file_table.among(each, None, 1 << 30)]
+            for each in FileState
+        ],
+        "devices": [device for device, _ in state.owner_table.page(None, 1 << 30)],
         "inventories": {
-            sender: [(row.path, row.physical) for row in state.inventory(sender, None, 1 << 30)]
+            sender: [
+                (row.path, row.physical)
+                for row in state.file_table.inventory(sender, None, 1 << 30)
+            ]
             for sender in state.senders
         },
         "wanted": {
-            sender: [row.physical for row in state.wanted(sender)] for sender in state.senders
+            sender: [row.physical for row in state.file_table.wanted(sender)]
+            for sender in state.senders
         },
-        "deleted": [row.physical for row in state.deleted()],
-        "totals": {sender: state.totals(sender) for sender in state.senders},
-        "verified": {sender: state.verified(sender) for sender in state.senders},
+        "deleted": [row.physical for row in state.file_table.deleted()],
+        "totals": {sender: state.file_table.totals(sender) for sender in state.senders},
+        "verified": {sender: state.file_table.verified(sender) for sender in state.senders},
         "quarantine": dict(state.quarantine),
         "tasks": {
             sender: {

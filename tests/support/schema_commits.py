@@ -18,7 +18,7 @@ def everything(engine: Engine) -> dict[str, Any]:
     with engine.reading() as state:
         rows = plain(state)
         rows["positions"] = dict(state.schema_positions)
-        rows["ownership_changed"] = state.ownership_changed
+        rows["ownership_changed"] = state.owner_table.changed
     return {"rows": rows, "schema": schema_view.of_engine(engine)}
 
 

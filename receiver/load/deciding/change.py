@@ -294,7 +294,7 @@ class _Decision:
                 self.change.guards.append(Guard("owner", each.name, seen))
 
     def _held(self, path: FilePath) -> FileRow | None:
-        row = self.state.held(self.record.sender, path.text)
+        row = self.state.file_table.held(self.record.sender, path.text)
         seen = 0 if row is None else row.changed
         self.change.guards.append(Guard("path", (self.record.sender, path.text), seen))
         return row
@@ -319,7 +319,7 @@ class _Decision:
         def is_same(row: FileRow) -> bool:
             return (row.size, row.tail) == (planned.size, planned.tail)
 
-        row = self.state.live(self.record.sender, planned.path)
+        row = self.state.file_table.live(self.record.sender, planned.path)
         if row is not None:
             return is_same(row)
         return self._retired.find(path, is_same) is not None
@@ -365,7 +365,7 @@ class _Decision:
         return [
             row
             for group in {row.parsed.group for row in gone}
-            for row in self.state.partition(*group)
+            for row in self.state.file_table.partition(*group)
             if row.sender == self.record.sender and row.physical not in leaving
         ]
 
@@ -433,7 +433,7 @@ class _Decision:
             self.change.ops.append(entry)
 
     def _clear(self, path: str, *, keep: str | None) -> None:
-        for row in self.state.quarantined(self.record.sender, path):
+        for row in self.state.quarantine_table.at_path(self.record.sender, path):
             if row.digest != keep:
                 key = (row.sender, row.path, row.digest)
                 self.change.guards.append(Guard("quarantine", key, row.changed))

@@ -28,7 +28,7 @@ class Retired:
         group = self._groups.get(path.group)
         if group is None:
             group = self._groups[path.group] = {}
-            for row in self._state.partition(*path.group):
+            for row in self._state.file_table.partition(*path.group):
                 if row.retired and row.sender == self._sender:
                     group.setdefault(row.path, []).append(row)
         return group.get(path.text, [])

@@ -129,7 +129,7 @@ def _damaged_engine(directory: Path, error: DamagedError) -> Found:
         return Found(kind="engine", path=where, detail=error.message)
     if log.problem is None:
         return Found(kind="engine", path=where, detail=error.message)
-    totals = log.state.totals()
+    totals = log.state.file_table.totals()
     where_it_is = f"{log.file} is damaged at offset {log.offset}"
     detail = log.problem if log.offset is None else where_it_is
     detail += (

@@ -117,7 +117,7 @@ class Reaper:
         with self._engine.reading() as state:
             due = [
                 row
-                for row in state.deleted()
+                for row in state.file_table.deleted()
                 if to_seconds(row.deleted) + self._keep_deleted <= now
                 and row.deleted <= oldest  # visible at T: not deleted, or deleted after T
                 and row.physical not in pinned

@@ -20,7 +20,6 @@ from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
 from receiver.metadata.model.timestamps import to_seconds
-from receiver.metadata.state.state import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,14 +127,15 @@ class Ttl:
             return 0
         with self._engine.reading() as state:
             expiry = Expiry(state.schema, moment, self._unit)
-            groups = state.groups()
-            found = [] if expiry.newest is None else _past(_in_quarantine(state), expiry)
+            groups = state.file_table.groups()
+            # Those in quarantine are no part of any group, and would be wanted again for ever.
+            found = [] if expiry.newest is None else _past(state.file_table.quarantined(), expiry)
         if expiry.newest is None:
             return 0
         deleted = self._delete(found, expiry)
         for group in groups:
             with self._engine.reading() as state:
-                found = _past(state.group(group), expiry)
+                found = _past(state.file_table.group(group), expiry)
             deleted += self._delete(found, expiry)
             if self._stop.is_set():
                 break
@@ -174,8 +174,3 @@ class Ttl:
 
 def _past(rows: list[FileRow], expiry: Expiry) -> list[FileRow]:
     return [row for row in rows if expiry.is_past_row(row)]
-
-
-def _in_quarantine(state: State) -> list[FileRow]:
-    """Files found bad: they are no part of any group, and would be wanted again for ever."""
-    return [row for row in state.files.values() if row.state is FileState.QUARANTINED]

@@ -153,7 +153,7 @@ def is_held(state: State, row: FileRow) -> bool:
     """
     return any(
         each.hold and (each.digest, each.size) == (row.tail, row.size)
-        for each in state.quarantined(row.sender, row.path)
+        for each in state.quarantine_table.at_path(row.sender, row.path)
     )
 
 

@@ -55,7 +55,7 @@ class Guard:
             return [(format_path(nodes[:-1]), nodes[-1])]
         own = self.key if isinstance(self.key, tuple) else (self.key,)
         keys: list[tuple[object, ...]] = [(self.table, *own)]
-        if self.table == "path" and (row := state.held(*own)) is not None:
+        if self.table == "path" and (row := state.file_table.held(*own)) is not None:
             keys.append(("file", row.physical))
         return keys
 

@@ -114,7 +114,7 @@ class Rules:
 
     def _directory(self, name: str) -> str | None:
         def committed() -> str | None:
-            row = self._state.sender_of_directory(name)
+            row = self._state.sender_table.of_directory(name)
             return None if row is None else row.uuid
 
         return self._get(("directory", name), committed)
@@ -147,7 +147,7 @@ class Rules:
 
     def _held(self, sender: str, path: str) -> str | None:
         def committed() -> str | None:
-            row = self._state.held(sender, path)
+            row = self._state.file_table.held(sender, path)
             return None if row is None else row.physical
 
         return self._get(("path", sender, path), committed)
@@ -161,13 +161,13 @@ class Rules:
 
     def _token_of_hash(self, digest: str) -> str | None:
         def committed() -> str | None:
-            row = self._state.token_by_hash(digest)
+            row = self._state.token_table.by_hash(digest)
             return None if row is None else row.id
 
         return self._get(("hash", digest), committed)
 
     def _is_done(self, sender: str, task: str) -> bool:
-        return self._get(("task", sender, task), lambda: self._state.has_task(sender, task))
+        return self._get(("task", sender, task), lambda: self._state.task_table.has(sender, task))
 
     def _is_quarantined(self, key: tuple[str, str, str]) -> bool:
         return self._get(("quarantine", *key), lambda: key in self._state.quarantine)

@@ -153,7 +153,7 @@ def freeze(
         lsn=lsn,
         tags_end=tags_end,
         segment=segment,
-        ownership_changed=state.ownership_changed,
+        ownership_changed=state.owner_table.changed,
         deleted=deleted,
         wanted=wanted,
     )

@@ -98,7 +98,7 @@ class OwnerJournal:
         for change in _differences(owners, state):
             journal.note(change)
         journal.write()
-        state.on_owner = journal.note
+        state.owner_table.on_change = journal.note
         return journal
 
     def note(self, change: OwnerChange) -> None:

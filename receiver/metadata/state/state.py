@@ -70,7 +70,7 @@ class State:
         devices: names of devices that files and owners share.
         max_memory: bytes that the schema may take before the rules refuse more; None for no limit.
         file_table, owner_table, sender_table, token_table, task_table, quarantine_table,
-        position_table: the tables themselves, for checkpoints.
+        position_table: the tables themselves, for what else is asked of them, and for checkpoints.
     """
 
     def __init__(self, schema: Schema | None = None, keys: KeyTable | None = None) -> None:
@@ -117,84 +117,6 @@ class State:
         return {kind: tuple(functions) for kind, functions in found.items()}
 
     # -- questions ---------------------------------------------------------------------------
-
-    @property
-    def ownership_changed(self) -> int:
-        """Timestamp of the last commit that changed `owners`."""
-        return self.owner_table.changed
-
-    @property
-    def on_owner(self) -> Callable[[OwnerChange], None] | None:
-        """Called with each change of ownership as it is applied."""
-        return self.owner_table.on_change
-
-    @on_owner.setter
-    def on_owner(self, function: Callable[[OwnerChange], None] | None) -> None:
-        self.owner_table.on_change = function
-
-    def token_by_hash(self, digest: str) -> TokenRow | None:
-        """The token with this SHA-256, whether expired or not."""
-        return self.token_table.by_hash(digest)
-
-    def sender_of_directory(self, directory: str) -> SenderRow | None:
-        """Whose folder beneath `sync-receiver/` this is."""
-        return self.sender_table.of_directory(directory)
-
-    def held(self, sender: str, path: str) -> FileRow | None:
-        """The file that takes this path of a sender: live, or in quarantine after its load."""
-        return self.file_table.held(sender, path)
-
-    def live(self, sender: str, path: str) -> FileRow | None:
-        """The live file at this path of a sender."""
-        return self.file_table.live(sender, path)
-
-    def inventory(self, sender: str, after: str | None, limit: int) -> list[FileRow]:
-        """A page of the files that take a path of the sender, by path, from behind `after`."""
-        return self.file_table.inventory(sender, after, limit)
-
-    def catalogue(self, after: str | None, limit: int) -> list[FileRow]:
-        """A page of all visible files, retired ones too, by physical path, from behind `after`."""
-        return self.file_table.catalogue(after, limit)
-
-    def wanted(self, sender: str) -> list[FileRow]:
-        """Files that the sender once sent and should send again: loaded, then found bad."""
-        return self.file_table.wanted(sender)
-
-    def deleted(self) -> list[FileRow]:
-        """Deleted files whose bytes may still be on the disk, the longest deleted first."""
-        return self.file_table.deleted()
-
-    def groups(self) -> list[GroupKey]:
-        """Groups that have a visible file."""
-        return self.file_table.groups()
-
-    def group(self, key: GroupKey) -> list[FileRow]:
-        """The visible files of a group, in order of (first, last, physical)."""
-        return self.file_table.group(key)
-
-    def partition(self, sg: str, vsg: str, partition: int | str) -> list[FileRow]:
-        """The visible files of a partition, sequence then unsequence, whoever sent them."""
-        return self.file_table.partition(sg, vsg, partition)
-
-    def totals(self, sender: str | None = None) -> Totals:
-        """Number and bytes of the visible files of a sender, or of all."""
-        return self.file_table.totals(sender)
-
-    def verified(self, sender: str | None = None) -> int:
-        """How many of the visible files of a sender, or of all, are verified."""
-        return self.file_table.verified(sender)
-
-    def task(self, sender: str, task: str) -> TaskRow | None:
-        """A task that is done, if it is among the last ones of its sender."""
-        return self.task_table.get(sender, task)
-
-    def has_task(self, sender: str, task: str) -> bool:
-        """Whether the task is done, as far as is remembered."""
-        return self.task_table.get(sender, task) is not None
-
-    def quarantined(self, sender: str, path: str) -> list[QuarantineRow]:
-        """The quarantine entries of a path."""
-        return self.quarantine_table.at_path(sender, path)
 
     def changed(self, table: str, key: Any) -> int:
         """The commit that a row is from, 0 if there is none; `Guard` says what a key is."""
@@ -261,11 +183,11 @@ def _row(row: Any) -> int:
 _CHANGED: dict[str, Callable[[State, Any], int]] = {
     "owner": lambda state, key: _row(state.owners.get(key)),
     "file": lambda state, key: _row(state.files.get(key)),
-    "path": lambda state, key: _row(state.held(*key)),
+    "path": lambda state, key: _row(state.file_table.held(*key)),
     "sender": lambda state, key: _row(state.senders.get(key)),
     "token": lambda state, key: _row(state.tokens.get(key)),
     "quarantine": lambda state, key: _row(state.quarantine.get(key)),
-    "task": lambda state, key: _row(state.task(*key)),
+    "task": lambda state, key: _row(state.task_table.get(*key)),
     "schema_position": lambda state, key: _row(state.schema_positions.get(key)),
     "series": lambda state, key: state.schema.changed(parse_stored(key)),
     "storage_group": lambda state, key: state.schema.storage_group_changed(parse_stored(key)),

@@ -119,7 +119,7 @@ def check_end(world: World) -> None:
             there = state.schema_positions[A]
             assert (there.identity, there.offset) == ("log", len(OLD) + len(NEW))
             assert (there.applied, there.unapplied) == (22, 0)
-            file = state.live(A, path_of(1))
+            file = state.file_table.live(A, path_of(1))
             assert file is not None
             assert file.created == there.changed
             found = schema.series(schema.find_series(("root", "sg", "d3", "a7")))

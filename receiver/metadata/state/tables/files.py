@@ -58,7 +58,13 @@ class FileTable:
         self._groups: dict[GroupKey, list[tuple[int, int, str]]] = {}
         self._at_path: dict[tuple[str, str], str] = {}
         self._inventories: dict[str, SortedKeys] = {}
-        self._catalogue = SortedKeys()
+        visible = SortedKeys()
+        self._orders = {
+            FileState.LIVE: visible,
+            FileState.RETIRED: visible,
+            FileState.QUARANTINED: SortedKeys(),
+            FileState.DELETED: SortedKeys(),
+        }
         self._totals: dict[str, list[int]] = {}
         self._deleted: dict[str, None] = {}
         self._wanted: dict[str, dict[str, None]] = {}
@@ -85,7 +91,15 @@ class FileTable:
 
     def catalogue(self, after: str | None, limit: int) -> list[FileRow]:
         """A page of all visible files, retired ones too, by physical path, from behind `after`."""
-        return [self.rows[each] for each in self._catalogue.page(after, limit)]
+        return self.among(FileState.LIVE, after, limit)
+
+    def among(self, state: FileState, after: str | None, limit: int) -> list[FileRow]:
+        """A page of files by physical path: all visible ones, or all in another state."""
+        return [self.rows[each] for each in self._orders[state].page(after, limit)]
+
+    def quarantined(self) -> list[FileRow]:
+        """Files that were found bad after they were loaded, by physical path."""
+        return self.among(FileState.QUARANTINED, None, len(self.rows))
 
     def wanted(self, sender: str) -> list[FileRow]:
         """Files that the sender once sent, now found bad: wanted again but for those on hold."""
@@ -136,6 +150,7 @@ class FileTable:
         if row.held:
             self._at_path[row.sender, row.path] = row.physical
             self._inventory(row.sender).add(row.path)
+        self._orders[row.state].add(row.physical)
         if row.visible:
             self._show(row)
 
@@ -187,11 +202,12 @@ class FileTable:
         self.rows[op.physical] = row
         self._at_path[op.sender, op.path] = op.physical
         self._inventory(op.sender).add(op.path)
+        self._orders[row.state].add(op.physical)
         self._show(row)
 
     def _file_deleted(self, op: records.FileDeleted, ts: int) -> None:
         row = self.rows[op.physical]
-        self._hide(row)
+        self._hide(row, FileState.DELETED)
         self._free_path(row)
         self.rows[op.physical] = msgspec.structs.replace(
             row,
@@ -219,7 +235,7 @@ class FileTable:
 
     def _file_quarantined(self, op: records.FileQuarantined, ts: int) -> None:
         row = self.rows[op.physical]
-        self._hide(row)
+        self._hide(row, FileState.QUARANTINED)
         self.rows[op.physical] = msgspec.structs.replace(
             row, state=FileState.QUARANTINED, reason=op.reason, verified=0, changed=ts
         )
@@ -231,6 +247,7 @@ class FileTable:
         state = FileState.RETIRED if row.retired else FileState.LIVE
         restored = msgspec.structs.replace(row, state=state, reason=None, changed=ts)
         self.rows[op.physical] = restored
+        self._reorder(row, state)
         self._unwant(row)
         self._show(restored)
 
@@ -245,14 +262,18 @@ class FileTable:
     def _file_forgotten(self, op: records.FileForgotten, ts: int) -> None:
         del self.rows[op.physical]
         del self._deleted[op.physical]
+        self._orders[FileState.DELETED].remove(op.physical)
 
     def _series_loaded(self, op: records.SeriesLoaded, ts: int) -> None:
         row = self.rows[op.physical]
         if not row.registered:
             self.rows[op.physical] = msgspec.structs.replace(row, registered=True)
 
+    def _reorder(self, row: FileRow, state: FileState) -> None:
+        self._orders[row.state].remove(row.physical)
+        self._orders[state].add(row.physical)
+
     def _show(self, row: FileRow) -> None:
-        self._catalogue.add(row.physical)
         key = GroupKey.of(row.physical)
         group = self._groups.get(key)
         if group is None:
@@ -260,10 +281,10 @@ class FileTable:
         insort(group, _order(row))
         self._count(row, 1)
 
-    def _hide(self, row: FileRow) -> None:
+    def _hide(self, row: FileRow, state: FileState) -> None:
+        self._reorder(row, state)
         if not row.visible:
             return
-        self._catalogue.remove(row.physical)
         key = GroupKey.of(row.physical)
         group = self._groups[key]
         del group[bisect_left(group, _order(row))]

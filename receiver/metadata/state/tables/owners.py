@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from receiver.metadata.model import records
 from receiver.metadata.state.rows import OwnerRow
+from receiver.metadata.state.sorted_keys import SortedKeys
 
 if TYPE_CHECKING:
     from receiver.metadata.state.ranges import DeviceTable
@@ -39,10 +40,17 @@ class OwnerTable:
         self.changed = 0
         self.on_change: Callable[[OwnerChange], None] | None = None
         self._devices = devices
+        self._order = SortedKeys()
+
+    def page(self, after: str | None, limit: int) -> list[tuple[str, OwnerRow]]:
+        """Devices and their rows in order of their names, up to `limit` from behind `after`."""
+        return [(device, self.rows[device]) for device in self._order.page(after, limit)]
 
     def restore(self, device: str, row: OwnerRow) -> None:
         """Put a row in as it was."""
-        self.rows[self._devices.name(device)] = row
+        name = self._devices.name(device)
+        self.rows[name] = row
+        self._order.add(name)
 
     def operations(self) -> Operations:
         """What it does with operations."""
@@ -56,9 +64,12 @@ class OwnerTable:
         known = self.rows.get(device)
         if op.sender is None:
             del self.rows[device]
+            self._order.remove(device)
         else:
             created = ts if known is None else known.created
             self.rows[device] = OwnerRow(sender=op.sender, created=created, changed=ts)
+            if known is None:
+                self._order.add(device)
         self._note(OwnerChange(ts, device, op.sender, op.reason))
 
     def _file_loaded(self, op: records.FileLoaded, ts: int) -> None:
@@ -69,6 +80,7 @@ class OwnerTable:
                 device = self._devices.name(each.name)
                 row = row or OwnerRow(sender=op.sender, created=ts, changed=ts)
                 rows[device] = row
+                self._order.add(device)
                 self._note(OwnerChange(ts, device, op.sender, "first load"))
 
     def _note(self, change: OwnerChange) -> None:

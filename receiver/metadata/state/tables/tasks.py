@@ -32,6 +32,10 @@ class TaskTable:
         tasks = self._tasks.get(sender)
         return None if tasks is None else tasks.get(task)
 
+    def has(self, sender: str, task: str) -> bool:
+        """Whether the task is done, as far as is remembered."""
+        return self.get(sender, task) is not None
+
     def __iter__(self) -> Iterator[TaskRow]:
         """All that are remembered; those of one sender in the order in which they were done."""
         for tasks in self._tasks.values():

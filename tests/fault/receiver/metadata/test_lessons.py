@@ -412,7 +412,7 @@ def test_a_file_brings_its_storage_group_and_series_in_the_commit_that_loads_it(
         assert number(engine, "count timeseries", at=ts) == 1
         assert number(engine, "count timeseries", at=before) == 0
         with engine.reading() as state:
-            assert state.totals().files == 1
+            assert state.file_table.totals().files == 1
 
 
 # -- 9: deadlocks ---------------------------------------------------------------------------------

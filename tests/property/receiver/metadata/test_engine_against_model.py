@@ -27,6 +27,7 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.state.state import FileState
 from tests.support import tiers
 from tests.support.metadata import A, B, has_commit, load, log_file, path, physical, seen, token
 
@@ -34,6 +35,7 @@ PATHS = [path("1-1-0"), path("2-2-0"), path("1-1-1", part=1)]
 DEVICES = ["root.t.d1", "root.t.d2", "root.t.d3"]
 TASKS = [f"{number:032x}" for number in range(3)]
 SENDERS = [A, B]
+VISIBLE = (FileState.LIVE, FileState.RETIRED)
 MARK = 4
 """Bytes at the end of a frame that its check does not need."""
 
@@ -259,6 +261,11 @@ class Model:
 
 def view(engine):
     with engine.reading() as state:
+        for each in FileState:
+            alike = VISIBLE if each in VISIBLE else (each,)
+            listed = [row.physical for row in state.file_table.among(each, None, 1000)]
+            assert listed == sorted(n for n, row in state.files.items() if row.state in alike)
+        assert state.owner_table.page(None, 1000) == sorted(state.owners.items())
         return {
             "senders": {
                 row.uuid: (row.label, (row.epoch, row.previous, row.epoch_task, row.confirmed))
@@ -267,23 +274,26 @@ def view(engine):
             "tokens": set(state.tokens),
             "owners": {device: row.sender for device, row in state.owners.items()},
             "states": {name: str(row.state) for name, row in state.files.items()},
-            "catalogue": [row.physical for row in state.catalogue(None, 1000)],
+            "catalogue": [row.physical for row in state.file_table.catalogue(None, 1000)],
             "verified": sorted(row.physical for row in state.files.values() if row.verified),
-            "numbers of verified": {sender: state.verified(sender) for sender in state.senders},
+            "numbers of verified": {
+                sender: state.file_table.verified(sender) for sender in state.senders
+            },
             "groups": {
-                tuple(key): [row.physical for row in state.group(key)] for key in state.groups()
+                tuple(key): [row.physical for row in state.file_table.group(key)]
+                for key in state.file_table.groups()
             },
             "inventories": {
-                sender: [row.path for row in state.inventory(sender, None, 1000)]
+                sender: [row.path for row in state.file_table.inventory(sender, None, 1000)]
                 for sender in state.senders
             },
             "wanted": {
-                sender: sorted(row.physical for row in state.wanted(sender))
+                sender: sorted(row.physical for row in state.file_table.wanted(sender))
                 for sender in state.senders
             },
-            "deleted": sorted(row.physical for row in state.deleted()),
-            "files": state.totals().files,
-            "tasks": {(s, t) for s in state.senders for t in TASKS if state.has_task(s, t)},
+            "deleted": sorted(row.physical for row in state.file_table.deleted()),
+            "files": state.file_table.totals().files,
+            "tasks": {(s, t) for s in state.senders for t in TASKS if state.task_table.has(s, t)},
             "quarantine": {key: row.hold for key, row in state.quarantine.items()},
         }
 
@@ -333,7 +343,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
     def loads(self, sender, logical, spans, way):
         """A fresh name; a path that is taken is freed before, or the load must be refused."""
         with self.engine.reading() as state:
-            held = state.held(sender, logical)
+            held = state.file_table.held(sender, logical)
         before = [way(held.physical)] if held and way else []
         self.tag += 1
         self.commit([*before, load(logical, self.tag, sender=sender, devices=spans)])

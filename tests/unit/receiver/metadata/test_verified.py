@@ -25,7 +25,9 @@ def home(tmp_path):
 
 def verified(engine):
     with engine.reading() as state:
-        return {row.physical: row.verified for row in state.files.values()}, state.verified()
+        return {
+            row.physical: row.verified for row in state.files.values()
+        }, state.file_table.verified()
 
 
 def fill(engine):

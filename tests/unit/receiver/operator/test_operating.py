@@ -240,7 +240,7 @@ def test_a_token_is_shown_once_and_kept_as_a_hash(node: Node, world: World) -> N
         OPERATOR, "sender", sender=A, scope=["root.a.**"], note="site A", expires=5.0
     )
     with node.engine.reading() as state:
-        row = state.token_by_hash(hash_token(made.token))
+        row = state.token_table.by_hash(hash_token(made.token))
     assert row is not None
     assert (row.id, row.sender, row.scope) == (made.id, A, ("root.a.**",))
     for file in (world.root / "schema").rglob("*"):

@@ -191,7 +191,7 @@ def test_schema_goes_before_the_files_that_need_it(edge: Edge) -> None:
     with edge.node.engine.reading() as state:
         row = state.schema.series(state.schema.find_series(("root", "sg", "d1", "s1")))
         there = state.schema_positions[A]
-        file = state.live(A, path_of(1))
+        file = state.file_table.live(A, path_of(1))
     assert file is not None
     assert row.created == there.changed == file.created
     assert (row.alias, row.heat) == ("temperature", 5)

@@ -140,7 +140,7 @@ def test_an_upload_without_a_task_is_committed_when_it_is_answered(edge: Edge) -
 def test_an_upload_without_a_task_has_no_manifest_to_be_judged_by(edge: Edge) -> None:
     edge.upload(None, path_of(1), BIG)
     with edge.node.engine.reading() as state:
-        row = state.live(A, path_of(1))
+        row = state.file_table.live(A, path_of(1))
     assert row is not None
     assert row.manifest is None
 

@@ -201,8 +201,8 @@ def test_a_commit_is_visible_as_a_whole_or_not_at_all(engine):
     def look():
         while not stop.is_set():
             with engine.reading() as state:
-                rows = [state.live(A, name) for name in names]
-                listed = [row.md5 for row in state.catalogue(None, 10)]
+                rows = [state.file_table.live(A, name) for name in names]
+                listed = [row.md5 for row in state.file_table.catalogue(None, 10)]
                 newest = state.newest
             versions = {row and row.md5 for row in rows}
             if None in versions or len(versions) != 1 or set(listed) != versions:
@@ -233,7 +233,7 @@ def test_readers_never_wait_for_the_disk(engine, frames):
 
     def look():
         with engine.reading() as state:
-            seen_by_reader.append(state.live(A, path()))
+            seen_by_reader.append(state.file_table.live(A, path()))
 
     reader = threading.Thread(target=look)
     reader.start()
@@ -242,7 +242,7 @@ def test_readers_never_wait_for_the_disk(engine, frames):
     frames.gate.set()
     writer.join(BOUND)
     with engine.reading() as state:
-        assert state.live(A, path())
+        assert state.file_table.live(A, path())
 
 
 def test_sixteen_threads_lose_nothing(tmp_path):

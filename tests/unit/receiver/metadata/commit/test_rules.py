@@ -69,7 +69,7 @@ def test_an_unknown_sender_does_nothing(state, op):
 
 def test_an_unknown_sender_may_come_in_the_same_commit(state):
     do(state, seen(), load(), records.TaskDone(A, TASK, []))
-    assert state.live(A, P)
+    assert state.file_table.live(A, P)
 
 
 def test_a_path_is_loaded_once(state):
@@ -81,7 +81,7 @@ def test_a_path_is_loaded_once(state):
 def test_a_path_is_loaded_once_within_a_commit(state):
     do(state, seen())
     refuse(state, "is loaded already", load(tag=1), load(tag=2))
-    assert state.held(A, P) is None
+    assert state.file_table.held(A, P) is None
 
 
 @pytest.mark.parametrize("way", [GONE, records.FileRetired(PHYS)])
@@ -89,17 +89,17 @@ def test_a_path_is_free_again_after_deletion_or_retirement(state, way):
     do(state, seen(), load())
     refuse(state, "is loaded already", load(tag=2), way)
     do(state, way, load(tag=2, content="new"))
-    assert state.live(A, P).physical == physical(P, 2)
+    assert state.file_table.live(A, P).physical == physical(P, 2)
 
 
 def test_a_quarantined_file_keeps_its_path_until_it_is_deleted(state):
     do(state, seen(), load())
     do(state, records.FileQuarantined(PHYS, "bad"))
     refuse(state, "is loaded already", load(tag=2))
-    assert state.live(A, P) is None
-    assert state.wanted(A)
+    assert state.file_table.live(A, P) is None
+    assert state.file_table.wanted(A)
     do(state, records.FileDeleted(PHYS, "replaced"), load(tag=2))
-    assert not state.wanted(A)
+    assert not state.file_table.wanted(A)
 
 
 def test_a_physical_name_is_used_once_for_ever(state):

@@ -180,6 +180,6 @@ def test_an_expired_file_frees_its_path_as_any_deleted_one(state):
     do(state, records.FileDeleted(PHYS, "expired"))
     assert state.files[PHYS].reason == "expired"
     assert not state.files[PHYS].visible
-    assert state.held(A, P) is None
-    assert state.deleted() == [state.files[PHYS]]
-    assert state.wanted(A) == []
+    assert state.file_table.held(A, P) is None
+    assert state.file_table.deleted() == [state.files[PHYS]]
+    assert state.file_table.wanted(A) == []

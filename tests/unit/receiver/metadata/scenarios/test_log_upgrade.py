@@ -170,6 +170,6 @@ def test_the_log_of_the_version_before_opens_as_it_is(node):
         path.unlink()  # that version had none
     with Engine.open(home) as engine:
         with engine.reading() as state:
-            assert state.totals().files == 1
+            assert state.file_table.totals().files == 1
         run(engine, "set storage group to root.t")
         assert column(engine, "show storage group") == ["root.t"]

@@ -44,3 +44,39 @@ def test_removed_and_added_again_between_two_pages():
     keys.add("b")
     keys.remove("b")
     assert keys.page(None, 9) == ["a"]
+
+
+def test_few_changes_among_many_keys_keep_the_order():
+    rng = random.Random(3)
+    keys, model = SortedKeys(), set()
+    for number in range(0, 20_000, 2):
+        keys.add(f"{number:06}")
+        model.add(f"{number:06}")
+    for turn in range(120):
+        # All into the same place, so that blocks are cut; and all out of one, so that one ends.
+        for _ in range(50):
+            key = f"{rng.randrange(4000, 8000):06}x{rng.randrange(1000)}"
+            if key not in model:
+                keys.add(key)
+                model.add(key)
+        for key in sorted(model)[20 * turn : 20 * turn + 20]:
+            keys.remove(key)
+            model.remove(key)
+        after = f"{rng.randrange(20_000):06}"
+        assert keys.page(after, 2500) == sorted(each for each in model if each > after)[:2500]
+    assert keys.page(None, len(model) + 1) == sorted(model)
+    for prefix in ("0050", "0", "", "02", "9"):
+        assert keys.starting(prefix) == sorted(key for key in model if key.startswith(prefix))
+
+
+def test_a_few_keys_are_put_among_many_without_sorting_them_anew(monkeypatch):
+    keys = SortedKeys()
+    for number in range(10_000):
+        keys.add(f"{number:06}")
+    assert keys.page(None, 1) == ["000000"]
+    monkeypatch.setattr(SortedKeys, "_sort_anew", lambda self: pytest.fail("sorted anew"))
+    for number in range(100):
+        keys.add(f"{number:06}x")
+        keys.remove(f"{number + 5000:06}")
+    assert keys.page("000000", 2) == ["000000x", "000001"]
+    assert keys.page("004999", 1) == ["005100"]

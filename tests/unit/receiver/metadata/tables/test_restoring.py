@@ -49,9 +49,9 @@ def test_all_that_a_caller_sees_comes_back():
     do(state, records.FileVerified([phys[0], phys[5], phys[7]]))
     other = restored(state)
     assert plain(other) == plain(state)
-    assert other.verified(A) == state.verified(A) == 3
+    assert other.file_table.verified(A) == state.file_table.verified(A) == 3
     assert other.schema_positions == state.schema_positions
-    assert other.sender_of_directory(state.senders[A].directory) == state.senders[A]
+    assert other.sender_table.of_directory(state.senders[A].directory) == state.senders[A]
     for each in (state, other):  # and both go on alike
         do(each, records.FileRestored(phys[2]), records.FileDeleted(phys[0], "operator"))
         do(each, records.TokenRevoke("t1"), records.QuarantineDrop(A, path(), "01"))
