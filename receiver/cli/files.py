@@ -7,9 +7,10 @@ import click
 from common.cli import Invocation
 from receiver.cli.showing import commit_time, json_option, show, size
 from receiver.config import ReceiverConfig
-from receiver.operator import directories
-from receiver.operator.client import NotRunningError, Server
-from receiver.operator.views import FilesPage, FileView
+from receiver.operator.client import ask
+from receiver.operator.files import FILE_STATES, list_files
+from receiver.operator.paging import collect
+from receiver.operator.views import FilesPage
 
 __all__ = ["files"]
 
@@ -24,7 +25,6 @@ _HEADERS = (
     "VERIFIED",
     "PHYSICAL",
 )
-_STATES = ("live", "retired", "quarantined", "deleted", "expired")
 
 
 @click.command(
@@ -34,7 +34,7 @@ _STATES = ("live", "retired", "quarantined", "deleted", "expired")
 @click.option("--sender", help="Only of the sender with this uuid.")
 @click.option(
     "--state",
-    type=click.Choice(_STATES),
+    type=click.Choice(FILE_STATES),
     help="Only in this state; the expired are among the deleted.",
 )
 @click.option("--unverified", is_flag=True, help="Only those that no verification has proved.")
@@ -50,11 +50,24 @@ def files(
     as_json: bool,
 ) -> None:
     """Files that were loaded, in order of their physical paths."""
-    config = invocation.load().value
-    try:
-        found = _from_server(Server(config), sender, state, unverified, limit)
-    except NotRunningError:
-        found = directories.files(config, sender, state, unverified, limit)
+    query = {"sender": sender, "state": state, "unverified": "true" if unverified else None}
+    found = ask(
+        invocation.load().value,
+        lambda server: collect(
+            lambda after, left: server.ask(
+                "GET", "/v1/files", FilesPage, query={**query, "after": after, "limit": left}
+            ),
+            lambda page: page.files,
+            limit,
+        ),
+        lambda there: collect(
+            lambda after, left: list_files(
+                there, sender=sender, state=state, unverified=unverified, after=after, limit=left
+            ),
+            lambda page: page.files,
+            limit,
+        ),
+    )
     rows = [
         (
             each.path,
@@ -70,24 +83,3 @@ def files(
         for each in found
     ]
     show(FilesPage(files=found), as_json, _HEADERS, rows, "no files")
-
-
-def _from_server(
-    server: Server, sender: str | None, state: str | None, unverified: bool, limit: int | None
-) -> list[FileView]:
-    found: list[FileView] = []
-    after: str | None = None
-    while limit is None or len(found) < limit:
-        query = {
-            "sender": sender,
-            "state": state,
-            "unverified": "true" if unverified else None,
-            "after": after,
-            "limit": None if limit is None else limit - len(found),
-        }
-        page = server.ask("GET", "/v1/files", FilesPage, query=query)
-        found += page.files
-        if page.next is None:
-            break
-        after = page.next
-    return found

@@ -8,9 +8,10 @@ from common.cli import Invocation
 from common.terminal import printable
 from receiver.cli.showing import commit_time, json_option, show, write_json
 from receiver.config import ReceiverConfig
-from receiver.operator import directories
-from receiver.operator.client import NotRunningError, Server
-from receiver.operator.views import OwnersPage, OwnerView
+from receiver.operator.client import OperatorClient, ask
+from receiver.operator.owners import list_owners as list_of_owners
+from receiver.operator.paging import collect
+from receiver.operator.views import OwnersPage
 from receiver.operator.wire import CommitAnswer, ReleaseRequest, TransferRequest
 
 __all__ = ["owners"]
@@ -33,11 +34,19 @@ def owners() -> None:
 @click.pass_obj
 def list_owners(invocation: Invocation[ReceiverConfig], sender: str | None, as_json: bool) -> None:
     """Devices that have an owner."""
-    config = invocation.load().value
-    try:
-        found = _from_server(Server(config), sender)
-    except NotRunningError:
-        found = directories.owners(config, sender)
+    found = ask(
+        invocation.load().value,
+        lambda server: collect(
+            lambda after, _: server.ask(
+                "GET", "/v1/owners", OwnersPage, query={"sender": sender, "after": after}
+            ),
+            lambda page: page.owners,
+        ),
+        lambda there: collect(
+            lambda after, _: list_of_owners(there, sender=sender, after=after),
+            lambda page: page.owners,
+        ),
+    )
     rows = [
         (each.device, each.sender, each.label or None, commit_time(each.since)) for each in found
     ]
@@ -53,7 +62,7 @@ def list_owners(invocation: Invocation[ReceiverConfig], sender: str | None, as_j
 @click.pass_obj
 def release(invocation: Invocation[ReceiverConfig], device: str, as_json: bool) -> None:
     """Free DEVICE for whoever comes first; what was loaded stays."""
-    answer = Server(invocation.load().value).ask(
+    answer = OperatorClient(invocation.load().value).ask(
         "POST", "/v1/owners/release", CommitAnswer, body=ReleaseRequest(device=device)
     )
     _done(answer, as_json, f"{printable(device)} is free")
@@ -72,7 +81,7 @@ def transfer(
     invocation: Invocation[ReceiverConfig], device: str, sender: str, as_json: bool
 ) -> None:
     """Let DEVICE take data from SENDER from now on; what was loaded stays."""
-    answer = Server(invocation.load().value).ask(
+    answer = OperatorClient(invocation.load().value).ask(
         "POST",
         "/v1/owners/transfer",
         CommitAnswer,
@@ -86,15 +95,3 @@ def _done(answer: CommitAnswer, as_json: bool, text: str) -> None:
         write_json(answer)
     else:
         click.echo(text)
-
-
-def _from_server(server: Server, sender: str | None) -> list[OwnerView]:
-    found: list[OwnerView] = []
-    after: str | None = None
-    while True:
-        query = {"sender": sender, "after": after}
-        page = server.ask("GET", "/v1/owners", OwnersPage, query=query)
-        found += page.owners
-        if page.next is None:
-            return found
-        after = page.next

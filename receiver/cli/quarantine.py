@@ -12,8 +12,8 @@ from common.errors import Integrity, NotFoundError, UsageError
 from common.terminal import printable
 from receiver.cli.showing import commit_time, json_option, show, size
 from receiver.config import ReceiverConfig
-from receiver.operator import directories
-from receiver.operator.client import NotRunningError, Server
+from receiver.operator.client import OperatorClient, ask
+from receiver.operator.quarantine import list_quarantine as list_of_entries
 from receiver.operator.views import QuarantineView
 from receiver.operator.wire import QuarantineAnswer, QuarantineKey, RetryAnswer
 
@@ -39,11 +39,11 @@ def list_quarantine(
     invocation: Invocation[ReceiverConfig], sender: str | None, as_json: bool
 ) -> None:
     """What is in quarantine, and why."""
-    config = invocation.load().value
-    try:
-        answer = _entries(Server(config), sender)
-    except NotRunningError:
-        answer = directories.quarantine(config, sender)
+    answer = ask(
+        invocation.load().value,
+        lambda server: _entries(server, sender),
+        lambda there: QuarantineAnswer(entries=list_of_entries(there.engine, sender)),
+    )
     rows = [
         (
             each.path,
@@ -88,7 +88,7 @@ def retry(
     as_json: bool,
 ) -> int:
     """Look at files again that are still here; let the next round send the others."""
-    server = Server(invocation.load().value)
+    server = OperatorClient(invocation.load().value)
     results = []
     code = 0
     for entry in _matching(server, path, everything, sender, digest):
@@ -122,7 +122,7 @@ def drop(
     as_json: bool,
 ) -> None:
     """Forget files and the bytes that are kept of them."""
-    server = Server(invocation.load().value)
+    server = OperatorClient(invocation.load().value)
     dropped = []
     for entry in _matching(server, path, everything, sender, digest):
         server.tell("POST", "/v1/quarantine/drop", _key(entry))
@@ -133,12 +133,16 @@ def drop(
         emit_json({"dropped": dropped})
 
 
-def _entries(server: Server, sender: str | None) -> QuarantineAnswer:
+def _entries(server: OperatorClient, sender: str | None) -> QuarantineAnswer:
     return server.ask("GET", "/v1/quarantine", QuarantineAnswer, query={"sender": sender})
 
 
 def _matching(
-    server: Server, path: str | None, everything: bool, sender: str | None, digest: str | None
+    server: OperatorClient,
+    path: str | None,
+    everything: bool,
+    sender: str | None,
+    digest: str | None,
 ) -> list[QuarantineView]:
     if everything == (path is not None):
         raise UsageError("expected a PATH, or --all")

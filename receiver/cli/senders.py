@@ -9,8 +9,8 @@ from common.errors import NotFoundError
 from common.wire import SchemaPosition
 from receiver.cli.showing import commit_time, json_option, moment, show, size
 from receiver.config import ReceiverConfig
-from receiver.operator import directories
-from receiver.operator.client import NotRunningError, Server, segment
+from receiver.operator.client import OperatorClient, ask, segment
+from receiver.operator.senders import list_senders as list_of_senders
 from receiver.operator.wire import SendersAnswer
 
 __all__ = ["senders"]
@@ -47,11 +47,7 @@ def senders(context: click.Context, as_json: bool) -> None:
 @click.pass_obj
 def list_senders(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """All senders, their files and their last task."""
-    config = invocation.load().value
-    try:
-        answer = Server(config).ask("GET", "/v1/senders", SendersAnswer)
-    except NotRunningError:
-        answer = directories.senders(config)
+    answer = _senders(invocation.load().value)
     rows = [
         (
             each.uuid,
@@ -70,6 +66,14 @@ def list_senders(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     show(answer, as_json, _HEADERS, rows, "no sender has been here")
 
 
+def _senders(config: ReceiverConfig) -> SendersAnswer:
+    return ask(
+        config,
+        lambda server: server.ask("GET", "/v1/senders", SendersAnswer),
+        lambda there: SendersAnswer(senders=list_of_senders(there.engine)),
+    )
+
+
 def _schema(there: SchemaPosition | None) -> str:
     if there is None:
         return "-"
@@ -86,11 +90,7 @@ def _schema(there: SchemaPosition | None) -> str:
 @click.pass_obj
 def schema(invocation: Invocation[ReceiverConfig], sender: str, as_json: bool) -> None:
     """How far the schema of SENDER is applied, and what of it is not, with the reasons."""
-    config = invocation.load().value
-    try:
-        answer = Server(config).ask("GET", "/v1/senders", SendersAnswer)
-    except NotRunningError:
-        answer = directories.senders(config)
+    answer = _senders(invocation.load().value)
     found = next((each for each in answer.senders if each.uuid == sender), None)
     if found is None:
         raise NotFoundError(f"no sender {sender} has been here")
@@ -114,5 +114,5 @@ def accept(invocation: Invocation[ReceiverConfig], sender: str) -> None:
     For a sender that was refused as a clone and is none: one whose state was lost. A real clone
     needs a uuid of its own instead (on that machine: tsferry-sender init --new-identity).
     """
-    Server(invocation.load().value).tell("POST", f"/v1/senders/{segment(sender)}/accept")
+    OperatorClient(invocation.load().value).tell("POST", f"/v1/senders/{segment(sender)}/accept")
     click.echo(f"the next machine that comes as {sender} is accepted")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from common.errors import TsferryError, UsageError
-from receiver.operator.client import NotRunningError, Server, segment
+from receiver.operator.client import NotRunningError, OperatorClient, segment
 from receiver.web.sql_wire import SqlAnswer, SqlRequest
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class SqlSource:
 
     def __init__(self, config: ReceiverConfig) -> None:
         self._config = config
-        self._kept: Server | None = None
+        self._kept: OperatorClient | None = None
 
     def run(self, statement: str, at: int | str | None = None, size: int | None = None) -> Reply:
         """Carry a statement out.
@@ -72,15 +72,15 @@ class SqlSource:
             return _from_directories(self._config, request, not_running)
         return Reply(first.columns, first.message, first.commit, _pages(server, first))
 
-    def _server(self) -> Server:
+    def _server(self) -> OperatorClient:
         # One that was started anew has another address and another token.
         server = self._kept
         if server is None or not server.is_connected:
-            server = self._kept = Server(self._config, keep=True)
+            server = self._kept = OperatorClient(self._config, keep=True)
         return server
 
 
-def _pages(server: Server, answer: SqlAnswer) -> Generator[Sequence[Row], None, None]:
+def _pages(server: OperatorClient, answer: SqlAnswer) -> Generator[Sequence[Row], None, None]:
     cursor: str | None = None
     try:
         while True:
@@ -95,7 +95,7 @@ def _pages(server: Server, answer: SqlAnswer) -> Generator[Sequence[Row], None, 
         raise
 
 
-def _forget(server: Server, cursor: str) -> None:
+def _forget(server: OperatorClient, cursor: str) -> None:
     try:
         server.tell("DELETE", f"/v1/sql/{segment(cursor)}")
     except TsferryError:  # it forgets by itself, after a while

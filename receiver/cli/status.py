@@ -9,8 +9,9 @@ from common.errors import EXIT_UNREACHABLE
 from common.terminal import printable
 from receiver.cli.showing import commit_time, json_option, moment, size, write_json
 from receiver.config import ReceiverConfig
-from receiver.operator import directories
-from receiver.operator.client import NotRunningError, Server
+from receiver.operator.client import NotRunningError, OperatorClient
+from receiver.operator.directories import look
+from receiver.operator.status import status as status_of
 from receiver.operator.views import SchemaView, StatusView
 
 __all__ = ["status"]
@@ -26,10 +27,11 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> int:
     """How the receiver is, in numbers."""
     config = invocation.load().value
     try:
-        view = Server(config).ask("GET", "/v1/status", StatusView)
+        view = OperatorClient(config).ask("GET", "/v1/status", StatusView)
         running = True
     except NotRunningError as error:
-        view = directories.status(config, error.message)
+        with look(config) as there:
+            view = status_of(there, error.message)
         running = False
     if as_json:
         write_json(view)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 
 import click
+from msgspec.structs import asdict
 
 from common.cli import Invocation, emit_json
 from common.errors import UsageError
 from common.terminal import printable
 from receiver.cli.showing import commit_time, json_option, moment, show, write_json
 from receiver.config import ReceiverConfig
-from receiver.operator import directories
-from receiver.operator.client import NotRunningError, Server, segment
+from receiver.open_engine import open_engine
+from receiver.operator.client import NotRunningError, OperatorClient, ask, segment
+from receiver.operator.tokens import list_tokens as list_of_tokens
+from receiver.operator.tokens import make_token, revoke_token
 from receiver.operator.views import TokenMade
 from receiver.operator.wire import TokenRequest, TokensAnswer
 
@@ -62,9 +65,10 @@ def create(
         role=role, sender=sender, scope=list(scope), note=note, expires=_until(expires)
     )
     try:
-        made = Server(config).ask("POST", "/v1/tokens", TokenMade, body=request)
+        made = OperatorClient(config).ask("POST", "/v1/tokens", TokenMade, body=request)
     except NotRunningError:
-        made = directories.create_token(config, request)
+        with open_engine(config) as engine:
+            made = make_token(engine, **asdict(request))
     if as_json:
         write_json(made)
         return
@@ -81,11 +85,11 @@ def create(
 @click.pass_obj
 def list_tokens(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """All tokens that are not revoked, without their secrets."""
-    config = invocation.load().value
-    try:
-        answer = Server(config).ask("GET", "/v1/tokens", TokensAnswer)
-    except NotRunningError:
-        answer = directories.tokens(config)
+    answer = ask(
+        invocation.load().value,
+        lambda server: server.ask("GET", "/v1/tokens", TokensAnswer),
+        lambda there: TokensAnswer(tokens=list_of_tokens(there.engine)),
+    )
     rows = [
         (
             each.id,
@@ -112,9 +116,10 @@ def revoke(invocation: Invocation[ReceiverConfig], token_id: str, as_json: bool)
     """Make a token worthless from now on."""
     config = invocation.load().value
     try:
-        Server(config).tell("DELETE", f"/v1/tokens/{segment(token_id)}")
+        OperatorClient(config).tell("DELETE", f"/v1/tokens/{segment(token_id)}")
     except NotRunningError:
-        directories.revoke_token(config, token_id)
+        with open_engine(config) as engine:
+            revoke_token(engine, token_id)
     if as_json:
         emit_json({"revoked": token_id})
     else:

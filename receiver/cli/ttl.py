@@ -7,7 +7,7 @@ import click
 from common.cli import Invocation
 from receiver.cli.showing import json_option, write_json
 from receiver.config import ReceiverConfig
-from receiver.operator.client import Server
+from receiver.operator.client import OperatorClient
 from receiver.operator.wire import TtlAnswer
 
 __all__ = ["ttl"]
@@ -30,7 +30,7 @@ def resume(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     The receiver suspends TTL when the clock stands further from where it was expected than
     metadata.clock_jump, or when it did not run for that long; `status` shows it.
     """
-    answer = Server(invocation.load().value).ask("POST", "/v1/ttl/resume", TtlAnswer)
+    answer = OperatorClient(invocation.load().value).ask("POST", "/v1/ttl/resume", TtlAnswer)
     if as_json:
         write_json(answer)
     elif answer.was_suspended is None:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from common import crash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from common.durable import Tree
     from common.names import FilePath
+    from receiver.metadata.state.rows import FileRow
 
-__all__ = ["Move", "move_back", "move_in"]
+__all__ = ["Move", "move_back", "move_in", "tree_of"]
 
 Move = tuple[str, "FilePath"]
 """Where a verified file lies, relative to the data directory, and its physical name."""
@@ -53,3 +54,8 @@ def move_back(tree: Tree, moves: Iterable[Move]) -> None:
     away = {physical.directory for _, physical in pending}
     for directory in [*sorted(back), *sorted(away)]:  # a file with two names is no harm
         tree.sync_dir(directory)
+
+
+def tree_of(trees: Sequence[Tree], row: FileRow) -> Tree | None:
+    """The data directory that holds a file's bytes, None if none does."""
+    return next((tree for tree in trees if tree.exists(row.physical)), None)

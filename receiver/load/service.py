@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.state import FileRow
 
 __all__ = ["LoadService"]
 
@@ -196,10 +195,3 @@ class LoadService:
             except GuardFailed:
                 continue  # another request has entered it
             return directory
-
-    def find_physical(self, row: FileRow) -> tuple[Tree, str] | None:
-        """The data directory that holds a file's bytes, None if none does."""
-        for tree in self.trees:
-            if tree.exists(row.physical):
-                return tree, row.physical
-        return None

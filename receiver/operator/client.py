@@ -1,4 +1,8 @@
-"""What commands talk to: the server that runs, or the directories of one that does not."""
+"""The way to a receiver: the server that runs, or the directories of one that does not.
+
+A server writes where it listens, and a token of the day, into its schema directory, readable for
+the user that it runs as.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,20 @@ import select
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from common import wire
 from common.durable import Tree
 from common.errors import ForbiddenError, ProtocolError, UnreachableError, UsageError
+from receiver.operator.directories import look
 
 if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
+    from receiver.operator.directories import ReceiverDirectories
 
-__all__ = ["NotRunningError", "Server", "segment"]
+__all__ = ["ADDRESS_FILE", "TOKEN_FILE", "NotRunningError", "OperatorClient", "ask", "segment"]
 
 T = TypeVar("T")
 
@@ -37,11 +43,8 @@ class NotRunningError(UnreachableError):
         )
 
 
-class Server:
+class OperatorClient:
     """The running server, asked as an operator of this machine.
-
-    Where it listens and the token of the day stand in its schema directory, readable for the user
-    that it runs as.
 
     Args:
         config: of the server.
@@ -147,6 +150,19 @@ def _is_open(connection: http.client.HTTPConnection) -> bool:
     # before the next call is better than after it: a statement must not be carried out twice.
     sock: socket.socket | None = connection.sock
     return sock is not None and not select.select([sock], [], [], 0)[0]
+
+
+def ask(
+    config: ReceiverConfig,
+    server: Callable[[OperatorClient], T],
+    directories: Callable[[ReceiverDirectories], T],
+) -> T:
+    """The answer of the running server; of the directories, if none runs."""
+    try:
+        return server(OperatorClient(config))
+    except NotRunningError:
+        with look(config) as there:
+            return directories(there)
 
 
 def segment(text: str) -> str:

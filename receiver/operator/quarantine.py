@@ -1,4 +1,10 @@
-"""What was refused or found bad: shown to an operator, looked at again, given up."""
+"""What was refused or found bad: shown to an operator, looked at again, given up.
+
+There are two kinds of entries: files refused at or before their load, and loaded ones found bad.
+The first are kept under (sender, path, digest of the tail); of the second the digest is the
+physical path. One that a verification put on hold is of the second kind: the entry beside it,
+which holds its content, is shown, lifted and dropped together with it.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +16,7 @@ from common.errors import ConflictError, NotFoundError
 from common.names import FilePath
 from common.tsfile import Corrupt, read_tail
 from receiver.load.folder.verify import hash_staged
+from receiver.load.placing import tree_of
 from receiver.load.schema.registering import Refusal, read_series
 from receiver.load.upkeep.registrar import registration
 from receiver.load.upkeep.verdicts import hold_of
@@ -20,158 +27,147 @@ from receiver.metadata.state.state import FileState
 from receiver.operator.views import QuarantineView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import FileRow, QuarantineRow
+    from receiver.operator.directories import RunningReceiver
 
-__all__ = ["Quarantine"]
+__all__ = ["drop_quarantined", "list_quarantine", "retry_quarantined"]
 
 
-class Quarantine:
-    """Two kinds of entries: files refused at or before their load, and loaded ones found bad.
+def list_quarantine(engine: Engine, sender: str | None = None) -> list[QuarantineView]:
+    """Every entry, of one sender if told so."""
+    with engine.reading() as state:
+        bad = [
+            (row, hold_of(state, row))
+            for row in state.file_table.quarantined()
+            if sender in (None, row.sender)
+        ]
+        holds = {_key(hold) for _, hold in bad if hold is not None}
+        refused = [
+            row
+            for key, row in state.quarantine.items()
+            if sender in (None, row.sender) and key not in holds
+        ]
+    views = [_refused(row) for row in refused]
+    views += [_bad(row, held=hold is not None) for row, hold in bad]
+    return sorted(views, key=lambda each: (each.sender, each.path, each.digest))
 
-    The first are kept under (sender, path, digest of the tail); of the second the digest is the
-    physical path. One that a verification put on hold is of the second kind: the entry beside it,
-    which holds its content, is shown, lifted and dropped together with it.
+
+def retry_quarantined(there: RunningReceiver, sender: str, path: str, digest: str) -> str:
+    """Look at a file again, or let the next round try; says in words what came of it.
+
+    Raises:
+        NotFoundError: there is no such entry.
+        NotATsFileError: the bytes are still bad.
+        ConflictError: the file still contradicts the schema.
     """
+    with there.engine.reading() as state:
+        row = state.quarantine.get((sender, path, digest))
+        file = state.files.get(digest)
+        hold = None if file is None else hold_of(state, file)
+    if row is not None:
+        return _retry_refused(there, row)
+    if file is not None and (file.sender, file.path) == (sender, path):
+        return _retry_loaded(there, file, hold)
+    raise _not_in_quarantine(path, digest)
 
-    def __init__(self, engine: Engine, load: LoadService, *, clock: Callable[[], float]) -> None:
-        self._engine = engine
-        self._load = load
-        self._clock = clock
 
-    def all(self, sender: str | None) -> list[QuarantineView]:
-        """Every entry, of one sender if told so."""
-        with self._engine.reading() as state:
-            bad = [
-                (row, hold_of(state, row))
-                for row in state.files.values()
-                if row.state is FileState.QUARANTINED and sender in (None, row.sender)
-            ]
-            holds = {_key(hold) for _, hold in bad if hold is not None}
-            refused = [
-                row
-                for key, row in state.quarantine.items()
-                if sender in (None, row.sender) and key not in holds
-            ]
-        views = [_refused(row) for row in refused]
-        views += [_bad(row, held=hold is not None) for row, hold in bad]
-        return sorted(views, key=lambda each: (each.sender, each.path, each.digest))
+def _retry_refused(there: RunningReceiver, row: QuarantineRow) -> str:
+    """Look at kept bytes again; without them, or if they are good now, clear the entry."""
+    drop, guard = _lift(row)
+    folder = there.load.folders.find(row.sender)
+    tree = there.trees[0]
+    if row.kept is None or folder is None or not tree.exists(row.kept):
+        there.engine.commit([drop], [guard])
+        return "the next round of the sender tries again"
+    path = FilePath.parse(row.path)
+    hash_staged(tree, row.kept, path, at=there.clock())  # raises what is still wrong with it
+    with folder.lock:
+        tree.make_dirs(folder.at(f"data/{path.directory}"))
+        tree.rename(row.kept, folder.staged_at(path))
+        folder.staged.put([hash_staged(tree, folder.staged_at(path), path, at=there.clock())])
+    there.engine.commit([drop], [guard])
+    return "the bytes are good; the next round of the sender loads them"
 
-    def retry(self, sender: str, path: str, digest: str) -> str:
-        """Look at a file again, or let the next round try; says in words what came of it.
 
-        Raises:
-            NotFoundError: there is no such entry.
-            NotATsFileError: the bytes are still bad.
-            ConflictError: the file still contradicts the schema.
-        """
-        with self._engine.reading() as state:
-            row = state.quarantine.get((sender, path, digest))
-            file = state.files.get(digest)
-            hold = None if file is None else hold_of(state, file)
-        if row is not None:
-            return self._retry_refused(row)
-        if file is not None and (file.sender, file.path) == (sender, path):
-            return self._retry_loaded(file, hold)
+def _retry_loaded(there: RunningReceiver, row: FileRow, hold: QuarantineRow | None) -> str:
+    """Make a file visible again whose bytes are those that were loaded.
+
+    What a verification has read in them is not read again: that it is visible all the same is
+    the operator's word. Of any other bytes the hold is lifted too: what came was not these.
+    """
+    if row.state is not FileState.QUARANTINED:
+        raise _not_in_quarantine(row.path, row.physical)
+    tree = tree_of(there.trees, row)
+    if tree is None:
+        return _ask_again(there, "the bytes are gone", hold)
+    fd = tree.open_read(row.physical)
+    try:
+        tail = read_tail(fd, structure=True)
+        good = tail.complete and tail.size == row.size and md5_of_fd(fd) == row.md5
+        registers = read_series(fd, tail, row.parsed.sg) if good and not row.registered else ()
+    except (Corrupt, IllegalPathError):
+        good = False
+    finally:
+        os.close(fd)
+    if not good:
+        return _ask_again(there, "the bytes are still bad", hold)
+    ops: list[records.Op] = [records.FileRestored(row.physical)]
+    guards = [Guard("file", row.physical, row.changed)]
+    if not row.registered:
+        schema = registration(there.engine, row, registers)
+        if isinstance(schema, Refusal):
+            raise ConflictError(schema.reason, extra={"path": row.path})
+        ops += schema
+    if hold is None:
+        there.engine.commit(ops, guards)
+        return "the bytes are good; the file is visible again"
+    drop, guard = _lift(hold)
+    there.engine.commit([*ops, drop], [*guards, guard])
+    return (
+        "the bytes are as they were sent; the file is visible again, though a verification "
+        f"found it bad: {hold.reason}"
+    )
+
+
+def _ask_again(there: RunningReceiver, why: str, hold: QuarantineRow | None) -> str:
+    if hold is None:
+        return f"{why}; the sender is asked for the file in its next round"
+    drop, guard = _lift(hold)
+    there.engine.commit([drop], [guard])
+    return f"{why}; it is on hold no more: with a retry at the sender it comes again"
+
+
+def drop_quarantined(there: RunningReceiver, sender: str, path: str, digest: str) -> None:
+    """Forget an entry and the bytes kept for it; a loaded file is deleted.
+
+    Raises:
+        NotFoundError: there is no such entry.
+    """
+    key = (sender, path, digest)
+    with there.engine.reading() as state:
+        row = state.quarantine.get(key)
+        file = state.files.get(digest)
+        hold = None if file is None else hold_of(state, file)
+    if row is not None:
+        op, guard = _lift(row)
+        there.engine.commit([op], [guard])
+        if row.kept is not None:
+            there.trees[0].unlink(row.kept)
+        return
+    if (
+        file is None
+        or (file.sender, file.path) != (sender, path)
+        or file.state is not FileState.QUARANTINED
+    ):
         raise _not_in_quarantine(path, digest)
-
-    def _retry_refused(self, row: QuarantineRow) -> str:
-        """Look at kept bytes again; without them, or if they are good now, clear the entry."""
-        drop, guard = _lift(row)
-        folder = self._load.folders.find(row.sender)
-        tree = self._load.trees[0]
-        if row.kept is None or folder is None or not tree.exists(row.kept):
-            self._engine.commit([drop], [guard])
-            return "the next round of the sender tries again"
-        path = FilePath.parse(row.path)
-        hash_staged(tree, row.kept, path, at=self._clock())  # raises what is still wrong with it
-        with folder.lock:
-            tree.make_dirs(folder.at(f"data/{path.directory}"))
-            tree.rename(row.kept, folder.staged_at(path))
-            folder.staged.put([hash_staged(tree, folder.staged_at(path), path, at=self._clock())])
-        self._engine.commit([drop], [guard])
-        return "the bytes are good; the next round of the sender loads them"
-
-    def _retry_loaded(self, row: FileRow, hold: QuarantineRow | None) -> str:
-        """Make a file visible again whose bytes are those that were loaded.
-
-        What a verification has read in them is not read again: that it is visible all the same is
-        the operator's word. Of any other bytes the hold is lifted too: what came was not these.
-        """
-        if row.state is not FileState.QUARANTINED:
-            raise _not_in_quarantine(row.path, row.physical)
-        found = self._load.find_physical(row)
-        if found is None:
-            return self._ask_again("the bytes are gone", hold)
-        tree, rel = found
-        fd = tree.open_read(rel)
-        try:
-            tail = read_tail(fd, structure=True)
-            good = tail.complete and tail.size == row.size and md5_of_fd(fd) == row.md5
-            registers = read_series(fd, tail, row.parsed.sg) if good and not row.registered else ()
-        except (Corrupt, IllegalPathError):
-            good = False
-        finally:
-            os.close(fd)
-        if not good:
-            return self._ask_again("the bytes are still bad", hold)
-        ops: list[records.Op] = [records.FileRestored(row.physical)]
-        guards = [Guard("file", row.physical, row.changed)]
-        if not row.registered:
-            schema = registration(self._engine, row, registers)
-            if isinstance(schema, Refusal):
-                raise ConflictError(schema.reason, extra={"path": row.path})
-            ops += schema
-        if hold is None:
-            self._engine.commit(ops, guards)
-            return "the bytes are good; the file is visible again"
-        drop, guard = _lift(hold)
-        self._engine.commit([*ops, drop], [*guards, guard])
-        return (
-            "the bytes are as they were sent; the file is visible again, though a verification "
-            f"found it bad: {hold.reason}"
-        )
-
-    def _ask_again(self, why: str, hold: QuarantineRow | None) -> str:
-        if hold is None:
-            return f"{why}; the sender is asked for the file in its next round"
-        drop, guard = _lift(hold)
-        self._engine.commit([drop], [guard])
-        return f"{why}; it is on hold no more: with a retry at the sender it comes again"
-
-    def drop(self, sender: str, path: str, digest: str) -> None:
-        """Forget an entry and the bytes kept for it; a loaded file is deleted.
-
-        Raises:
-            NotFoundError: there is no such entry.
-        """
-        key = (sender, path, digest)
-        with self._engine.reading() as state:
-            row = state.quarantine.get(key)
-            file = state.files.get(digest)
-            hold = None if file is None else hold_of(state, file)
-        if row is not None:
-            op, guard = _lift(row)
-            self._engine.commit([op], [guard])
-            if row.kept is not None:
-                self._load.trees[0].unlink(row.kept)
-            return
-        if (
-            file is None
-            or (file.sender, file.path) != (sender, path)
-            or file.state is not FileState.QUARANTINED
-        ):
-            raise _not_in_quarantine(path, digest)
-        ops: list[records.Op] = [records.FileDeleted(file.physical, "operator")]
-        guards = [Guard("file", file.physical, file.changed)]
-        if hold is not None:
-            op, guard = _lift(hold)
-            ops.append(op)
-            guards.append(guard)
-        self._engine.commit(ops, guards)
+    ops: list[records.Op] = [records.FileDeleted(file.physical, "operator")]
+    guards = [Guard("file", file.physical, file.changed)]
+    if hold is not None:
+        op, guard = _lift(hold)
+        ops.append(op)
+        guards.append(guard)
+    there.engine.commit(ops, guards)
 
 
 def _key(row: QuarantineRow) -> tuple[str, str, str]:

@@ -1,28 +1,33 @@
-"""Where commands about the schema as a whole get it from: a running server, or the directories."""
+"""The schema as a whole: out, and in; of a running server, or of the directories of none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from common.schemaitems import Group, Item, SchemaChanges, encode_items
 from common.wire import BASE, SchemaFailure
-from receiver.operator.client import NotRunningError, Server
+from receiver.load.schema.task_schema import import_items as make_missing
+from receiver.metadata.engine import Engine
+from receiver.open_engine import open_engine
+from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.wire import ImportAnswer, ImportRequest
+from receiver.transfer.schemachanges import SchemaReader
 
 if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
 
-__all__ = ["import_items", "whole_schema"]
+__all__ = ["import_into", "import_items", "whole_schema"]
 
 _PAGE_ITEMS = 5000
 _PAGE_BYTES = 1 << 20
+_CHANGES = f"{BASE}/schema/changes"
 
 
 def whole_schema(config: ReceiverConfig) -> Iterator[Item]:
     """All storage groups, then all series by path, as of one commit."""
     try:
-        server = Server(config)
+        server = OperatorClient(config)
         page = server.ask("GET", _CHANGES, SchemaChanges)
     except NotRunningError:
         yield from _from_directories(config)
@@ -33,27 +38,28 @@ def whole_schema(config: ReceiverConfig) -> Iterator[Item]:
         yield from page.items
 
 
-_CHANGES = f"{BASE}/schema/changes"
-
-
 def _from_directories(config: ReceiverConfig) -> Iterator[Item]:
-    from receiver.metadata.engine import Engine
-    from receiver.transfer.schemachanges import SchemaReader
-
     with Engine.read_only(config.schema_dir) as engine:
         yield from SchemaReader(engine).every()
+
+
+def import_into(engine: Engine, items: Iterable[Item], *, dry_run: bool) -> ImportAnswer:
+    """Make storage groups and series that are missing; nothing is deleted."""
+    done = make_missing(engine, items, dry_run=dry_run)
+    failed = [SchemaFailure(record=record, reason=why) for record, why in done.failed]
+    return ImportAnswer(applied=done.applied, changes=len(done.ops), failed=failed)
 
 
 def import_items(config: ReceiverConfig, items: Sequence[Item], *, dry_run: bool) -> ImportAnswer:
     """Make what is missing, in the running server or in the directories of none."""
     try:
-        server = Server(config)
-        return _by_server(server, items, dry_run)
+        return _by_server(OperatorClient(config), items, dry_run)
     except NotRunningError:
-        return _in_directories(config, items, dry_run)
+        with open_engine(config) as engine:
+            return import_into(engine, items, dry_run=dry_run)
 
 
-def _by_server(server: Server, items: Sequence[Item], dry_run: bool) -> ImportAnswer:
+def _by_server(server: OperatorClient, items: Sequence[Item], dry_run: bool) -> ImportAnswer:
     applied = changes = 0
     failed: list[SchemaFailure] = []
     # What was not really made is not there for the next page: there the groups are told again.
@@ -84,13 +90,3 @@ def _pages(items: Sequence[Item]) -> Iterator[list[Item]]:
             page, size = [], 0
     if page:
         yield page
-
-
-def _in_directories(config: ReceiverConfig, items: Sequence[Item], dry_run: bool) -> ImportAnswer:
-    from receiver.load.schema.task_schema import import_items as apply
-    from receiver.open_engine import open_engine
-
-    with open_engine(config) as engine:
-        done = apply(engine, items, dry_run=dry_run)
-    failed = [SchemaFailure(record=record, reason=why) for record, why in done.failed]
-    return ImportAnswer(applied=done.applied, changes=len(done.ops), failed=failed)

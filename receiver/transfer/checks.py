@@ -61,7 +61,12 @@ class Checks:
         self._lock = threading.Lock()
 
     def check(self, who: Principal, request: CheckRequest) -> CheckAnswer:
-        """See `Node.check`."""
+        """The first call of a round: versions, history, what is wanted again.
+
+        Raises:
+            ProtocolError: another protocol or partition interval.
+            CloneError: two machines speak under this uuid.
+        """
         if request.protocol != PROTOCOL:
             raise ProtocolError(
                 f"protocol {request.protocol} is not spoken here; this is {PROTOCOL}"
@@ -171,7 +176,7 @@ class Checks:
         )
 
     def heartbeat(self, who: Principal, sender: str, heartbeat: Heartbeat) -> HeartbeatAnswer:
-        """See `Node.heartbeat`."""
+        """A sender lives; kept in memory, for `senders` and `status`."""
         check_sender(who, sender)
         with self._engine.reading() as state:
             known = sender in state.senders

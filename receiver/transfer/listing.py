@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 from common.errors import UsageError
 from common.wire import CatalogueAnswer, CatalogueEntry, InventoryAnswer, InventoryEntry
+from receiver.load.placing import tree_of
 from receiver.metadata.query.past_files import files_at
 from receiver.transfer.intake import check_sender
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from common.durable import Tree
     from receiver.config import ReceiverConfig
-    from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import FileRow
     from receiver.principal import Principal
@@ -19,12 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["Listing", "page_limit"]
 
 
-def page_limit(limit: int, most: int) -> int:
-    """A page's length within what is allowed.
+def page_limit(limit: int | None, most: int) -> int:
+    """A page's length within what is allowed, which is also what None stands for.
 
     Raises:
         UsageError: it is not positive.
     """
+    if limit is None:
+        return most
     if limit < 1:
         raise UsageError(f"limit = {limit}: expected 1 or more")
     return min(limit, most)
@@ -33,15 +38,15 @@ def page_limit(limit: int, most: int) -> int:
 class Listing:
     """Answers `inventory` and `catalogue`."""
 
-    def __init__(self, config: ReceiverConfig, engine: Engine, load: LoadService) -> None:
+    def __init__(self, config: ReceiverConfig, engine: Engine, trees: Sequence[Tree]) -> None:
         self._most = config.limits.max_page_items
         self._engine = engine
-        self._load = load
+        self._trees = trees
 
     def inventory(
-        self, who: Principal, sender: str, after: str | None, limit: int
+        self, who: Principal, sender: str, after: str | None, limit: int | None
     ) -> InventoryAnswer:
-        """See `Node.inventory`."""
+        """What the receiver has of this sender, a page in order of the sender's paths."""
         check_sender(who, sender)
         limit = page_limit(limit, self._most)
         with self._engine.reading() as state:
@@ -69,13 +74,22 @@ class Listing:
         self,
         who: Principal,
         after: str | None,
-        limit: int,
+        limit: int | None,
         *,
         at: int | None = None,
         since: int = 0,
         quarantined: bool = False,
     ) -> CatalogueAnswer:
-        """See `Node.catalogue`."""
+        """Committed files of everybody, a page in order of physical paths.
+
+        Args:
+            who: asks.
+            after: the cursor of the page before.
+            limit: entries of a page; as many as the configuration allows, if None.
+            at: the commit that is asked about; the newest, if left out.
+            since: only files loaded after this commit.
+            quarantined: those too that had been loaded and are in quarantine.
+        """
         who.must_read()
         limit = page_limit(limit, self._most)
         if at is not None or since or quarantined:
@@ -107,14 +121,14 @@ class Listing:
         )
 
     def _entry(self, row: FileRow, *, quarantined: bool = False) -> CatalogueEntry:
-        found = self._load.find_physical(row)
+        tree = tree_of(self._trees, row)
         return CatalogueEntry(
             path=row.physical,
             original=row.path,
             sender=row.sender,
             size=row.size,
             md5=row.md5,
-            data_dir=str(found[0].path) if found is not None else row.data_dir,
+            data_dir=row.data_dir if tree is None else str(tree.path),
             commit=row.created,
             first_time=row.first,
             last_time=row.last,

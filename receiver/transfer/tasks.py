@@ -91,7 +91,13 @@ class Tasks:
     # -- start -----------------------------------------------------------------------------
 
     def start(self, who: Principal, sender: str, task: str, request: StartRequest) -> TaskAnswer:
-        """Start a task, or resume it; see `Node.start_task`."""
+        """Start a task, or resume it; of one that is done, its outcome.
+
+        Raises:
+            BusyError: an earlier task of this sender is being loaded.
+            CloneError: two machines speak under this uuid.
+            GoneError: the request is meant for another engine; check first.
+        """
         if not is_task_id(task):
             raise ProtocolError(f"{task[:60]!a} is no task id (32 lower-case hex digits)")
         if request.engine != self._engine.uuid:
@@ -209,7 +215,7 @@ class Tasks:
     def plan(
         self, who: Principal, sender: str, task: str, epoch: str | None, page: PlanPage
     ) -> PlanAnswer:
-        """What to do with each file of a page."""
+        """What to do with each file of a page, in its order."""
         self._check_page(len(page.entries))
         folder = self._enter(who, sender, task, epoch)
         with folder.lock:
@@ -256,7 +262,7 @@ class Tasks:
     def deleted(
         self, who: Principal, sender: str, task: str, epoch: str | None, page: DeletedPage
     ) -> None:
-        """Record paths that are gone or replaced."""
+        """Record paths that are gone or replaced: in sync.log when this returns."""
         self._check_page(len(page.paths))
         paths = [_tsfile(each) for each in page.paths]
         folder = self._enter(who, sender, task, epoch)
@@ -268,7 +274,7 @@ class Tasks:
     def batch(
         self, who: Principal, sender: str, task: str, epoch: str | None, body: bytes
     ) -> BatchAnswer:
-        """Take many small files in."""
+        """Take many small files in; what has no problem is on the disk, verified."""
         limit = self._config.limits.max_batch_bytes
         if len(body) > limit:
             raise TooLargeError(f"a batch of {len(body)} bytes, limits.max_batch_bytes is {limit}")
@@ -281,7 +287,7 @@ class Tasks:
     def schema(
         self, who: Principal, sender: str, task: str, epoch: str | None, body: bytes
     ) -> SchemaAnswer:
-        """Take a block of the sender's schema log in."""
+        """Take a block of the sender's schema log in; it is on the disk when this returns."""
         folder = self._enter(who, sender, task, epoch)
         _, partial_bytes = self._uploads.numbers(sender)
         return receive_block(
@@ -303,7 +309,7 @@ class Tasks:
     def end(
         self, who: Principal, sender: str, task: str, epoch: str | None, request: EndRequest
     ) -> TaskAnswer:
-        """Record the end, then let the loader have the task."""
+        """Record the end, which is durable when this returns, then let the loader have the task."""
         seen: set[str] = set()
         for entry in request.manifest:
             if _tsfile(entry.path).text in seen:
@@ -348,8 +354,12 @@ class Tasks:
 
     # -- answers -----------------------------------------------------------------------------
 
-    def answer(self, who: Principal, sender: str, task: str, wait: float) -> TaskAnswer:
-        """Where a task is; waits for its outcome for a while."""
+    def answer(self, who: Principal, sender: str, task: str, wait: float = 0.0) -> TaskAnswer:
+        """Where a task is; waits for its outcome, for `wait` seconds at most.
+
+        Raises:
+            NotFoundError: no such task is open, loading or committed here.
+        """
         check_sender(who, sender)
         known = self._known(sender, task)
         if known is not None and known.state is TaskState.LOADING and wait > 0:

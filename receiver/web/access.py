@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from common import wire
 from common.config import is_loopback
 from common.errors import ForbiddenError, UnauthorizedError
-from receiver.operator.operating import hash_token
+from receiver.operator.tokens import hash_token
 from receiver.principal import OPERATOR, READER, SENDER, Principal
 from receiver.web.routes import Role
 

@@ -15,6 +15,7 @@ from common.names import is_sender_uuid, is_task_id
 
 if TYPE_CHECKING:
     from receiver.node import Node
+    from receiver.operator.directories import RunningReceiver
     from receiver.principal import Principal
     from receiver.web.site import Site
 
@@ -49,6 +50,16 @@ class Call:
     def node(self) -> Node:
         """The receiver."""
         return self.site.node
+
+    @property
+    def operator(self) -> RunningReceiver:
+        """The receiver as operators have it.
+
+        Raises:
+            ForbiddenError: whoever asks is none.
+        """
+        self.who.must_operate()
+        return self.site.node.operator
 
     @property
     def sender(self) -> str:
@@ -94,14 +105,14 @@ class Call:
         """A member of the query; empty counts as absent."""
         return self.request.args.get(name) or None
 
-    def limit(self, most: int) -> int:
-        """`limit` of the query, at most `most`."""
+    def limit(self) -> int | None:
+        """`limit` of the query, if it has one."""
         text = self.query("limit")
         if text is None:
-            return most
+            return None
         if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
             raise UsageError("limit: expected a number from 1 up")
-        return min(int(text), most)
+        return int(text)
 
     def must_be(self, sender: str) -> None:
         """Refuse a body that speaks for another sender than the header."""

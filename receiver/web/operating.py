@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from flask import Response
+from msgspec.structs import asdict
 
 from common.errors import UsageError
-from common.wire import SchemaFailure
-from receiver.load.upkeep.verdicts import Verdict
+from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.operator import views, wire
+from receiver.operator.files import FILE_STATES, list_files
+from receiver.operator.owners import list_owners, set_owner
+from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
+from receiver.operator.schema import import_into
+from receiver.operator.senders import accept_sender as accept
+from receiver.operator.senders import list_running_senders
+from receiver.operator.status import running_status
+from receiver.operator.tokens import list_tokens, make_token
+from receiver.operator.tokens import revoke_token as revoke
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import EMPTY, Answer, Body, Parameter, Role, Routes
 
 __all__ = ["ROUTES"]
 
 ROUTES = Routes()
-_STATES = ("live", "retired", "quarantined", "deleted", "expired")
 _SENDER = Parameter("sender", "query", {"type": "string"}, "Only of the sender with this uuid.")
-_STATE = Parameter("state", "query", {"enum": list(_STATES)}, "Only files in this state.")
+_STATE = Parameter("state", "query", {"enum": list(FILE_STATES)}, "Only files in this state.")
 _UNVERIFIED = Parameter(
     "unverified", "query", {"enum": ["true", "false"]}, "Only files that are not verified."
 )
@@ -29,13 +37,13 @@ _LIMIT = Parameter("limit", "query", {"type": "integer", "minimum": 1}, "Entries
 )
 def status(call: Call) -> Response:
     """How the receiver is."""
-    return json_answer(call.node.status(call.who))
+    return json_answer(running_status(call.operator, call.node.problem()))
 
 
 @ROUTES.call("GET", "/v1/senders", Role.OPERATOR, "All senders", Answer(200, wire.SendersAnswer))
 def senders(call: Call) -> Response:
     """All senders."""
-    return json_answer(wire.SendersAnswer(senders=call.node.senders(call.who)))
+    return json_answer(wire.SendersAnswer(senders=list_running_senders(call.operator)))
 
 
 @ROUTES.call(
@@ -47,7 +55,7 @@ def senders(call: Call) -> Response:
 )
 def accept_sender(call: Call) -> Response:
     """Let the next machine under this uuid go on."""
-    call.node.accept_sender(call.who, call.arguments["sender"])
+    accept(call.operator.engine, call.arguments["sender"])
     return Response(status=204)
 
 
@@ -61,19 +69,16 @@ def accept_sender(call: Call) -> Response:
 )
 def files(call: Call) -> Response:
     """Rows of the catalogue."""
-    state = call.query("state")
-    if state is not None and state not in _STATES:
-        raise UsageError(f"state: expected one of {', '.join(_STATES)}")
     unverified = call.query("unverified")
     if unverified not in (None, "true", "false"):
         raise UsageError("unverified: expected true or false")
-    page = call.node.files(
-        call.who,
+    page = list_files(
+        call.operator,
         sender=call.query("sender"),
-        state=state,
+        state=call.query("state"),
         unverified=unverified == "true",
         after=call.query("after"),
-        limit=call.limit(call.site.config.limits.max_page_items),
+        limit=call.limit(),
     )
     return json_answer(page)
 
@@ -88,11 +93,11 @@ def files(call: Call) -> Response:
 )
 def owners(call: Call) -> Response:
     """Devices and who owns them."""
-    page = call.node.owners(
-        call.who,
+    page = list_owners(
+        call.operator,
         sender=call.query("sender"),
         after=call.query("after"),
-        limit=call.limit(call.site.config.limits.max_page_items),
+        limit=call.limit(),
     )
     return json_answer(page)
 
@@ -108,7 +113,8 @@ def owners(call: Call) -> Response:
 def release_owner(call: Call) -> Response:
     """Free a device."""
     request = call.body(wire.ReleaseRequest)
-    return json_answer(wire.CommitAnswer(commit=call.node.release_owner(call.who, request.device)))
+    commit = set_owner(call.operator.engine, call.who, request.device, None)
+    return json_answer(wire.CommitAnswer(commit=commit))
 
 
 @ROUTES.call(
@@ -122,7 +128,7 @@ def release_owner(call: Call) -> Response:
 def transfer_owner(call: Call) -> Response:
     """Give a device to another sender."""
     request = call.body(wire.TransferRequest)
-    commit = call.node.transfer_owner(call.who, request.device, request.sender)
+    commit = set_owner(call.operator.engine, call.who, request.device, request.sender)
     return json_answer(wire.CommitAnswer(commit=commit))
 
 
@@ -136,7 +142,7 @@ def transfer_owner(call: Call) -> Response:
 )
 def quarantine(call: Call) -> Response:
     """Files that were refused or found bad."""
-    entries = call.node.quarantine_list(call.who, sender=call.query("sender"))
+    entries = list_quarantine(call.operator.engine, call.query("sender"))
     return json_answer(wire.QuarantineAnswer(entries=entries))
 
 
@@ -151,7 +157,7 @@ def quarantine(call: Call) -> Response:
 def quarantine_retry(call: Call) -> Response:
     """Look at a file again."""
     key = call.body(wire.QuarantineKey)
-    result = call.node.quarantine_retry(call.who, key.sender, key.path, key.digest)
+    result = retry_quarantined(call.operator, key.sender, key.path, key.digest)
     return json_answer(wire.RetryAnswer(result=result))
 
 
@@ -166,7 +172,7 @@ def quarantine_retry(call: Call) -> Response:
 def quarantine_drop(call: Call) -> Response:
     """Forget a file."""
     key = call.body(wire.QuarantineKey)
-    call.node.quarantine_drop(call.who, key.sender, key.path, key.digest)
+    drop_quarantined(call.operator, key.sender, key.path, key.digest)
     return Response(status=204)
 
 
@@ -183,7 +189,7 @@ def verdicts(call: Call) -> Response:
     """What a verification found."""
     request = call.body(wire.VerdictsRequest)
     found = [Verdict(each.physical, each.md5, each.bad, each.as_sent) for each in request.verdicts]
-    recorded = call.node.record_verdicts(call.who, found)
+    recorded = record_verdicts(call.operator.engine, found)
     return json_answer(wire.VerdictsAnswer(**recorded._asdict()))
 
 
@@ -196,7 +202,7 @@ def verdicts(call: Call) -> Response:
 )
 def resume_ttl(call: Call) -> Response:
     """The clock is right."""
-    return json_answer(wire.TtlAnswer(was_suspended=call.node.resume_ttl(call.who)))
+    return json_answer(wire.TtlAnswer(was_suspended=call.operator.load.ttl.resume()))
 
 
 @ROUTES.call(
@@ -211,16 +217,13 @@ def resume_ttl(call: Call) -> Response:
 def import_schema(call: Call) -> Response:
     """Make storage groups and series."""
     request = call.body(wire.ImportRequest)
-    done = call.node.import_schema(call.who, request.items, dry_run=request.dry_run)
-    failed = [SchemaFailure(record=record, reason=why) for record, why in done.failed]
-    answer = wire.ImportAnswer(applied=done.applied, changes=len(done.ops), failed=failed)
-    return json_answer(answer)
+    return json_answer(import_into(call.operator.engine, request.items, dry_run=request.dry_run))
 
 
 @ROUTES.call("GET", "/v1/tokens", Role.OPERATOR, "All tokens", Answer(200, wire.TokensAnswer))
 def tokens(call: Call) -> Response:
     """All tokens, without their secrets."""
-    return json_answer(wire.TokensAnswer(tokens=call.node.token_list(call.who)))
+    return json_answer(wire.TokensAnswer(tokens=list_tokens(call.operator.engine)))
 
 
 @ROUTES.call(
@@ -233,16 +236,9 @@ def tokens(call: Call) -> Response:
 )
 def create_token(call: Call) -> Response:
     """Make a token."""
-    request = call.body(wire.TokenRequest)
-    made = call.node.token_create(
-        call.who,
-        request.role,
-        sender=request.sender,
-        scope=request.scope,
-        note=request.note,
-        expires=request.expires,
+    return json_answer(
+        make_token(call.operator.engine, **asdict(call.body(wire.TokenRequest))), 201
     )
-    return json_answer(made, 201)
 
 
 @ROUTES.call(
@@ -250,5 +246,5 @@ def create_token(call: Call) -> Response:
 )
 def revoke_token(call: Call) -> Response:
     """Make a token worthless."""
-    call.node.token_revoke(call.who, call.arguments["token"])
+    revoke(call.operator.engine, call.arguments["token"])
     return Response(status=204)

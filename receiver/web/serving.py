@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from common import wire
 from common.durable import Tree
 from common.errors import ConfigError, TsferryError
+from receiver.operator.client import ADDRESS_FILE
 from receiver.web.app import close, create_app, site_of
 from receiver.web.server import (
     Options,
@@ -30,12 +31,10 @@ if TYPE_CHECKING:
 
     from receiver.config import ListenConfig, ReceiverConfig
 
-__all__ = ["ADDRESS_FILE", "serve"]
+__all__ = ["serve"]
 
 log = logging.getLogger(__name__)
 
-ADDRESS_FILE = "operator.url"
-"""In the schema directory: where the commands of this machine find the server."""
 GRACE_SECONDS = 10.0
 _REFUSAL_HEADERS = (
     ("Tus-Resumable", wire.TUS_VERSION),  # tus wants it on every answer

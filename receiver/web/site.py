@@ -14,6 +14,7 @@ from werkzeug.routing import RequestRedirect
 
 from common.durable import Tree
 from receiver.metadata.query.cursors import Cursors
+from receiver.operator.client import TOKEN_FILE
 from receiver.web.access import Access
 from receiver.web.longpoll import LongPolls
 from receiver.web.openapi import document
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
     from receiver.node import Node
     from receiver.web.server import Head
 
-__all__ = ["OPERATOR_TOKEN", "Site"]
+__all__ = ["Site"]
 
-OPERATOR_TOKEN = "operator.token"  # noqa: S105  # a file name
 _SMALL_BODY = 64 * 2**10
 
 
@@ -105,8 +105,8 @@ class Site:
         self.access.accept_operator(token)
         directory = self.config.schema_dir
         with Tree(directory) as tree:
-            tree.write_atomic(OPERATOR_TOKEN, token.encode() + b"\n", mode=0o600)
-        return directory / OPERATOR_TOKEN
+            tree.write_atomic(TOKEN_FILE, token.encode() + b"\n", mode=0o600)
+        return directory / TOKEN_FILE
 
     def close(self) -> None:
         """Let nobody wait any more, and close the node; closing twice is harmless."""

@@ -65,7 +65,9 @@ def run_sql(call: Call) -> Response:
 )
 def sql_page(call: Call) -> Response:
     """The next page of an answer."""
-    size = call.limit(call.node.engine.options.fetch_size) if call.query("limit") else None
+    size = call.limit()
+    if size is not None:
+        size = min(size, call.node.engine.options.fetch_size)
     answer, page = call.site.cursors.next(call.arguments["cursor"], size)
     return _answer(answer.columns, None, answer.ts, page)
 

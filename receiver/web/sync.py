@@ -7,8 +7,9 @@ import math
 from flask import Response
 
 from common import wire
-from common.errors import ProtocolError, UsageError
+from common.errors import UsageError
 from common.schemaitems import SchemaChanges
+from receiver.transfer.listing import page_limit
 from receiver.web.call import Call, MediaTypeError, json_answer
 from receiver.web.routes import EMPTY, Answer, Body, Parameter, Role, Routes
 
@@ -51,7 +52,7 @@ def check(call: Call) -> Response:
     """The first call of a round."""
     request = call.body(wire.CheckRequest)
     call.must_be(request.sender)
-    return json_answer(call.node.check(call.who, request))
+    return json_answer(call.node.checks.check(call.who, request))
 
 
 @ROUTES.call(
@@ -65,7 +66,7 @@ def check(call: Call) -> Response:
 def heartbeat(call: Call) -> Response:
     """A sender lives."""
     beat = call.body(wire.Heartbeat)
-    return json_answer(call.node.heartbeat(call.who, call.sender, beat))
+    return json_answer(call.node.checks.heartbeat(call.who, call.sender, beat))
 
 
 @ROUTES.call(
@@ -79,7 +80,7 @@ def heartbeat(call: Call) -> Response:
 def start_task(call: Call) -> Response:
     """Start a task, or go on with it."""
     request = call.body(wire.StartRequest)
-    return json_answer(call.node.start_task(call.who, call.sender, call.task, request))
+    return json_answer(call.node.tasks.start(call.who, call.sender, call.task, request))
 
 
 @ROUTES.call(
@@ -95,7 +96,7 @@ def task_state(call: Call) -> Response:
     who, sender, task = call.who, call.sender, call.task
     answer = call.site.polls.wait(
         _seconds(call.query("wait")),
-        lambda seconds: call.node.task(who, sender, task, seconds),
+        lambda seconds: call.node.tasks.answer(who, sender, task, seconds),
         lambda answer: answer.state is wire.TaskState.DONE,
     )
     return json_answer(answer)
@@ -116,7 +117,7 @@ def schema(call: Call) -> Response:
     if call.request.mimetype != wire.SCHEMA_TYPE:
         raise MediaTypeError(f"expected Content-Type: {wire.SCHEMA_TYPE}")
     body = call.request.get_data()
-    return json_answer(call.node.schema(call.who, call.sender, call.task, call.epoch, body))
+    return json_answer(call.node.tasks.schema(call.who, call.sender, call.task, call.epoch, body))
 
 
 @ROUTES.call(
@@ -132,8 +133,7 @@ def schema(call: Call) -> Response:
 def plan(call: Call) -> Response:
     """What to do with each file of a page."""
     page = call.body(wire.PlanPage)
-    _not_more_than(call, len(page.entries))
-    return json_answer(call.node.plan(call.who, call.sender, call.task, call.epoch, page))
+    return json_answer(call.node.tasks.plan(call.who, call.sender, call.task, call.epoch, page))
 
 
 @ROUTES.call(
@@ -149,8 +149,7 @@ def plan(call: Call) -> Response:
 def deleted(call: Call) -> Response:
     """Paths that are gone at the edge, or replaced."""
     page = call.body(wire.DeletedPage)
-    _not_more_than(call, len(page.paths))
-    call.node.deleted(call.who, call.sender, call.task, call.epoch, page)
+    call.node.tasks.deleted(call.who, call.sender, call.task, call.epoch, page)
     return Response(status=204)
 
 
@@ -169,7 +168,7 @@ def batch(call: Call) -> Response:
     if call.request.mimetype != wire.BATCH_TYPE:
         raise MediaTypeError(f"expected Content-Type: {wire.BATCH_TYPE}")
     body = call.request.get_data()
-    return json_answer(call.node.batch(call.who, call.sender, call.task, call.epoch, body))
+    return json_answer(call.node.tasks.batch(call.who, call.sender, call.task, call.epoch, body))
 
 
 @ROUTES.call(
@@ -186,7 +185,7 @@ def batch(call: Call) -> Response:
 def end_task(call: Call) -> Response:
     """Everything was sent."""
     request = call.body(wire.EndRequest)
-    answer = call.node.end_task(call.who, call.sender, call.task, call.epoch, request)
+    answer = call.node.tasks.end(call.who, call.sender, call.task, call.epoch, request)
     return json_answer(answer, 200 if answer.state is wire.TaskState.DONE else 202)
 
 
@@ -200,8 +199,8 @@ def end_task(call: Call) -> Response:
 )
 def inventory(call: Call) -> Response:
     """What the receiver has of the sender."""
-    limit = call.limit(call.site.config.limits.max_page_items)
-    return json_answer(call.node.inventory(call.who, call.sender, call.query("after"), limit))
+    page = call.node.listing.inventory(call.who, call.sender, call.query("after"), call.limit())
+    return json_answer(page)
 
 
 @ROUTES.call(
@@ -214,11 +213,11 @@ def inventory(call: Call) -> Response:
 )
 def catalogue(call: Call) -> Response:
     """Committed files of everybody."""
-    limit = call.limit(call.site.config.limits.max_page_items)
+    limit = call.limit()
     at, held = call.query("at"), call.query("quarantined") or "false"
     if held not in ("true", "false"):
         raise UsageError("quarantined: expected true or false")
-    page = call.node.catalogue(
+    page = call.node.listing.catalogue(
         call.who,
         call.query("after"),
         limit,
@@ -248,8 +247,10 @@ def schema_changes(call: Call) -> Response:
     after = call.query("after") or "0"
     if not (after.isascii() and after.isdigit() and len(after) < 20):
         raise UsageError("after: expected a commit, or 0 for the whole schema")
-    limit = call.limit(call.site.config.limits.max_page_items)
-    return json_answer(call.node.schema_changes(call.who, int(after), call.query("cursor"), limit))
+    call.who.must_read()
+    limit = page_limit(call.limit(), call.site.config.limits.max_page_items)
+    page = call.node.schema_reader.page(int(after), call.query("cursor"), limit)
+    return json_answer(page)
 
 
 def _seconds(text: str | None) -> float:
@@ -260,9 +261,3 @@ def _seconds(text: str | None) -> float:
     if not 0 <= seconds < math.inf:
         raise UsageError("wait: expected a number of seconds")
     return seconds
-
-
-def _not_more_than(call: Call, items: int) -> None:
-    most = call.site.config.limits.max_page_items
-    if items > most:
-        raise ProtocolError(f"a page has {items} items, at most {most} are taken")

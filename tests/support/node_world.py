@@ -20,11 +20,13 @@ import msgspec
 
 from common import wire
 from common.digests import xxh3_64, xxh3_128
+from common.durable import Tree
 from common.tsfile import read_tail
 from common.tsfile.identity import tail_digest
 from common.tsfile.proving import series_proofs
 from receiver.config import LimitsConfig, LoadConfig, MetadataConfig, ReceiverConfig
 from receiver.load.service import LoadService
+from receiver.load.upkeep.fsck import Report, examine
 from receiver.node import Node
 from receiver.open_engine import open_engine
 from receiver.principal import Principal
@@ -109,6 +111,12 @@ class World:
             for each in sorted((self.data / kind).rglob("*"))
             if each.is_file()
         }
+
+
+def fsck_of(node: Node) -> Report:
+    """What a check of the directories finds beside the node that has them open."""
+    with Tree(node.config.schema_dir) as schema:
+        return examine(node.engine, node.load.trees, schema)
 
 
 def tsfile(device: str = "root.sg.d1", *, first: int = 1, points: int = 5, salt: int = 0) -> bytes:
@@ -197,7 +205,7 @@ class Edge:
             last_task=self.last_task,
             newest_commit=self.newest,
         )
-        answer = self.node.check(self.who, request)
+        answer = self.node.checks.check(self.who, request)
         self.engine = answer.engine
         self.newest = max(self.newest, answer.newest_commit)
         return answer
@@ -209,22 +217,22 @@ class Edge:
         request = wire.StartRequest(
             engine=self.node.engine.uuid, epoch=self.epoch, propagate=propagate
         )
-        answer = self.node.start_task(self.who, self.uuid, task, request)
+        answer = self.node.tasks.start(self.who, self.uuid, task, request)
         if answer.epoch is not None:
             self.epoch = answer.epoch
         return task
 
     def plan(self, task: str, entries: Iterable[wire.PlanEntry]) -> list[wire.PlanDecision]:
         page = wire.PlanPage(entries=list(entries))
-        return self.node.plan(self.who, self.uuid, task, self.epoch, page).decisions
+        return self.node.tasks.plan(self.who, self.uuid, task, self.epoch, page).decisions
 
     def deleted(self, task: str, paths: Iterable[str]) -> None:
         page = wire.DeletedPage(paths=list(paths))
-        self.node.deleted(self.who, self.uuid, task, self.epoch, page)
+        self.node.tasks.deleted(self.who, self.uuid, task, self.epoch, page)
 
     def batch(self, task: str, files: Mapping[str, bytes]) -> list[wire.BatchResult]:
         body = batch_of(files)
-        return self.node.batch(self.who, self.uuid, task, self.epoch, body).results
+        return self.node.tasks.batch(self.who, self.uuid, task, self.epoch, body).results
 
     def upload(
         self, task: str | None, path: str, content: bytes, *, chunk: int = 1 << 20, **more: str
@@ -252,10 +260,10 @@ class Edge:
             manifest=[manifest_entry(path, content) for path, content in files.items()],
             deleted=list(deleted),
         )
-        self.node.end_task(self.who, self.uuid, task, self.epoch, request)
+        self.node.tasks.end(self.who, self.uuid, task, self.epoch, request)
 
     def outcome(self, task: str, wait: float = 20.0) -> dict[str, wire.Outcome]:
-        answer = self.node.task(self.who, self.uuid, task, wait)
+        answer = self.node.tasks.answer(self.who, self.uuid, task, wait)
         assert answer.state is wire.TaskState.DONE, answer
         self.last_task = wire.TaskMark(task=task, commit=answer.commit)
         self.newest = max(self.newest, answer.commit)

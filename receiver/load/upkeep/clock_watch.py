@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["RECORD", "ClockWatch"]
+__all__ = ["RECORD", "ClockWatch", "noted_doubt"]
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +145,12 @@ class ClockWatch:
         with Tree(self._directory) as tree:
             tree.write_atomic(RECORD, msgspec.json.encode(record))
         self._written = record
+
+
+def noted_doubt(directory: Path) -> str | None:
+    """Why the clock was not believed when that was last noted in this directory, None if it was."""
+    found = _read(directory)
+    return None if found is None else found.doubt
 
 
 def _read(directory: Path) -> _Record | None:

@@ -101,10 +101,12 @@ class Ttl:
         """Why nothing expires, None while files do."""
         return self._watch.doubt
 
-    def resume(self) -> None:
-        """An operator says that the clock is right."""
+    def resume(self) -> str | None:
+        """An operator says that the clock is right; why nothing expired, None if files did."""
         with self._lock:
+            suspended = self.suspended
             self._watch.confirm()
+        return suspended
 
     def moment(self) -> float | None:
         """The time by which files expire now, None while the clock is not believed.

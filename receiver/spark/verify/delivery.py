@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from common.errors import LockedError
 from receiver.load.upkeep.verdicts import LONGEST_REASON, MOST_VERDICTS, Verdict, record_verdicts
 from receiver.open_engine import open_engine
-from receiver.operator.client import NotRunningError, Server
+from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.wire import VerdictEntry, VerdictsAnswer, VerdictsRequest
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _to_server(config: ReceiverConfig, page: Sequence[Verdict]) -> Delivered:
             for each in page
         ]
     )
-    answer = Server(config).ask("POST", "/v1/verdicts", VerdictsAnswer, body=request)
+    answer = OperatorClient(config).ask("POST", "/v1/verdicts", VerdictsAnswer, body=request)
     return Delivered(answer.verified, answer.quarantined, answer.stale)
 
 

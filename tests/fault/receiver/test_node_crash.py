@@ -19,9 +19,9 @@ import pytest
 from common import crash, wire
 from common.digests import xxh3_128
 from receiver.load.upkeep.fsck import fsck
+from receiver.operator.files import list_files
 from tests.support import tiers
 from tests.support.node_world import (
-    OPERATOR,
     A,
     B,
     Edge,
@@ -79,7 +79,7 @@ def the_round(world: World, told: Told) -> dict[str, str]:
         edge = Edge(node, epoch=str(told.last("epoch")))
         edge.start(TASK, wire.Propagate.ALL)
         told.note(epoch=edge.epoch)
-        state = node.task(edge.who, A, TASK).state
+        state = node.tasks.answer(edge.who, A, TASK).state
         if state is wire.TaskState.OPEN:
             send(edge, told)
             edge.end(TASK, {path: NEW[path] for path in list(NEW)[:3]} | conflict(), GONE)
@@ -168,9 +168,9 @@ def check_end(world: World, outcome: dict[str, str]) -> None:
     assert outcome == EXPECTED
     with world.node() as node:
         edge = Edge(node)
-        rows = node.inventory(edge.who, A, None, 100).entries
+        rows = node.listing.inventory(edge.who, A, None, 100).entries
         assert sorted(each.path for each in rows) == [path_of(n) for n in (1, 2, 3, 4)]
-        visible = node.files(OPERATOR, sender=A).files
+        visible = list_files(node.operator, sender=A).files
         content = {each.path: world.loaded()[each.physical] for each in visible}
         assert content == {**{path: NEW[path] for path in list(NEW)[:3]}, path_of(2): OLD[GONE[0]]}
         (four,) = [each for each in visible if each.path == path_of(4)]

@@ -70,12 +70,12 @@ def one_try(node: Node, told: crashes.Told) -> dict[str, str]:
     edge = Edge(node, epoch=str(told.last("epoch")))
     edge.start(crashes.TASK, crashes.wire.Propagate.ALL)
     told.note(epoch=edge.epoch)
-    state = node.task(edge.who, A, crashes.TASK).state
+    state = node.tasks.answer(edge.who, A, crashes.TASK).state
     if state is crashes.wire.TaskState.OPEN:
         crashes.send(edge, told)
         files = {path: crashes.NEW[path] for path in list(crashes.NEW)[:3]}
         edge.end(crashes.TASK, files | crashes.conflict(), crashes.GONE)
-    answer = node.task(edge.who, A, crashes.TASK, 5.0)
+    answer = node.tasks.answer(edge.who, A, crashes.TASK, 5.0)
     if answer.state is not crashes.wire.TaskState.DONE:
         raise TsferryError("still loading")
     return results(edge.outcome(crashes.TASK))

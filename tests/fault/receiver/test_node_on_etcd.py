@@ -10,8 +10,9 @@ import pytest
 from common.errors import LockedError
 from receiver.config import EtcdConfig
 from receiver.metadata.model.paths import parse_pattern
+from receiver.operator.files import list_files
 from tests.support.etcd import Etcd, own_etcd, shared_etcd
-from tests.support.node_world import OPERATOR, Edge, World, path_of, results, tsfile
+from tests.support.node_world import Edge, World, fsck_of, path_of, results, tsfile
 
 __all__ = ["own_etcd", "shared_etcd"]
 
@@ -31,11 +32,11 @@ def test_a_receiver_without_its_schema_directory_starts_again_from_etcd(world: W
     shutil.rmtree(world.root / "schema")
     with world.node() as node:
         assert (node.engine.uuid, node.engine.newest_commit) == (uuid, newest)
-        assert [each.path for each in node.files(OPERATOR).files] == [path_of(1)]
+        assert [each.path for each in list_files(node.operator).files] == [path_of(1)]
         with node.engine.reading() as state:
             rows = state.schema.match_series(parse_pattern("root.**"))
             assert [state.schema.series(row).path for row in rows] == ["root.sg.d1.s1"]
-        assert node.fsck(OPERATOR).found == []
+        assert fsck_of(node).found == []
         edge.node = node
         assert results(edge.round({path_of(2): tsfile(first=90)})) == {path_of(2): "loaded"}
 

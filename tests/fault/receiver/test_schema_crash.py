@@ -67,7 +67,7 @@ def begin(world: World) -> str:
 
 def send(edge: Edge, task: str, data: bytes, base: int, at: int) -> None:
     body = encode_schema_block(SchemaKind.TEXT, "log", base, at, data, SLOTS if at == 0 else {})
-    edge.node.schema(edge.who, A, task, edge.epoch, body)
+    edge.node.tasks.schema(edge.who, A, task, edge.epoch, body)
 
 
 def finish(edge: Edge, task: str, base: int, size: int, files: list[str]) -> None:
@@ -76,7 +76,7 @@ def finish(edge: Edge, task: str, base: int, size: int, files: list[str]) -> Non
     )
     manifest = [manifest_entry(path, CONTENT) for path in files]
     request = wire.EndRequest(manifest=manifest, schema=schema)
-    edge.node.end_task(edge.who, A, task, edge.epoch, request)
+    edge.node.tasks.end(edge.who, A, task, edge.epoch, request)
     edge.outcome(task)
 
 
@@ -85,7 +85,7 @@ def the_round(world: World, told: Path) -> None:
     with world.node() as node:
         edge = Edge(node, epoch=(told / "epoch").read_text())
         request = wire.StartRequest(engine=node.engine.uuid, epoch=edge.epoch)
-        answer = node.start_task(edge.who, A, TASK, request)
+        answer = node.tasks.start(edge.who, A, TASK, request)
         edge.epoch = answer.epoch or edge.epoch
         (told / "epoch").write_text(str(edge.epoch))
         if answer.state is wire.TaskState.OPEN:

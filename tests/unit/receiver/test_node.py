@@ -10,12 +10,13 @@ import pytest
 from common import wire
 from common.errors import LockedError
 from receiver.node import Node
-from tests.support.node_world import OPERATOR, A, B, Edge, World, path_of, results, tsfile
+from receiver.operator.files import list_files
+from tests.support.node_world import A, B, Edge, World, fsck_of, path_of, results, tsfile
 
 
 def loaded_set(world: World, node: Node, uuid: str) -> dict[str, bytes]:
     on_disk = world.loaded()
-    rows = node.files(OPERATOR, sender=uuid, limit=1000).files
+    rows = list_files(node.operator, sender=uuid, limit=1000).files
     assert len({row.path for row in rows}) == len(rows)
     return {row.path: on_disk[row.physical] for row in rows}
 
@@ -51,7 +52,7 @@ def test_new_late_and_deleted_files_of_two_senders_in_three_rounds(tmp_path: Pat
                 memory[uuid] = edge.epoch, edge.engine
             for uuid in (A, B):
                 assert loaded_set(world, node, uuid) == have[uuid]
-            assert node.fsck(OPERATOR).found == []
+            assert fsck_of(node).found == []
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -103,7 +104,7 @@ def test_a_lost_list_loads_nothing_twice_and_deletes_nothing(tmp_path: Path) -> 
     with world.node() as node:
         edge = Edge(node)
         edge.round(files)
-        inventory = node.inventory(edge.who, A, None, 100).entries
+        inventory = node.listing.inventory(edge.who, A, None, 100).entries
         assert {each.path for each in inventory} == set(files)
         again = edge.round(files)
         assert set(results(again).values()) == {"already"}
@@ -176,4 +177,4 @@ def test_many_senders_at_once_disturb_each_other_not(tmp_path: Path) -> None:
             thread.join()
         assert problems == []
         assert len(world.loaded()) == 6 * 9
-        assert node.fsck(OPERATOR).found == []
+        assert fsck_of(node).found == []

@@ -12,9 +12,11 @@ from common.tsfile import read_tail
 from common.tsfile.proving import series_proofs
 from receiver.load.folder.manifests import kept_tasks, read_table
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
+from receiver.operator.files import list_files
+from receiver.operator.quarantine import list_quarantine
 from tests.support import powercut
 from tests.support.disk import heal
-from tests.support.node_world import OPERATOR, Clock, Edge, World, path_of, tsfile
+from tests.support.node_world import Clock, Edge, World, path_of, tsfile
 
 pytestmark = pytest.mark.slow
 FILES = {path_of(1): tsfile(), path_of(2): tsfile(first=100)}
@@ -96,12 +98,12 @@ def test_a_verdict_that_was_recorded_survives_a_power_cut(disk):
     world = world_on(disk)
     node = world.still_node()
     Edge(node).round(FILES)
-    one, two = node.files(OPERATOR).files
+    one, two = list_files(node.operator).files
     found = [Verdict(one.physical, one.md5), Verdict(two.physical, two.md5, "bad")]
     recorded = record_verdicts(node.engine, found)
     cut(disk)
     with world.still_node() as node:
-        (live,) = node.files(OPERATOR).files
+        (live,) = list_files(node.operator).files
         assert (live.path, live.verified > 0) == (one.path, True)
         assert record_verdicts(node.engine, found) == recorded == (1, 1, 0)
 
@@ -111,17 +113,17 @@ def test_a_file_is_hidden_and_held_together_or_not_at_all(disk):
     node = world.still_node()
     edge = Edge(node)
     edge.round(FILES)
-    one, _ = node.files(OPERATOR).files
+    one, _ = list_files(node.operator).files
     found = [Verdict(one.physical, one.md5, "bad", as_sent=True)]
     with dying_at("verdicts.decided"), suppress(crash.SimulatedCrash):
         record_verdicts(node.engine, found)
     cut(disk)
     node = world.still_node()
-    assert node.quarantine_list(OPERATOR) == []
+    assert list_quarantine(node.engine) == []
     assert record_verdicts(node.engine, found) == (0, 1, 0)
     cut(disk)
     with world.still_node() as node:
-        (entry,) = node.quarantine_list(OPERATOR)
+        (entry,) = list_quarantine(node.engine)
         assert (entry.path, entry.hold) == (one.path, True)
         check = Edge(node).check()
         assert (check.wanted, [each.path for each in check.held]) == ([], [one.path])

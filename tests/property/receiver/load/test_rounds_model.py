@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from common import wire
 from receiver.node import Node
+from receiver.operator.files import list_files
 from tests.support import tiers
-from tests.support.node_world import OPERATOR, A, Edge, World, path_of, results, tsfile
+from tests.support.node_world import A, Edge, World, fsck_of, path_of, results, tsfile
 
 rounds = st.lists(
     st.tuples(
@@ -30,12 +31,12 @@ def content(number: int, salt: int) -> bytes:
 def check(world: World, node: Node, listed: dict[str, bytes], kept: list[bytes]) -> None:
     """What is on the sender's list, and beside it what is retired."""
     on_disk = world.loaded()
-    rows = node.files(OPERATOR, sender=A, limit=1000).files
+    rows = list_files(node.operator, sender=A, limit=1000).files
     live = {row.path: on_disk[row.physical] for row in rows if row.state == "live"}
     retired = sorted(on_disk[row.physical] for row in rows if row.state == "retired")
     assert live == listed
     assert retired == sorted(kept)
-    assert node.fsck(OPERATOR).found == []
+    assert fsck_of(node).found == []
 
 
 @settings(

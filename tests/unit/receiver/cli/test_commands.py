@@ -15,8 +15,9 @@ from receiver.cli.commands import cli
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.node import Node
+from receiver.operator.files import list_files
 from receiver.web import serving
-from tests.support.node_world import OPERATOR, A, B, Edge, path_of, sender, tsfile
+from tests.support.node_world import A, B, Edge, path_of, sender, tsfile
 from tests.support.web import BOUND, until
 
 EVIL = "root.sg.`\x1b[31m\u202e`"
@@ -136,7 +137,7 @@ def test_status_tells_of_the_schema(either, command):
 
 def test_what_is_verified_is_shown(filled, config, command, request):
     with Node.open(config) as node:
-        one, two, *_ = node.files(OPERATOR).files
+        one, two, *_ = list_files(node.operator).files
         found = [Verdict(one.physical, one.md5), Verdict(two.physical, two.md5, "its sum differs")]
         record_verdicts(node.engine, found)
     for code in (4, 0):  # from the directories, then from a server

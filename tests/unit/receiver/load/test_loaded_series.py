@@ -12,8 +12,9 @@ from receiver.metadata.model import records
 from receiver.metadata.model.paths import parse_path, parse_pattern
 from receiver.metadata.schema import SeriesRow
 from receiver.node import Node
+from receiver.operator.files import list_files
+from receiver.operator.quarantine import list_quarantine, retry_quarantined
 from tests.support.node_world import (
-    OPERATOR,
     A,
     B,
     Edge,
@@ -59,7 +60,7 @@ def typed(value: Any, device: str = "root.sg.d1", *, time: int = 1, name: str = 
 def test_series_are_there_with_the_commit_that_loads_their_file(edge: Edge) -> None:
     edge.round({path_of(1): tsfile(first=5, points=3)})
     (row,) = series(edge.node)
-    (file,) = edge.node.files(OPERATOR).files
+    (file,) = list_files(edge.node.operator).files
     assert (row.path, row.storage_group, row.device) == (
         "root.sg.d1.s1",
         ("root", "sg"),
@@ -137,7 +138,7 @@ def test_a_series_of_another_type_holds_the_file_and_not_the_task(edge: Edge, wo
     reason = "series root.sg.d1.s1 is INT64 in the schema, TEXT in the file"
     assert outcome[path_of(2)].reason == reason
     assert outcome[path_of(2)].hold
-    (entry,) = edge.node.quarantine_list(OPERATOR)
+    (entry,) = list_quarantine(edge.node.engine)
     assert (entry.reason, entry.hold, entry.device) == (reason, True, "root.sg.d1")
     assert len(world.loaded()) == 2
 
@@ -159,18 +160,18 @@ def test_the_operator_decides_by_deleting_the_series(edge: Edge) -> None:
     edge.round({path_of(1): typed(1)})
     edge.round({path_of(2): typed("x", time=5)})
     edge.node.engine.commit([records.SeriesDeleted("root.sg.d1.s1")])
-    (entry,) = edge.node.quarantine_list(OPERATOR)
-    edge.node.quarantine_retry(OPERATOR, A, entry.path, entry.digest)
+    (entry,) = list_quarantine(edge.node.engine)
+    retry_quarantined(edge.node.operator, A, entry.path, entry.digest)
     assert results(edge.round({path_of(2): typed("x", time=5)})) == {path_of(2): "loaded"}
     assert [(each.type, each.heat) for each in series(edge.node)] == [(DataType.TEXT, 5)]
-    assert edge.node.quarantine_list(OPERATOR) == []
+    assert list_quarantine(edge.node.engine) == []
 
 
 def test_without_that_the_file_is_held_again(edge: Edge) -> None:
     edge.round({path_of(1): typed(1)})
     edge.round({path_of(2): typed("x")})
-    (entry,) = edge.node.quarantine_list(OPERATOR)
-    edge.node.quarantine_retry(OPERATOR, A, entry.path, entry.digest)
+    (entry,) = list_quarantine(edge.node.engine)
+    retry_quarantined(edge.node.operator, A, entry.path, entry.digest)
     assert results(edge.round({path_of(2): typed("x")})) == {path_of(2): "quarantined"}
 
 
@@ -194,7 +195,7 @@ def test_a_replacement_that_contradicts_leaves_what_was_loaded(edge: Edge) -> No
     edge.round({path_of(1): typed(1), path_of(2): typed(1, time=7)})
     outcome = edge.round({path_of(1): typed("x")}, replaces=[path_of(1)])
     assert results(outcome) == {path_of(1): "quarantined"}
-    assert len(edge.node.files(OPERATOR).files) == 2
+    assert len(list_files(edge.node.operator).files) == 2
 
 
 @pytest.mark.parametrize("device", ["root..d1", "root.sg.", "root." + "a." * 300 + "d1"])

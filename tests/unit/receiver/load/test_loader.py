@@ -59,7 +59,7 @@ def test_a_load_that_cannot_be_done_now_heals_by_itself(
         for _ in range(4):
             still.load.loader.run_due()
             time_of(still).now += 100
-    answer = still.task(edge.who, A, task, 0)
+    answer = still.tasks.answer(edge.who, A, task, 0)
     assert answer.state is wire.TaskState.LOADING
     folder = still.load.folders.find(A)
     assert folder is not None
@@ -113,7 +113,7 @@ def test_a_slow_load_is_waited_for_and_never_raced_by_a_retry(
     monkeypatch.setattr(loading, "move_in", slow)
     edge, task = ended(node)
     for _ in range(3):
-        assert node.task(edge.who, A, task, 0.05).state is wire.TaskState.LOADING
+        assert node.tasks.answer(edge.who, A, task, 0.05).state is wire.TaskState.LOADING
         assert edge.start(task) == task
         edge.end(task, {path_of(1): CONTENT})
     go_on.set()
@@ -140,7 +140,7 @@ def test_after_a_failed_sync_nothing_is_taken_and_the_receiver_says_so(
     with pytest.raises(ReadOnlyError):
         edge.batch(task, {path_of(2): tsfile(first=50)})
     assert node.problem() is not None
-    rows = node.inventory(edge.who, A, None, 10).entries  # reading goes on
+    rows = node.listing.inventory(edge.who, A, None, 10).entries  # reading goes on
     assert [each.path for each in rows] == [path_of(1)]
 
 

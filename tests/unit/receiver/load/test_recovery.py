@@ -10,11 +10,12 @@ import pytest
 from common import crash, wire
 from common.errors import DiskError
 from receiver.node import Node
+from receiver.operator.files import list_files
 from tests.support.node_world import (
-    OPERATOR,
     A,
     Edge,
     World,
+    fsck_of,
     path_of,
     plan_entry,
     results,
@@ -100,7 +101,7 @@ def test_without_a_durable_end_nothing_is_loaded_and_nothing_is_lost(world: Worl
         edge.end(task, FILES)
     abandon(node)
     with world.node() as node:
-        assert node.files(OPERATOR).files == []
+        assert list_files(node.operator).files == []
         again = Edge(node, epoch=edge.epoch)
         second = again.start()
         decisions = again.plan(second, [plan_entry(*each) for each in FILES.items()])
@@ -116,7 +117,7 @@ def test_what_stands_without_sync_log_is_stale(world: World, name: str) -> None:
     folder = world.folder()
     (folder / name).write_text(f"delete {path_of(1)}\n" if name == "load.log" else "")
     with world.node() as node:
-        assert len(node.files(OPERATOR).files) == 2
+        assert len(list_files(node.operator).files) == 2
         assert not (folder / name).exists()
 
 
@@ -127,9 +128,9 @@ def test_a_torn_sync_log_end_never_happened(world: World) -> None:
     assert data.endswith(b"sync end\n")
     log.write_bytes(data[:-1])
     with world.node() as node:
-        assert node.files(OPERATOR).files == []
+        assert list_files(node.operator).files == []
         edge = Edge(node, epoch=epoch)
-        assert node.task(edge.who, A, task).state is wire.TaskState.OPEN
+        assert node.tasks.answer(edge.who, A, task).state is wire.TaskState.OPEN
         edge.end(task, FILES)
         assert results(edge.outcome(task)) == DONE
 
@@ -230,8 +231,8 @@ def test_an_upload_without_a_task_that_was_verified_is_loaded_at_the_next_start(
             Edge(node).upload(None, name, content)
         abandon(node)
         with world.node() as node:
-            assert name in [each.path for each in node.files(OPERATOR).files]
-            assert node.fsck(OPERATOR).found == []
+            assert name in [each.path for each in list_files(node.operator).files]
+            assert fsck_of(node).found == []
             assert node.load.loader.waiting == 0
 
 
@@ -239,5 +240,5 @@ def test_a_task_that_ended_under_another_engine_is_loaded_by_the_new_one(world: 
     task, _ = ended(world, None)
     shutil.rmtree(world.root / "schema")
     with world.node() as node:
-        assert {each.path for each in node.files(OPERATOR).files} == set(FILES)
+        assert {each.path for each in list_files(node.operator).files} == set(FILES)
         assert results(Edge(node).outcome(task)) == DONE

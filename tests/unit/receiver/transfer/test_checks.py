@@ -9,6 +9,8 @@ import pytest
 from common import wire
 from common.errors import CloneError, ForbiddenError, GoneError, ProtocolError
 from receiver.node import Node
+from receiver.operator.files import list_files
+from receiver.operator.senders import accept_sender, list_running_senders
 from tests.support.node_world import (
     OPERATOR,
     A,
@@ -46,35 +48,35 @@ def copy_of(edge: Edge) -> Edge:
 
 def test_another_protocol_is_refused_with_both_numbers(node: Node) -> None:
     with pytest.raises(ProtocolError, match=r"2.*1"):
-        node.check(sender(), request(node, protocol=2))
+        node.checks.check(sender(), request(node, protocol=2))
 
 
 def test_another_partition_interval_is_refused(node: Node) -> None:
     with pytest.raises(ProtocolError, match="partition_interval"):
-        node.check(sender(), request(node, partition_interval_ms=1))
+        node.checks.check(sender(), request(node, partition_interval_ms=1))
 
 
 def test_another_time_unit_is_refused(node: Node) -> None:
     with pytest.raises(ProtocolError, match="time_unit is 'us' at the sender and 'ms' here"):
-        node.check(sender(), request(node, time_unit="us"))
+        node.checks.check(sender(), request(node, time_unit="us"))
 
 
 def test_a_token_checks_for_its_own_sender_only(node: Node) -> None:
     with pytest.raises(ForbiddenError):
-        node.check(sender(B), request(node))
+        node.checks.check(sender(B), request(node))
     with pytest.raises(ForbiddenError):
-        node.check(OPERATOR, request(node))
+        node.checks.check(OPERATOR, request(node))
 
 
 def test_a_first_check_enters_the_sender_and_its_label_once(node: Node, world: World) -> None:
-    node.check(sender(), request(node, label="plant 7"))
+    node.checks.check(sender(), request(node, label="plant 7"))
     commit = node.engine.newest_commit
-    node.check(sender(), request(node, label="plant 7"))
+    node.checks.check(sender(), request(node, label="plant 7"))
     assert node.engine.newest_commit == commit
-    (view,) = node.senders(OPERATOR)
+    (view,) = list_running_senders(node.operator)
     assert (view.uuid, view.label) == (A, "plant 7")
-    node.check(sender(), request(node, label="plant 8" * 1000))
-    (view,) = node.senders(OPERATOR)
+    node.checks.check(sender(), request(node, label="plant 8" * 1000))
+    (view,) = list_running_senders(node.operator)
     assert view.label.startswith("plant 8")
     assert len(view.label) == 200
     assert list((world.data / "sync-receiver").iterdir()) == []
@@ -91,11 +93,11 @@ def test_a_receiver_that_cannot_write_still_answers_a_check(
         raise ReadOnlyError("after a failed sync")
 
     monkeypatch.setattr(node.engine, "commit", fails)
-    assert node.check(sender(), request(node)).history is wire.History.NEW
+    assert node.checks.check(sender(), request(node)).history is wire.History.NEW
 
 
 def test_the_check_tells_the_scope_and_the_limits(node: Node) -> None:
-    answer = node.check(sender(scope=["root.a.**"]), request(node))
+    answer = node.checks.check(sender(scope=["root.a.**"]), request(node))
     assert answer.scope == ["root.a.**"]
     assert answer.limits.max_chunk_bytes == node.config.limits.max_chunk_bytes
 
@@ -209,7 +211,7 @@ def test_an_old_finished_task_tells_a_copy_nothing(node: Node) -> None:
     edge.end(task, {})
     edge.outcome(task)
     edge.round({path_of(1): tsfile()})
-    again = node.start_task(
+    again = node.tasks.start(
         clone.who, A, task, wire.StartRequest(engine=node.engine.uuid, epoch=clone.epoch)
     )
     assert again.state is wire.TaskState.DONE
@@ -224,7 +226,7 @@ def test_a_sender_that_lost_its_memory_is_let_in_by_the_operator(node: Node) -> 
     lost = Edge(node)
     with pytest.raises(CloneError):
         lost.check()
-    node.accept_sender(OPERATOR, A)
+    accept_sender(node.engine, A)
     lost.check()
     assert results(lost.round({path_of(1): tsfile()})) == {path_of(1): "already"}
     with pytest.raises(CloneError):
@@ -234,7 +236,7 @@ def test_a_sender_that_lost_its_memory_is_let_in_by_the_operator(node: Node) -> 
 def test_a_start_meant_for_another_engine_is_refused(node: Node) -> None:
     edge = Edge(node)
     with pytest.raises(GoneError):
-        node.start_task(edge.who, A, "1" * 32, wire.StartRequest(engine="0" * 32))
+        node.tasks.start(edge.who, A, "1" * 32, wire.StartRequest(engine="0" * 32))
 
 
 # -- wanted, heartbeats ------------------------------------------------
@@ -246,24 +248,24 @@ def test_a_file_found_bad_is_wanted_and_loaded_again_once(node: Node, world: Wor
     edge = Edge(node)
     edge.check()
     edge.round({path_of(1): tsfile()})
-    (row,) = node.files(OPERATOR).files
+    (row,) = list_files(node.operator).files
     node.engine.commit([records.FileQuarantined(row.physical, "md5: other")])
     answer = edge.check()
     assert [(each.path, each.md5) for each in answer.wanted] == [(path_of(1), row.md5)]
-    assert node.heartbeat(edge.who, A, wire.Heartbeat(version="0")).wanted
+    assert node.checks.heartbeat(edge.who, A, wire.Heartbeat(version="0")).wanted
     assert results(edge.round({path_of(1): tsfile()})) == {path_of(1): "loaded"}
     assert edge.check().wanted == []
-    assert len(node.files(OPERATOR).files) == 1
+    assert len(list_files(node.operator).files) == 1
 
 
 def test_heartbeats_are_kept_for_senders_that_are_known(node: Node) -> None:
     edge = Edge(node)
     beat = wire.Heartbeat(version="0", pending_files=3)
-    node.heartbeat(edge.who, A, beat)
-    assert node.senders(OPERATOR) == []
+    node.checks.heartbeat(edge.who, A, beat)
+    assert list_running_senders(node.operator) == []
     edge.check()
-    node.heartbeat(edge.who, A, beat)
-    (view,) = node.senders(OPERATOR)
+    node.checks.heartbeat(edge.who, A, beat)
+    (view,) = list_running_senders(node.operator)
     assert view.heartbeat == beat
 
 

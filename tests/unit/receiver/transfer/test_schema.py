@@ -20,8 +20,8 @@ from common.wire import SchemaKind
 from receiver.load.schema import task_schema
 from receiver.metadata.model.paths import parse_pattern
 from receiver.node import Node
+from receiver.operator.senders import list_running_senders
 from tests.support.node_world import (
-    OPERATOR,
     A,
     B,
     Edge,
@@ -57,12 +57,12 @@ def block(
 
 
 def send(edge: Edge, task: str, body: bytes) -> int:
-    return edge.node.schema(edge.who, edge.uuid, task, edge.epoch, body).size
+    return edge.node.tasks.schema(edge.who, edge.uuid, task, edge.epoch, body).size
 
 
 def staged(edge: Edge, task: str) -> wire.SchemaStaged | None:
     request = wire.StartRequest(engine=edge.node.engine.uuid, epoch=edge.epoch)
-    answer = edge.node.start_task(edge.who, edge.uuid, task, request)
+    answer = edge.node.tasks.start(edge.who, edge.uuid, task, request)
     edge.epoch = answer.epoch
     return answer.schema_staged
 
@@ -90,8 +90,8 @@ def end(
         mark="a mark",
     )
     request = wire.EndRequest(manifest=[], schema=schema)
-    edge.node.end_task(edge.who, edge.uuid, task, edge.epoch, request)
-    answer = edge.node.task(edge.who, edge.uuid, task, 20.0)
+    edge.node.tasks.end(edge.who, edge.uuid, task, edge.epoch, request)
+    answer = edge.node.tasks.answer(edge.who, edge.uuid, task, 20.0)
     assert answer.state is wire.TaskState.DONE
     edge.outcome(task)
     return answer.schema_position
@@ -186,7 +186,7 @@ def test_schema_goes_before_the_files_that_need_it(edge: Edge) -> None:
             kind=SchemaKind.TEXT, identity="log", base=0, size=len(LOG), offset=len(LOG)
         ),
     )
-    edge.node.end_task(edge.who, edge.uuid, task, edge.epoch, request)
+    edge.node.tasks.end(edge.who, edge.uuid, task, edge.epoch, request)
     assert results(edge.outcome(task)) == {path_of(1): "loaded"}
     with edge.node.engine.reading() as state:
         row = state.schema.series(state.schema.find_series(("root", "sg", "d1", "s1")))
@@ -210,7 +210,7 @@ def test_a_file_whose_series_the_schema_makes_with_another_type_is_held(edge: Ed
             kind=SchemaKind.TEXT, identity="log", base=0, size=len(log), offset=len(log)
         ),
     )
-    edge.node.end_task(edge.who, edge.uuid, task, edge.epoch, request)
+    edge.node.tasks.end(edge.who, edge.uuid, task, edge.epoch, request)
     (outcome,) = edge.outcome(task).values()
     assert (outcome.result, outcome.hold) == ("quarantined", True)
     assert "FLOAT" in (outcome.reason or "")
@@ -225,7 +225,7 @@ def test_another_senders_device_is_reported_with_its_reason(edge: Edge, node: No
     assert isinstance(position, wire.SchemaPosition)
     assert position.unapplied == 2
     assert {each.record for each in position.failed} == {"root.sg.d1.s1", "root.sg.d1.s2"}
-    (mine,) = [each for each in node.senders(OPERATOR) if each.uuid == A]
+    (mine,) = [each for each in list_running_senders(node.operator) if each.uuid == A]
     assert mine.schema == position
 
 
@@ -445,4 +445,4 @@ def test_an_end_that_cannot_be_recorded_is_refused(edge: Edge, members: dict[str
     request = wire.EndRequest(manifest=[], schema=wire.SchemaEnd(**(given | members)))  # type: ignore[arg-type]
     task = edge.start()
     with pytest.raises(ProtocolError):
-        edge.node.end_task(edge.who, edge.uuid, task, edge.epoch, request)
+        edge.node.tasks.end(edge.who, edge.uuid, task, edge.epoch, request)

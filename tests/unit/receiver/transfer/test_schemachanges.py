@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.errors import ForbiddenError, UsageError
+from common.errors import UsageError
 from common.schemaitems import Dropped, Group, GroupDropped, Series
 from receiver.metadata.engine import Engine
 from receiver.metadata.log import frames
@@ -12,7 +12,6 @@ from receiver.metadata.model import records
 from receiver.metadata.model.options import EngineOptions
 from receiver.transfer.schemachanges import SchemaReader
 from tests.support.metadata import A, load, path, seen
-from tests.support.node_world import OPERATOR, READER, World, sender
 
 
 @pytest.fixture
@@ -138,14 +137,6 @@ def test_a_commit_of_the_future_is_not_believed(engine):
 def test_a_cursor_that_is_none_is_refused(engine, cursor):
     with pytest.raises(UsageError):
         SchemaReader(engine).page(0, cursor, 10)
-
-
-def test_readers_and_operators_may_ask_and_senders_may_not(tmp_path):
-    with World(tmp_path).node() as node:
-        for who in (READER, OPERATOR):
-            assert node.schema_changes(who, 0, None, 10).items == []
-        with pytest.raises(ForbiddenError):
-            node.schema_changes(sender(), 0, None, 10)
 
 
 def test_who_asks_from_the_same_commit_again_costs_only_what_came_since(engine, monkeypatch):

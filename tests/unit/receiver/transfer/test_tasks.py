@@ -192,7 +192,7 @@ def test_a_finished_task_answers_every_replay_with_its_outcome(edge: Edge) -> No
     edge.end(task, {path_of(1): CONTENT})
     outcome = edge.outcome(task)
     request = wire.StartRequest(engine=edge.node.engine.uuid, epoch=edge.epoch)
-    again = edge.node.start_task(edge.who, A, task, request)
+    again = edge.node.tasks.start(edge.who, A, task, request)
     assert again.state is wire.TaskState.DONE
     assert again.epoch == edge.epoch
     edge.end(task, {path_of(1): CONTENT})
@@ -300,14 +300,14 @@ def test_a_bad_path_among_deletions_or_in_a_manifest_is_refused(edge: Edge, path
         edge.deleted(task, [path])
     entry = wire.ManifestEntry(path=path, size=1, md5="0" * 32, series=0, points=0)
     with pytest.raises((NameRefusedError, ProtocolError)):
-        edge.node.end_task(edge.who, A, task, edge.epoch, wire.EndRequest(manifest=[entry]))
+        edge.node.tasks.end(edge.who, A, task, edge.epoch, wire.EndRequest(manifest=[entry]))
 
 
 def test_a_path_twice_in_a_manifest_is_refused(edge: Edge) -> None:
     task = edge.start()
     manifest = [manifest_entry(path_of(1), CONTENT)] * 2
     with pytest.raises(ProtocolError, match="twice"):
-        edge.node.end_task(edge.who, A, task, edge.epoch, wire.EndRequest(manifest=manifest))
+        edge.node.tasks.end(edge.who, A, task, edge.epoch, wire.EndRequest(manifest=manifest))
 
 
 def test_a_file_in_the_manifest_that_never_came_is_missing(edge: Edge) -> None:
@@ -351,7 +351,7 @@ def test_while_a_task_is_loading_another_one_has_to_wait(
     task = edge.start()
     edge.batch(task, {path_of(1): CONTENT})
     edge.end(task, {path_of(1): CONTENT})
-    assert node.task(edge.who, A, task, 0).state is wire.TaskState.LOADING
+    assert node.tasks.answer(edge.who, A, task, 0).state is wire.TaskState.LOADING
     assert edge.check().busy == task
     with pytest.raises(BusyError) as caught:
         edge.start()
@@ -369,7 +369,7 @@ def test_each_file_of_a_batch_has_its_own_result(edge: Edge, world: World) -> No
     body = batch_of({path_of(1): CONTENT, "../x": CONTENT, path_of(3): b"no tsfile"})
     wrong = wire.BatchEntry(path=path_of(4), size=3, md5="0" * 32, xxh3="0" * 16)
     body += wire.encode_batch([(wrong, b"abc")])[5:]
-    answer = edge.node.batch(edge.who, A, task, edge.epoch, body)
+    answer = edge.node.tasks.batch(edge.who, A, task, edge.epoch, body)
     problems = [each.problem.type.rpartition(":")[2] if each.problem else None
                 for each in answer.results]  # fmt: skip
     assert problems == [None, "name-refused", "not-a-tsfile", "digest-mismatch"]
@@ -385,7 +385,7 @@ def test_each_file_of_a_batch_has_its_own_result(edge: Edge, world: World) -> No
 def test_what_is_no_batch_is_refused_whole(edge: Edge, body: bytes) -> None:
     task = edge.start()
     with pytest.raises(ProtocolError):
-        edge.node.batch(edge.who, A, task, edge.epoch, body)
+        edge.node.tasks.batch(edge.who, A, task, edge.epoch, body)
 
 
 def test_a_batch_cut_off_anywhere_is_refused_whole(edge: Edge, world: World) -> None:
@@ -395,13 +395,13 @@ def test_a_batch_cut_off_anywhere_is_refused_whole(edge: Edge, world: World) -> 
     for cut in range(5, len(body), 7):
         if cut not in whole:
             with pytest.raises(ProtocolError):
-                edge.node.batch(edge.who, A, task, edge.epoch, body[:cut])
+                edge.node.tasks.batch(edge.who, A, task, edge.epoch, body[:cut])
     assert not list((world.folder() / "data").rglob("*.tsfile"))
 
 
 def test_a_batch_has_a_limit(edge: Edge) -> None:
     task = edge.start()
     with pytest.raises(TooLargeError):
-        edge.node.batch(
+        edge.node.tasks.batch(
             edge.who, A, task, edge.epoch, b"x" * (edge.node.config.limits.max_batch_bytes + 1)
         )

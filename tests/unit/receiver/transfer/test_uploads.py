@@ -25,6 +25,7 @@ from common.errors import (
     TsferryError,
 )
 from receiver.node import Node
+from receiver.operator.quarantine import list_quarantine
 from receiver.transfer.register import UploadView
 from tests.support.node_world import (
     OPERATOR,
@@ -132,7 +133,7 @@ def test_creation_with_upload_takes_the_first_bytes(edge: Edge) -> None:
 
 def test_an_upload_without_a_task_is_committed_when_it_is_answered(edge: Edge) -> None:
     upload = edge.upload(None, path_of(1), BIG, chunk=1000)
-    rows = edge.node.inventory(edge.who, A, None, 10).entries
+    rows = edge.node.listing.inventory(edge.who, A, None, 10).entries
     assert [each.path for each in rows] == [path_of(1)]
     assert edge.node.uploads.head(edge.who, upload).complete  # should the answer have been lost
 
@@ -326,7 +327,7 @@ def test_what_is_no_tsfile_is_quarantined_and_the_sender_is_told(
     task = edge.start()
     with pytest.raises(NotATsFileError):
         edge.upload(task, path_of(1), content)
-    (entry,) = edge.node.quarantine_list(OPERATOR)
+    (entry,) = list_quarantine(edge.node.engine)
     assert (entry.path, entry.hold, entry.kept) == (path_of(1), True, True)
     (kept,) = (world.folder() / "quarantine").iterdir()
     assert kept.read_bytes() == content
@@ -342,10 +343,10 @@ def test_other_content_clears_the_quarantine_of_a_path(edge: Edge, world: World)
     for content in (b"x" * 500, b"y" * 500):
         with pytest.raises(NotATsFileError):
             edge.upload(task, path_of(1), content)
-    assert len(edge.node.quarantine_list(OPERATOR)) == 1
+    assert len(list_quarantine(edge.node.engine)) == 1
     assert len(list((world.folder() / "quarantine").iterdir())) == 1
     assert results(edge.round({path_of(1): BIG})) == {path_of(1): "loaded"}
-    assert edge.node.quarantine_list(OPERATOR) == []
+    assert list_quarantine(edge.node.engine) == []
     assert list((world.folder() / "quarantine").iterdir()) == []
 
 
@@ -358,7 +359,7 @@ def test_bytes_of_refused_files_are_bounded(tmp_path: Path) -> None:
             with pytest.raises(NotATsFileError):
                 edge.upload(task, path_of(number), bytes([number]) * 900)
         assert len(list((world.folder() / "quarantine").iterdir())) == 2
-        assert len(node.quarantine_list(OPERATOR)) == 5
+        assert len(list_quarantine(node.engine)) == 5
 
 
 # -- names, owners, limits ------------------------------------------------

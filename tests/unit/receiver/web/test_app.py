@@ -73,7 +73,7 @@ def test_a_disk_that_fails_to_read_is_told_as_one_that_fails_to_write(
     def fail(*_):
         raise OSError(code, os.strerror(code), "plan.log")
 
-    monkeypatch.setattr(node, "inventory", fail)
+    monkeypatch.setattr(node.listing, "inventory", fail)
     answer = client.get("/sync/v1/inventory", headers=SENDER)
     assert answer.status_code == status
     assert answer.get_json(force=True)["type"] == f"urn:tsferry:{slug}"
@@ -85,7 +85,7 @@ def test_an_error_that_nobody_foresaw_has_a_number_and_its_details_only_in_the_l
     def fail(*_):
         raise ZeroDivisionError("secret detail")
 
-    monkeypatch.setattr(node, "inventory", fail)
+    monkeypatch.setattr(node.listing, "inventory", fail)
     with caplog.at_level(logging.ERROR):
         answer = client.get("/sync/v1/inventory", headers=SENDER)
     assert answer.status_code == 500
@@ -99,7 +99,7 @@ def test_retry_after_is_a_header_too(client, node, monkeypatch):
     def busy(*_):
         raise BusyError("loading", retry_after=3.4)
 
-    monkeypatch.setattr(node, "inventory", busy)
+    monkeypatch.setattr(node.listing, "inventory", busy)
     answer = client.get("/sync/v1/inventory", headers=SENDER)
     assert answer.status_code == 503
     assert answer.headers["Retry-After"] == "3"

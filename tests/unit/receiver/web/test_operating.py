@@ -3,7 +3,11 @@ import hashlib
 import msgspec
 import pytest
 
+from common.errors import ForbiddenError
 from receiver.operator import views, wire
+from receiver.principal import Principal
+from receiver.web.app import site_of
+from receiver.web.call import Call
 from tests.support.node_world import A, B, Edge, path_of, sender, tsfile
 
 JSON = {"Content-Type": "application/json"}
@@ -110,8 +114,7 @@ def test_a_token_that_makes_no_sense_is_refused(ask, request_):
 
 
 def test_every_operators_call_is_closed_to_everybody_else(app, client, loaded):
-    from receiver.operator.operating import make_token
-    from receiver.web.app import site_of
+    from receiver.operator.tokens import make_token
     from receiver.web.routes import Role
 
     engine = site_of(app).node.engine
@@ -124,6 +127,16 @@ def test_every_operators_call_is_closed_to_everybody_else(app, client, loaded):
         for token in tokens:
             headers = {"Authorization": f"Bearer {token}"}
             assert client.open(path, method=route.method, headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("role", ["sender", "reader", "nobody"])
+def test_a_handler_has_the_receiver_as_operators_have_it_for_operators_alone(app, role):
+    site = site_of(app)
+    call = Call(site, Principal("operator", None, (), None, ""), app.request_class({}), {})
+    assert call.operator is site.node.operator
+    other = Call(site, Principal(role, None, (), None, ""), app.request_class({}), {})
+    with pytest.raises(ForbiddenError):
+        _ = other.operator
 
 
 def test_verdicts_are_recorded_and_shown(ask, loaded):

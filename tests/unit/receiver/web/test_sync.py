@@ -106,11 +106,12 @@ def test_a_wait_that_is_none_is_refused(client, started, wait):
     assert send(client, "GET", f"/tasks/{TASK}?wait={wait}").status_code == 400
 
 
-def test_a_page_with_too_many_items_is_refused(client, started, world):
+def test_a_page_with_too_many_items_is_too_large(client, started, world):
     page = wire.DeletedPage(paths=["x"] * (world.config.limits.max_page_items + 1))
     answer = send(client, "POST", f"/tasks/{TASK}/deleted", page, headers=started)
-    assert answer.status_code == 400
-    assert "at most 1000" in answer.get_json(force=True)["detail"]
+    assert answer.status_code == 413
+    said = "a page of 1001 items, limits.max_page_items is 1000"
+    assert answer.get_json(force=True)["detail"] == said
 
 
 @pytest.mark.parametrize("task", ["x", "1" * 31, "G" * 32, "..", "1" * 32 + "%0a", "%2e%2e%2f"])
@@ -173,12 +174,17 @@ def test_the_catalogue_is_asked_about_a_commit_and_since_one(client):
 
 def test_a_reader_reads_the_catalogue_and_nothing_else(app, client, operator):
     node = site_of(app).node
-    from receiver.operator.operating import make_token
+    from receiver.operator.tokens import make_token
 
     made = make_token(node.engine, "reader")
     reader = {"Authorization": f"Bearer {made.token}"}
     assert client.get("/sync/v1/catalogue", headers=reader).status_code == 200
     assert client.get("/sync/v1/inventory", headers={**reader, **SENDER}).status_code == 403
     assert client.get("/sync/v1/catalogue").status_code == 401
+    assert client.get("/sync/v1/schema/changes", headers=reader).status_code == 200
+    assert client.get("/sync/v1/schema/changes", headers=operator).status_code == 200
+    other = make_token(node.engine, "sender", sender=SENDER["Tsferry-Sender"])
+    sending = {"Authorization": f"Bearer {other.token}"}
+    assert client.get("/sync/v1/schema/changes", headers=sending).status_code == 403
     assert client.get("/v1/status", headers=reader).status_code == 403
     assert client.get("/v1/status", headers=operator).status_code == 200

@@ -11,6 +11,10 @@ from common.errors import ConflictError
 from common.names import FilePath
 from receiver.load.deciding.change import physical_name
 from receiver.node import Node
+from receiver.operator.files import list_files
+from receiver.operator.owners import set_owner
+from receiver.operator.quarantine import list_quarantine
+from receiver.operator.status import running_status
 from tests.support.node_world import (
     OPERATOR,
     A,
@@ -35,7 +39,7 @@ def edge(node: Node) -> Edge:
 
 
 def visible(node: Node, uuid: str = A) -> list[str]:
-    return sorted(each.path for each in node.files(OPERATOR, sender=uuid).files)
+    return sorted(each.path for each in list_files(node.operator, sender=uuid).files)
 
 
 # -- physical names ------------------------------------------------
@@ -94,7 +98,7 @@ def test_a_device_of_another_drops_the_file_and_not_the_task(edge: Edge, world: 
     assert results(outcome) == {path_of(1): "conflict", path_of(2): "loaded"}
     assert outcome[path_of(1)].device == "root.sg.b"
     assert outcome[path_of(1)].owner is None
-    (entry,) = edge.node.quarantine_list(OPERATOR)
+    (entry,) = list_quarantine(edge.node.engine)
     assert (entry.path, entry.hold, entry.device) == (path_of(1), False, "root.sg.b")
 
 
@@ -109,23 +113,23 @@ def test_whose_device_it_is_is_told_only_where_it_is_revealed(tmp_path: Path) ->
 def test_a_conflict_found_at_load_need_not_travel_again(edge: Edge) -> None:
     Edge(edge.node, B).round({path_of(9): tsfile("root.sg.b")})
     without_hint(edge, {path_of(1): tsfile("root.sg.b")})
-    edge.node.release_owner(OPERATOR, "root.sg.b")
+    set_owner(edge.node.engine, OPERATOR, "root.sg.b", None)
     task = edge.start()
     (decision,) = edge.plan(task, [plan_entry(path_of(1), tsfile("root.sg.b"))])
     assert decision.action == "have"
     edge.end(task, {path_of(1): tsfile("root.sg.b")})
     assert results(edge.outcome(task)) == {path_of(1): "loaded"}
-    assert edge.node.quarantine_list(OPERATOR) == []
+    assert list_quarantine(edge.node.engine) == []
 
 
 def test_a_conflict_found_in_the_plan_is_seen_by_the_operator_too(edge: Edge) -> None:
     Edge(edge.node, B).round({path_of(9): tsfile("root.sg.b")})
     edge.round({path_of(1): tsfile("root.sg.b")})
     before = edge.node.engine.newest_commit
-    (entry,) = edge.node.quarantine_list(OPERATOR)
+    (entry,) = list_quarantine(edge.node.engine)
     assert entry.path == path_of(1)
     edge.round({path_of(1): tsfile("root.sg.b")})
-    (again,) = edge.node.quarantine_list(OPERATOR)
+    (again,) = list_quarantine(edge.node.engine)
     assert again == entry
     assert edge.node.engine.newest_commit > before
 
@@ -137,7 +141,7 @@ def test_other_content_under_a_path_is_an_error_that_both_sides_see(
     outcome = without_hint(edge, {path_of(1): tsfile(salt=1)})
     assert results(outcome) == {path_of(1): "conflict"}
     assert list(world.loaded().values()) == [tsfile()]
-    assert len(edge.node.quarantine_list(OPERATOR)) == 1
+    assert len(list_quarantine(edge.node.engine)) == 1
 
 
 def test_a_transfer_while_a_file_is_being_loaded_is_not_lost(
@@ -155,7 +159,7 @@ def test_a_transfer_while_a_file_is_being_loaded_is_not_lost(
         real(tree, moves)  # type: ignore[arg-type]
         if not calls:
             calls.append(1)
-            edge.node.transfer_owner(OPERATOR, "root.sg.a", B)
+            set_owner(edge.node.engine, OPERATOR, "root.sg.a", B)
 
     monkeypatch.setattr(loading, "move_in", moved)
     outcome = without_hint(edge, {path_of(1): tsfile("root.sg.a", first=500)})
@@ -181,9 +185,9 @@ def test_a_replacement_takes_the_place_of_the_old_content(
         {path_of(1): new}, [path_of(1)], replaces=[path_of(1)], propagate=propagate
     )
     assert results(outcome) == {path_of(1): "loaded"}
-    (row,) = edge.node.files(OPERATOR).files
+    (row,) = list_files(edge.node.operator).files
     assert world.loaded()[row.physical] == new
-    (old,) = edge.node.files(OPERATOR, state="deleted").files
+    (old,) = list_files(edge.node.operator, state="deleted").files
     assert old.reason == "replaced"
 
 
@@ -222,15 +226,15 @@ def test_gone_files_that_a_compaction_covers_are_deleted_and_others_retired(edge
         **dict.fromkeys([path_of(4), path_of(5)], "retired"),
     }
     assert visible(edge.node) == sorted([path_of(6, inner=1), path_of(4), path_of(5)])
-    inventory = edge.node.inventory(edge.who, A, None, 100).entries
+    inventory = edge.node.listing.inventory(edge.who, A, None, 100).entries
     assert [each.path for each in inventory] == [path_of(6, inner=1)]
 
 
 def test_a_compaction_is_one_change(edge: Edge) -> None:
     edge.round(OLD)
     edge.round({path_of(6, inner=1): compacted(1, 2, 3, 4, 5)}, list(OLD))
-    commits = {each.created for each in edge.node.files(OPERATOR).files}
-    gone = {each.deleted for each in edge.node.files(OPERATOR, state="deleted").files}
+    commits = {each.created for each in list_files(edge.node.operator).files}
+    gone = {each.deleted for each in list_files(edge.node.operator, state="deleted").files}
     assert commits == gone
     assert len(commits) == 1
 
@@ -297,10 +301,10 @@ def test_a_deletion_touches_only_its_own_senders_file(edge: Edge) -> None:
 def test_the_end_of_a_file_at_the_edge_clears_its_quarantine(edge: Edge) -> None:
     Edge(edge.node, B).round({path_of(9): tsfile("root.sg.b")})
     without_hint(edge, {path_of(1): tsfile("root.sg.b")})
-    assert len(edge.node.quarantine_list(OPERATOR)) == 1
+    assert len(list_quarantine(edge.node.engine)) == 1
     edge.round({}, [path_of(1)])
-    assert edge.node.quarantine_list(OPERATOR) == []
-    assert edge.node.status(OPERATOR).staged_bytes == 0
+    assert list_quarantine(edge.node.engine) == []
+    assert running_status(edge.node.operator, edge.node.problem()).staged_bytes == 0
 
 
 def test_a_file_that_the_engine_never_takes_does_not_stop_the_others(
@@ -364,7 +368,7 @@ def test_two_senders_race_for_a_device_and_one_of_them_wins_whole(node: Node) ->
         results(edge.outcome(task))[path_of(1)] for edge, task in zip(edges, tasks, strict=True)
     ]
     assert sorted(found) == ["conflict", "loaded"]
-    assert len(node.files(OPERATOR).files) == 1
+    assert len(list_files(node.operator).files) == 1
 
 
 def test_an_upload_without_a_task_while_a_task_is_open_disturbs_it_not(edge: Edge) -> None:
@@ -393,7 +397,7 @@ def test_a_retired_file_that_comes_back_is_its_senders_again(edge: Edge, world: 
     edge.round({path_of(1): tsfile()})
     edge.round({}, [path_of(1)], propagate=NEVER)
     edge.round({path_of(1): tsfile()})
-    inventory = edge.node.inventory(sender(A), A, None, 10)
+    inventory = edge.node.listing.inventory(sender(A), A, None, 10)
     assert [each.path for each in inventory.entries] == [path_of(1)]
     assert results(edge.round({}, [path_of(1)], propagate=ALL)) == {path_of(1): "deleted"}
     assert visible(edge.node) == []

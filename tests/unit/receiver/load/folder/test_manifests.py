@@ -15,8 +15,8 @@ from common.tsfile import read_tail
 from common.tsfile.proving import series_proofs
 from receiver.load.folder.manifests import read_table, tables_path
 from receiver.load.upkeep.fsck import fsck
+from receiver.operator.files import list_files
 from tests.support.node_world import (
-    OPERATOR,
     A,
     Clock,
     Edge,
@@ -52,7 +52,9 @@ class Lying(Edge):
         self.plan(task, [])
         self.batch(task, {path: content})
         entry = msgspec.structs.replace(manifest_entry(path, content), proof=proof)
-        self.node.end_task(self.who, self.uuid, task, self.epoch, wire.EndRequest(manifest=[entry]))
+        self.node.tasks.end(
+            self.who, self.uuid, task, self.epoch, wire.EndRequest(manifest=[entry])
+        )
         return self.outcome(task)[path]
 
 
@@ -108,7 +110,7 @@ def test_a_file_that_is_not_what_its_sender_read_is_put_aside(node, world, proof
     outcome = Lying(node).tell(path_of(1), tsfile(), proof)
     assert (outcome.result, outcome.hold) == (wire.Result.QUARANTINED, True)
     assert said in (outcome.reason or "")
-    assert node.files(OPERATOR).files == []
+    assert list_files(node.operator).files == []
     assert kept(world) == []
 
 
@@ -195,7 +197,7 @@ def test_a_death_at_any_step_of_a_load_leaves_the_tables_of_what_is_loaded(tmp_p
         with crash.arm(die), pytest.raises(crash.SimulatedCrash):
             Edge(node).round(FILES)
     with world.still_node() as node:
-        assert len(node.files(OPERATOR).files) == 2
+        assert len(list_files(node.operator).files) == 2
         for path, content in FILES.items():
             assert table_of(node, path) == series_proofs(content, read_tail(content))
 
@@ -241,4 +243,4 @@ def test_fsck_names_damaged_tables_and_sets_them_aside(world):
     assert (world.data / "stray" / rel).read_bytes() == bad
     with world.node() as node:
         assert table_of(node, path_of(1)) is None
-        assert len(node.files(OPERATOR).files) == 2
+        assert len(list_files(node.operator).files) == 2

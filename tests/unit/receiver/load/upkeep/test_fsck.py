@@ -13,7 +13,9 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
 from receiver.node import Node
-from tests.support.node_world import OPERATOR, A, Edge, World, path_of, results, tsfile
+from receiver.operator.files import list_files
+from receiver.operator.senders import accept_sender
+from tests.support.node_world import A, Edge, World, fsck_of, path_of, results, tsfile
 from tests.support.schema_commits import series
 
 FILES = {path_of(number): tsfile(first=number * 100) for number in (1, 2, 3)}
@@ -111,7 +113,7 @@ def test_a_bad_file_is_found_and_a_repair_makes_its_sender_send_it_again(
         assert wanted.path == path_of(1)
         outcome = edge.round(FILES, resources={path_of(1): b"resource"})
         assert sorted(results(outcome).values()) == ["already", "already", "loaded"]
-        assert len(node.files(OPERATOR).files) == 3
+        assert len(list_files(node.operator).files) == 3
 
 
 def test_a_bad_resource_is_told_of_and_left(filled: World) -> None:
@@ -156,7 +158,7 @@ def test_a_file_that_a_task_is_about_to_commit_is_no_stray(world: World) -> None
 def test_a_torn_log_is_cut_where_its_sound_part_ends(filled: World, name: str) -> None:
     with filled.node() as node:
         edge = Edge(node)
-        node.accept_sender(OPERATOR, A)
+        accept_sender(node.engine, A)
         task = edge.start()
         from tests.support.node_world import plan_entry
 
@@ -215,7 +217,7 @@ def test_a_disk_that_is_not_mounted_makes_nothing_lost(
     os.rename(filled.root / "unmounted", filled.data)
     assert fsck(filled.config).found == []
     with filled.node() as node:
-        assert len(node.files(OPERATOR).files) == 3
+        assert len(list_files(node.operator).files) == 3
 
 
 def test_files_of_a_lost_disk_are_asked_for_again(filled: World) -> None:
@@ -224,7 +226,7 @@ def test_files_of_a_lost_disk_are_asked_for_again(filled: World) -> None:
     report = fsck(filled.config, repair=True)
     assert kinds(report.found) == ["missing"] * 3
     with filled.node() as node:
-        node.accept_sender(OPERATOR, A)
+        accept_sender(node.engine, A)
         edge = Edge(node)
         assert len(edge.check().wanted) == 3
         assert set(results(edge.round(FILES)).values()) == {"loaded"}
@@ -234,7 +236,7 @@ def test_lost_bytes_of_a_quarantined_file_are_reported(filled: World) -> None:
     from common.errors import NotATsFileError
 
     with filled.node() as node:
-        node.accept_sender(OPERATOR, A)
+        accept_sender(node.engine, A)
         edge = Edge(node)
         with pytest.raises(NotATsFileError):
             edge.upload(edge.start(), path_of(8), b"x" * 50)
@@ -246,14 +248,14 @@ def test_lost_bytes_of_a_quarantined_file_are_reported(filled: World) -> None:
 def test_a_repair_needs_the_server_down_and_a_look_does_not(filled: World) -> None:
     with filled.node() as node:
         assert fsck(filled.config).good
-        assert node.fsck(OPERATOR).good
+        assert fsck_of(node).good
         with pytest.raises(LockedError):
             fsck(filled.config, repair=True)
 
 
 def test_a_report_is_json(filled: World, node: Node) -> None:
     (filled.data / path_of(77)).write_bytes(b"x")
-    report = msgspec.json.decode(msgspec.json.encode(node.fsck(OPERATOR)))
+    report = msgspec.json.decode(msgspec.json.encode(fsck_of(node)))
     assert report["found"][0]["kind"] == "stray"
 
 

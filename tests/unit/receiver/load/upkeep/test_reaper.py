@@ -7,7 +7,17 @@ import pytest
 from common import crash, wire
 from common.errors import NotATsFileError
 from receiver.node import Node
-from tests.support.node_world import OPERATOR, Clock, Edge, World, path_of, resource_entry, tsfile
+from receiver.operator.files import list_files
+from receiver.operator.status import running_status
+from tests.support.node_world import (
+    Clock,
+    Edge,
+    World,
+    fsck_of,
+    path_of,
+    resource_entry,
+    tsfile,
+)
 
 
 @pytest.fixture
@@ -47,17 +57,17 @@ def test_deleted_bytes_leave_the_disk_when_their_time_has_come(
     clock.now += 2
     assert node.load.reaper.run_once() == 1
     assert list(world.loaded().values()) == [tsfile(first=100)]
-    assert node.status(OPERATOR).deleted_files == 0
+    assert running_status(node.operator, node.problem()).deleted_files == 0
 
 
 def test_a_pinned_file_stays_for_its_reader(node: Node, world: World, clock: Clock) -> None:
     delete_one(node)
-    (row,) = node.files(OPERATOR, state="deleted").files
-    node.pin([row.physical], 500)
+    (row,) = list_files(node.operator, state="deleted").files
+    node.load.reaper.pin([row.physical], 500)
     clock.now += 200
     node.load.reaper.run_once()
     assert len(world.loaded()) == 3
-    node.pin([row.physical], 1)  # a pin is never shortened
+    node.load.reaper.pin([row.physical], 1)  # a pin is never shortened
     clock.now += 200
     node.load.reaper.run_once()
     assert len(world.loaded()) == 3
@@ -82,8 +92,8 @@ def test_a_death_between_unlink_and_commit_is_repeated_harmlessly(
     node.close()
     with world.node() as node:
         node.load.reaper.run_once()
-        assert node.status(OPERATOR).deleted_files == 0
-        assert node.fsck(OPERATOR).found == []
+        assert running_status(node.operator, node.problem()).deleted_files == 0
+        assert fsck_of(node).found == []
 
 
 def test_a_retired_file_is_never_removed(node: Node, world: World, clock: Clock) -> None:
@@ -103,12 +113,12 @@ def test_verified_files_that_nobody_asks_for_are_let_go(
     edge.batch(task, {path_of(1): tsfile()})
     clock.now += 2000
     node.load.reaper.run_once()  # the task may still be resumed
-    assert node.status(OPERATOR).staged_bytes > 0
+    assert running_status(node.operator, node.problem()).staged_bytes > 0
     other = edge.start()
     edge.end(other, {})
     edge.outcome(other)
     node.load.reaper.run_once()
-    assert node.status(OPERATOR).staged_bytes == 0
+    assert running_status(node.operator, node.problem()).staged_bytes == 0
     assert not list((world.folder() / "data").rglob("*.tsfile"))
 
 
@@ -148,7 +158,7 @@ def test_bytes_stay_as_long_as_the_past_can_be_asked_about(tmp_path: Path, clock
         Edge(node, "b" * 32).check()
         assert node.load.reaper.run_once() == 1
         assert node.engine.oldest_answerable >= deleted
-        assert node.status(OPERATOR).deleted_files == 0
+        assert running_status(node.operator, node.problem()).deleted_files == 0
 
 
 def test_a_history_of_commits_keeps_bytes_too(tmp_path: Path, clock: Clock) -> None:

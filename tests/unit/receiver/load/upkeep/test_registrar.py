@@ -12,7 +12,10 @@ from common.tsfile import DataType
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import parse_pattern
 from receiver.node import Node
-from tests.support.node_world import OPERATOR, A, Edge, World, path_of, results, tsfile
+from receiver.operator.files import list_files
+from receiver.operator.quarantine import list_quarantine, retry_quarantined
+from receiver.operator.status import running_status
+from tests.support.node_world import A, Edge, World, fsck_of, path_of, results, tsfile
 from tests.support.previous_version import unpack
 from tests.support.tsfile_bytes import build
 
@@ -63,38 +66,38 @@ def test_files_of_before_are_readable_at_once_and_registered_behind_the_scenes(
                 "root.`/plant`",
                 "root.sg",
             ]
-        assert node.status(OPERATOR).schema.unregistered == 0
-        assert len(node.files(OPERATOR).files) == 5  # of six, one contradicts
-        assert node.fsck(OPERATOR).found == []
+        assert running_status(node.operator, node.problem()).schema.unregistered == 0
+        assert len(list_files(node.operator).files) == 5  # of six, one contradicts
+        assert fsck_of(node).found == []
 
 
 def test_a_file_that_contradicts_is_quarantined_with_the_reason(world: World) -> None:
     with world.node() as node:
         wait_until_done(node)
-        bad = {each.path: each.reason for each in node.quarantine_list(OPERATOR)}
+        bad = {each.path: each.reason for each in list_quarantine(node.engine)}
         assert bad == {path_of(4): REASON, path_of(8): "md5: found bad"}
 
 
 def test_the_operator_decides_about_it(world: World) -> None:
     with world.node() as node:
         wait_until_done(node)
-        (entry,) = (each for each in node.quarantine_list(OPERATOR) if each.path == path_of(4))
+        (entry,) = (each for each in list_quarantine(node.engine) if each.path == path_of(4))
         with pytest.raises(ConflictError, match="is INT64 in the schema"):
-            node.quarantine_retry(OPERATOR, A, entry.path, entry.digest)
+            retry_quarantined(node.operator, A, entry.path, entry.digest)
         node.engine.commit([records.SeriesDeleted("root.sg.d1.s1")])
-        node.quarantine_retry(OPERATOR, A, entry.path, entry.digest)
+        retry_quarantined(node.operator, A, entry.path, entry.digest)
         with node.engine.reading() as state:
             row = state.schema.find_series(("root", "sg", "d1", "s1"))
             assert state.schema.type_of(row) == DataType.DOUBLE
             assert state.schema.heat(row) == 100
-        assert path_of(4) in [each.path for each in node.files(OPERATOR).files]
+        assert path_of(4) in [each.path for each in list_files(node.operator).files]
 
 
 def test_a_file_found_good_again_is_registered_too(world: World) -> None:
     with world.node() as node:
         wait_until_done(node)
-        (entry,) = (each for each in node.quarantine_list(OPERATOR) if each.path == path_of(8))
-        node.quarantine_retry(OPERATOR, A, entry.path, entry.digest)
+        (entry,) = (each for each in list_quarantine(node.engine) if each.path == path_of(8))
+        retry_quarantined(node.operator, A, entry.path, entry.digest)
         assert "root.sg.bad.s1" in paths(node)
 
 
@@ -125,7 +128,7 @@ def test_it_may_be_cut_off_anywhere_and_goes_on(world: World, point: str, at: in
     with world.still_node() as node:
         node.load.registrar.run_once()
         assert paths(node) == PATHS
-        assert len(node.quarantine_list(OPERATOR)) == 2
+        assert len(list_quarantine(node.engine)) == 2
 
 
 def test_a_file_whose_bytes_are_gone_does_not_keep_the_others(world: World) -> None:
@@ -134,8 +137,8 @@ def test_a_file_whose_bytes_are_gone_does_not_keep_the_others(world: World) -> N
     with world.still_node() as node:
         node.load.registrar.run_once()
         assert paths(node) == [each for each in PATHS if ".d2." not in each]
-        assert node.status(OPERATOR).schema.unregistered == 1
-        assert [each.kind for each in node.fsck(OPERATOR).found] == ["missing"]
+        assert running_status(node.operator, node.problem()).schema.unregistered == 1
+        assert [each.kind for each in fsck_of(node).found] == ["missing"]
 
 
 def test_loads_go_on_meanwhile_and_decide_what_comes_first(world: World) -> None:

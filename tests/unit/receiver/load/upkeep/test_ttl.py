@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from common import crash
-from common.errors import ForbiddenError
 from receiver.metadata.model import records
 from receiver.node import Node
+from receiver.operator.files import list_files
+from receiver.operator.quarantine import list_quarantine
+from receiver.operator.status import running_status
 from tests.support.node_world import (
-    OPERATOR,
-    READER,
     Clock,
     Edge,
     World,
@@ -58,11 +58,11 @@ def set_ttl(node: Node, hours: float | None, path: str = "root.sg") -> None:
 
 
 def visible(node: Node) -> list[str]:
-    return [each.path for each in node.files(OPERATOR).files]
+    return [each.path for each in list_files(node.operator).files]
 
 
 def expired(node: Node) -> list[str]:
-    return [each.path for each in node.files(OPERATOR, state="expired").files]
+    return [each.path for each in list_files(node.operator, state="expired").files]
 
 
 # -- the job ---------------------------------------------------------------------------------
@@ -78,9 +78,9 @@ def test_files_wholly_past_the_ttl_go_and_the_others_stay(edge: Edge) -> None:
     assert edge.node.load.ttl.run_once() == 1
     assert visible(edge.node) == [path_of(2), path_of(3), path_of(4)]
     assert expired(edge.node) == [path_of(1)]
-    (row,) = edge.node.files(OPERATOR, state="deleted").files
+    (row,) = list_files(edge.node.operator, state="deleted").files
     assert row.reason == "expired"
-    status = edge.node.status(OPERATOR)
+    status = running_status(edge.node.operator, edge.node.problem())
     assert (status.schema.ttl_groups, status.schema.expired_files) == (1, 1)
 
 
@@ -146,7 +146,7 @@ def test_a_death_in_between_goes_on_where_it_was(world: World) -> None:
 
 def test_a_file_found_bad_expires_and_is_not_wanted_for_ever(edge: Edge) -> None:
     edge.round({path_of(1): aged(3)})
-    (row,) = edge.node.files(OPERATOR).files
+    (row,) = list_files(edge.node.operator).files
     edge.node.engine.commit([records.FileQuarantined(row.physical, "md5: found bad")])
     assert len(edge.check().wanted) == 1
     set_ttl(edge.node, 2)
@@ -166,7 +166,7 @@ def test_the_space_comes_back_after_history_and_keep_deleted(tmp_path: Path, clo
             set_ttl(node, 2)  # the newest commit is what history reaches back from
             node.load.reaper.run_once()
             assert len(world.loaded()) == there
-        assert node.files(OPERATOR, state="deleted").files == []
+        assert list_files(node.operator, state="deleted").files == []
 
 
 # -- at the door -----------------------------------------------------------------------------
@@ -189,8 +189,8 @@ def test_an_expired_file_is_not_taken_in(edge: Edge) -> None:
     edge.end(task, {path_of(3): young, path_of(4): old})
     outcome = edge.outcome(task)
     assert results(outcome) == {path_of(3): "loaded", path_of(4): "expired"}
-    assert edge.node.status(OPERATOR).staged_bytes == 0
-    assert edge.node.quarantine_list(OPERATOR) == []
+    assert running_status(edge.node.operator, edge.node.problem()).staged_bytes == 0
+    assert list_quarantine(edge.node.engine) == []
 
 
 def test_an_expired_file_holds_up_no_deletion_of_its_partition(edge: Edge) -> None:
@@ -218,7 +218,9 @@ def test_a_clock_that_jumps_suspends_ttl_and_says_so(
         clock.now += 400 * DAY
         assert node.load.ttl.run_once() == 0
         assert visible(node) == [path_of(1)]
-        assert "was expected" in (node.status(OPERATOR).schema.ttl_suspended or "")
+        assert "was expected" in (
+            running_status(node.operator, node.problem()).schema.ttl_suspended or ""
+        )
         assert "TTL is suspended" in caplog.text
         # Nothing is turned away either, by a clock that nobody believes.
         (decision,) = edge.plan(
@@ -227,7 +229,7 @@ def test_a_clock_that_jumps_suspends_ttl_and_says_so(
         assert str(decision.action) == "send"
         clock.now -= 400 * DAY
         node.load.ttl.run_once()
-        assert node.status(OPERATOR).schema.ttl_suspended is None
+        assert running_status(node.operator, node.problem()).schema.ttl_suspended is None
 
 
 def test_an_operator_confirms_the_clock(tmp_path: Path, clock: Clock) -> None:
@@ -238,10 +240,8 @@ def test_an_operator_confirms_the_clock(tmp_path: Path, clock: Clock) -> None:
         node.load.ttl.run_once()
         clock.now += 400 * DAY
         assert node.load.ttl.run_once() == 0
-        with pytest.raises(ForbiddenError):
-            node.resume_ttl(READER)
-        assert "was expected" in (node.resume_ttl(OPERATOR) or "")
-        assert node.resume_ttl(OPERATOR) is None
+        assert "was expected" in (node.load.ttl.resume() or "")
+        assert node.load.ttl.resume() is None
         assert node.load.ttl.run_once() == 1
 
 

@@ -17,7 +17,11 @@ from receiver.load.upkeep.verdicts import (
 )
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
-from tests.support.node_world import OPERATOR, A, B, Edge, path_of, plan_entry, results, tsfile
+from receiver.operator.files import list_files
+from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
+from receiver.operator.senders import list_running_senders
+from receiver.operator.status import running_status
+from tests.support.node_world import A, B, Edge, path_of, plan_entry, results, tsfile
 
 FILES = {path_of(1): tsfile(), path_of(2): tsfile(first=100), path_of(3): tsfile(first=200)}
 
@@ -30,7 +34,7 @@ def edge(node):
 
 
 def views(node, state="live", **more):
-    return {each.path: each for each in node.files(OPERATOR, state=state, **more).files}
+    return {each.path: each for each in list_files(node.operator, state=state, **more).files}
 
 
 def verdicts(node, **bad):
@@ -51,7 +55,7 @@ def test_a_proved_file_is_verified_and_a_bad_one_is_hidden_and_wanted_again(node
     assert node.engine.newest_commit == found[path_of(1)].verified
     (bad,) = views(node, "quarantined").values()
     assert (bad.path, bad.reason, bad.verified) == (path_of(2), "page 3: sum differs", 0)
-    (entry,) = node.quarantine_list(OPERATOR)
+    (entry,) = list_quarantine(node.engine)
     assert (entry.reason, entry.loaded) == ("page 3: sum differs", True)
     (wanted,) = edge.check().wanted
     assert (wanted.path, wanted.reason) == (path_of(2), "page 3: sum differs")
@@ -62,19 +66,22 @@ def test_a_proved_file_is_verified_and_a_bad_one_is_hidden_and_wanted_again(node
 
 def test_numbers_say_how_much_is_proved(node, edge):
     Edge(node, B).round({path_of(9): tsfile("root.sg.b1")})
-    assert node.status(OPERATOR).oldest_verification == 0
+    assert running_status(node.operator, node.problem()).oldest_verification == 0
     left_out = hashlib.md5(FILES[path_of(2)]).hexdigest()
     first = [each for each in verdicts(node) if each.md5 != left_out]
     record_verdicts(node.engine, first[:1])
     before = node.engine.newest_commit
     record_verdicts(node.engine, first[1:])
-    status = node.status(OPERATOR)
+    status = running_status(node.operator, node.problem())
     assert (status.files, status.verified, status.unverified) == (4, 3, 1)
     assert status.oldest_verification == before
-    assert {each.uuid: each.verified for each in node.senders(OPERATOR)} == {A: 2, B: 1}
+    assert {each.uuid: each.verified for each in list_running_senders(node.operator)} == {
+        A: 2,
+        B: 1,
+    }
     assert set(views(node, unverified=True)) == {path_of(2)}
     assert edge.check().verified == wire.VerifiedFiles(files=3, verified=2)
-    inventory = node.inventory(edge.who, A, None, 10).entries
+    inventory = node.listing.inventory(edge.who, A, None, 10).entries
     assert {each.path: bool(each.verified) for each in inventory} == {
         path_of(1): True,
         path_of(2): False,
@@ -82,7 +89,7 @@ def test_numbers_say_how_much_is_proved(node, edge):
     }
     edge.round({}, [path_of(1)], propagate=wire.Propagate.ALL)
     edge.round({}, [path_of(3)], propagate=wire.Propagate.NEVER)  # retired: still there
-    status = node.status(OPERATOR)
+    status = running_status(node.operator, node.problem())
     assert (status.files, status.verified, status.unverified) == (3, 2, 1)
 
 
@@ -164,9 +171,9 @@ def test_a_file_found_good_after_all_is_to_be_verified_again(node, edge):
     record_verdicts(node.engine, verdicts(node))
     record_verdicts(node.engine, verdicts(node, f1="bad"))
     (bad,) = views(node, "quarantined").values()
-    assert "good" in node.quarantine_retry(OPERATOR, A, bad.path, bad.physical)
+    assert "good" in retry_quarantined(node.operator, A, bad.path, bad.physical)
     assert views(node)[path_of(1)].verified == 0
-    assert node.status(OPERATOR).verified == 2
+    assert running_status(node.operator, node.problem()).verified == 2
 
 
 def test_verdicts_survive_a_restart_and_a_checkpoint(world):
@@ -179,7 +186,7 @@ def test_verdicts_survive_a_restart_and_a_checkpoint(world):
         node.engine.checkpoint()
     with world.node() as node:
         assert {path: each.verified for path, each in views(node).items()} == before
-        assert node.status(OPERATOR).verified == 2
+        assert running_status(node.operator, node.problem()).verified == 2
 
 
 @pytest.mark.parametrize("point", ["verdicts.decided", "verdicts.committed"])
@@ -195,9 +202,11 @@ def test_after_a_death_the_same_verdicts_are_delivered_again(world, point):
         with crash.arm(die), pytest.raises(crash.SimulatedCrash):
             record_verdicts(node.engine, found)
     with world.node() as node:
-        assert node.status(OPERATOR).verified == (2 if point == "verdicts.committed" else 0)
+        assert running_status(node.operator, node.problem()).verified == (
+            2 if point == "verdicts.committed" else 0
+        )
         assert record_verdicts(node.engine, found) == (2, 1, 0)
-        assert node.status(OPERATOR).verified == 2
+        assert running_status(node.operator, node.problem()).verified == 2
 
 
 # -- bad at its source ---------------------------------------------------------------------------
@@ -225,20 +234,20 @@ def test_a_file_that_is_bad_as_it_was_sent_is_held_and_not_wanted_again(node, ed
     assert [(each.path, each.md5, each.reason) for each in check.held] == [
         (path_of(2), found.md5, WHY)
     ]
-    assert not node.heartbeat(edge.who, A, wire.Heartbeat(version="1")).wanted
+    assert not node.checks.heartbeat(edge.who, A, wire.Heartbeat(version="1")).wanted
     decision = planned(edge, FILES[path_of(2)])
     assert (decision.action, decision.hold, decision.reason) == (wire.Action.REFUSED, True, WHY)
-    (entry,) = node.quarantine_list(OPERATOR)
+    (entry,) = list_quarantine(node.engine)
     assert (entry.digest, entry.reason, entry.hold, entry.loaded) == (
         found.physical,
         WHY,
         True,
         True,
     )
-    assert node.status(OPERATOR).quarantined == 1
-    assert [each.quarantined for each in node.senders(OPERATOR)] == [1]
+    assert running_status(node.operator, node.problem()).quarantined == 1
+    assert [each.quarantined for each in list_running_senders(node.operator)] == [1]
     assert record_verdicts(node.engine, [found]) == (0, 1, 0)  # twice is once
-    assert len(node.quarantine_list(OPERATOR)) == 1
+    assert len(list_quarantine(node.engine)) == 1
 
 
 def test_other_content_at_the_path_ends_the_hold(node, edge):
@@ -246,7 +255,7 @@ def test_other_content_at_the_path_ends_the_hold(node, edge):
     other = tsfile(first=100, salt=1)
     assert planned(edge, other).action is wire.Action.SEND
     assert results(edge.round({path_of(2): other})) == {path_of(2): "loaded"}
-    assert node.quarantine_list(OPERATOR) == []
+    assert list_quarantine(node.engine) == []
     assert edge.check().held == []
     assert set(views(node)) == set(FILES)
 
@@ -254,7 +263,7 @@ def test_other_content_at_the_path_ends_the_hold(node, edge):
 def test_the_end_of_a_held_file_at_the_edge_ends_the_hold(node, edge):
     record_verdicts(node.engine, [hold(node)])
     edge.round({}, [path_of(2)], propagate=wire.Propagate.ALL)
-    assert node.quarantine_list(OPERATOR) == []
+    assert list_quarantine(node.engine) == []
     assert edge.check().held == []
 
 
@@ -267,7 +276,7 @@ def test_the_sender_may_send_a_held_file_again_if_its_operator_says_so(node, edg
     edge.batch(task, files)
     edge.end(task, files)
     assert results(edge.outcome(task)) == {path_of(2): "loaded"}
-    assert node.quarantine_list(OPERATOR) == []
+    assert list_quarantine(node.engine) == []
     assert record_verdicts(node.engine, [hold(node)]) == (0, 1, 0)  # found once more, held again
     assert edge.check().wanted == []
 
@@ -275,11 +284,11 @@ def test_the_sender_may_send_a_held_file_again_if_its_operator_says_so(node, edg
 def test_the_operator_may_show_a_held_file_and_is_told_what_was_found(node, edge):
     found = hold(node)
     record_verdicts(node.engine, [found])
-    said = node.quarantine_retry(OPERATOR, A, path_of(2), found.physical)
+    said = retry_quarantined(node.operator, A, path_of(2), found.physical)
     assert "visible again" in said
     assert WHY in said
     assert views(node)[path_of(2)].verified == 0
-    assert node.quarantine_list(OPERATOR) == []
+    assert list_quarantine(node.engine) == []
     assert edge.check().held == []
     assert planned(edge, FILES[path_of(2)]).action is wire.Action.ALREADY
     assert record_verdicts(node.engine, [found]) == (0, 1, 0)
@@ -291,7 +300,7 @@ def test_a_held_file_that_rots_meanwhile_is_wanted_after_a_retry(world, node, ed
     lost = world.data / found.physical
     content = lost.read_bytes()
     lost.write_bytes(content[:20] + b"\0\0\0\0" + content[24:])
-    assert "on hold no more" in node.quarantine_retry(OPERATOR, A, path_of(2), found.physical)
+    assert "on hold no more" in retry_quarantined(node.operator, A, path_of(2), found.physical)
     assert [each.path for each in edge.check().wanted] == [path_of(2)]
     assert planned(edge, FILES[path_of(2)]).action is wire.Action.SEND
 
@@ -299,8 +308,8 @@ def test_a_held_file_that_rots_meanwhile_is_wanted_after_a_retry(world, node, ed
 def test_a_dropped_hold_is_gone_with_its_file(node, edge):
     found = hold(node)
     record_verdicts(node.engine, [found])
-    node.quarantine_drop(OPERATOR, A, path_of(2), found.physical)
-    assert node.quarantine_list(OPERATOR) == []
+    drop_quarantined(node.operator, A, path_of(2), found.physical)
+    assert list_quarantine(node.engine) == []
     assert (edge.check().wanted, edge.check().held) == ([], [])
     (gone,) = views(node, "deleted").values()
     assert gone.path == path_of(2)
@@ -313,7 +322,7 @@ def test_a_held_file_that_is_gone_at_the_edge_is_refused_when_it_comes_back(node
     record_verdicts(node.engine, [Verdict(retired.physical, retired.md5, WHY, as_sent=True)])
     assert edge.check().held == []
     assert planned(edge, FILES[path_of(2)]).hold
-    (entry,) = node.quarantine_list(OPERATOR)
+    (entry,) = list_quarantine(node.engine)
     assert (entry.hold, entry.loaded) == (True, True)
 
 
@@ -329,7 +338,7 @@ def test_a_hold_survives_a_restart_and_a_checkpoint(world, checkpoint):
     with world.node() as node:
         edge.node = node
         assert (edge.check().wanted, len(edge.check().held)) == ([], 1)
-        (entry,) = node.quarantine_list(OPERATOR)
+        (entry,) = list_quarantine(node.engine)
         assert (entry.hold, entry.loaded) == (True, True)
         assert planned(edge, FILES[path_of(2)]).hold
-        assert "visible" in node.quarantine_retry(OPERATOR, A, path_of(2), found.physical)
+        assert "visible" in retry_quarantined(node.operator, A, path_of(2), found.physical)

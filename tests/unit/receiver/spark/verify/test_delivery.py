@@ -11,10 +11,13 @@ from common.errors import LockedError, TsferryError
 from receiver.load.upkeep.verdicts import MOST_VERDICTS
 from receiver.node import Node
 from receiver.open_engine import open_engine
+from receiver.operator.files import list_files
+from receiver.operator.quarantine import list_quarantine
+from receiver.operator.status import running_status
 from receiver.spark.verify import delivery
 from receiver.spark.verify.delivery import Delivered, Verdict, deliver
 from receiver.web import serving
-from tests.support.node_world import OPERATOR, Edge, World, path_of, tsfile
+from tests.support.node_world import Edge, World, path_of, tsfile
 from tests.support.web import BOUND
 
 
@@ -29,7 +32,7 @@ def config(tmp_path):
 def verdicts(config):
     with Node.open(config) as node:
         Edge(node).round({path_of(each): tsfile(first=each * 10) for each in range(1, 6)})
-        files = node.files(OPERATOR).files
+        files = list_files(node.operator).files
     reasons = {path_of(2): "page 1 of root.sg.d1.s1: its sum differs", path_of(3): "x\ud800"}
     return [Verdict(each.physical, each.md5, reasons.get(each.path)) for each in files]
 
@@ -68,15 +71,15 @@ def test_verdicts_are_committed_with_and_without_a_server(either, config, verdic
     assert deliver(config, [*verdicts, late]) == Delivered(3, 2, 1)
     assert deliver(config, [*verdicts, late]) == Delivered(3, 2, 1)
     if either == "a server":
-        assert delivery.Server(config).ask("GET", "/v1/status", dict)["verified"] == 3
+        assert delivery.OperatorClient(config).ask("GET", "/v1/status", dict)["verified"] == 3
 
 
 def test_what_was_delivered_without_a_server_is_there_for_the_next_one(config, verdicts):
     deliver(config, verdicts)
     with Node.open(config) as node:
-        bad = node.quarantine_list(OPERATOR)
+        bad = list_quarantine(node.engine)
         assert [each.reason for each in bad] == ["page 1 of root.sg.d1.s1: its sum differs", "x?"]
-        assert node.status(OPERATOR).verified == 3
+        assert running_status(node.operator, node.problem()).verified == 3
 
 
 def test_nothing_to_deliver_needs_nobody(tmp_path):

@@ -1,0 +1,105 @@
+"""Files that are or were loaded, as operators see them."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from common.errors import UsageError
+from receiver.load.placing import tree_of
+from receiver.metadata.state.state import FileState
+from receiver.operator.paging import every_row
+from receiver.operator.views import FilesPage, FileView
+from receiver.transfer.listing import page_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from common.durable import Tree
+    from receiver.metadata.state.state import FileRow
+    from receiver.operator.directories import ReceiverDirectories
+
+__all__ = ["EXPIRED", "FILE_STATES", "list_files"]
+
+EXPIRED = "expired"
+"""Why the TTL has deleted a file."""
+FILE_STATES = (*(str(each) for each in FileState), EXPIRED)
+"""What files can be asked for by; the last are those of the deleted that the TTL has deleted."""
+
+
+def list_files(
+    there: ReceiverDirectories,
+    *,
+    sender: str | None = None,
+    state: str | None = None,
+    unverified: bool = False,
+    after: str | None = None,
+    limit: int | None = None,
+) -> FilesPage:
+    """A page of files in order of their physical paths.
+
+    Args:
+        there: what to look at.
+        sender: only its files.
+        state: only files in this one of `FILE_STATES`; those that are visible, if left out.
+        unverified: only those that no verification has proved.
+        after: the cursor of the page before.
+        limit: files of the page; as many as the configuration allows, if left out.
+
+    Raises:
+        UsageError: there is no such state.
+    """
+    if state is not None and state not in FILE_STATES:
+        raise UsageError(f"state: expected one of {', '.join(FILE_STATES)}")
+    limit = page_limit(limit, there.config.limits.max_page_items)
+    order = FileState.LIVE if state is None else _state(state)
+
+    def is_wanted(row: FileRow) -> bool:
+        return (
+            (sender is None or row.sender == sender)
+            and (state is None or row.state is order)
+            and (state != EXPIRED or row.reason == EXPIRED)
+            and not (unverified and row.verified)
+        )
+
+    every = every_row(
+        there.engine,
+        lambda tables, behind, count: tables.file_table.among(order, behind, count),
+        lambda row: row.physical,
+        after,
+    )
+    # One more says whether there is a page after this one.
+    rows = list(islice(filter(is_wanted, every), limit + 1))
+    page = rows[:limit]
+    return FilesPage(
+        files=[_view(row, there.trees) for row in page],
+        next=page[-1].physical if len(rows) > limit else None,
+    )
+
+
+def _state(name: str) -> FileState:
+    return FileState.DELETED if name == EXPIRED else FileState(name)
+
+
+def _view(row: FileRow, trees: Sequence[Tree]) -> FileView:
+    tree = tree_of(trees, row)
+    return FileView(
+        sender=row.sender,
+        path=row.path,
+        physical=row.physical,
+        data_dir=None if tree is None else str(tree.path),
+        size=row.size,
+        md5=row.md5,
+        state=str(row.state),
+        reason=row.reason,
+        task=row.task,
+        created=row.created,
+        deleted=row.deleted,
+        first_time=row.first,
+        last_time=row.last,
+        devices=len(row.devices),
+        series=row.series,
+        points=row.points,
+        resource=row.resource is not None,
+        verified=row.verified,
+    )

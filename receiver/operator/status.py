@@ -1,0 +1,123 @@
+"""How a receiver is, in numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+import common
+from common.durable import Tree, free_bytes
+from receiver.load.upkeep.clock_watch import noted_doubt
+from receiver.metadata.log.checkpoints import checkpoints
+from receiver.operator.files import EXPIRED
+from receiver.operator.paging import every_row
+from receiver.operator.senders import loaded_bad
+from receiver.operator.views import SchemaView, StatusView
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
+    from receiver.operator.directories import ReceiverDirectories, RunningReceiver
+
+__all__ = ["running_status", "status"]
+
+
+def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
+    """How the receiver is, as far as its directories tell.
+
+    Args:
+        there: what to look at.
+        problem: why it takes no files.
+    """
+    engine = there.engine
+    oldest, unregistered = _of_visible(engine)
+    checkpoint_at, checkpoint_bytes = _checkpoint(there.config.schema_dir)
+    with engine.reading() as state:
+        files, size = state.file_table.totals()
+        verified = state.file_table.verified()
+        deleted = state.file_table.deleted()
+        bad = sum(loaded_bad(state, uuid) for uuid in state.senders)
+        schema = _schema(state)
+        return StatusView(
+            engine=engine.uuid,
+            version=common.__version__,
+            newest_commit=engine.newest_commit,
+            ready=problem is None,
+            problem=problem,
+            senders=len(state.senders),
+            devices=len(state.owners),
+            files=files,
+            bytes=size,
+            deleted_files=len(deleted),
+            quarantined=len(state.quarantine) + bad,
+            verified=verified,
+            unverified=files - verified,
+            oldest_verification=oldest,
+            free_bytes=free_bytes(there.trees[0].path),
+            schema=msgspec.structs.replace(
+                schema,
+                max_memory=there.config.metadata.max_memory,
+                oldest_answerable=engine.oldest_answerable,
+                checkpoint_at=checkpoint_at,
+                checkpoint_bytes=checkpoint_bytes,
+                log_entries=engine.entries_since_checkpoint,
+                unregistered=unregistered,
+                ttl_suspended=noted_doubt(there.config.schema_dir) if schema.ttl_groups else None,
+                expired_files=sum(row.reason == EXPIRED for row in deleted),
+            ),
+        )
+
+
+def running_status(there: RunningReceiver, problem: str | None) -> StatusView:
+    """The same, with what the server is doing."""
+    view = status(there, problem)
+    count, partial = there.uploads.numbers()
+    staged = sum(folder.staged.bytes for folder in there.load.folders.all())
+    suspended = there.load.ttl.suspended if view.schema.ttl_groups else None
+    return msgspec.structs.replace(
+        view,
+        started=there.started,
+        uploads=count,
+        staged_bytes=staged + partial,
+        loading=there.load.loader.waiting,
+        schema=msgspec.structs.replace(view.schema, ttl_suspended=suspended),
+    )
+
+
+def _schema(state: State) -> SchemaView:
+    schema = state.schema
+    groups = schema.storage_groups()
+    return SchemaView(
+        series=schema.series_count,
+        devices=schema.device_count,
+        storage_groups=len(groups),
+        tag_entries=schema.index.entries,
+        memory=schema.memory(),
+        ttl_groups=sum(group.ttl is not None for group in groups),
+    )
+
+
+def _of_visible(engine: Engine) -> tuple[int, int]:
+    """The oldest verification of a visible file (0: none), and how many are not registered."""
+    oldest = unregistered = 0
+    visible = every_row(
+        engine,
+        lambda state, behind, count: state.file_table.catalogue(behind, count),
+        lambda row: row.physical,
+    )
+    for row in visible:
+        if row.verified:
+            oldest = min(oldest or row.verified, row.verified)
+        unregistered += not row.registered
+    return oldest, unregistered
+
+
+def _checkpoint(directory: Path) -> tuple[float | None, int]:
+    """When the newest checkpoint was written, and its bytes."""
+    with Tree(directory) as tree:
+        found = checkpoints(tree)
+        there = tree.stat(found[0].name) if found else None
+    return (None, 0) if there is None else (there.st_mtime, there.st_size)
