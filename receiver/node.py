@@ -1,7 +1,7 @@
 """The receiver as one object: it opens everything, recovers, owns the threads, and closes.
 
-Nothing here knows of HTTP. The calls are those of its parts; each names who asks (`Principal`),
-raises errors of the common tree, and returns wire types or views. What a call promises is on the
+Nothing here knows of HTTP. The calls are those of its parts. Those of a round name who asks; they
+raise errors of the common tree, and return wire types or views. What a call promises is on the
 disk when it returns.
 """
 
