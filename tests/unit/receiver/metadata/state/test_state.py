@@ -285,3 +285,5 @@ def test_every_file_is_in_the_order_of_its_state_and_every_owned_device_in_that_
     }
     assert state.file_table.among(FileState.DELETED, one, 1) == [state.files[two]]
     assert state.owner_table.page("root.d1", 1) == [("root.d2", state.owners["root.d2"])]
+    commit(state, records.OwnerSet("root.d0", A, "given"))
+    assert orders(state)["devices"] == ["root.d0", "root.d1", "root.d2", "root.d3"]
