@@ -199,6 +199,7 @@ def _thaw(sections: Mapping[str, memoryview]) -> Thawed:
     _thaw_owners(state, sections)
     _thaw_files(state, sections)
     state.file_table.restore_orders(meta.deleted, meta.wanted)
+    state.owner_table.restore_order()
     state.owner_table.changed = meta.ownership_changed
     state.uuid, state.newest = meta.uuid, meta.newest
     commits = array("Q")

@@ -48,7 +48,7 @@ class SortedKeys:
 
     def page(self, after: str | None, limit: int) -> list[str]:
         """Up to `limit` keys that sort after `after` (from the first, for None)."""
-        self._settle()
+        self.settle()
         found: list[str] = []
         for block in islice(self._blocks, 0 if after is None else self._block_of(after), None):
             if len(found) >= limit:
@@ -59,7 +59,7 @@ class SortedKeys:
 
     def starting(self, prefix: str) -> list[str]:
         """All keys that begin with `prefix`, in order."""
-        self._settle()
+        self.settle()
         found: list[str] = []
         for block in islice(self._blocks, self._block_of(prefix), None):
             begin = bisect_left(block, prefix)
@@ -74,7 +74,8 @@ class SortedKeys:
         """The block that a key is in, if it is there at all."""
         return max(0, bisect_right(self._firsts, key) - 1)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Bring what has changed in order; after many changes better before a lock is held."""
         if (len(self._added) + len(self._removed)) * _SHARE > self._settled:
             self._sort_anew()
         else:

@@ -159,6 +159,8 @@ class FileTable:
         self._deleted = dict.fromkeys(deleted)
         for physical in wanted:
             self._wanted.setdefault(self.rows[physical].sender, {})[physical] = None
+        for keys in self._orders.values():
+            keys.settle()  # now, and not when somebody who holds the lock asks for a page
 
     # -- operations --------------------------------------------------------------------------
 

@@ -52,6 +52,10 @@ class OwnerTable:
         self.rows[name] = row
         self._order.add(name)
 
+    def restore_order(self) -> None:
+        """Finish what `restore` began, when all rows are there."""
+        self._order.settle()
+
     def operations(self) -> Operations:
         """What it does with operations."""
         return {
