@@ -150,7 +150,7 @@ class CommittedFiles:
             self._others = [row for row in visible if not scope.wants(row, now)]
             self.passed_over = len(self._others)
             known = scope.task is None or any(
-                state.has_task(each, scope.task) for each in state.senders
+                state.task_table.has(each, scope.task) for each in state.senders
             )
         if not rows and not known:
             self.close()

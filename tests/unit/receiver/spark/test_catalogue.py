@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from receiver.transfer.operating import make_token
 
 from common.config import load
 from common.errors import NotFoundError, UnauthorizedError, UnreachableError, UsageError
@@ -18,7 +19,6 @@ from receiver.metadata.model.timestamps import to_seconds
 from receiver.spark.catalogue import Catalogue, _locations, unit_of
 from receiver.spark.source.inferring import catalogue_of, list_sources
 from receiver.spark.source.options import parse_options
-from receiver.transfer.operating import make_token
 from receiver.web.app import close, create_app, site_of
 from tests.support.spark_world import NORTH, World
 from tests.support.tsfile_bytes import build
