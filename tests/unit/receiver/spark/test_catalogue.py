@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from receiver.transfer.operating import make_token
 
 from common.config import load
 from common.errors import NotFoundError, UnauthorizedError, UnreachableError, UsageError
@@ -16,6 +15,7 @@ from receiver.config import ReceiverConfig
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.model.timestamps import to_seconds
+from receiver.operator.tokens import make_token
 from receiver.spark.catalogue import Catalogue, _locations, unit_of
 from receiver.spark.source.inferring import catalogue_of, list_sources
 from receiver.spark.source.options import parse_options
