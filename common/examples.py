@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import grp
 import json
+import os
 import pwd
 import re
 import sys
@@ -102,7 +103,7 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 def _command(name: str) -> Path:
     """Where the command is: what was called, or beside the interpreter."""
-    called = Path(sys.argv[0]).absolute()
+    called = Path(os.path.abspath(sys.argv[0]))
     return called if called.name == name else Path(sys.executable).with_name(name)
 
 

@@ -118,13 +118,16 @@ def test_a_missing_module_of_our_own_or_of_python_is_no_missing_package(call, na
     assert "pip" not in err
 
 
+NEW = ("--set=schema_dir=s", "--set=data_dirs=d")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "absent", "arguments"),
     [
         ("receiver.cli", "numpy", ["--help"]),
-        ("receiver.cli", "lark", ["status"]),
-        ("receiver.cli", "flask", ["--set=schema_dir=s", "--set=data_dirs=d", "serve"]),
+        ("receiver.cli", "lark", [*NEW, "sql", "count timeseries root.**"]),
+        ("receiver.cli", "flask", [*NEW, "serve"]),
         ("receiver.spark", "pyspark", ["--path", "."]),
         ("receiver.spark", "numba", ["--path", "."]),
     ],
