@@ -16,7 +16,7 @@ BOUND = 60
 COMMANDS = {
     "tsferry-sender": ("sender.cli", "--config", "sender.toml", "run"),
     "tsferry-receiver": ("receiver.cli", "--config", "receiver.toml", "serve", "--port", "0"),
-    "tsferry-verify": ("receiver.spark", "--path", "data"),
+    "tsferry-verify": ("receiver.spark.verify", "--path", "data"),
 }
 
 

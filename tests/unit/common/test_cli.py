@@ -128,8 +128,8 @@ NEW = ("--set=schema_dir=s", "--set=data_dirs=d")
         ("receiver.cli", "numpy", ["--help"]),
         ("receiver.cli", "lark", [*NEW, "sql", "count timeseries root.**"]),
         ("receiver.cli", "flask", [*NEW, "serve"]),
-        ("receiver.spark", "pyspark", ["--path", "."]),
-        ("receiver.spark", "numba", ["--path", "."]),
+        ("receiver.spark.verify", "pyspark", ["--path", "."]),
+        ("receiver.spark.verify", "numba", ["--path", "."]),
     ],
 )
 def test_without_its_extra_a_program_says_so(module, absent, arguments, tmp_path):
