@@ -12,7 +12,7 @@ import pytest
 
 from common import crash
 from common.crash import SimulatedCrash
-from tests.fault.sender.select.test_found_crash_points import Countdown, judge, points_of, prepare
+from tests.fault.sender.test_local_crash_points import Countdown, judge, points_of, prepare
 from tests.support import powercut, tiers
 from tests.support.disk import heal
 from tests.support.model_centre import local_round

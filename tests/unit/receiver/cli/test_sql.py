@@ -177,8 +177,9 @@ def test_an_error_shows_the_place_in_the_statement(either, ask):
 
 
 def test_what_is_before_the_kept_history_is_told_without_a_server_too(config, ask, tmp_path):
-    with (tmp_path / "receiver.toml").open("a") as file:
-        file.write('\n[metadata]\nhistory = "1h"\nclock_jump = "1h"\n')
+    file = tmp_path / "receiver.toml"
+    short = '[metadata]\nhistory = "1h"\nclock_jump = "1h"\n'
+    file.write_text(file.read_text().replace("[metadata]\n", short))
     long_ago = time.time() - 30 * 86400
 
     class Clock:
