@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 from flask import Request, Response
@@ -14,12 +14,14 @@ from common.errors import ForbiddenError, ProtocolError, UsageError
 from common.names import is_sender_uuid, is_task_id
 
 if TYPE_CHECKING:
+    from receiver.config import ReceiverConfig
+    from receiver.metadata.query.cursors import Cursors
     from receiver.node import Node
     from receiver.operator.directories import RunningReceiver
     from receiver.principal import Principal
-    from receiver.web.site import Site
+    from receiver.web.longpoll import LongPolls
 
-__all__ = ["Call", "MediaTypeError", "json_answer"]
+__all__ = ["Call", "CallSite", "MediaTypeError", "json_answer"]
 
 T = TypeVar("T")
 
@@ -28,6 +30,24 @@ class MediaTypeError(ProtocolError):
     """The body is of another type than the call takes."""
 
     http_status = 415
+
+
+class CallSite(Protocol):
+    """What a handler may use of the application; see `receiver.web.site`.
+
+    Attributes:
+        config: of the receiver.
+        node: the receiver.
+        openapi: the description of the calls, as JSON.
+        polls: calls that wait for the end of a task.
+        cursors: answers to SQL of which there is more.
+    """
+
+    config: ReceiverConfig
+    node: Node
+    openapi: bytes
+    polls: LongPolls
+    cursors: Cursors
 
 
 @dataclass(frozen=True)
@@ -41,7 +61,7 @@ class Call:
         arguments: the variable parts of the path.
     """
 
-    site: Site
+    site: CallSite
     who: Principal
     request: Request
     arguments: Mapping[str, str]
