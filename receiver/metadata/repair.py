@@ -282,7 +282,7 @@ def bad_tags(engine: Engine) -> Iterator[str]:
             engine.tags_of(tags_at)
         except DamagedError:
             with engine.reading() as state:
-                yield format_path(state.schema.nodes_of(row))
+                yield format_path(state.schema.tree.nodes(row))
 
 
 def _tagged(engine: Engine) -> Iterator[tuple[int, int]]:
@@ -290,9 +290,9 @@ def _tagged(engine: Engine) -> Iterator[tuple[int, int]]:
     pattern, after = parse_pattern("root.**"), None
     while True:
         with engine.reading() as state:
-            rows = list(state.schema.match_series(pattern, after=after, limit=_PAGE))
-            found = [(row, state.schema.series(row).tags_at) for row in rows]
-            after = state.schema.nodes_of(rows[-1]) if rows else None
+            rows = list(state.schema.series.match(pattern, after=after, limit=_PAGE))
+            found = [(row, state.schema.series.describe(row).tags_at) for row in rows]
+            after = state.schema.tree.nodes(rows[-1]) if rows else None
         yield from ((row, tags_at) for row, tags_at in found if tags_at >= 0)
         if len(rows) < _PAGE:
             return
@@ -306,7 +306,7 @@ def mend_tags(engine: Engine) -> list[str]:
     paths = list(bad_tags(engine))
     for path in paths:
         with engine.reading() as state:
-            row = state.schema.find_series(parse_stored(path))
+            row = state.schema.series.find(parse_stored(path))
             tags = state.schema.index.tags(row)
         engine.commit([records.TagsSet(path, tags, {})])
     return paths

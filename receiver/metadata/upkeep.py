@@ -154,7 +154,7 @@ class Upkeep:
         try:
             with self._reading.writing() as state:
                 at = self._window.oldest
-                return state.schema.collect(at, _BUDGET) + state.keys.collect(at, _BUDGET)
+                return state.schema.collector.collect(at, _BUDGET) + state.keys.collect(at, _BUDGET)
         except Exception as error:
             # Half of it may be done: nobody sees that state, and nothing is built on it.
             self._committer.stop(f"collecting history failed: {error!r}")

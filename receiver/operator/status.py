@@ -89,13 +89,13 @@ def running_status(there: RunningReceiver, problem: str | None) -> StatusView:
 
 def _schema(state: State) -> SchemaView:
     schema = state.schema
-    groups = schema.storage_groups()
+    groups = schema.groups.rows()
     return SchemaView(
-        series=schema.series_count,
-        devices=schema.device_count,
+        series=schema.columns.series_count,
+        devices=schema.columns.device_count,
         storage_groups=len(groups),
         tag_entries=schema.index.entries,
-        memory=schema.memory(),
+        memory=schema.memory.used,
         ttl_groups=sum(group.ttl is not None for group in groups),
     )
 

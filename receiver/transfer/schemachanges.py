@@ -135,11 +135,9 @@ class SchemaReader:
             self._engine.check_answerable(until)
             items: list[Item] = []
             if behind is None:
-                items += [
-                    _group(each.path, each.ttl) for each in state.schema.storage_groups(until)
-                ]
-            found = state.schema.match_series(_ALL, until, behind, min(limit, _AT_ONCE))
-            rows = state.schema.series_rows(found, until)
+                items += [_group(each.path, each.ttl) for each in state.schema.groups.rows(until)]
+            found = state.schema.series.match(_ALL, until, behind, min(limit, _AT_ONCE))
+            rows = state.schema.series.describe_many(found, until)
         items += [self._series(row) for row in rows]
         following = None
         if len(rows) == min(limit, _AT_ONCE):
@@ -184,8 +182,8 @@ class SchemaReader:
                 if pattern.is_path:
                     series.add(pattern.prefix)
                 else:
-                    series.update(map(schema.nodes_of, schema.match_series(pattern, after)))
-            there = {each.nodes: each for each in schema.storage_groups(until)}
+                    series.update(map(schema.tree.nodes, schema.series.match(pattern, after)))
+            there = {each.nodes: each for each in schema.groups.rows(until)}
             groups: list[Item] = [
                 _group(format_path(each), there[each].ttl)
                 for each in sorted(touched.groups & there.keys())
@@ -204,8 +202,8 @@ class SchemaReader:
         for piece in _pieces(list(loaded)):
             with self._engine.reading() as state:
                 for nodes in piece:
-                    row = state.schema.find_series(nodes, until, alias=False)
-                    if row >= 0 and state.schema.series(row, until).created > after:
+                    row = state.schema.series.find(nodes, until, alias=False)
+                    if row >= 0 and state.schema.series.describe(row, until).created > after:
                         yield nodes
 
     def _changed(
@@ -223,11 +221,11 @@ class SchemaReader:
         return self._answer(after, until, items, following)
 
     def _became(self, schema: Schema, nodes: Nodes, after: int, until: int) -> Item | None:
-        before = schema.find_series(nodes, after, alias=False)
-        row = schema.find_series(nodes, until, alias=False)
+        before = schema.series.find(nodes, after, alias=False)
+        row = schema.series.find(nodes, until, alias=False)
         if row < 0:
             return None if before < 0 else Dropped(path=format_path(nodes))
-        return self._series(schema.series(row, until), replaces=before not in (-1, row))
+        return self._series(schema.series.describe(row, until), replaces=before not in (-1, row))
 
     # -- items -------------------------------------------------------------------------------
 

@@ -23,6 +23,10 @@ import peers
 from receiver.metadata.engine import Engine, EngineOptions
 from receiver.metadata.kv.embedded import EmbeddedKV
 from receiver.metadata.model import records
+from receiver.metadata.query.ordering import by_path
+from receiver.metadata.query.questions import ALL, TagFilter
+from receiver.metadata.query.searching import tagged as tagged_rows
+from receiver.metadata.query.source import Look
 from receiver.metadata.sql.executing import execute
 
 Figures = dict[str, float]
@@ -171,7 +175,7 @@ def memory(directory: Path, total: int, sensors: int) -> Figures:
         fill(engine, devices(total, sensors), at_once=max(1, 5000 // sensors))
         filled = _resident() - before
         with engine.reading() as state:
-            estimate = state.schema.memory()
+            estimate = state.schema.memory.used
         engine.checkpoint()
     del engine
     before = _resident()
@@ -309,8 +313,8 @@ def look_up(directory: Path, total: int) -> Figures:
         ]
         with engine.reading() as state:
             schema = state.schema
-            now = _rate(lambda path: schema.find_series(path), paths)
-            at = _rate(lambda path: schema.find_series(path, then), paths)
+            now = _rate(lambda path: schema.series.find(path), paths)
+            at = _rate(lambda path: schema.series.find(path, then), paths)
         rings = _key_rates(engine, 10) | _key_rates(engine, 100)
     return {"series_now": now, "series_at_a_time": at, "series_ratio": now / at, **rings}
 
@@ -347,8 +351,8 @@ def _rate(look: Callable[[Any], object], asked: Sequence[Any]) -> float:
 def tag_query(directory: Path, total: int) -> Figures:
     """One series of 100 by its tag: the search alone, then `show timeseries where unit = hit`.
 
-    The search gives the rows in the order of their paths. The statement gives every row with its
-    path, its tags and its attributes, which stand in the tlog.
+    The search gives rows of the tree in the order of their paths. The statement gives every row
+    with its path, its tags and its attributes, which stand in the tlog.
     """
     with Engine.open(directory / "tags", options=QUIET) as engine:
         fill(engine, tagged(total))
@@ -373,8 +377,9 @@ def tag_query(directory: Path, total: int) -> Figures:
 
 
 def _search(engine: Engine) -> Sequence[object]:
-    with engine.reading() as state:
-        return state.schema.find_tagged("unit", "hit")
+    look = Look(engine, engine.newest_commit)
+    rows = tagged_rows(look, TagFilter("unit", "hit"), ALL)
+    return by_path(look, rows, ALL, "leaf", None, len(rows))
 
 
 def _hits(engine: Engine, at: int | None) -> Sequence[object]:

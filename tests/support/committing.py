@@ -76,24 +76,26 @@ def create(
 def series(state: State, pattern: str = "root.**", at: int | None = None) -> list[str]:
     """Paths of series, in order; with their alias where they have one."""
     schema = state.schema
-    found = [schema.series(row, at) for row in schema.match_series(parse_pattern(pattern), at)]
+    found = [
+        schema.series.describe(row, at) for row in schema.series.match(parse_pattern(pattern), at)
+    ]
     return [each.path + (f"({each.alias})" if each.alias else "") for each in found]
 
 
 def groups(state: State) -> list[str]:
     """Paths of storage groups."""
-    return [format_path(row.nodes) for row in state.schema.storage_groups()]
+    return [format_path(row.nodes) for row in state.schema.groups.rows()]
 
 
 def seen(state: State) -> dict[str, Any]:
     """All that a reader sees, as values that compare."""
     schema = state.schema
-    rows = [schema.series(row) for row in schema.match_series(ALL)]
+    rows = [schema.series.describe(row) for row in schema.series.match(ALL)]
     return plain(state) | {
-        "storage groups": schema.storage_groups(),
+        "storage groups": schema.groups.rows(),
         "series": rows,
-        "tags": {row.path: schema.tags_of(row.row) for row in rows},
+        "tags": {row.path: schema.index.tags(row.row) for row in rows},
         "keys": state.keys.load_with_prefix(""),
         "positions": dict(state.schema_positions),
-        "memory": schema.memory(),
+        "memory": schema.memory.used,
     }

@@ -228,7 +228,7 @@ def check_index(engine: Engine, tree: Tree, when: str, at: int | None = None) ->
     with engine.reading() as state:
         schema = state.schema
         for (key, value), expected in pairs.items():
-            found = [schema.nodes_of(int(row)) for row in schema.index.find(key, value, at)]
+            found = [schema.tree.nodes(int(row)) for row in schema.index.find(key, value, at)]
             assert len(found) == len(set(found)), (when, key, value)
             assert set(found) == expected, (when, key, value)
 

@@ -9,7 +9,7 @@ from typing import Any
 from receiver.metadata.commit.operations import NewSeries
 from receiver.metadata.model import alterations as alter
 from receiver.metadata.model.paths import Nodes, Pattern, format_path
-from receiver.metadata.query import statements as query
+from receiver.metadata.query import questions as query
 from receiver.metadata.sql import statements as sql
 
 __all__ = ["format_statement", "quote_name", "quote_text"]

@@ -46,7 +46,7 @@ class Expiry:
         self._limits: dict[Nodes, int] = {}
         self._groups: dict[str, Nodes | None] = {}
         self.guards: dict[Nodes, Guard] = {}
-        for group in schema.storage_groups():
+        for group in schema.groups.rows():
             if group.ttl is not None:
                 limit = (int(now * 1000) - group.ttl) * PER_MILLISECOND[unit]
                 self._limits[group.nodes] = limit

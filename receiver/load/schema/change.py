@@ -196,17 +196,17 @@ class _Decision:
             raise Refused(why)
 
     def _dropped(self, path: Nodes, item: Dropped) -> None:
-        row = self.committed.find_series(path, alias=False)
+        row = self.committed.series.find(path, alias=False)
         if row < 0:
             self.groups.dropped(path)
             return
         self._allowed(path[:-1])
-        if item.old and self.committed.heat(row) is not None:
+        if item.old and self.committed.series.heat(row) is not None:
             raise Refused(_OLD)
         self._take_op(records.SeriesDeleted(item.path))
 
     def _altered(self, path: Nodes, item: Altered) -> None:
-        row = self.committed.find_series(path, alias=False)
+        row = self.committed.series.find(path, alias=False)
         if row < 0:
             raise Refused("there is no such series here")
         self._allowed(path[:-1])
@@ -221,7 +221,7 @@ class _Decision:
                 self._fail(item.path, str(why))
             return
         changed = self.draft.schema.touches(device)
-        rows = self.committed.existing_rows(device, [path[-1] for path, _ in series])
+        rows = self.committed.devices.rows(device, [path[-1] for path, _ in series])
         for (path, item), row in zip(series, rows, strict=True):
             try:
                 gone = changed and row >= 0 and self.draft.schema.kind(path) is None
@@ -241,9 +241,9 @@ class _Decision:
         Raises:
             Refused: it is a series of another type, and stays.
         """
-        if self.committed.kind(row) != "leaf":
+        if self.committed.nodes.kind(row) != "leaf":
             return True  # and it may be gone when the series is made
-        there = self.committed.type_of(row)
+        there = self.committed.series.type_of(row)
         if there == item.type:
             return False
         if not item.replaces:
@@ -348,7 +348,7 @@ class _Decision:
     def _alter(self, path: Nodes, row: int, item: Series | Altered) -> None:
         if item.alias is UNSET and item.tags is UNSET and item.attributes is UNSET:
             return
-        there = self.committed.series(row)
+        there = self.committed.series.describe(row)
         if item.alias is not UNSET and item.alias != there.alias:
             self.aliases.append(_Change(path, item.alias or None, there.alias))
         if item.tags is UNSET and item.attributes is UNSET:

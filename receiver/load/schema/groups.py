@@ -52,7 +52,7 @@ class GroupPlan:
             if isinstance(item.ttl, int):
                 self._take(records.TtlSet(item.path, item.ttl))
         elif there != path:
-            if self._draft.state.schema.storage_group_of(path) is None:
+            if self._draft.state.schema.groups.of(path) is None:
                 raise Refused("it would lie in a storage group that is made with it")
             if item.ttl is not UNSET:
                 raise Refused(f"it lies in storage group {format_path(there)}, which has its own")
@@ -60,7 +60,7 @@ class GroupPlan:
             self._lengthen(path, item.ttl)
 
     def _lengthen(self, path: Nodes, ttl: int | None) -> None:
-        here = self._draft.state.schema.ttl(path)
+        here = self._draft.state.schema.groups.ttl(path)
         if here == ttl:
             return
         if ttl is None:

@@ -114,7 +114,7 @@ class Ttl:
         May write to the disk, so it comes before `engine.reading()`, and `expiry` inside of it.
         """
         with self._engine.reading() as state:
-            in_use = any(group.ttl is not None for group in state.schema.storage_groups())
+            in_use = any(group.ttl is not None for group in state.schema.groups.rows())
         with self._lock:
             return self._clock() if self._watch.judge(in_use=in_use) is None else None
 

@@ -140,7 +140,7 @@ class Draft:
             self._check_memory(self.state.max_memory, ops)
 
     def _check_memory(self, limit: int, ops: Sequence[records.Op]) -> None:
-        used = self.state.schema.memory() + self._pending + self._settled
+        used = self.state.schema.memory.used + self._pending + self._settled
         needed = self._rules.schema.cost - self._settled
         if needed > 0 and used + needed > limit:
             raise MemoryLimitError(

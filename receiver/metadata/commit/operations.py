@@ -138,7 +138,7 @@ class Operations(ABC):
             StorageGroupMissingError: a pattern matches none.
         """
         with self.reading() as state:
-            there = [row.nodes for row in state.schema.storage_groups()]
+            there = [row.nodes for row in state.schema.groups.rows()]
         found: dict[str, None] = {}
         for pattern in map(_pattern, patterns):
             matching = [nodes for nodes in there if pattern.matches(nodes)]
@@ -222,7 +222,7 @@ class Operations(ABC):
         if not self._makes_group(device):
             return []
         with self.reading() as state:
-            if state.schema.storage_group_of(device) is not None:
+            if state.schema.groups.of(device) is not None:
                 return []
         group = storage_group_at(device, self.options.storage_group_level)
         return [records.StorageGroupSet(format_path(group), if_missing=True)]
@@ -262,8 +262,8 @@ class Operations(ABC):
         while True:
             with self.reading() as state:
                 row, nodes = _series(state, path)
-                series = state.schema.series(row)
-                changed, newest = state.schema.changed(nodes), state.newest
+                series = state.schema.series.describe(row)
+                changed, newest = state.schema.series.changed(nodes), state.newest
             tags, attributes = self.tags_of(series.tags_at) if series.tags_at >= 0 else ({}, {})
             before = Labels(tags, attributes, series.alias)
             ops = _altered(format_path(nodes), before, alteration)
@@ -343,16 +343,16 @@ def _pattern(pattern: str | Pattern) -> Pattern:
 def _series(state: State, path: str | Nodes) -> tuple[int, Nodes]:
     """The row and the path of a series, by its name or alias."""
     nodes = parse_path(path) if isinstance(path, str) else path
-    row = state.schema.find_series(nodes)
+    row = state.schema.series.find(nodes)
     if row < 0:
         text = format_path(nodes)
         raise SeriesMissingError(f"there is no series {text}", extra={"path": text})
-    return row, state.schema.nodes_of(row)
+    return row, state.schema.tree.nodes(row)
 
 
 def _by_name(state: State, pattern: Pattern) -> Pattern:
     """A path that ends in an alias, with the name in its place."""
     if not pattern.is_path:
         return pattern
-    row = state.schema.find_series(pattern.prefix)
-    return pattern if row < 0 else Pattern.of(state.schema.nodes_of(row))
+    row = state.schema.series.find(pattern.prefix)
+    return pattern if row < 0 else Pattern.of(state.schema.tree.nodes(row))

@@ -209,7 +209,7 @@ class SchemaDraft:
         self._begin()
         self._changed_groups[nodes] = None
         if self._groups is None:
-            self._groups = StorageGroups(row.nodes for row in self.schema.storage_groups())
+            self._groups = StorageGroups(row.nodes for row in self.schema.groups.rows())
         return self._groups
 
     # -- what is there now -------------------------------------------------------------------
@@ -236,7 +236,7 @@ class SchemaDraft:
     def taken(self, device: Nodes, names: Sequence[str]) -> Sequence[int]:
         """Positions of names under which a device has anything: series, alias or node."""
         if not self.touches(device):
-            return self.schema.taken(device, names)
+            return self.schema.devices.taken(device, names)
         return [at for at, name in enumerate(names) if self.kind((*device, name)) is not None]
 
     def has_made(self, device: Nodes, names: Sequence[str], types: Sequence[int]) -> bool:
@@ -247,16 +247,16 @@ class SchemaDraft:
     def group_of(self, nodes: Nodes) -> Nodes | None:
         """The storage group that a path is or lies in."""
         if self._groups is None:
-            return self.schema.storage_group_of(nodes)
+            return self.schema.groups.of(nodes)
         return self._groups.of(nodes)
 
     def group_below(self, nodes: Nodes) -> Nodes | None:
         """A storage group strictly below a path."""
         if self._groups is not None:
             return self._groups.below(nodes)
-        if not self.schema.has_storage_group_below(nodes):
+        if not self.schema.groups.is_any_below(nodes):
             return None
-        return StorageGroups(row.nodes for row in self.schema.storage_groups()).below(nodes)
+        return StorageGroups(row.nodes for row in self.schema.groups.rows()).below(nodes)
 
     def kind(self, nodes: Nodes) -> Kind | None:
         """What stands at a path that lies in a storage group, None for nothing."""
@@ -271,7 +271,7 @@ class SchemaDraft:
             gone = nodes[-1] in children
         if self._groups is not None and self._groups.of(nodes) == nodes:
             return "storage_group"
-        kind = None if gone else self.schema.kind_at(nodes)
+        kind = None if gone else self.schema.nodes.kind_at(nodes)
         if kind is None or not self._deletes:
             return kind
         return kind if self._is_left(nodes, kind) else None
@@ -284,17 +284,17 @@ class SchemaDraft:
         if any(True for _ in self._own_matches(pattern)):
             return True
         if not self._deletes:
-            return bool(self.schema.match_series(pattern, limit=1))
+            return bool(self.schema.series.match(pattern, limit=1))
         return any(
-            not self._is_deleted(self.schema.nodes_of(row))
-            for row in self.schema.iter_series(pattern)
+            not self._is_deleted(self.schema.tree.nodes(row))
+            for row in self.schema.series.walk(pattern)
         )
 
     def has_path(self, nodes: Nodes) -> bool:
         """Whether a series has this path, by its name."""
         if self._children and _is_series(self._children.get(nodes[:-1], _NONE), nodes[-1]):
             return True
-        if self.schema.find_series(nodes, alias=False) < 0:
+        if self.schema.series.find(nodes, alias=False) < 0:
             return False
         return not self._deletes or not self._is_deleted(nodes)
 
@@ -303,7 +303,7 @@ class SchemaDraft:
         known = self._aligned.get(device) if self._is_changed else None
         if known is not None or (self._deletes and not self.has_series((*device, ONE))):
             return known
-        depth, _, _, committed = self.schema.reach(device)
+        depth, _, _, committed = self.schema.nodes.reach(device)
         return committed if depth == len(device) else None
 
     def type_of(self, nodes: Nodes) -> int:
@@ -311,7 +311,7 @@ class SchemaDraft:
         own = self._children.get(nodes[:-1], _NONE).get(nodes[-1])
         if own is not None:
             return own[1]
-        return self.schema.type_of(self.schema.find_series(nodes, alias=False))
+        return self.schema.series.type_of(self.schema.series.find(nodes, alias=False))
 
     def alias_of(self, nodes: Nodes) -> str | None:
         """The alias of a series that is there."""
@@ -320,17 +320,17 @@ class SchemaDraft:
             for alias, entry in children.items():
                 if entry is not None and entry[0] == nodes[-1] != alias:
                     return alias
-        row = self.schema.find_series(nodes, alias=False)
+        row = self.schema.series.find(nodes, alias=False)
         if row < 0 or (self._deletes and self._is_deleted(nodes)):
             return None
-        committed = self.schema.series(row).alias
+        committed = self.schema.series.describe(row).alias
         return None if committed in children else committed
 
     def _is_left(self, nodes: Nodes, kind: Kind) -> bool:
         """Whether something committed outlasts the deletions of this commit."""
         if kind in ("leaf", "alias"):
-            row = self.schema.find_series(nodes)
-            return not self._is_deleted(self.schema.nodes_of(row))
+            row = self.schema.series.find(nodes)
+            return not self._is_deleted(self.schema.tree.nodes(row))
         return self.has_series((*nodes, MANY))
 
     def _has_own_below(self, nodes: Nodes) -> bool:

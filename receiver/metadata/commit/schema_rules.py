@@ -107,7 +107,7 @@ class SchemaRules:
 
     def _count(self, op: records.Op) -> None:
         if self.counts:
-            self.cost += self.draft.schema.cost_of(op)
+            self.cost += self.draft.schema.memory.cost_of(op)
 
     def storage_group_deleted(self, op: records.StorageGroupDeleted) -> None:
         """A storage group goes, with all that is below it."""
@@ -167,7 +167,7 @@ class SchemaRules:
         """
         if self.draft.touches(device):
             return self._need_drafted_place(path, device, name)
-        depth, kind, grouped, aligned = self.draft.schema.reach(device)
+        depth, kind, grouped, aligned = self.draft.schema.nodes.reach(device)
         if kind in ("leaf", "alias"):
             raise _below_series(path, device[:depth], kind)
         if not grouped:
@@ -348,7 +348,7 @@ class SchemaRules:
                 for position, name in enumerate(names)
                 if self.draft.kind((*device, name)) is None
             ]
-        missing, differing = self.draft.schema.compare(device, names, types)
+        missing, differing = self.draft.schema.devices.compare(device, names, types)
         for position in differing:
             self._need_type(path, device, names[position], types[position])
         return missing

@@ -71,7 +71,7 @@ class Merged:
             return
         devices, self._devices, self._held = self._devices, {}, 0
         for device, each in devices.items():
-            schema.create_series(
+            schema.changes.create_series(
                 parse_stored(device),
                 each.names,
                 bytes(each.types),

@@ -1,1 +1,1 @@
-"""Questions about the schema and their answers, in pages: `statements`, `answers`, `cursors`."""
+"""Questions about the schema and their answers, in pages: `questions`, `answers`, `cursors`."""

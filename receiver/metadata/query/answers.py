@@ -12,16 +12,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
-from receiver.metadata.query import statements as ask
-from receiver.metadata.query.source import STEP, Look, Row
-from receiver.metadata.query.sources import SOURCES
+from receiver.metadata.query import nodes, tags, timeseries
+from receiver.metadata.query import questions as ask
+from receiver.metadata.query.source import STEP, Answering, Look, Row, Source
 
-if TYPE_CHECKING:
-    from receiver.metadata.engine import Engine
+__all__ = ["Answer", "Place"]
 
-__all__ = ["Answer", "Place", "columns_of"]
+_SOURCES: Final[dict[type, Source]] = {
+    ask.ShowTimeseries: timeseries.SHOW_TIMESERIES,
+    ask.ShowDevices: nodes.SHOW_DEVICES,
+    ask.ShowChildPaths: nodes.SHOW_CHILD_PATHS,
+    ask.ShowChildNodes: nodes.SHOW_CHILD_NODES,
+    ask.ShowStorageGroups: nodes.SHOW_STORAGE_GROUPS,
+    ask.ShowTtl: nodes.SHOW_TTL,
+    ask.ShowTagKeys: tags.SHOW_TAG_KEYS,
+    ask.ShowTagValues: tags.SHOW_TAG_VALUES,
+    ask.CountTimeseries: timeseries.COUNT_TIMESERIES,
+    ask.CountDevices: nodes.COUNT_DEVICES,
+    ask.CountStorageGroups: nodes.COUNT_STORAGE_GROUPS,
+    ask.CountNodes: nodes.COUNT_NODES,
+}
+"""By the class of the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +64,7 @@ class Answer:
         place: where the next page begins; may be set back to a place that it was at.
     """
 
-    def __init__(self, engine: Engine, query: ask.Query, *, at: ask.At = None) -> None:
+    def __init__(self, engine: Answering, query: ask.Query, *, at: ask.At = None) -> None:
         """Put a question.
 
         Args:
@@ -63,14 +76,14 @@ class Answer:
             HistoryGoneError: the time is before the kept history.
         """
         self.query = query
-        self.columns = columns_of(query)
+        self.columns = _columns_of(query)
         self.ts = engine.at(at if query.at is None else query.at)
         limit = query.limit if isinstance(query, ask.Listed) else None
         skip = query.offset if isinstance(query, ask.Listed) else 0
         self.place = Place(None, skip, limit, limit == 0)
         self._engine = engine
         self._look = Look(engine, self.ts)
-        self._source = SOURCES[type(query)]
+        self._source = _SOURCES[type(query)]
 
     def fetch(self, count: int) -> list[Row]:
         """The next rows, at most `count`; none at the end.
@@ -111,9 +124,9 @@ def _behind(place: Place, got: int, position: Any, *, more: bool) -> Place:
     return Place(position, 0, left, not more or left == 0)
 
 
-def columns_of(query: ask.Query) -> tuple[str, ...]:
+def _columns_of(query: ask.Query) -> tuple[str, ...]:
     """Names of the members of a row of the answer."""
-    columns = SOURCES[type(query)].columns
+    columns = _SOURCES[type(query)].columns
     if isinstance(query, ask.CountTimeseries) and query.level is None:
         return columns[1:]
     return columns

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from receiver.metadata.model.paths import MANY, ONE, Nodes, Pattern, device_name, format_path
-from receiver.metadata.query import statements as ask
+from receiver.metadata.query import questions as ask
 from receiver.metadata.query.ordering import Ahead, by_path, first_by_text, take_ahead
 from receiver.metadata.query.searching import Rows, ancestors, distinct, select, storage_groups
-from receiver.metadata.query.series import run_of
 from receiver.metadata.query.source import Labels, Look, Row, Source, Taken, same, short, text_of
+from receiver.metadata.query.timeseries import run_of
 from receiver.metadata.schema.columns import view
 from receiver.metadata.schema.walk import has_leaves, walk
 
@@ -62,7 +62,7 @@ def _take_devices(look: Look, asked: ask.ShowDevices, position: Any, count: int)
         return _take_nodes(look, pattern, "device", position, count)
     if position is None:  # itself, and all below it
         with look as (state, at):
-            row = state.schema.device(pattern.prefix, at)
+            row = state.schema.devices.find(pattern.prefix, at)
         if row is not None:
             return Taken([row.row], row.row, True)
     return _take_nodes(look, pattern.below(), "device", position, count)
@@ -71,7 +71,7 @@ def _take_devices(look: Look, asked: ask.ShowDevices, position: Any, count: int)
 def _describe_devices(
     state: State, rows: Sequence[int], at: int | None
 ) -> Sequence[tuple[DeviceRow, str | None]]:
-    found = [state.schema.device_row(row, at) for row in rows]
+    found = [state.schema.devices.describe(row, at) for row in rows]
     return [(row, _owner(state, row.nodes, at)) for row in found]
 
 
@@ -93,12 +93,12 @@ def _count_devices(look: Look, asked: ask.CountDevices) -> list[Row]:
     own = 0
     if pattern.is_path:
         with look as (state, at):
-            own = state.schema.device(pattern.prefix, at) is not None
+            own = state.schema.devices.find(pattern.prefix, at) is not None
         pattern = pattern.below()
     elif pattern == ask.ALL:
         with look as (state, at):
             if at is None:
-                return [(state.schema.device_count,)]
+                return [(state.schema.columns.device_count,)]
     return [(own + len(select(look, pattern, "device")),)]
 
 
@@ -120,7 +120,7 @@ def _take_groups(
 def _describe_groups(
     state: State, rows: Sequence[int], at: int | None
 ) -> Sequence[tuple[Nodes, int | None, int]]:
-    tree, ttls = state.schema.tree, state.schema.ttls
+    tree, ttls = state.schema.tree, state.schema.columns.ttls
     found = []
     for row in rows:
         ttl = ttls.get(tree.ref[row], at, -1)
@@ -156,13 +156,13 @@ def _take_children(look: Look, asked: ask.ShowChildPaths, position: Any, count: 
 def _describe_children(
     state: State, rows: Sequence[int], at: int | None
 ) -> Sequence[tuple[Nodes, str]]:
-    return [(state.schema.nodes_of(row), _kind(state, row, at)) for row in rows]
+    return [(state.schema.tree.nodes(row), _kind(state, row, at)) for row in rows]
 
 
 def _kind(state: State, row: int, at: int | None) -> str:
     """As Apache IoTDB names them, from the root down."""
     tree = state.schema.tree
-    kind = state.schema.kind(row)
+    kind = state.schema.nodes.kind(row)
     if kind == "storage_group":
         return "STORAGE GROUP"
     if kind == "leaf":

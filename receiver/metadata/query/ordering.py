@@ -142,7 +142,7 @@ def heats_of(look: Look, rows: Rows) -> Rows:
     found = [np.empty(0, np.int64)]
     for part in pieces(len(rows), _HEATS):
         with look as (state, at):
-            found.append(state.schema.heats.get_many(rows[part], at))
+            found.append(state.schema.columns.heats.get_many(rows[part], at))
     return np.concatenate(found)
 
 
@@ -174,7 +174,7 @@ def by_heat(
     if not found:
         return found, last
     with look as (state, at):
-        return found, (state.schema.heats.get(found[-1], at), found[-1])
+        return found, (state.schema.columns.heats.get(found[-1], at), found[-1])
 
 
 def _hottest(look: Look, rows: Rows, heats: Rows, within: Pattern, count: int) -> list[int]:

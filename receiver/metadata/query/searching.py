@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from receiver.metadata.model.paths import MANY, ONE, ROOT, Partial, Pattern
+from receiver.metadata.model.paths import Pattern
+from receiver.metadata.query.questions import ALL
 from receiver.metadata.query.source import Look
-from receiver.metadata.query.statements import ALL
 from receiver.metadata.schema.columns import view
+from receiver.metadata.schema.matching import WIDEST, NodeColumns, matching
 from receiver.metadata.schema.names import containing
-from receiver.metadata.schema.tree import KIND, LEAF, ROOT_ROW, STORAGE_GROUP
-from receiver.metadata.schema.walk import Wanted, few, matching
+from receiver.metadata.schema.tree import KIND, ROOT_ROW, STORAGE_GROUP
+from receiver.metadata.schema.walk import Wanted, few
 
 if TYPE_CHECKING:
-    from receiver.metadata.query.statements import TagFilter
+    from receiver.metadata.query.questions import TagFilter
 
 __all__ = [
     "Rows",
@@ -46,8 +47,6 @@ _SINGLE: Final = 2000
 """Things that are looked at one by one under one hold: some milliseconds."""
 _FEW: Final = 20_000
 """So many rows are compared with a pattern one by one; more by columns."""
-_WIDEST: Final = 61
-"""Steps of a pattern whose state fits into a column."""
 
 
 def pieces(count: int, size: int) -> Iterator[slice]:
@@ -56,36 +55,14 @@ def pieces(count: int, size: int) -> Iterator[slice]:
         yield slice(begin, min(begin + size, count))
 
 
-class _Columns:
-    """Columns of all nodes that are there (no aliases): `kind` is 0 where none is."""
-
-    def __init__(self, look: Look) -> None:
-        with look as (state, _):
-            count = len(state.schema.tree)
-        self.parent = np.empty(count, np.int32)
-        self.name = np.empty(count, np.int32)
-        self.kind = np.empty(count, np.uint8)
-        self.depth = np.empty(count, np.uint8)
-        for part in pieces(count, _COLUMN):
-            with look as (state, at):
-                tree = state.schema.tree
-                self.parent[part] = view(tree.parent)[part]
-                self.name[part] = view(tree.name)[part]
-                self.depth[part] = view(tree.depth)[part]
-                kind = view(tree.kind)[part] & KIND
-                there = tree.visible(part, at) & (kind <= LEAF)  # type: ignore[arg-type]  # a slice does as well
-                self.kind[part] = np.where(there, kind, 0)
-
-    def wanted(self, wanted: Wanted) -> NDArray[np.bool_]:
-        """Marks those that are wanted, whatever their path."""
-        if wanted == "node":
-            return self.kind > 0
-        leaves: NDArray[np.bool_] = self.kind == LEAF
-        if wanted == "leaf":
-            return leaves
-        devices = np.zeros(len(leaves), bool)
-        devices[self.parent[leaves]] = True
-        return devices
+def _columns_of(look: Look) -> NodeColumns:
+    with look as (state, _):
+        count = len(state.schema.tree)
+    columns = NodeColumns(count)
+    for part in pieces(count, _COLUMN):
+        with look as (state, at):
+            columns.copy(state.schema.tree, part, at)
+    return columns
 
 
 # -- by path ---------------------------------------------------------------------------------------
@@ -95,72 +72,22 @@ def select(look: Look, pattern: Pattern, wanted: Wanted) -> Rows:
     """Rows that match, in no order."""
     with look as (state, at):
         found = few(state.schema.tree, pattern, at, wanted)
-    return _select(look, _Columns(look), pattern, wanted) if found is None else found
-
-
-def _select(look: Look, columns: _Columns, pattern: Pattern, wanted: Wanted) -> Rows:
+    if found is not None:
+        return found
+    columns = _columns_of(look)
     fits = columns.wanted(wanted)
     if pattern == ALL:
         fits[ROOT_ROW] = False
         return np.flatnonzero(fits)
-    if len(pattern.steps) > _WIDEST:
+    if len(pattern.steps) > WIDEST:
         return _matching(look, pattern, np.flatnonzero(fits))
-    return np.flatnonzero(fits & _States(look, columns, pattern).matched())
 
-
-class _States:
-    """How far a pattern has come at each node: a bit for each number of steps, one level at a time.
-
-    It costs the same for few hits as for many, some 20 ms for a million rows.
-    """
-
-    def __init__(self, look: Look, columns: _Columns, pattern: Pattern) -> None:
-        self._look = look
-        self._columns = columns
-        self._pattern = pattern
-        self._state = np.zeros(len(columns.kind), np.int64)
+    def find(name: str) -> int:
         with look as (state, _):
-            find = state.schema.tree.names.find
-            self._numbers = {step: find(step) for step in pattern.steps if isinstance(step, str)}
+            return state.schema.tree.names.find(name)
 
-    def matched(self) -> NDArray[np.bool_]:
-        """Marks the nodes whose path is meant."""
-        columns, steps = self._columns, self._pattern.steps
-        self._state[ROOT_ROW] = self._pattern.advance(self._pattern.START, ROOT)
-        deepest = int(columns.depth.max(initial=0))
-        for level in range(1, deepest + 1):
-            rows = np.flatnonzero((columns.depth == level) & (columns.kind > 0))
-            rows = rows[self._state[columns.parent[rows]] != 0]
-            if not len(rows):
-                break
-            self._state[rows] = self._advanced(rows)
-        found: NDArray[np.bool_] = (self._state >> len(steps)) & 1 == 1
-        return found
-
-    def _advanced(self, rows: Rows) -> NDArray[np.int64]:
-        before = self._state[self._columns.parent[rows]]
-        after = np.zeros(len(rows), np.int64)
-        for i, step in enumerate(self._pattern.steps):
-            active = (before >> i) & 1
-            if not active.any():
-                continue
-            if step is MANY:
-                after |= active * (3 << i)
-            elif step is ONE:
-                after |= active * (2 << i)
-            else:
-                after |= (active & self._named(rows, step)) * (2 << i)
-        return after
-
-    def _named(self, rows: Rows, step: Any) -> NDArray[np.bool_]:
-        numbers = self._columns.name[rows]
-        if not isinstance(step, Partial):
-            same: NDArray[np.bool_] = numbers == self._numbers[step]
-            return same
-        different, which = np.unique(numbers, return_inverse=True)
-        fits = [step.matches(text) for text in texts_of(self._look, different)]
-        named: NDArray[np.bool_] = np.array(fits, bool)[which]
-        return named
+    matched = columns.matched(pattern, find, lambda numbers: texts_of(look, numbers))
+    return np.flatnonzero(fits & matched)
 
 
 def storage_groups(look: Look, patterns: Sequence[Pattern]) -> Rows:
@@ -172,7 +99,7 @@ def storage_groups(look: Look, patterns: Sequence[Pattern]) -> Rows:
         with look as (state, at):
             tree = state.schema.tree
             kind = view(tree.kind)[part] & KIND
-            there = tree.visible(part, at) & (kind == STORAGE_GROUP)  # type: ignore[arg-type]  # see above
+            there = tree.visible(part, at) & (kind == STORAGE_GROUP)
             parts.append(np.flatnonzero(there) + part.start)
     found = np.concatenate(parts)
     if ALL in patterns:
@@ -204,7 +131,7 @@ def ancestors(look: Look, rows: Rows, level: int) -> Rows:
     """The ancestor at a level (root is 0), or the node itself, of each node that is no higher."""
     if len(rows) <= _FEW:
         return _ancestors_of_few(look, rows.tolist(), level)
-    columns = _Columns(look)
+    columns = _columns_of(look)
     found: Rows = rows[columns.depth[rows].astype(np.int64) >= level]
     while len(below := np.flatnonzero(columns.depth[found].astype(np.int64) > level)):
         found[below] = columns.parent[found[below]]

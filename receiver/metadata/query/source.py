@@ -15,16 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from receiver.metadata.model.paths import format_path
 
 if TYPE_CHECKING:
-    from receiver.metadata.engine import Engine
+    from receiver.metadata.query.questions import At
+    from receiver.metadata.state.lock import Reading
     from receiver.metadata.state.state import State
 
 __all__ = [
     "STEP",
+    "Answering",
     "Labels",
     "Look",
     "Row",
@@ -47,16 +49,32 @@ text_of: Final = lru_cache(1024)(format_path)
 """The text of a path that many rows have in common, such as a storage group's."""
 
 
+class Answering(Protocol):
+    """What questions need of an engine; see `receiver.metadata.engine.Engine`."""
+
+    def at(self, when: At = None) -> int:
+        """The timestamp that a question is about."""
+
+    def reading(self) -> Reading:
+        """The state, standing still."""
+
+    def check_answerable(self, ts: int) -> None:
+        """See that a time can be asked about."""
+
+    def tags_of(self, offset: int) -> tuple[dict[str, str], dict[str, str]]:
+        """Tags and attributes, by their place in the tlog."""
+
+
 class Look:
     """Looks at the state as of one commit, each time for as long as `with` lasts.
 
     with look as (state, at):
-        rows = state.schema.match_series(pattern, at)
+        rows = state.schema.series.match(pattern, at)
     """
 
     __slots__ = ("_engine", "ts")
 
-    def __init__(self, engine: Engine, ts: int) -> None:
+    def __init__(self, engine: Answering, ts: int) -> None:
         self._engine = engine
         self.ts = ts
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from receiver.metadata.model.paths import Pattern
-from receiver.metadata.query import statements as ask
+from receiver.metadata.query import questions as ask
 from receiver.metadata.query.ordering import Ahead, first_by_text, take_ahead
 from receiver.metadata.query.searching import tag_keys, tag_pairs
-from receiver.metadata.query.series import series_meant
 from receiver.metadata.query.source import Look, Source, Taken, same
+from receiver.metadata.query.timeseries import series_meant
 
 if TYPE_CHECKING:
     from receiver.metadata.state.state import State

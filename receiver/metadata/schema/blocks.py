@@ -1,4 +1,4 @@
-"""Children of a node whose rows lie side by side, in the order in which they are asked for.
+"""Children of a node under many names; mostly their rows lie side by side, in the order asked for.
 
 The series of a device are mostly made together, and every file names them in the same order again.
 Comparing slices of the columns then takes the place of looking each of them up: some microseconds
@@ -11,6 +11,9 @@ import sys
 from array import array
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from receiver.metadata.schema.columns import BATCH, view
 from receiver.metadata.schema.tree import KIND, LEAF
 
 if TYPE_CHECKING:
@@ -18,13 +21,35 @@ if TYPE_CHECKING:
 
     from receiver.metadata.schema.tree import Tree
 
-__all__ = ["are_leaves", "codes_are", "find_block"]
+__all__ = ["are_leaves", "codes_are", "rows_below"]
 
 _LOWEST: Final = 0 if sys.byteorder == "little" else 3
 """Where the lowest of the four bytes of a column's value stands."""
 
 
-def find_block(tree: Tree, parent: int, numbers: Sequence[int], first: int) -> range | None:
+def rows_below(tree: Tree, parent: int, names: Sequence[str]) -> Sequence[int]:
+    """What a node has now under each name, of any kind; -1 for nothing.
+
+    A range, where all are there and lie side by side in this order.
+    """
+    if parent < 0:
+        return [-1] * len(names)
+    numbers = tree.names.find_many(names)
+    if len(numbers) > 1:
+        first = tree.index.find(parent, numbers[0])
+        if first >= 0 and (block := _find_block(tree, parent, numbers, first)) is not None:
+            return block
+        if first < 0 and tree.has_none(parent, numbers):
+            return [-1] * len(names)
+    if len(names) < BATCH:
+        return [-1 if each < 0 else tree.child(parent, each) for each in numbers]
+    rows = tree.index.find_many(parent, np.array(numbers, np.int32))
+    rows[(rows >= 0) & (view(tree.deleted)[rows] != 0)] = -1
+    found: list[int] = rows.tolist()
+    return found
+
+
+def _find_block(tree: Tree, parent: int, numbers: Sequence[int], first: int) -> range | None:
     """The rows of the children with these names now, if they follow each other.
 
     Args:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from receiver.metadata.model.paths import MANY, Nodes, Pattern
-from receiver.metadata.schema.blocks import find_block
-from receiver.metadata.schema.columns import reach, view
-from receiver.metadata.schema.history import NODE, OFFSET, POSTING, TTL
+from receiver.metadata.schema.blocks import rows_below
+from receiver.metadata.schema.columns import BATCH, view
+from receiver.metadata.schema.ended import NODE, OFFSET, POSTING, TTL
+from receiver.metadata.schema.matching import select_series
 from receiver.metadata.schema.memory import ALIAS_BYTES, INNER_BYTES, LEAF_BYTES, TAG_BYTES
-from receiver.metadata.schema.tables import Tables
 from receiver.metadata.schema.tree import (
     ALIAS,
     ALIGNED,
@@ -26,19 +25,24 @@ from receiver.metadata.schema.tree import (
     ROOT_ROW,
     STORAGE_GROUP,
 )
-from receiver.metadata.schema.walk import select
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BATCH", "Changes", "props_text"]
+    from receiver.metadata.schema.schemacolumns import SchemaColumns
 
-BATCH: Final = 24
-"""From so many names on numpy is faster."""
+__all__ = ["SchemaChanges"]
 
 
-class Changes(Tables):
+class SchemaChanges:
     """Applying operations; `ts` is the timestamp of their commit."""
+
+    __slots__ = ("_columns", "_index", "_tree")
+
+    def __init__(self, columns: SchemaColumns) -> None:
+        self._columns = columns
+        self._tree = columns.tree
+        self._index = columns.index
 
     # -- storage groups ---------------------------------------------------------------------------
 
@@ -46,24 +50,24 @@ class Changes(Tables):
         """A new storage group; the nodes above it are made where they are missing."""
         parent = self._make_inner(nodes[:-1], ts)
         self._add_inner(parent, nodes[-1], STORAGE_GROUP, ts)
-        self._groups += 1
+        self._columns.storage_group_count += 1
 
     def delete_storage_group(self, nodes: Nodes, ts: int) -> int:
         """A storage group goes with all below it, and the empty nodes above; gives its series."""
-        row = self.tree.find(nodes)
+        row = self._tree.find(nodes)
         count = self.delete_series(Pattern((*nodes, MANY)), ts)
         rows = np.array([row], np.int32)
         self._end_inner(rows, ts)
-        self._prune(view(self.tree.parent)[rows], ts)
-        self._groups -= 1
+        self._prune(view(self._tree.parent)[rows], ts)
+        self._columns.storage_group_count -= 1
         return count
 
     def set_ttl(self, nodes: Nodes, ttl: int | None, ts: int) -> None:
         """How long files of a storage group are kept, in milliseconds; None for ever."""
-        inner = self.tree.ref[self.tree.find(nodes)]
-        before = self.ttls.put(inner, -1 if ttl is None else ttl, ts)
+        inner = self._tree.ref[self._tree.find(nodes)]
+        before = self._columns.ttls.put(inner, -1 if ttl is None else ttl, ts)
         if before >= 0:
-            self.ended.put(TTL, before, ts)
+            self._columns.ended.put(TTL, before, ts)
 
     # -- series -----------------------------------------------------------------------------------
 
@@ -102,7 +106,7 @@ class Changes(Tables):
         """
         rows = self._make_leaves(device, names, types, encodings, compressions, ts, aligned)
         if stamps is not None:
-            view(self.tree.created)[rows] = stamps
+            view(self._tree.created)[rows] = stamps
         if aliases:
             for row, alias in zip(rows, aliases, strict=True):
                 if alias is not None:
@@ -114,11 +118,11 @@ class Changes(Tables):
         if props:
             for row, own in zip(rows, props, strict=True):
                 if own:
-                    self._put_props(row, own)
+                    self._columns.memory += self._columns.props.put(row, own)
         if offsets:
             for row, offset in zip(rows, offsets, strict=True):
                 if offset >= 0:
-                    self.offsets.put(row, offset, ts)
+                    self._columns.offsets.put(row, offset, ts)
 
     def load_series(
         self,
@@ -147,8 +151,8 @@ class Changes(Tables):
         Returns:
             how many were made.
         """
-        parent = self.tree.find_inner(device)
-        rows = self.rows_below(parent, names)
+        parent = self._tree.find_inner(device)
+        rows = rows_below(self._tree, parent, names)
         made = 0
         if -1 in rows:
             missing = [row < 0 for row in rows]
@@ -164,9 +168,9 @@ class Changes(Tables):
             made = len(new)
             fresh = iter(new)
             rows = [next(fresh) if row < 0 else row for row in rows]
-            parent = self.tree.parent[new[0]]
-        ended = bool(self.ended.ts) and self.ended.ts[-1] == ts
-        self.heats.raise_to(parent, rows, lasts, ts, ended=ended)
+            parent = self._tree.parent[new[0]]
+        ended = bool(self._columns.ended.ts) and self._columns.ended.ts[-1] == ts
+        self._columns.heats.raise_to(parent, rows, lasts, ts, ended=ended)
         return made
 
     def delete_series(self, pattern: Pattern, ts: int) -> int:
@@ -175,18 +179,18 @@ class Changes(Tables):
         The storage group stays. Gives how many went.
         """
         if pattern.is_path:
-            row = self.tree.find(pattern.prefix)
-            found = row >= 0 and self.tree.kind[row] & KIND == LEAF
+            row = self._tree.find(pattern.prefix)
+            found = row >= 0 and self._tree.kind[row] & KIND == LEAF
             rows = np.array([row] if found else [], np.int32)
         else:
-            rows = select(self.tree, pattern, None, "leaf")
+            rows = select_series(self._tree, pattern)
         if len(rows):
             self._end_leaves(rows, ts)
         return len(rows)
 
     def delete_paths(self, paths: Sequence[Nodes], ts: int) -> int:
         """The same as `delete_series` with each of these paths, in one go."""
-        tree = self.tree
+        tree = self._tree
         found = dict.fromkeys(map(tree.find, paths))
         rows = [row for row in found if row >= 0 and tree.kind[row] & KIND == LEAF]
         if rows:
@@ -195,7 +199,7 @@ class Changes(Tables):
 
     def set_alias(self, nodes: Nodes, alias: str | None, ts: int) -> None:
         """The other name of a series in its device; None takes it away."""
-        tree = self.tree
+        tree = self._tree
         row = tree.find(nodes)
         newest = tree.alias[row] if row < len(tree.alias) else -1
         if newest >= 0 and not tree.deleted[newest]:
@@ -206,44 +210,22 @@ class Changes(Tables):
             self._put_alias(row, alias, ts)
         else:
             # The row of the alias will be collected: what stays says when the series was changed.
-            self._put_offset(row, self.offsets.get(row, None, -1), ts)
+            self._put_offset(row, self._columns.offsets.get(row, None, -1), ts)
 
     def set_tags(self, nodes: Nodes, tags: Mapping[str, str], offset: int, ts: int) -> None:
         """All tags of a series from now on; `offset` of them and its attributes in the tag log."""
-        row = self.tree.find(nodes)
-        ended, left = self.index.end_others(row, tags, ts)
+        row = self._tree.find(nodes)
+        ended, left = self._index.end_others(row, tags, ts)
         for posting in ended:
-            self.ended.put(POSTING, posting, ts)
-            self._memory -= TAG_BYTES + self.index.value_length(posting)
+            self._columns.ended.put(POSTING, posting, ts)
+            self._columns.memory -= TAG_BYTES + self._index.value_length(posting)
         self._put_tags(row, left, ts)
         self._put_offset(row, offset, ts)
 
     # -- making -----------------------------------------------------------------------------------
 
-    def rows_below(self, parent: int, names: Sequence[str]) -> Sequence[int]:
-        """What a node has now under each name, of any kind; -1 for nothing.
-
-        A range, where all are there and lie side by side in this order.
-        """
-        if parent < 0:
-            return [-1] * len(names)
-        tree = self.tree
-        numbers = tree.names.find_many(names)
-        if len(numbers) > 1:
-            first = tree.index.find(parent, numbers[0])
-            if first >= 0 and (block := find_block(tree, parent, numbers, first)) is not None:
-                return block
-            if first < 0 and tree.has_none(parent, numbers):
-                return [-1] * len(names)
-        if len(names) < BATCH:
-            return [-1 if each < 0 else tree.child(parent, each) for each in numbers]
-        rows = tree.index.find_many(parent, np.array(numbers, np.int32))
-        rows[(rows >= 0) & (view(tree.deleted)[rows] != 0)] = -1
-        found: list[int] = rows.tolist()
-        return found
-
     def _make_inner(self, nodes: Nodes, ts: int) -> int:
-        tree = self.tree
+        tree = self._tree
         row = tree.known(nodes)
         if row >= 0:
             return row
@@ -255,10 +237,10 @@ class Changes(Tables):
         return row
 
     def _add_inner(self, parent: int, node: str, kind: int, ts: int) -> int:
-        names = self.tree.names
+        names = self._tree.names
         name = names.intern(node)
-        self._memory += INNER_BYTES + names.lengths[name]
-        return self.tree.add(parent, name, kind, -1, ts)
+        self._columns.memory += INNER_BYTES + names.lengths[name]
+        return self._tree.add(parent, name, kind, -1, ts)
 
     def _make_leaves(
         self,
@@ -270,90 +252,80 @@ class Changes(Tables):
         ts: int,
         aligned: bool,
     ) -> list[int]:
-        tree = self.tree
+        tree = self._tree
         parent = self._make_inner(device, ts)
         if not tree.leaves[tree.ref[parent]]:
-            self._devices += 1
+            self._columns.device_count += 1
             kind = tree.kind[parent] & KIND
             tree.kind[parent] = kind | ALIGNED if aligned else kind
         kind = LEAF | tree.kind[parent] & ALIGNED
         if len(names) == 1:  # most often
             number = tree.names.intern(names[0])
             code = types[0] | encodings[0] << 8 | compressions[0] << 16
-            self._series += 1
-            self._memory += LEAF_BYTES + tree.names.lengths[number]
+            self._columns.series_count += 1
+            self._columns.memory += LEAF_BYTES + tree.names.lengths[number]
             return [tree.add(parent, number, kind, code, ts)]
         numbers = tree.names.intern_many(names)
-        self._series += len(numbers)
+        self._columns.series_count += len(numbers)
         if len(numbers) < BATCH:
             lengths = tree.names.lengths
-            self._memory += sum(LEAF_BYTES + lengths[number] for number in numbers)
+            self._columns.memory += sum(LEAF_BYTES + lengths[number] for number in numbers)
         else:
-            self._memory += LEAF_BYTES * len(numbers)
-            self._memory += int(view(tree.names.lengths)[numbers].sum())
+            self._columns.memory += LEAF_BYTES * len(numbers)
+            self._columns.memory += int(view(tree.names.lengths)[numbers].sum())
         return tree.add_leaves(parent, numbers, kind, _codes(types, encodings, compressions), ts)
 
     def _put_alias(self, row: int, alias: str, ts: int) -> None:
-        tree = self.tree
+        tree = self._tree
         name = tree.names.intern(alias)
         tree.set_alias(row, tree.add(tree.parent[row], name, ALIAS, row, ts))
-        self._memory += ALIAS_BYTES + tree.names.lengths[name]
+        self._columns.memory += ALIAS_BYTES + tree.names.lengths[name]
 
     def _put_tags(self, row: int, tags: Mapping[str, str], ts: int) -> None:
-        self._memory += TAG_BYTES * len(tags) + self.index.add(row, tags, ts)
+        self._columns.memory += TAG_BYTES * len(tags) + self._index.add(row, tags, ts)
 
     def _put_offset(self, row: int, offset: int, ts: int) -> None:
-        before = self.offsets.put(row, offset, ts)
+        before = self._columns.offsets.put(row, offset, ts)
         if before >= 0:
-            self.ended.put(OFFSET, before, ts)
-
-    def _put_props(self, row: int, props: Mapping[str, str]) -> None:
-        names = self.tree.names
-        name = names.intern(props_text(props))
-        reach(self.props, row + 1, 0)
-        self.props[row] = name + 1
-        self._memory += names.lengths[name]
+            self._columns.ended.put(OFFSET, before, ts)
 
     # -- ending: what is below goes into the queue of history before what is above ----------------
 
     def _end_leaves(self, rows: NDArray[np.int32], ts: int) -> None:
-        tree = self.tree
+        tree = self._tree
         named = rows[rows < len(tree.alias)]
         if len(named):
             aliases = view(tree.alias)[named]
             aliases = aliases[aliases >= 0]
             self._end_aliases(aliases[view(tree.deleted)[aliases] == 0], ts)
-        postings = self.index.end(rows, ts)
+        postings = self._index.end(rows, ts)
         if len(postings):
-            lengths = self.index.value_lengths(postings)
-            self._memory -= TAG_BYTES * len(postings) + int(lengths.sum())
-            self.ended.put_many(POSTING, postings, ts)
-        told = rows[rows < len(self.props)]
-        if len(told):
-            numbers = view(self.props)[told]
-            self._memory -= int(view(tree.names.lengths)[numbers[numbers > 0] - 1].sum())
+            lengths = self._index.value_lengths(postings)
+            self._columns.memory -= TAG_BYTES * len(postings) + int(lengths.sum())
+            self._columns.ended.put_many(POSTING, postings, ts)
+        self._columns.memory -= self._columns.props.bytes_of(rows)
         view(tree.deleted)[rows] = ts
-        self.ended.put_many(NODE, rows, ts)
-        self._series -= len(rows)
-        self._memory -= LEAF_BYTES * len(rows) + self._name_bytes(rows)
+        self._columns.ended.put_many(NODE, rows, ts)
+        self._columns.series_count -= len(rows)
+        self._columns.memory -= LEAF_BYTES * len(rows) + self._name_bytes(rows)
         parents, counts = np.unique(view(tree.parent)[rows], return_counts=True)
         inner = view(tree.ref)[parents]
         view(tree.leaves)[inner] -= counts.astype(np.int32)
         view(tree.live)[inner] -= counts.astype(np.int32)
-        self._devices -= int(np.count_nonzero(view(tree.leaves)[inner] == 0))
+        self._columns.device_count -= int(np.count_nonzero(view(tree.leaves)[inner] == 0))
         self._prune(parents, ts, counted=True)
 
     def _end_aliases(self, rows: NDArray[np.int32], ts: int) -> None:
         if len(rows):
-            view(self.tree.deleted)[rows] = ts
-            self.ended.put_many(NODE, rows, ts)
-            self._memory -= ALIAS_BYTES * len(rows) + self._name_bytes(rows)
+            view(self._tree.deleted)[rows] = ts
+            self._columns.ended.put_many(NODE, rows, ts)
+            self._columns.memory -= ALIAS_BYTES * len(rows) + self._name_bytes(rows)
 
     def _end_inner(self, rows: NDArray[Any], ts: int) -> None:
-        view(self.tree.deleted)[rows] = ts
-        self.ended.put_many(NODE, rows, ts)
-        self._memory -= INNER_BYTES * len(rows) + self._name_bytes(rows)
-        self.tree.forget_places()
+        view(self._tree.deleted)[rows] = ts
+        self._columns.ended.put_many(NODE, rows, ts)
+        self._columns.memory -= INNER_BYTES * len(rows) + self._name_bytes(rows)
+        self._tree.forget_places()
 
     def _prune(self, rows: NDArray[Any], ts: int, *, counted: bool = False) -> None:
         """These nodes lost a child: those that are empty now go, up to the storage group or root.
@@ -363,7 +335,7 @@ class Changes(Tables):
             ts: of the commit.
             counted: their columns say already that the children are gone.
         """
-        tree = self.tree
+        tree = self._tree
         while True:
             live = view(tree.live)
             if not counted:
@@ -380,12 +352,7 @@ class Changes(Tables):
             rows = view(tree.parent)[rows]
 
     def _name_bytes(self, rows: NDArray[Any]) -> int:
-        return int(view(self.tree.names.lengths)[view(self.tree.name)[rows]].sum())
-
-
-def props_text(props: Mapping[str, str]) -> str:
-    """What a leaf keeps of its props: JSON."""
-    return json.dumps(props, sort_keys=True, ensure_ascii=False)
+        return int(view(self._tree.names.lengths)[view(self._tree.name)[rows]].sum())
 
 
 def _codes(types: bytes, encodings: bytes, compressions: bytes) -> Sequence[int]:

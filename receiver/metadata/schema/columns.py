@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -22,10 +22,22 @@ if TYPE_CHECKING:
 else:
     Ints = array  # it takes no parameter at run time before Python 3.12
 
-__all__ = ["Ints", "Section", "Versions", "append_many", "grow", "reach", "restore", "view"]
+__all__ = [
+    "BATCH",
+    "Ints",
+    "Section",
+    "Versions",
+    "append_many",
+    "grow",
+    "reach",
+    "restore",
+    "view",
+]
 
 Section = tuple[str, "Ints | bytes | bytearray"]
 """A column with the name under which it stands in a checkpoint."""
+BATCH: Final = 24
+"""From so many values on numpy is faster."""
 _DTYPES: dict[str, np.dtype[Any]] = {code: np.dtype(code) for code in "bBiIqQ"}
 _VERSIONS = ("heads", "ts", "values", "older", "newer", "free")
 _EMPTY = {code: np.empty(0, dtype) for code, dtype in _DTYPES.items()}

@@ -180,10 +180,6 @@ class Names:
         text, known = self.text, self._texts
         return [known.get(each) or text(each) for each in numbers]
 
-    def containing(self, text: str) -> NDArray[np.int64]:
-        """The numbers of all texts that have this one in them."""
-        return containing(self._blob, view(self._starts), view(self._lengths), text)
-
     def copies(self) -> tuple[bytes, NDArray[np.uint64], NDArray[np.uint32]]:
         """What `containing` needs, for a search that goes on while names come and go."""
         starts = view(self._starts).astype(np.uint64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from receiver.metadata.schema.columns import Ints, view
 
 if TYPE_CHECKING:
-    from receiver.metadata.schema.tree import Tree
+    from receiver.metadata.schema.names import Names
 
 __all__ = ["Order"]
 
@@ -31,10 +31,19 @@ _RESORT: Final = 4
 class Order:
     """The children of any node by name; those of one name by row, whatever was asked before."""
 
-    __slots__ = ("_known", "_one", "_tree")
+    __slots__ = ("_children", "_known", "_name", "_names", "_one")
 
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
+    def __init__(self, name: Ints, names: Names, children: Callable[[int], list[int]]) -> None:
+        """Order the rows of a tree.
+
+        Args:
+            name: its column, the number of each row's name.
+            names: their texts.
+            children: gives all rows below one, in no order.
+        """
+        self._name = name
+        self._names = names
+        self._children = children
         self._one = threading.Lock()
         self._known: dict[int, _Children] = {}
 
@@ -60,7 +69,7 @@ class Order:
         """All rows below a parent by name, from the name `begin` on; of all times, aliases too."""
         known = self._known.get(parent)
         if known is None:
-            rows = self._tree.children(parent)
+            rows = self._children(parent)
             if len(rows) < _SORTED_FROM:
                 return self._sorted(rows, begin)
             known = self._known.setdefault(parent, _Children(array("i"), rows))
@@ -68,14 +77,14 @@ class Order:
             ordered = self._settled(known)
         if begin is None:
             return ordered
-        text, name = self._tree.names.text, self._tree.name
+        text, name = self._names.text, self._name
         return ordered[bisect_left(ordered, begin, key=lambda row: text(name[row])) :]
 
     def _sorted(self, rows: list[int], begin: str | None) -> list[int]:
         if len(rows) < 2 and begin is None:
             return rows
-        name = self._tree.name
-        pairs = sorted(zip(self._tree.names.texts([name[row] for row in rows]), rows, strict=True))
+        name = self._name
+        pairs = sorted(zip(self._names.texts([name[row] for row in rows]), rows, strict=True))
         return [row for text, row in pairs if begin is None or text >= begin]
 
     def _settled(self, known: _Children) -> Ints:
@@ -86,7 +95,7 @@ class Order:
         if len(fresh) * _RESORT > len(known.rows):
             numbers = np.array([*known.rows, *fresh], np.int32)
             numbers.sort()
-            order = self._tree.names.order(view(self._tree.name)[numbers])
+            order = self._names.order(view(self._name)[numbers])
             rows = array("i", numbers[order].tobytes())
         else:
             rows = known.rows[:]
@@ -97,7 +106,7 @@ class Order:
         return rows
 
     def _key(self, row: int) -> tuple[str, int]:
-        return self._tree.names.text(self._tree.name[row]), row
+        return self._names.text(self._name[row]), row
 
 
 class _Children:

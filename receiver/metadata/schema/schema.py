@@ -6,76 +6,81 @@ validated before; nothing here refuses. The same operations give the same answer
 asked, collected or restarted between them.
 
     schema = Schema()
-    schema.set_storage_group(("root", "turbine"), ts=100)
-    schema.create_series(("root", "turbine", "d1"), ["s1"], b"\3", b"\2", b"\1", ts=200)
-    row = schema.find_series(("root", "turbine", "d1", "s1"), at=250)
-    print(schema.series(row, at=250))
+    schema.changes.set_storage_group(("root", "turbine"), ts=100)
+    schema.changes.create_series(("root", "turbine", "d1"), ["s1"], b"\3", b"\2", b"\1", ts=200)
+    row = schema.series.find(("root", "turbine", "d1", "s1"), at=250)
+    print(schema.series.describe(row, at=250))
 
-The parts: `tree` (nodes in columns, with `names` and `hashindex`), `tagindex`, `heat`, `columns`
-(growing arrays, values with versions), `history` (what ended, until it is collected), `tables` (all
-of them together, checkpoint and collection), and on top of them `changes` (operations, with
-`blocks`), `describing` (rows as values), `looking` (one path), `listing` (patterns, with `walk`).
+Below it: `tree` (nodes in columns, with `names`, `hashindex` and `order`), `tagindex`, `heat`,
+`props`, `columns` (growing arrays, values with versions) and `ended` (what history may collect) are
+the columns; `schemacolumns` is all of them together. `walk` and `matching` find what a pattern
+means; whole questions are answered by `receiver.metadata.query`.
 """
 
 from __future__ import annotations
 
-from receiver.metadata.model import records
-from receiver.metadata.model.paths import Nodes, parse_stored
-from receiver.metadata.schema.changes import props_text
-from receiver.metadata.schema.listing import Listing
-from receiver.metadata.schema.memory import ALIAS_BYTES, INNER_BYTES, LEAF_BYTES, TAG_BYTES
+import mmap
+from collections.abc import Mapping
+
+from receiver.metadata.schema.changes import SchemaChanges
+from receiver.metadata.schema.collector import Collector
+from receiver.metadata.schema.devicelookup import DeviceLookup
+from receiver.metadata.schema.frozen import Frozen, size_of
+from receiver.metadata.schema.grouplookup import StorageGroupLookup
+from receiver.metadata.schema.memory import MemoryEstimate
+from receiver.metadata.schema.nodelookup import NodeLookup
+from receiver.metadata.schema.schemacolumns import SchemaColumns
+from receiver.metadata.schema.serieslookup import SeriesLookup
 
 __all__ = ["Schema"]
 
 
-class Schema(Listing):
-    """Storage groups, devices, series, aliases, TTL, tags and heat, each as of any commit."""
+class Schema:
+    """Storage groups, devices, series, aliases, TTL, tags and heat, each as of any commit.
 
-    def cost_of(self, op: records.Op) -> int:
-        """Bytes by which `memory` grows with an operation, at least nearly, and at most those."""
-        match op:
-            case records.SeriesCreated():
-                return self._cost_of_created(op)
-            case records.SeriesLoaded():
-                return sum(self._cost_of_loaded(device) for device in op.devices)
-            case records.StorageGroupSet():
-                return self._cost_of_nodes(parse_stored(op.path))
-            case records.AliasSet(alias=str(alias)):
-                return ALIAS_BYTES + _length(alias)
-            case records.TagsSet():
-                return self._cost_of_tags(op)
-            case _:
-                return 0
+    Attributes:
+        columns: all that is kept, and how much lives now.
+        tree: of these, the nodes.
+        index: of these, the tags.
+        changes: what commits do.
+        series: questions about series.
+        devices: questions about devices.
+        groups: questions about storage groups.
+        nodes: questions about nodes of any kind.
+        memory: what it is estimated to take.
+        collector: lets go of what no question can reach any more.
+    """
 
-    def _cost_of_nodes(self, nodes: Nodes) -> int:
-        cost, known = 0, len(nodes)
-        while known > 1 and self.tree.find_inner(nodes[:known]) < 0:
-            known -= 1
-            cost += INNER_BYTES + _length(nodes[known])
-        return cost
+    def __init__(self, columns: SchemaColumns | None = None) -> None:
+        self.columns = columns = SchemaColumns() if columns is None else columns
+        self.tree = columns.tree
+        self.index = columns.index
+        self.changes = SchemaChanges(columns)
+        self.series = SeriesLookup(columns)
+        self.devices = DeviceLookup(columns.tree)
+        self.groups = StorageGroupLookup(columns)
+        self.nodes = NodeLookup(columns.tree)
+        self.memory = MemoryEstimate(columns, self.series, self.devices)
+        self.collector = Collector(columns)
 
-    def _cost_of_created(self, op: records.SeriesCreated) -> int:
-        cost = self._cost_of_nodes(parse_stored(op.device))
-        cost += sum(LEAF_BYTES + _length(name) for name in op.names)
-        cost += sum(ALIAS_BYTES + _length(alias) for alias in op.aliases or () if alias is not None)
-        cost += sum(_tag_bytes(own) for own in op.tags or ())
-        return cost + sum(_length(props_text(own)) for own in op.props or () if own)
+    def frozen_bytes(self) -> int:
+        """What a frozen copy takes now: for the `room` that `freeze` needs."""
+        return sum(size_of(part) for _, part in self.columns.sections())
 
-    def _cost_of_loaded(self, device: records.LoadedDevice) -> int:
-        nodes = parse_stored(device.device)
-        missing = self.missing(nodes, device.names)
-        cost = sum(LEAF_BYTES + _length(device.names[i]) for i in missing)
-        return cost + self._cost_of_nodes(nodes)
+    def freeze(self, room: bytearray | mmap.mmap | None = None) -> Frozen:
+        """A copy of all that is here; `Frozen.sections` gives it out later.
 
-    def _cost_of_tags(self, op: records.TagsSet) -> int:
-        row = self.find_series(parse_stored(op.path))
-        before = self.tags_of(row) if row >= 0 else {}
-        return max(0, _tag_bytes(op.tags) - _tag_bytes(before))
+        Args:
+            room: for the copy (`receiver.metadata.schema.room`); what does not fit into it gets
+                memory of its own, which takes two or three times as long.
+        """
+        return Frozen.copy(self.columns.sections(), bytearray() if room is None else room)
 
+    @classmethod
+    def thaw(cls, sections: Mapping[str, memoryview | bytes]) -> Schema:
+        """What was frozen.
 
-def _length(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-def _tag_bytes(tags: dict[str, str]) -> int:
-    return sum(TAG_BYTES + _length(value) for value in tags.values())
+        Raises:
+            DamagedError: the sections do not fit together.
+        """
+        return cls(SchemaColumns.thaw(sections))

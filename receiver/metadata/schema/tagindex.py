@@ -222,44 +222,6 @@ class TagIndex:
             return np.empty(0, np.int32)
         return self._rows(self._postings(pair), at)
 
-    def contains(self, key: str, text: str, at: int | None = None) -> NDArray[np.int32]:
-        """Rows of the series whose value of a tag key has a text in it, in no order."""
-        number = self._names.find(key)
-        if number < 0:
-            return np.empty(0, np.int32)
-        fits = np.zeros(len(self._names) + 1, bool)
-        fits[self._names.containing(text)] = True
-        pairs = (view(self.key) == number) & fits[view(self.value)] & (view(self.count) > 0)
-        return self._rows(np.flatnonzero(pairs[view(self.pair)]), at)
-
-    def keys(self, at: int | None, rows: NDArray[np.bool_] | None) -> list[int]:
-        """Numbers of the tag keys that series have at a time.
-
-        Args:
-            at: the time.
-            rows: marks the series that count; None: all.
-        """
-        pairs = self._pairs_of(np.arange(len(self.pair)), at, rows)
-        found: list[int] = np.unique(view(self.key)[pairs]).tolist()
-        return found
-
-    def values(self, key: int, at: int | None, rows: NDArray[np.bool_] | None) -> list[int]:
-        """Numbers of the values that a tag key has at a time; arguments as of `keys`."""
-        postings = np.flatnonzero((view(self.key) == key)[view(self.pair)])
-        pairs = self._pairs_of(postings, at, rows)
-        found: list[int] = view(self.value)[pairs].tolist()
-        return found
-
-    def _pairs_of(
-        self, postings: NDArray[Any], at: int | None, rows: NDArray[np.bool_] | None
-    ) -> NDArray[np.int64]:
-        postings = postings[self.visible(postings, at)]
-        if rows is not None:
-            postings = postings[rows[view(self.row)[postings]]]
-        met = np.zeros(len(self.key), bool)
-        met[view(self.pair)[postings]] = True
-        return np.flatnonzero(met)
-
     def _postings(self, pair: int) -> NDArray[Any]:
         if len(self.loose) > _LOOSE:
             self._merge()

@@ -16,7 +16,7 @@ import numpy as np
 
 from common.errors import DamagedError
 from receiver.metadata.model.paths import ROOT, Nodes
-from receiver.metadata.schema.columns import Ints, Section, grow, reach, restore, view
+from receiver.metadata.schema.columns import BATCH, Ints, Section, grow, reach, restore, view
 from receiver.metadata.schema.hashindex import PairIndex
 from receiver.metadata.schema.names import Names
 from receiver.metadata.schema.order import Order
@@ -49,8 +49,6 @@ ROOT_ROW: Final = 0
 _ROOT: Final = (ROOT,)
 _CACHED: Final = 1 << 14
 """Inner nodes whose row is at hand: the devices of a large load, met twice."""
-_BATCH: Final = 24
-"""From so many rows on numpy is faster."""
 
 _ROWS: Final = ("parent", "name", "kind", "depth", "created", "deleted", "ref", "next", "prev")
 _INNER: Final = ("first", "live", "leaves")
@@ -76,6 +74,7 @@ class Tree:
     def __init__(self) -> None:
         self._empty()
         self.names = Names()
+        self.order = Order(self.name, self.names, self.children)
         self.index = PairIndex(self.parent, self.name)
         root = {"parent": -1, "name": self.names.intern(ROOT), "kind": INTERNAL, "next": -1}
         root |= {"prev": -1, "ref": self._new_inner()}
@@ -103,7 +102,6 @@ class Tree:
         self.alias_after: Ints = array("i")
         self._older: dict[int, int] = {}
         self._newer: dict[int, int] = {}
-        self.order = Order(self)
         self._devices: dict[Nodes, int] = {}
 
     def __len__(self) -> int:
@@ -151,7 +149,7 @@ class Tree:
         self, parent: int, names: list[int], kind: int, refs: Sequence[int], ts: int
     ) -> list[int]:
         """Many leaves of one parent; gives their rows."""
-        if len(names) < _BATCH:
+        if len(names) < BATCH:
             return [
                 self.add(parent, name, kind, ref, ts) for name, ref in zip(names, refs, strict=True)
             ]
@@ -293,12 +291,21 @@ class Tree:
         """Inner nodes were deleted: what `find_inner` remembers may be among them."""
         self._devices.clear()
 
-    def lives(self, parent: int, name: int) -> Iterator[int]:
+    def _lives(self, parent: int, name: int) -> Iterator[int]:
         """The newest row of a place, and all older ones."""
         found: int | None = self.index.find(parent, name)
         while found is not None and found >= 0:
             yield found
             found = self._older.get(found)
+
+    def lives_at(self, nodes: Nodes, kind: int) -> list[int]:
+        """All rows that ever stood at a path and were of a kind."""
+        rows = [ROOT_ROW] if nodes[0] == ROOT else []
+        for node in nodes[1:]:
+            name = self.names.find(node)
+            inner = [row for row in rows if self.kind[row] & KIND < LEAF]
+            rows = [life for row in inner for life in self._lives(row, name)]
+        return [row for row in rows if self.kind[row] & KIND == kind]
 
     def is_visible(self, row: int, at: int | None) -> bool:
         """Whether a row is there at a time."""
@@ -307,7 +314,7 @@ class Tree:
             return not deleted
         return self.created[row] <= at and (not deleted or deleted > at)
 
-    def visible(self, rows: NDArray[Any], at: int | None) -> NDArray[np.bool_]:
+    def visible(self, rows: NDArray[Any] | slice, at: int | None) -> NDArray[np.bool_]:
         """Which of many rows are there at a time."""
         deleted: NDArray[np.int64] = view(self.deleted)[rows]
         there: NDArray[np.bool_] = deleted == 0
@@ -425,6 +432,7 @@ class Tree:
         made._older = dict(zip(older[::2], older[1::2], strict=True))
         made._newer = dict(zip(older[1::2], older[::2], strict=True))
         made.names = Names.thaw(sections, swap=swap)
+        made.order = Order(made.name, made.names, made.children)
         used = int(np.count_nonzero(view(slots) >= 0))
         made.index = PairIndex(made.parent, made.name, slots, used)
         return made

@@ -1,4 +1,4 @@
-"""Nodes that match a pattern: one by one in path order, or all at once in columns.
+"""Nodes that match a pattern, one by one in path order; and that order.
 
 The order of paths is that of their nodes, each level by name. A walk can begin behind any path, so
 a cursor needs to remember nothing but the last path it gave.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from receiver.metadata.model.paths import MANY, ONE, ROOT, Nodes, Partial, Pattern, Wildcard
+from receiver.metadata.model.paths import ROOT, Nodes, Pattern, Wildcard
 from receiver.metadata.schema.columns import Ints, view
 from receiver.metadata.schema.tree import ALIAS, KIND, LEAF, ROOT_ROW, Tree
 
@@ -23,20 +23,16 @@ __all__ = [
     "few",
     "has_leaves",
     "is_level",
-    "matching",
     "path_order",
-    "select",
     "sort_keys",
     "walk",
 ]
 
 Wanted = Literal["leaf", "device", "node"]
 _BUDGET: Final = 4000
-"""Rows that `select` looks at one by one (some milliseconds), before it looks at all by columns."""
+"""Rows that `few` looks at one by one: some milliseconds."""
 _RANKED: Final = 64
 """Fewer rows are put in order by their texts; numpy takes a hundred microseconds a level."""
-_WIDEST: Final = 61
-"""Steps of a pattern whose state fits into a column."""
 
 
 class _Exhausted(Exception):
@@ -184,9 +180,6 @@ def has_leaves(tree: Tree, row: int, at: int | None) -> bool:
     )
 
 
-# -- in columns ----------------------------------------------------------------------------------
-
-
 def few(tree: Tree, pattern: Pattern, at: int | None, wanted: Wanted) -> NDArray[np.int32] | None:
     """Rows that match, in path order; None: they are not found in some milliseconds."""
     try:
@@ -195,115 +188,7 @@ def few(tree: Tree, pattern: Pattern, at: int | None, wanted: Wanted) -> NDArray
         return None
 
 
-def select(tree: Tree, pattern: Pattern, at: int | None, wanted: Wanted) -> NDArray[np.int32]:
-    """Rows that match, in no order."""
-    if len(pattern.steps) > _WIDEST:
-        return np.array(list(walk(tree, pattern, at, wanted)), np.int32)
-    found = few(tree, pattern, at, wanted)
-    return _Columns(tree, pattern, at).select(wanted) if found is None else found
-
-
-class _Columns:
-    """One level of the tree after the other, all of it at once: the state of each row in a column.
-
-    It costs the same for few hits as for many, some 20 ms for a million rows.
-    """
-
-    def __init__(self, tree: Tree, pattern: Pattern, at: int | None) -> None:
-        self._tree = tree
-        self._pattern = pattern
-        self._at = at
-        self._state = np.zeros(len(tree), np.int64)
-
-    def select(self, wanted: Wanted) -> NDArray[np.int32]:
-        tree = self._tree
-        depth, kind = view(tree.depth), view(tree.kind) & KIND
-        fits = (kind <= LEAF) if wanted != "device" else (kind < LEAF)
-        fits &= kind > 0
-        self._state[ROOT_ROW] = self._pattern.advance(self._pattern.START, ROOT)
-        reached = np.zeros(1, np.int64)
-        found = [reached]
-        for level in range(1, 1 << 16):
-            rows = np.flatnonzero((depth == level) & fits)
-            rows = rows[self._state[view(tree.parent)[rows]] != 0]
-            reached = self._reach(rows[tree.visible(rows, self._at)])
-            if not len(reached):
-                break
-            found.append(reached)
-        rows = np.concatenate(found)
-        rows = rows[(self._state[rows] >> len(self._pattern.steps)) & 1 == 1]
-        return self._wanted(rows, wanted).astype(np.int32)
-
-    def _reach(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Give rows of one level their state; those that have one."""
-        tree = self._tree
-        before = self._state[view(tree.parent)[rows]]
-        after = np.zeros(len(rows), np.int64)
-        for i, step in enumerate(self._pattern.steps):
-            active = (before >> i) & 1
-            if not active.any():
-                continue
-            if step is MANY:
-                after |= active * (3 << i)
-            elif step is ONE:
-                after |= active * (2 << i)
-            else:
-                after |= (active & self._named(rows, step)) * (2 << i)
-        self._state[rows] = after
-        reached: NDArray[np.int64] = rows[after != 0]
-        return reached
-
-    def _named(self, rows: NDArray[np.int64], step: Any) -> NDArray[np.bool_]:
-        names = self._tree.names
-        numbers: NDArray[np.int64] = view(self._tree.name)[rows]
-        if not isinstance(step, Partial):
-            same: NDArray[np.bool_] = numbers == names.find(step)
-            return same
-        different, which = np.unique(numbers, return_inverse=True)
-        fits = [step.matches(text) for text in names.texts(different.tolist())]
-        named: NDArray[np.bool_] = np.array(fits, bool)[which]
-        return named
-
-    def _wanted(self, rows: NDArray[np.int64], wanted: Wanted) -> NDArray[np.int64]:
-        tree, at = self._tree, self._at
-        if wanted == "node":
-            return rows
-        kind = view(tree.kind) & KIND
-        if wanted == "leaf":
-            fits = kind[rows] == LEAF
-        elif at is None:
-            fits = view(tree.leaves)[view(tree.ref)[rows]] > 0
-        else:
-            leaves = np.flatnonzero(kind == LEAF)
-            leaves = leaves[tree.visible(leaves, at)]
-            devices = np.zeros(len(tree), bool)
-            devices[view(tree.parent)[leaves]] = True
-            fits = devices[rows]
-        found: NDArray[np.int64] = rows[fits]
-        return found
-
-
-# -- rows that are known ---------------------------------------------------------------------------
-
-
-def matching(tree: Tree, pattern: Pattern, rows: Iterable[int]) -> list[int]:
-    """Those of some rows whose path matches."""
-    text, name, parent = tree.names.text, tree.name, tree.parent
-    states = {-1: pattern.START}
-
-    def state_of(row: int) -> int:
-        found = states.get(row)
-        if found is None:
-            above = state_of(parent[row])
-            found = states[row] = pattern.advance(above, text(name[row])) if above else 0
-        return found
-
-    found = []
-    for row in rows:
-        above = state_of(parent[row])
-        if above and pattern.is_match(pattern.advance(above, text(name[row]))):
-            found.append(row)
-    return found
+# -- path order ------------------------------------------------------------------------------------
 
 
 def sort_keys(tree: Tree, rows: Iterable[int]) -> list[str]:

@@ -32,7 +32,7 @@ from receiver.metadata.model.paths import (
     parse_pattern,
 )
 from receiver.metadata.model.types import compression_named, encoding_named, type_named
-from receiver.metadata.query import statements as query
+from receiver.metadata.query import questions as query
 from receiver.metadata.sql import statements as sql
 from receiver.metadata.sql.lexing import Word, shown
 

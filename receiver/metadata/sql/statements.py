@@ -8,7 +8,7 @@ from typing import TypeGuard
 from receiver.metadata.commit.operations import NewSeries
 from receiver.metadata.model.alterations import Alteration
 from receiver.metadata.model.paths import Nodes, Pattern
-from receiver.metadata.query.statements import Asked, Query
+from receiver.metadata.query.questions import Asked, Query
 
 __all__ = [
     "AlterTimeseries",

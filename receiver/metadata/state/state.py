@@ -189,7 +189,7 @@ _CHANGED: dict[str, Callable[[State, Any], int]] = {
     "quarantine": lambda state, key: _row(state.quarantine.get(key)),
     "task": lambda state, key: _row(state.task_table.get(*key)),
     "schema_position": lambda state, key: _row(state.schema_positions.get(key)),
-    "series": lambda state, key: state.schema.changed(parse_stored(key)),
-    "storage_group": lambda state, key: state.schema.storage_group_changed(parse_stored(key)),
+    "series": lambda state, key: state.schema.series.changed(parse_stored(key)),
+    "storage_group": lambda state, key: state.schema.groups.changed(parse_stored(key)),
     "key": lambda state, key: state.keys.changed(key),
 }

@@ -43,7 +43,7 @@ class SchemaCheck:
         for device in devices:
             nodes = parse_stored(device.device)
             name = device_name(nodes)
-            missing, differing = self._schema.compare(nodes, device.names, device.types)
+            missing, differing = self._schema.devices.compare(nodes, device.names, device.types)
             for at in missing:
                 gone.add(f"{name}.{device.names[at]}")
             for at in differing:
@@ -68,11 +68,13 @@ class SchemaCheck:
         self, nodes: tuple[str, ...], name: str, device: DeviceOutline, at: int
     ) -> Finding:
         measurement = device.names[at]
-        (row,) = self._schema.existing_rows(nodes, [measurement])
-        kind = self._schema.kind(row)
+        (row,) = self._schema.devices.rows(nodes, [measurement])
+        kind = self._schema.nodes.kind(row)
         here = _name(DataType, device.types[at])
         there = (
-            _name(DataType, self._schema.type_of(row)) if kind == "leaf" else f"no series: {kind}"
+            _name(DataType, self._schema.series.type_of(row))
+            if kind == "leaf"
+            else f"no series: {kind}"
         )
         detail = f"{here} in the file, {there} in the schema"
         return Finding(Severity.PROBLEM, "type", name, measurement, None, detail)
@@ -80,8 +82,8 @@ class SchemaCheck:
     def _other_codecs(
         self, nodes: tuple[str, ...], name: str, device: DeviceOutline, positions: list[int]
     ) -> Iterator[str]:
-        rows = self._schema.existing_rows(nodes, [device.names[at] for at in positions])
-        series = self._schema.series_rows(rows)
+        rows = self._schema.devices.rows(nodes, [device.names[at] for at in positions])
+        series = self._schema.series.describe_many(rows)
         for at, row in zip(positions, series, strict=True):
             encoding, compression = device.encodings[at], device.compressions[at]
             if (encoding, compression) != (row.encoding, row.compression):

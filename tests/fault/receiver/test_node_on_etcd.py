@@ -34,8 +34,8 @@ def test_a_receiver_without_its_schema_directory_starts_again_from_etcd(world: W
         assert (node.engine.uuid, node.engine.newest_commit) == (uuid, newest)
         assert [each.path for each in list_files(node.operator).files] == [path_of(1)]
         with node.engine.reading() as state:
-            rows = state.schema.match_series(parse_pattern("root.**"))
-            assert [state.schema.series(row).path for row in rows] == ["root.sg.d1.s1"]
+            rows = state.schema.series.match(parse_pattern("root.**"))
+            assert [state.schema.series.describe(row).path for row in rows] == ["root.sg.d1.s1"]
         assert fsck_of(node).found == []
         edge.node = node
         assert results(edge.round({path_of(2): tsfile(first=90)})) == {path_of(2): "loaded"}

@@ -114,15 +114,15 @@ def check_end(world: World) -> None:
     with world.node() as node:
         with node.engine.reading() as state:
             schema = state.schema
-            rows = schema.match_series(parse_pattern("root.**"))
-            assert sorted(schema.series(row).path for row in rows) == EXPECTED
+            rows = schema.series.match(parse_pattern("root.**"))
+            assert sorted(schema.series.describe(row).path for row in rows) == EXPECTED
             there = state.schema_positions[A]
             assert (there.identity, there.offset) == ("log", len(OLD) + len(NEW))
             assert (there.applied, there.unapplied) == (22, 0)
             file = state.file_table.live(A, path_of(1))
             assert file is not None
             assert file.created == there.changed
-            found = schema.series(schema.find_series(("root", "sg", "d3", "a7")))
+            found = schema.series.describe(schema.series.find(("root", "sg", "d3", "a7")))
         assert node.engine.tags_of(found.tags_at) == ({"n": "7"}, {})
         assert node.load.loader.waiting == 0
     assert fsck(world.config).found == []

@@ -44,7 +44,7 @@ class SchemaTable:
         self, op: records.SeriesCreated, ts: int, offsets: Sequence[int] | None = None
     ) -> None:
         """New series; `offsets` of each in the tlog, -1 for none."""
-        self.schema.create_series(
+        self.schema.changes.create_series(
             parse_stored(op.device),
             op.names,
             op.types,
@@ -60,33 +60,33 @@ class SchemaTable:
 
     def tags_set(self, op: records.TagsSet, ts: int, offset: int = -1) -> None:
         """Other tags and attributes; `offset` of them in the tlog."""
-        self.schema.set_tags(parse_stored(op.path), op.tags, offset, ts)
+        self.schema.changes.set_tags(parse_stored(op.path), op.tags, offset, ts)
 
     def _storage_group_set(self, op: records.StorageGroupSet, ts: int) -> None:
         nodes = parse_stored(op.path)
-        if op.if_missing and self.schema.storage_group_of(nodes) is not None:
+        if op.if_missing and self.schema.groups.of(nodes) is not None:
             return
-        self.schema.set_storage_group(nodes, ts)
+        self.schema.changes.set_storage_group(nodes, ts)
 
     def _storage_group_deleted(self, op: records.StorageGroupDeleted, ts: int) -> None:
-        self.schema.delete_storage_group(parse_stored(op.path), ts)
+        self.schema.changes.delete_storage_group(parse_stored(op.path), ts)
 
     def _ttl_set(self, op: records.TtlSet, ts: int) -> None:
-        self.schema.set_ttl(parse_stored(op.path), op.ttl, ts)
+        self.schema.changes.set_ttl(parse_stored(op.path), op.ttl, ts)
 
     def _series_deleted(self, op: records.SeriesDeleted, ts: int) -> None:
-        self.schema.delete_series(parse_pattern(op.pattern), ts)
+        self.schema.changes.delete_series(parse_pattern(op.pattern), ts)
 
     def paths_deleted(self, paths: Sequence[Nodes], ts: int) -> None:
         """What deletions of single series that follow each other in a commit do."""
-        self.schema.delete_paths(paths, ts)
+        self.schema.changes.delete_paths(paths, ts)
 
     def _alias_set(self, op: records.AliasSet, ts: int) -> None:
-        self.schema.set_alias(parse_stored(op.path), op.alias, ts)
+        self.schema.changes.set_alias(parse_stored(op.path), op.alias, ts)
 
     def _series_loaded(self, op: records.SeriesLoaded, ts: int) -> None:
         for each in op.devices:
-            self.schema.load_series(
+            self.schema.changes.load_series(
                 parse_stored(each.device),
                 each.names,
                 each.types,

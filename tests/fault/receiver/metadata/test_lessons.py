@@ -295,11 +295,11 @@ def test_whenever_it_is_killed_it_starts_again_with_all_that_was_acknowledged(ho
 def test_what_was_deleted_stays_deleted_and_is_not_counted(home):
     engine = filled(home)
     with engine.reading() as state:
-        empty_of = state.schema.memory()
+        empty_of = state.schema.memory.used
     for turn in range(3):
         run(engine, f"create timeseries root.plant.d9.s{turn}(a{turn}) {SERIES} tags(t{turn}=v)")
         with engine.reading() as state:
-            assert state.schema.memory() > empty_of
+            assert state.schema.memory.used > empty_of
         run(engine, f"delete timeseries root.plant.d9.s{turn}")
         if turn == 1:
             run(engine, "create snapshot for schema")
@@ -309,8 +309,8 @@ def test_what_was_deleted_stays_deleted_and_is_not_counted(home):
         assert number(engine, "count devices") == 1
         assert column(engine, "show tag keys") == ["at", "unit"]
         with engine.reading() as state:
-            assert state.schema.memory() == empty_of
-            assert state.schema.series_count == 2
+            assert state.schema.memory.used == empty_of
+            assert state.schema.columns.series_count == 2
     engine.close()
 
 
@@ -440,7 +440,7 @@ def test_everything_at_once_comes_to_an_end(home):
 
         def reading(_):
             with engine.reading(), engine.reading() as state:
-                state.schema.memory()
+                assert state.schema.memory.used >= 0
 
         works = [
             lambda turn: run(

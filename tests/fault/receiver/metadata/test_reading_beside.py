@@ -36,7 +36,9 @@ def test_a_reader_beside_checkpoints_and_removals_sees_whole_commits_in_their_or
         def look():
             while not stop.is_set():
                 with Engine.read_only(home) as reader, reader.reading() as state:
-                    row = state.schema.series(state.schema.find_series(("root", "t", "d", "s")))
+                    row = state.schema.series.describe(
+                        state.schema.series.find(("root", "t", "d", "s"))
+                    )
                     found = {
                         state.senders[A].label,
                         state.keys.load("n"),

@@ -11,6 +11,7 @@ from common.errors import NoSpaceError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.options import EngineOptions
+from tests.support.asking import column
 from tests.support.schema_commits import everything, series
 from tests.system.test_full_disks import fill, tmpfs
 
@@ -40,12 +41,11 @@ def fill_up(engine, first=0, every=10**9):
 
 
 def numbers(engine):
-    with engine.reading() as state:
-        found = set(state.schema.tag_values("number"))
+    found = set(column(engine, "show tag values with key = number", "tag value"))
     for number in found:
         with engine.reading() as state:
-            row = state.schema.find_series(("root", "t", f"d{number}", "s1"))
-            at = state.schema.series(row).tags_at
+            row = state.schema.series.find(("root", "t", f"d{number}", "s1"))
+            at = state.schema.series.describe(row).tags_at
         assert engine.tags_of(at)[0]["number"] == number
     return {int(each) for each in found}
 

@@ -15,10 +15,14 @@ from common.errors import TsferryError
 from receiver.metadata.commit.draft import Draft, examine
 from receiver.metadata.commit.touched import Touched
 from receiver.metadata.model import records
-from receiver.metadata.model.paths import MANY
+from receiver.metadata.model.paths import MANY, parse_pattern
+from receiver.metadata.query.questions import ShowChildPaths
 from tests.support import tiers
 from tests.support.committing import ALL, create, do, fresh
 from tests.support.metadata import A, load, path, physical, seen
+from tests.support.schema_asked import rows
+
+ROOT = parse_pattern("root")
 
 names = st.sampled_from(["a", "b", "c"])
 devices = st.lists(names, max_size=2).map(lambda nodes: ".".join(["root", "g", *nodes]))
@@ -86,13 +90,13 @@ def attempt(state, *ops):
 def content(state):
     """All of the schema but timestamps."""
     schema = state.schema
-    found = [schema.series(row) for row in schema.match_series(ALL)]
+    found = [schema.series.describe(row) for row in schema.series.match(ALL)]
     return (
-        [(row.nodes, row.ttl) for row in schema.storage_groups()],
+        [(row.nodes, row.ttl) for row in schema.groups.rows()],
         [row._replace(row=0, created=0, tags_at=0) for row in found],
-        [schema.tags_of(row.row) for row in found],
-        schema.match_nodes(ALL),
-        schema.memory(),
+        [schema.index.tags(row.row) for row in found],
+        [rows(schema, ShowChildPaths(pattern=each)) for each in (ROOT, ALL)],
+        schema.memory.used,
     )
 
 
@@ -154,10 +158,10 @@ def questions(draft):
         for below in [(), *((a,) for a in "abc"), *itertools.product("abc", repeat=2)]
     ]
     schema = draft.schema
-    kinds = {each: schema.kind(each) for each in nodes}
+    kinds = {each: schema.nodes.kind(each) for each in nodes}
     return (
         kinds,
-        {each: (schema.type_of(each), schema.alias_of(each)) for each in nodes
+        {each: (schema.series.type_of(each), schema.alias_of(each)) for each in nodes
          if kinds[each] == "leaf"},
         {each: (schema.group_of(each), schema.group_below(each)) for each in nodes},
         {each: schema.aligned(each) for each in nodes},

@@ -478,7 +478,7 @@ class SchemaAgainstModel(RuleBasedStateMachine):
     @invariant()
     def memory_is_a_function_of_what_lives(self):
         with self.engine.reading() as state:
-            found = state.schema.memory()
+            found = state.schema.memory.used
         assert found == view.memory_of(self.versions.newest)
 
     def teardown(self):

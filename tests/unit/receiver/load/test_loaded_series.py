@@ -37,8 +37,8 @@ def edge(node: Node) -> Edge:
 
 def series(node: Node, path: str = "root.**") -> list[SeriesRow]:
     with node.engine.reading() as state:
-        rows = state.schema.match_series(parse_pattern(path))
-        return [state.schema.series(row) for row in rows]
+        rows = state.schema.series.match(parse_pattern(path))
+        return [state.schema.series.describe(row) for row in rows]
 
 
 def paths(node: Node) -> list[str]:
@@ -47,7 +47,7 @@ def paths(node: Node) -> list[str]:
 
 def groups(node: Node) -> list[str]:
     with node.engine.reading() as state:
-        return [each.path for each in state.schema.storage_groups()]
+        return [each.path for each in state.schema.groups.rows()]
 
 
 def typed(value: Any, device: str = "root.sg.d1", *, time: int = 1, name: str = "s1") -> bytes:
@@ -263,7 +263,7 @@ def test_a_load_beyond_the_memory_limit_is_put_off_and_the_others_go_on(tmp_path
         edge = Edge(node)
         edge.round({path_of(1): small})
         with node.engine.reading() as state:
-            limit = state.schema.memory() + 1000
+            limit = state.schema.memory.used + 1000
         tight = World(tmp_path, metadata={"max_memory": limit})
     with tight.node() as node:
         edge.node = node
@@ -290,4 +290,4 @@ def test_a_device_that_is_an_alias_elsewhere_holds_the_file(edge: Edge) -> None:
     outcome = edge.round({path_of(2): typed(1, name="speed")})
     assert results(outcome) == {path_of(2): "quarantined"}
     with edge.node.engine.reading() as state:
-        assert state.schema.find_series(parse_path("root.sg.d1.speed")) >= 0
+        assert state.schema.series.find(parse_path("root.sg.d1.speed")) >= 0

@@ -106,8 +106,8 @@ def ship(edge: Edge, data: bytes, slots: dict[int, bytes] | None = None, **how: 
 
 def paths(node: Node) -> list[str]:
     with node.engine.reading() as state:
-        rows = state.schema.match_series(parse_pattern("root.**"))
-        return [state.schema.series(row).path for row in rows]
+        rows = state.schema.series.match(parse_pattern("root.**"))
+        return [state.schema.series.describe(row).path for row in rows]
 
 
 # -- what comes of it ----------------------------------------------------------------------------
@@ -122,7 +122,9 @@ def test_a_schema_is_applied_with_the_outcome_of_its_task(edge: Edge) -> None:
     assert edge.check().schema_position == position
     assert position.commit == edge.newest
     with edge.node.engine.reading() as state:
-        row = state.schema.series(state.schema.find_series(("root", "sg", "d1", "temperature")))
+        row = state.schema.series.describe(
+            state.schema.series.find(("root", "sg", "d1", "temperature"))
+        )
     assert edge.node.engine.tags_of(row.tags_at) == ({"unit": "c"}, {"maker": "x"})
 
 
@@ -189,7 +191,7 @@ def test_schema_goes_before_the_files_that_need_it(edge: Edge) -> None:
     edge.node.tasks.end(edge.who, edge.uuid, task, edge.epoch, request)
     assert results(edge.outcome(task)) == {path_of(1): "loaded"}
     with edge.node.engine.reading() as state:
-        row = state.schema.series(state.schema.find_series(("root", "sg", "d1", "s1")))
+        row = state.schema.series.describe(state.schema.series.find(("root", "sg", "d1", "s1")))
         there = state.schema_positions[A]
         file = state.file_table.live(A, path_of(1))
     assert file is not None
@@ -249,8 +251,8 @@ def test_a_large_schema_is_applied_in_steps(edge: Edge, monkeypatch: pytest.Monk
     assert len(paths(edge.node)) == 50
     with edge.node.engine.reading() as state:
         made = {
-            state.schema.series(
-                state.schema.find_series(("root", "sg", f"d{each // 3}", f"s{each}"))
+            state.schema.series.describe(
+                state.schema.series.find(("root", "sg", f"d{each // 3}", f"s{each}"))
             ).created
             for each in range(50)
         }
@@ -340,7 +342,7 @@ def test_a_log_that_begins_as_before_is_begun_anew(edge: Edge) -> None:
     assert send(edge, task, block(LOG[10:], 10, slots={0: TLOG})) == len(LOG)
     assert end(edge, task, len(LOG)) is not None
     with edge.node.engine.reading() as state:
-        row = state.schema.series(state.schema.find_series(("root", "sg", "d1", "s1")))
+        row = state.schema.series.describe(state.schema.series.find(("root", "sg", "d1", "s1")))
     assert edge.node.engine.tags_of(row.tags_at) == ({"unit": "c"}, {"maker": "x"})
 
 

@@ -115,8 +115,8 @@ def test_a_checkpoint_lets_go_of_the_log_and_stands_in_for_it(site):
     engine = site.open()
     assert content(engine) == before
     with engine.reading() as state:
-        row = state.schema.find_series(("root", "turbine", "d3", "s1"))
-        offset = state.schema.series(row).tags_at
+        row = state.schema.series.find(("root", "turbine", "d3", "s1"))
+        offset = state.schema.series.describe(row).tags_at
     assert engine.tags_of(offset)[0] == {"unit": "u3"}
     client.close()
 

@@ -21,8 +21,8 @@ points = st.dictionaries(
 def schema_of(ttls: dict[str, int | None]) -> Schema:
     schema = Schema()
     for ts, (name, ttl) in enumerate(ttls.items(), 1):
-        schema.set_storage_group(("root", name), ts)
-        schema.set_ttl(("root", name), ttl, ts + 10)
+        schema.changes.set_storage_group(("root", name), ts)
+        schema.changes.set_ttl(("root", name), ttl, ts + 10)
     return schema
 
 

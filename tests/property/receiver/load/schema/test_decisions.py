@@ -152,15 +152,15 @@ def test_what_is_refused_of_a_schema_the_engine_does_not_take_either(before, sch
 def missed(state: State, item: Item) -> records.Op | None:
     """What a failed item wanted, and has not got."""
     nodes = parse_stored(item.path)
-    row = state.schema.find_series(nodes, alias=False)
+    row = state.schema.series.find(nodes, alias=False)
     if isinstance(item, Series) and row < 0:
-        there = state.schema.device(nodes[:-1])
+        there = state.schema.devices.find(nodes[:-1])
         return create(
             format_path(nodes[:-1]), nodes[-1], type=item.type, encoding=0,
             aligned=there is not None and there.aligned,
         )  # fmt: skip
     if isinstance(item, Series | Altered) and row >= 0 and item.alias is not UNSET:
-        same = isinstance(item, Altered) or state.schema.type_of(row) == item.type
-        if same and state.schema.series(row).alias != item.alias:
+        same = isinstance(item, Altered) or state.schema.series.type_of(row) == item.type
+        if same and state.schema.series.describe(row).alias != item.alias:
             return records.AliasSet(item.path, item.alias)
     return None

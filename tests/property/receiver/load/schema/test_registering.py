@@ -93,7 +93,8 @@ def test_a_decision_agrees_with_the_rules(task: list[dict[str, dict[str, int]]],
     if ops:
         state.apply(records.Commit(100, ops))
     there = {
-        path: state.schema.type_of(state.schema.find_series(parse_stored(path))) for path in types
+        path: state.schema.series.type_of(state.schema.series.find(parse_stored(path)))
+        for path in types
     }
     assert there == types
-    assert state.schema.series_count == len(types)
+    assert state.schema.columns.series_count == len(types)

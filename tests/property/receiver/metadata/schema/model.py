@@ -94,8 +94,48 @@ class Model:
     def match(self, pattern: Pattern) -> list[Nodes]:
         return sorted(path for path in self.series if pattern.matches(path))
 
+    # -- questions as users put them: a path means itself, or what is below it --
+
+    def meant(self, pattern: Pattern) -> list[Nodes]:
+        """Series; a path may be an alias."""
+        if not pattern.is_path:
+            return self.match(pattern)
+        path = self.by_alias(pattern.prefix) or pattern.prefix
+        return [path] if path in self.series else self.match(pattern.below())
+
+    def meant_devices(self, pattern: Pattern) -> list[Nodes]:
+        return sorted(path for path in self.devices() if _is_meant(path, pattern))
+
+    def meant_groups(self, pattern: Pattern) -> list[Nodes]:
+        return sorted(path for path in self.groups if _is_meant(path, pattern))
+
+    def children(self, pattern: Pattern) -> list[tuple[Nodes, str]]:
+        """One level below what matches, and what each is called."""
+        return [
+            (path, self._called(path, kind))
+            for path, kind in sorted(self.nodes().items())
+            if pattern.matches(path[:-1])
+        ]
+
+    def _called(self, path: Nodes, kind: str) -> str:
+        if kind != "internal":
+            return {"leaf": "TIMESERIES", "storage_group": "STORAGE GROUP"}[kind]
+        if self.group_of(path) is None:
+            return "SG INTERNAL"
+        return "DEVICE" if path in self.devices() else "INTERNAL"
+
+    def passed(self, pattern: Pattern, level: int) -> set[Nodes]:
+        """The nodes at a level that the nodes which match lie in, or are."""
+        pattern = pattern.below() if pattern.is_path else pattern
+        found = [path for path in self.nodes() if pattern.matches(path)]
+        return {path[: level + 1] for path in found if len(path) > level}
+
     def taken(self, path: Nodes) -> bool:
         """Whether a series cannot be made here: something is there, or above or below it."""
         if path in self.nodes() or self.by_alias(path) is not None:
             return True
         return any(path[:depth] in self.series for depth in range(2, len(path)))
+
+
+def _is_meant(path: Nodes, pattern: Pattern) -> bool:
+    return pattern.matches(path) or (pattern.is_path and pattern.below().matches(path))

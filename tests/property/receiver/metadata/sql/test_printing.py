@@ -10,7 +10,7 @@ from receiver.metadata.commit.operations import NewSeries
 from receiver.metadata.model import alterations as alter
 from receiver.metadata.model.paths import MANY, ONE, Partial, Pattern
 from receiver.metadata.model.types import TYPES
-from receiver.metadata.query import statements as ask
+from receiver.metadata.query import questions as ask
 from receiver.metadata.sql import statements as sql
 from receiver.metadata.sql.parser import keywords, parse
 from tests.support import tiers

@@ -17,8 +17,8 @@ def expiry(unit: str = "ms", **ttls: int | None) -> Expiry:
     schema = Schema()
     for ts, (name, ttl) in enumerate(ttls.items(), 1):
         nodes = parse_path(f"root.{name}") if name != "plant" else ("root", "/plant")
-        schema.set_storage_group(nodes, ts)
-        schema.set_ttl(nodes, ttl, ts + 100)
+        schema.changes.set_storage_group(nodes, ts)
+        schema.changes.set_ttl(nodes, ttl, ts + 100)
     return Expiry(schema, NOW, unit)
 
 

@@ -370,17 +370,18 @@ def test_many_deletions_are_one_commit_and_stay_deleted(engine, tmp_path):
     assert (done.applied, done.failed) == (count + 1, [])
     with engine.reading() as state:
         assert [
-            each.created for each in map(state.schema.series, state.schema.match_series(ALL))
+            each.created
+            for each in state.schema.series.describe_many(state.schema.series.match(ALL))
         ] == [engine.newest_commit, before]
-        memory = state.schema.memory()
+        memory = state.schema.memory.used
     left = there(engine)
     assert set(left) == {"root.t", names[0], names[-1]}
     engine.close()
     with Engine.open(tmp_path / "schema") as reopened:
         assert there(reopened) == left
         with reopened.reading() as state:
-            assert state.schema.memory() == memory
-            assert len(state.schema.match_series(ALL, before)) == count
+            assert state.schema.memory.used == memory
+            assert len(state.schema.series.match(ALL, before)) == count
         apply(reopened, Dropped(path=names[0]), Dropped(path=names[-1]))
         assert set(there(reopened)) == {"root.t"}
 

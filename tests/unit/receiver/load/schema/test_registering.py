@@ -59,10 +59,10 @@ def schema_with(*paths: str, groups: tuple[str, ...] = ("root.sg",)) -> Schema:
     """Series of INT64 below storage groups."""
     schema = Schema()
     for ts, group in enumerate(groups, 1):
-        schema.set_storage_group(parse_path(group), ts)
+        schema.changes.set_storage_group(parse_path(group), ts)
     for ts, each in enumerate(paths, 100):
         *device, name = parse_path(each)
-        schema.create_series(tuple(device), [name], b"\x02", b"\x00", b"\x00", ts)
+        schema.changes.create_series(tuple(device), [name], b"\x02", b"\x00", b"\x00", ts)
     return schema
 
 
@@ -215,7 +215,7 @@ def test_the_same_holds_within_one_file_and_between_two(order: int) -> None:
 
 def test_a_name_that_is_an_alias_is_refused() -> None:
     schema = schema_with("root.sg.d1.s1")
-    schema.set_alias(parse_path("root.sg.d1.s1"), "speed", 200)
+    schema.changes.set_alias(parse_path("root.sg.d1.s1"), "speed", 200)
     devices = series_of({"root.sg.d1": {"speed": [(1, 2)]}})
     assert "alias" in reason_of(registering(schema).take("p", "root.sg", devices))
 
@@ -255,7 +255,7 @@ def test_an_alias_that_the_schema_has_just_given_is_seen(
 )
 def test_what_the_schema_has_just_deleted_is_not_in_the_way(device: str, name: str) -> None:
     schema = schema_with("root.sg.d1.s1")
-    schema.set_alias(parse_path("root.sg.d1.s1"), "speed", 200)
+    schema.changes.set_alias(parse_path("root.sg.d1.s1"), "speed", 200)
     task = registering(schema, before=[records.SeriesDeleted("root.sg.d1.s1")])
     found = task.take("p1", "root.sg", series_of({device: {name: [(1, 2.5)]}}))
     assert isinstance(found, list), found
@@ -271,7 +271,7 @@ def test_a_path_that_is_too_long_to_be_read_again_is_refused_with_the_file() -> 
 
 def test_new_series_beyond_the_limit_are_put_off_and_known_ones_are_not() -> None:
     schema = schema_with("root.sg.d1.s1")
-    full = registering(schema, max_memory=schema.memory())
+    full = registering(schema, max_memory=schema.memory.used)
     new = series_of({"root.sg.d2": {"s1": [(1, 2)]}})
     found = full.take("p1", "root.sg", new)
     assert isinstance(found, Refusal)
@@ -284,8 +284,8 @@ def test_new_series_beyond_the_limit_are_put_off_and_known_ones_are_not() -> Non
 def test_series_that_two_files_of_a_task_make_are_counted_once() -> None:
     schema = schema_with()
     new = series_of({"root.sg.d2": {f"s{at}": [(1, 2)] for at in range(10)}})
-    cost = schema.cost_of(records.SeriesLoaded("p", new))
-    task = registering(schema, max_memory=schema.memory() + cost)
+    cost = schema.memory.cost_of(records.SeriesLoaded("p", new))
+    task = registering(schema, max_memory=schema.memory.used + cost)
     assert isinstance(task.take("p1", "root.sg", new), list)
     assert isinstance(task.take("p2", "root.sg", new), list)
     more = series_of({"root.sg.d3": {"s1": [(1, 2)]}})

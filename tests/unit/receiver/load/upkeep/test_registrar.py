@@ -39,8 +39,8 @@ def world(tmp_path: Path) -> World:
 def paths(node: Node) -> list[str]:
     with node.engine.reading() as state:
         schema = state.schema
-        rows = schema.match_series(parse_pattern("root.**"))
-        return [schema.series(row).path for row in rows]
+        rows = schema.series.match(parse_pattern("root.**"))
+        return [schema.series.describe(row).path for row in rows]
 
 
 def wait_until_done(node: Node) -> None:
@@ -57,12 +57,12 @@ def test_files_of_before_are_readable_at_once_and_registered_behind_the_scenes(
         wait_until_done(node)
         assert paths(node) == PATHS
         with node.engine.reading() as state:
-            d3 = state.schema.device(("root", "sg", "d3"))
+            d3 = state.schema.devices.find(("root", "sg", "d3"))
             assert d3 is not None
             assert d3.aligned
-            row = state.schema.find_series(("root", "sg", "d2", "s1"))
-            assert state.schema.heat(row) == 9
-            assert [each.path for each in state.schema.storage_groups()] == [
+            row = state.schema.series.find(("root", "sg", "d2", "s1"))
+            assert state.schema.series.heat(row) == 9
+            assert [each.path for each in state.schema.groups.rows()] == [
                 "root.`/plant`",
                 "root.sg",
             ]
@@ -87,9 +87,9 @@ def test_the_operator_decides_about_it(world: World) -> None:
         node.engine.commit([records.SeriesDeleted("root.sg.d1.s1")])
         retry_quarantined(node.operator, A, entry.path, entry.digest)
         with node.engine.reading() as state:
-            row = state.schema.find_series(("root", "sg", "d1", "s1"))
-            assert state.schema.type_of(row) == DataType.DOUBLE
-            assert state.schema.heat(row) == 100
+            row = state.schema.series.find(("root", "sg", "d1", "s1"))
+            assert state.schema.series.type_of(row) == DataType.DOUBLE
+            assert state.schema.series.heat(row) == 100
         assert path_of(4) in [each.path for each in list_files(node.operator).files]
 
 

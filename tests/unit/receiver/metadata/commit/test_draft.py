@@ -46,7 +46,7 @@ def test_series_that_two_files_of_a_commit_make_are_counted_once():
     state = start()
     names = [f"s{number}" for number in range(50)]
     one, two = with_series(1, *names), with_series(2, *names)
-    state.max_memory = state.schema.memory() + examine_cost(one)
+    state.max_memory = state.schema.memory.used + examine_cost(one)
     assert examine(state, [*one, *two]).cost == examine_cost(one)
     draft = Draft(state)
     assert draft.attempt(one) is None
@@ -55,7 +55,7 @@ def test_series_that_two_files_of_a_commit_make_are_counted_once():
     assert isinstance(refused, MemoryLimitError)
     assert refused.extra["used"] == state.max_memory
     do(state, *one, *two)
-    assert state.schema.memory() <= state.max_memory
+    assert state.schema.memory.used <= state.max_memory
 
 
 def examine_cost(ops):
@@ -67,7 +67,7 @@ def examine_cost(ops):
 def test_what_is_given_back_needs_no_memory():
     state = start()
     one = with_series(1, *"abc")
-    state.max_memory = state.schema.memory() + examine_cost(one)
+    state.max_memory = state.schema.memory.used + examine_cost(one)
     draft = Draft(state)
     assert isinstance(draft.attempt([*one, create("root.t.d1", "a")]), SeriesExistsError)
     assert draft.attempt(one) is None

@@ -24,6 +24,7 @@ from receiver.metadata.model.errors import (
 )
 from receiver.metadata.model.options import EngineOptions
 from receiver.metadata.model.paths import IllegalPathError, parse_pattern
+from tests.support.asking import number
 from tests.support.committing import groups, seen, series
 from tests.support.metadata import has_commit
 
@@ -48,8 +49,8 @@ def paths(engine, pattern="root.**"):
 
 def row(engine, path):
     with engine.reading() as state:
-        found = state.schema.find_series(tuple(path.split(".")))
-        return None if found < 0 else state.schema.series(found)
+        found = state.schema.series.find(tuple(path.split(".")))
+        return None if found < 0 else state.schema.series.describe(found)
 
 
 def labels(engine, path):
@@ -151,7 +152,7 @@ def test_a_missing_storage_group_is_made_in_the_same_commit(making):
     ts = making.create_series("root.a.b.c.s1", "INT32")
     with making.reading() as state:
         assert groups(state) == ["root.a.b"]
-        assert state.schema.storage_groups()[0].created == ts
+        assert state.schema.groups.rows()[0].created == ts
     making.create_series("root.x.s1", "INT32")
     making.create_series("root.a.b.s1", "INT32")
     with making.reading() as state:
@@ -201,10 +202,10 @@ def test_a_ttl_that_is_none_is_refused_by_its_name(engine, ttl):
 def test_a_ttl_is_set_and_taken_away(engine):
     engine.set_ttl("root.sg", 3_600_000)
     with engine.reading() as state:
-        assert state.schema.ttl(("root", "sg")) == 3_600_000
+        assert state.schema.groups.ttl(("root", "sg")) == 3_600_000
     engine.set_ttl("root.sg", None)
     with engine.reading() as state:
-        assert state.schema.ttl(("root", "sg")) is None
+        assert state.schema.groups.ttl(("root", "sg")) is None
     refuse(engine, StorageGroupMissingError, "root.x", engine.set_ttl, "root.x", 1)
 
 
@@ -269,8 +270,7 @@ def test_alterations_at_once_all_come_true(engine):
         thread.join(60)
     assert errors == []
     assert len(labels(engine, "root.sg.d1.s1")[0]) == 30
-    with engine.reading() as state:
-        assert len(state.schema.find_tagged("3.3", "x")) == 1
+    assert number(engine, "count timeseries where `3.3` = x") == 1
 
 
 @pytest.mark.parametrize("mark", ["\n", "\x1b", "\x85", "\u2028"])

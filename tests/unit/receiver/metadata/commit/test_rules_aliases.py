@@ -24,7 +24,7 @@ def state():
 
 
 def test_a_series_is_found_by_both_names(state):
-    find = state.schema.find_series
+    find = state.schema.series.find
     assert find(("root", "sg", "d1", "temp")) == find(("root", "sg", "d1", "s1")) >= 0
     assert find(("root", "sg", "d1", "temp"), alias=False) == -1
 
@@ -141,7 +141,7 @@ def test_what_a_commit_frees_may_be_taken_in_it(state):
 
 def test_an_alias_goes_with_its_series(state):
     do(state, gone("root.sg.d1.s1"))
-    assert state.schema.find_series(("root", "sg", "d1", "temp")) == -1
+    assert state.schema.series.find(("root", "sg", "d1", "temp")) == -1
     do(state, create("root.sg.d1.temp"))
     refuse(state, SeriesExistsError, "root.sg.d1.temp", create("root.sg.d1.temp"))
 

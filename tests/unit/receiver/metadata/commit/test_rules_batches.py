@@ -173,8 +173,8 @@ def test_a_limit_holds_for_a_batch_as_a_whole(tmp_path):
         engine.commit([records.StorageGroupSet("root.sg")])
         engine.commit([create("root.sg.d0.s1")])
         with engine.reading() as state:
-            used = state.schema.memory()
-            cost = state.schema.cost_of(create("root.sg.d1.s1"))
+            used = state.schema.memory.used
+            cost = state.schema.memory.cost_of(create("root.sg.d1.s1"))
     assert cost > 0
     options = EngineOptions(max_memory=used + 5 * cost)
     with Engine.open(tmp_path / "full", options=options) as engine:
@@ -185,14 +185,14 @@ def test_a_limit_holds_for_a_batch_as_a_whole(tmp_path):
         assert 1 <= len(made) <= 5
         assert all(isinstance(each, int | MemoryLimitError) for each in results)
         with engine.reading() as state:
-            assert state.schema.memory() <= options.max_memory
+            assert state.schema.memory.used <= options.max_memory
 
 
 # -- the limit -----------------------------------------------------------------------------------
 
 
 def test_beyond_the_limit_series_and_storage_groups_are_refused_and_nothing_else(state):
-    state.max_memory = state.schema.memory()
+    state.max_memory = state.schema.memory.used
     error = refuse(
         state, MemoryLimitError, "1 series of root.sg.d1 .*max_memory", create("root.sg.d1.s3")
     )
@@ -206,7 +206,7 @@ def test_beyond_the_limit_series_and_storage_groups_are_refused_and_nothing_else
 
 def test_what_is_deleted_makes_room_again(state):
     do(state, create("root.sg.d1.s3"))
-    state.max_memory = state.schema.memory()
+    state.max_memory = state.schema.memory.used
     refuse(state, MemoryLimitError, "root.sg.d1", create("root.sg.d1.s4"))
     do(state, gone("root.sg.d1.s3"))
     do(state, create("root.sg.d1.s4"))
@@ -217,13 +217,13 @@ def test_the_estimate_is_of_what_lives_whatever_was_there_before(state):
     before = seen(state)["memory"]
     many = create("root.sg.d2", *(f"s{each}" for each in range(200)), tags=[{"a": "b"}] * 200)
     do(state, many)
-    assert state.schema.memory() > before
+    assert state.schema.memory.used > before
     do(state, gone("root.sg.d2.**"))
-    assert state.schema.memory() == before
+    assert state.schema.memory.used == before
     do(state, many)
-    after = state.schema.memory()
+    after = state.schema.memory.used
     do(state, gone("root.sg.**"), create("root.sg.d1", "s1", "s2", aliases=["t1", None]), many)
-    assert state.schema.memory() == after
+    assert state.schema.memory.used == after
 
 
 def test_what_a_commit_costs_is_what_it_adds(state):
@@ -234,10 +234,10 @@ def test_what_a_commit_costs_is_what_it_adds(state):
         create("root.sg.d3", "s2", "s3", "a much longer name than these"),
         records.StorageGroupSet("root.new.group"),
     ):
-        before = state.schema.memory()
+        before = state.schema.memory.used
         cost = examine(state, [op]).cost
         do(state, op)
-        assert state.schema.memory() - before <= cost, op
+        assert state.schema.memory.used - before <= cost, op
 
 
 def test_records_of_the_key_value_store_are_checked(state):

@@ -44,7 +44,10 @@ def test_what_is_missing_is_made_and_the_file_is_registered(state):
     assert not state.files[PHYS].registered
     ts = do(state, loaded(device("root.sg.d1", "s1", "s2"), device("root.sg.d2", "s1")))
     assert series(state) == ["root.sg.d1.s1", "root.sg.d1.s2", "root.sg.d2.s1"]
-    assert state.schema.series(state.schema.find_series(("root", "sg", "d1", "s2"))).created == ts
+    assert (
+        state.schema.series.describe(state.schema.series.find(("root", "sg", "d1", "s2"))).created
+        == ts
+    )
     assert state.files[PHYS].registered
     do(state, records.FileRetired(PHYS))
     assert state.files[PHYS].registered
@@ -53,11 +56,11 @@ def test_what_is_missing_is_made_and_the_file_is_registered(state):
 def test_a_load_again_changes_nothing_but_the_newest_times(state):
     do(state, loaded(device("root.sg.d1", "s1", lasts=[5])))
     do(state, loaded(device("root.sg.d1", "s1", lasts=[3])))
-    row = state.schema.find_series(("root", "sg", "d1", "s1"))
-    assert state.schema.heat(row) == 5
+    row = state.schema.series.find(("root", "sg", "d1", "s1"))
+    assert state.schema.series.heat(row) == 5
     do(state, loaded(device("root.sg.d1", "s1", lasts=[None])))
     do(state, loaded(device("root.sg.d1", "s1", lasts=[9])))
-    assert state.schema.heat(row) == 9
+    assert state.schema.series.heat(row) == 9
 
 
 @pytest.mark.parametrize("place", [0, 1, 149])
@@ -104,7 +107,7 @@ def test_a_series_that_the_commit_deletes_may_come_with_another_type(state):
     do(state, create("root.sg.d1", "s1", "s2"))
     gone = records.SeriesDeleted("root.sg.d1.s1")
     do(state, gone, loaded(device("root.sg.d1", "s1", "s2", types=[TEXT, INT32])))
-    assert state.schema.type_of(state.schema.find_series(("root", "sg", "d1", "s1"))) == TEXT
+    assert state.schema.series.type_of(state.schema.series.find(("root", "sg", "d1", "s1"))) == TEXT
 
 
 @pytest.mark.parametrize(

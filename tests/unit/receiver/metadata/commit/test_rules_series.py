@@ -22,6 +22,7 @@ from receiver.metadata.model.errors import (
 )
 from receiver.metadata.model.paths import MAX_NODES, MAX_TEXT, IllegalPathError
 from tests.support.committing import create, do, fresh, refuse, series
+from tests.support.schema_asked import tagged
 
 gone = records.SeriesDeleted
 replace = msgspec.structs.replace
@@ -181,9 +182,7 @@ def test_tags_and_attributes_have_keys_each_of_them_once(state):
     missing = records.TagsSet("root.sg.d1.s2", {"a": "1"}, {})
     refuse(state, SeriesMissingError, "root.sg.d1.s2", missing)
     do(state, create("root.sg.d1.s2"), missing)
-    assert state.schema.find_tagged("a", "1") == [
-        state.schema.find_series(("root", "sg", "d1", "s2"))
-    ]
+    assert tagged(state.schema, "a", "1") == ["root.sg.d1.s2"]
 
 
 def test_a_device_shares_one_time_column_or_does_not(state):
@@ -216,11 +215,11 @@ def test_a_device_shares_one_time_column_or_does_not(state):
 def test_deleting_prunes_what_is_empty_up_to_the_storage_group(state):
     do(state, create("root.sg.a.b.s1"), create("root.sg.a.s2"))
     do(state, gone("root.sg.a.b.s1"))
-    assert state.schema.kind_at(("root", "sg", "a", "b")) is None
-    assert state.schema.kind_at(("root", "sg", "a")) == "internal"
+    assert state.schema.nodes.kind_at(("root", "sg", "a", "b")) is None
+    assert state.schema.nodes.kind_at(("root", "sg", "a")) == "internal"
     do(state, gone("root.sg.a.s2"))
-    assert state.schema.kind_at(("root", "sg", "a")) is None
-    assert state.schema.kind_at(("root", "sg")) == "storage_group"
+    assert state.schema.nodes.kind_at(("root", "sg", "a")) is None
+    assert state.schema.nodes.kind_at(("root", "sg")) == "storage_group"
     do(state, create("root.sg.a"))
     assert series(state) == ["root.sg.a"]
 
@@ -287,9 +286,9 @@ def test_a_series_deleted_and_made_again_is_another_one(state):
     first = do(state, create("root.sg.d1.s1", type=DataType.INT32, tags={"a": "1"}))
     do(state, gone("root.sg.d1.s1"))
     second = do(state, create("root.sg.d1.s1", type=DataType.DOUBLE, encoding=Encoding.GORILLA))
-    find = state.schema.find_series
+    find = state.schema.series.find
     path = ("root", "sg", "d1", "s1")
-    assert state.schema.series(find(path)).type == DataType.DOUBLE
-    assert state.schema.series(find(path)).created == second
-    assert state.schema.series(find(path, first), first).type == DataType.INT32
-    assert state.schema.find_tagged("a", "1") == []
+    assert state.schema.series.describe(find(path)).type == DataType.DOUBLE
+    assert state.schema.series.describe(find(path)).created == second
+    assert state.schema.series.describe(find(path, first), first).type == DataType.INT32
+    assert tagged(state.schema, "a", "1") == []

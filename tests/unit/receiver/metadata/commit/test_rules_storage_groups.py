@@ -117,14 +117,14 @@ def test_a_ttl_is_a_positive_number_of_milliseconds(state, value):
 
 def test_a_ttl_is_set_and_taken_away(state):
     do(state, ttl("root.turbine", (1 << 63) - 1))
-    assert state.schema.ttl(("root", "turbine")) == (1 << 63) - 1
+    assert state.schema.groups.ttl(("root", "turbine")) == (1 << 63) - 1
     do(state, ttl("root.turbine", 1), ttl("root.laptop.d1", 2))
-    assert state.schema.ttl(("root", "turbine")) == 1
+    assert state.schema.groups.ttl(("root", "turbine")) == 1
     do(state, ttl("root.turbine", None))
-    assert state.schema.ttl(("root", "turbine")) is None
-    assert state.schema.ttl(("root", "laptop", "d1")) == 2
+    assert state.schema.groups.ttl(("root", "turbine")) is None
+    assert state.schema.groups.ttl(("root", "laptop", "d1")) == 2
     do(state, put("root.new"), ttl("root.new", 7))
-    assert state.schema.ttl(("root", "new")) == 7
+    assert state.schema.groups.ttl(("root", "new")) == 7
 
 
 def test_what_is_deleted_in_a_commit_is_not_there_for_what_follows(state):

@@ -176,7 +176,7 @@ def test_a_lost_answer_is_settled_before_the_next_commit(home, place, fault):
         place.away = False
         engine.commit([seen(label="on")])
         with engine.reading() as state:
-            there = state.schema.find_series(("root", "t", "d1", "s1")) >= 0
+            there = state.schema.series.find(("root", "t", "d1", "s1")) >= 0
         assert there is (fault == "after")
         expected = everything(engine)
     with opened(home, place) as engine:

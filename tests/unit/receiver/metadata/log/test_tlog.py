@@ -118,5 +118,7 @@ def test_tags_and_attributes_are_those_of_the_commit_that_a_row_is_seen_at(tmp_p
         engine.checkpoint()
         for number, ts in enumerate(stamps):
             with engine.reading() as state:
-                row = state.schema.series(state.schema.find_series(("root", "t", "d", "s"), ts), ts)
+                row = state.schema.series.describe(
+                    state.schema.series.find(("root", "t", "d", "s"), ts), ts
+                )
             assert engine.tags_of(row.tags_at) == ({"v": str(number)}, {"a": "b"})

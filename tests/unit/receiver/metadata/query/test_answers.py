@@ -12,7 +12,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError, NotATagError
 from receiver.metadata.query import ordering
 from receiver.metadata.query.answers import Answer
-from receiver.metadata.query.statements import ShowTimeseries
+from receiver.metadata.query.questions import ShowTimeseries
 from receiver.metadata.sql.executing import execute
 from receiver.metadata.sql.parser import parse
 from tests.support.metadata import load, path, seen

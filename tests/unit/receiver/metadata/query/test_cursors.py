@@ -9,7 +9,7 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model.errors import NotATagError
 from receiver.metadata.query.answers import Answer
 from receiver.metadata.query.cursors import Cursors
-from receiver.metadata.query.statements import ShowTimeseries, TagFilter
+from receiver.metadata.query.questions import ShowTimeseries, TagFilter
 from receiver.metadata.sql.executing import execute
 
 

@@ -12,18 +12,18 @@ CODES = bytes(10)
 
 def schema() -> Schema:
     made = Schema()
-    made.set_storage_group(SG, 1)
-    made.create_series(D1, NAMES, CODES, CODES, CODES, 2)
+    made.changes.set_storage_group(SG, 1)
+    made.changes.create_series(D1, NAMES, CODES, CODES, CODES, 2)
     return made
 
 
 def load(made: Schema, lasts: list[int | None], ts: int, names: list[str] = NAMES) -> None:
     codes = bytes(len(names))
-    made.load_series(D1, names, codes, codes, codes, lasts, ts)
+    made.changes.load_series(D1, names, codes, codes, codes, lasts, ts)
 
 
 def heat(made: Schema, name: str, at: int | None = None) -> int | None:
-    return made.heat(made.find_series((*D1, name), at), at)
+    return made.series.heat(made.series.find((*D1, name), at), at)
 
 
 def test_heat_is_the_newest_time_loaded_and_never_falls() -> None:
@@ -53,7 +53,7 @@ def test_a_step_of_a_whole_device_is_one_entry_of_history() -> None:
     made = schema()
     for step in range(100):
         load(made, [step] * 10, 10 + step)
-    assert len(made.heats.ts) == 100
+    assert len(made.columns.heats.ts) == 100
 
 
 def test_what_a_device_does_after_the_end_of_a_series_does_not_concern_it() -> None:
@@ -61,12 +61,12 @@ def test_what_a_device_does_after_the_end_of_a_series_does_not_concern_it() -> N
     load(made, [100] * 10, 10)
     others = [name for name in NAMES if name != "s3"]
     load(made, [200] * 9, 11, others)
-    made.delete_series(_pattern("s3"), 20)
+    made.changes.delete_series(_pattern("s3"), 20)
     load(made, [300] * 9, 30, others)
     assert [heat(made, "s3", at) for at in (9, 10, 15, 19)] == [None, 100, 100, 100]
     assert [heat(made, "s4", at) for at in (9, 10, 15, 30)] == [None, 100, 200, 300]
-    rows = [made.find_series((*D1, name), 15) for name in ("s3", "s4")]
-    assert made.heats.get_many(np.array(rows), 15).tolist() == [100, 200]
+    rows = [made.series.find((*D1, name), 15) for name in ("s3", "s4")]
+    assert made.columns.heats.get_many(np.array(rows), 15).tolist() == [100, 200]
 
 
 def test_two_loads_in_one_commit_have_one_before() -> None:
@@ -82,9 +82,9 @@ def test_history_lets_go_of_heat_that_no_question_reaches() -> None:
     made = schema()
     for step in range(1000):
         load(made, [step] * 10, 10 + step)
-    while made.collect(1005):
+    while made.collector.collect(1005):
         pass
-    assert len(made.heats.ts) < 10
+    assert len(made.columns.heats.ts) < 10
     assert heat(made, "s0", 1005) == 995
     assert heat(made, "s0", 1008) == 998
     assert heat(made, "s0") == 999
@@ -103,7 +103,7 @@ def test_a_load_and_a_deletion_in_one_commit_leave_the_past_as_it_was() -> None:
         others = [name for name in NAMES if name != "s9"]
         if load_first:
             load(made, [300] * 10, 20)
-        made.delete_series(_pattern("s9"), 20)
+        made.changes.delete_series(_pattern("s9"), 20)
         if not load_first:
             load(made, [300] * 9, 20, others)
         assert heat(made, "s9", 19) is None

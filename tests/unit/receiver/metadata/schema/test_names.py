@@ -5,7 +5,11 @@ import random
 import numpy as np
 import pytest
 
-from receiver.metadata.schema.names import Names
+from receiver.metadata.schema.names import Names, containing
+
+
+def holding(names: Names, text: str) -> list[int]:
+    return containing(*names.copies(), text).tolist()
 
 
 def test_a_text_is_kept_once_and_comes_back() -> None:
@@ -47,10 +51,10 @@ def test_the_order_is_that_of_the_texts(few: int, monkeypatch: pytest.MonkeyPatc
 def test_a_search_does_not_find_what_stands_half_in_one_text_and_half_in_the_next() -> None:
     names = Names()
     numbers = names.intern_many(["ab", "cd", "abcd", "xbcx", "ä"])
-    assert names.containing("bc").tolist() == sorted([numbers[2], numbers[3]])
-    assert names.containing("ä").tolist() == [numbers[4]]
-    assert names.containing("q").tolist() == []
-    assert len(names.containing("")) == 5
+    assert holding(names, "bc") == sorted([numbers[2], numbers[3]])
+    assert holding(names, "ä") == [numbers[4]]
+    assert holding(names, "q") == []
+    assert len(holding(names, "")) == 5
 
 
 def test_numbers_and_bytes_of_released_texts_are_used_again() -> None:
@@ -63,7 +67,7 @@ def test_numbers_and_bytes_of_released_texts_are_used_again() -> None:
     assert names.used == 100
     assert names.find_many(texts[::10]) == numbers[::10]
     assert names.find("name1") == -1
-    assert names.containing("name1").tolist() == [
+    assert holding(names, "name1") == [
         number for number in numbers[::10] if "name1" in texts[number]
     ]
     slots = np.frombuffer(dict(names.sections())["names.slots"], np.int32)

@@ -14,21 +14,23 @@ ALL = parse_pattern("root.**")
 def schema_of(count, later):
     """A storage group whose devices are in order, but for those that came later."""
     schema = Schema()
-    schema.set_storage_group(("root", "sg"), 1)
+    schema.changes.set_storage_group(("root", "sg"), 1)
     for number in range(count):
         make(schema, number)
-    schema.match_series(ALL)
+    schema.series.match(ALL)
     for number in range(count, count + later):
         make(schema, number)
     return schema
 
 
 def make(schema, number):
-    schema.create_series(("root", "sg", f"d{number:04}"), ("s",), b"\3", b"\x08", b"\1", 2 + number)
+    schema.changes.create_series(
+        ("root", "sg", f"d{number:04}"), ("s",), b"\3", b"\x08", b"\1", 2 + number
+    )
 
 
 def paths(schema, rows):
-    return [schema.nodes_of(row)[2] for row in rows]
+    return [schema.tree.nodes(row)[2] for row in rows]
 
 
 @pytest.mark.parametrize("later", [1, 20, 290])
@@ -40,7 +42,7 @@ def test_two_who_ask_at_once_both_see_every_child_once(monkeypatch, later):
     others, found = [], []
 
     def ask():
-        found.append(paths(schema, schema.match_series(ALL)))
+        found.append(paths(schema, schema.series.match(ALL)))
 
     def interrupted():
         if threading.current_thread() is threading.main_thread() and len(others) < 3:
@@ -68,13 +70,13 @@ def test_two_who_ask_at_once_both_see_every_child_once(monkeypatch, later):
 
 def test_who_walks_is_not_disturbed_by_one_who_asks_after_a_new_child():
     schema = schema_of(300, 0)
-    walk = schema.iter_series(ALL)
+    walk = schema.series.walk(ALL)
     seen = [next(walk) for _ in range(100)]
     known = schema.tree.find(("root", "sg"))
     before = schema.tree.order.children(known)
     listed = list(before)
     make(schema, 9999)
-    schema.create_series(("root", "sg", "a"), ("s",), b"\3", b"\x08", b"\1", 10_000)
-    schema.match_series(ALL)
+    schema.changes.create_series(("root", "sg", "a"), ("s",), b"\3", b"\x08", b"\1", 10_000)
+    schema.series.match(ALL)
     assert list(before) == listed
     assert paths(schema, [*seen, *walk]) == [f"d{number:04}" for number in range(300)]

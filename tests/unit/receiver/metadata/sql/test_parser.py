@@ -16,7 +16,7 @@ from receiver.metadata.model.errors import (
     UnknownTypeError,
 )
 from receiver.metadata.model.paths import IllegalPathError, parse_path, parse_pattern
-from receiver.metadata.query import statements as ask
+from receiver.metadata.query import questions as ask
 from receiver.metadata.sql import statements as sql
 from receiver.metadata.sql.lexing import MAX_TEXT, statements
 from receiver.metadata.sql.parser import keywords, next_words, parse

@@ -10,7 +10,7 @@ import numpy as np
 from receiver.metadata.model.errors import NotATagError
 from receiver.metadata.model.paths import MANY, MAX_NODES, ONE, Nodes, Pattern, format_path
 from receiver.metadata.model.types import COMPRESSION_TEXTS, ENCODING_TEXTS, TYPE_TEXTS
-from receiver.metadata.query import statements as ask
+from receiver.metadata.query import questions as ask
 from receiver.metadata.query.ordering import Ahead, by_heat, by_path, take_ahead
 from receiver.metadata.query.searching import Rows, ancestors, select, tag_keys, tagged, texts_of
 from receiver.metadata.query.source import Labels, Look, Row, Source, Taken, text_of
@@ -27,8 +27,8 @@ def series_meant(look: Look, pattern: Pattern) -> Pattern:
     if not pattern.is_path:
         return pattern
     with look as (state, at):
-        row = state.schema.find_series(pattern.prefix, at)
-        return pattern.below() if row < 0 else Pattern.of(state.schema.nodes_of(row))
+        row = state.schema.series.find(pattern.prefix, at)
+        return pattern.below() if row < 0 else Pattern.of(state.schema.tree.nodes(row))
 
 
 def run_of(pattern: Pattern) -> Pattern:
@@ -41,8 +41,8 @@ def _take_series(look: Look, asked: ask.ShowTimeseries, position: Any, count: in
     if asked.where is None and not asked.by_heat and pattern == run_of(pattern):
         with look as (state, at):
             after: Nodes | None = position
-            rows = state.schema.match_series(pattern, at, after, count)
-            after = state.schema.nodes_of(rows[-1]) if rows else after
+            rows = state.schema.series.match(pattern, at, after, count)
+            after = state.schema.tree.nodes(rows[-1]) if rows else after
         return Taken(rows, after, len(rows) == count)
 
     # `root.**.s1` is found everywhere or nowhere: to walk there would take too long.
@@ -70,7 +70,7 @@ def _found(look: Look, where: ask.TagFilter | None, pattern: Pattern) -> Rows:
 
 
 def _describe_series(state: State, rows: Sequence[int], at: int | None) -> Sequence[SeriesRow]:
-    return state.schema.series_rows(rows, at)
+    return state.schema.series.describe_many(rows, at)
 
 
 def _show_series(row: SeriesRow, labels: Labels) -> Row:
@@ -120,17 +120,17 @@ def _take_counts(
 
 
 def _count(look: Look, where: ask.TagFilter | None, pattern: Pattern) -> int:
-    if where is None and (pattern == ask.ALL or pattern.is_path):
+    if where is None and pattern == ask.ALL:
         with look as (state, at):
-            if at is None or pattern.is_path:
-                return state.schema.count_series(pattern, at)
+            if at is None:
+                return state.schema.columns.series_count
     return len(_found(look, where, pattern))
 
 
 def _describe_counts(
     state: State, packed: Sequence[int], _: int | None
 ) -> Sequence[tuple[Nodes | None, int]]:
-    nodes = state.schema.nodes_of
+    nodes = state.schema.tree.nodes
     return [
         (None, ~each) if each < 0 else (nodes(each & 0xFFFFFFFF), each >> 32) for each in packed
     ]
