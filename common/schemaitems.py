@@ -26,7 +26,7 @@ __all__ = [
     "GroupDropped",
     "Item",
     "SchemaChanges",
-    "Series",
+    "SeriesItem",
     "encode_items",
     "read_items",
 ]
@@ -59,7 +59,7 @@ class GroupDropped(_Base, frozen=True, kw_only=True, omit_defaults=True, tag="no
     """A storage group that was deleted."""
 
 
-class Series(_Base, frozen=True, kw_only=True, omit_defaults=True, tag="series"):
+class SeriesItem(_Base, frozen=True, kw_only=True, omit_defaults=True, tag="series"):
     """A series that is there.
 
     Attributes:
@@ -112,7 +112,7 @@ class Dropped(_Base, frozen=True, kw_only=True, omit_defaults=True, tag="no seri
     old: bool = False
 
 
-Item = Group | GroupDropped | Series | Altered | Dropped
+Item = Group | GroupDropped | SeriesItem | Altered | Dropped
 
 
 class SchemaChanges(Struct, frozen=True, kw_only=True):

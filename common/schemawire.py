@@ -18,7 +18,7 @@ import xxhash
 from common.errors import DigestError, ProtocolError
 from common.wire import Count, SchemaKind, Struct, decode, encode
 
-__all__ = ["MAX_SLOT", "Block", "SchemaBlock", "decode_block", "encode_schema_block"]
+__all__ = ["MAX_SLOT", "SchemaBlock", "SchemaLogBlock", "decode_block", "encode_schema_block"]
 
 _MAGIC: Final = b"TSFS\x01"
 _LENGTH: Final = struct.Struct(">I")
@@ -51,7 +51,7 @@ class SchemaBlock(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class SchemaLogBlock:
     """A block whose checksum agrees.
 
     Attributes:
@@ -100,7 +100,7 @@ def encode_schema_block(
     return b"".join((_MAGIC, _LENGTH.pack(len(header)), header, content))
 
 
-def decode_block(body: bytes | memoryview, start: int = 0) -> Block:
+def decode_block(body: bytes | memoryview, start: int = 0) -> SchemaLogBlock:
     """The block that begins at an offset of `body`.
 
     Raises:
@@ -133,4 +133,4 @@ def decode_block(body: bytes | memoryview, start: int = 0) -> Block:
             raise ProtocolError(f"schema: a slot of {size} bytes; at most {MAX_SLOT} are taken")
         slots[offset] = content[at : at + size]
         at += size
-    return Block(head, content[: head.size], slots, start + begin + need)
+    return SchemaLogBlock(head, content[: head.size], slots, start + begin + need)

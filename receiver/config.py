@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from common.config import AllowList, Duration, Finding, Secret, Size, Url, is_loopback
+from common.config import AllowList, ConfigFinding, Duration, Secret, Size, Url, is_loopback
 from common.config.rules import overlapping, whole_milliseconds
 from common.logs import LogConfig
 
@@ -70,22 +70,22 @@ class ListenConfig(Struct, frozen=True, kw_only=True):
         """Whether only this machine can reach the server."""
         return is_loopback(self.host)
 
-    def check(self) -> Iterator[Finding]:
+    def check(self) -> Iterator[ConfigFinding]:
         """What no single key can tell."""
         if self.tls_cert is None and self.tls_key is not None:
-            yield Finding("tls_cert", "missing: expected with tls_key")
+            yield ConfigFinding("tls_cert", "missing: expected with tls_key")
         if self.tls_key is None and self.tls_cert is not None:
-            yield Finding("tls_key", "missing: expected with tls_cert")
+            yield ConfigFinding("tls_key", "missing: expected with tls_cert")
         if self.on_loopback:
             return
         if not self.tls and not self.insecure:
             text = "expected a loopback address, or tls_cert and tls_key, or insecure = true"
-            yield Finding("host", text)
+            yield ConfigFinding("host", text)
         elif not self.tls:
-            yield Finding("insecure", "data and tokens can be read on the way", fatal=False)
+            yield ConfigFinding("insecure", "data and tokens can be read on the way", fatal=False)
         if self.allow.only_loopback:
             text = "only this machine may connect, though others can reach the address"
-            yield Finding("allow", text, fatal=False)
+            yield ConfigFinding("allow", text, fatal=False)
 
 
 class AuthConfig(Struct, frozen=True, kw_only=True):
@@ -124,10 +124,10 @@ class LimitsConfig(Struct, frozen=True, kw_only=True):
     max_batch_bytes: Annotated[Size, Meta(ge=4096)] = 32 * 2**20
     max_page_items: Annotated[int, Meta(ge=1, le=100_000)] = 1000
 
-    def check(self) -> Iterator[Finding]:
+    def check(self) -> Iterator[ConfigFinding]:
         """Limits that contradict each other."""
         if self.max_unloaded_bytes < self.max_file_bytes:
-            yield Finding("max_unloaded_bytes", "expected at least max_file_bytes")
+            yield ConfigFinding("max_unloaded_bytes", "expected at least max_file_bytes")
 
 
 class LoadConfig(Struct, frozen=True, kw_only=True):
@@ -165,16 +165,16 @@ class EtcdConfig(Struct, frozen=True, kw_only=True):
     timeout: Annotated[Duration, Meta(ge=0.1)] = 5.0
     lease: Annotated[Duration, Meta(ge=2)] = 15.0
 
-    def check(self) -> Iterator[Finding]:
+    def check(self) -> Iterator[ConfigFinding]:
         """What no single key can tell."""
         if not self.endpoints:
-            yield Finding("endpoints", "expected at least one")
+            yield ConfigFinding("endpoints", "expected at least one")
         if not self.prefix.strip("/"):
-            yield Finding("prefix", "expected a name, such as /tsferry")
+            yield ConfigFinding("prefix", "expected a name, such as /tsferry")
         if (self.cert is None) is not (self.key is None):
-            yield Finding("cert", "expected with key, and key with cert")
+            yield ConfigFinding("cert", "expected with key, and key with cert")
         if (self.user is None) is not (self.password is None):
-            yield Finding("user", "expected with password, and password with user")
+            yield ConfigFinding("user", "expected with password, and password with user")
 
 
 class MetadataConfig(Struct, frozen=True, kw_only=True):
@@ -248,10 +248,10 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         """The width of a time partition in milliseconds."""
         return round(self.partition_interval * 1000)
 
-    def check(self) -> Iterator[Finding]:
+    def check(self) -> Iterator[ConfigFinding]:
         """What no single table can tell."""
         yield from overlapping("data_dirs", self.data_dirs)
         yield from whole_milliseconds("partition_interval", self.partition_interval)
         for key in ("max_chunk_bytes", "max_batch_bytes"):
             if getattr(self.limits, key) > self.listen.max_request_bytes:
-                yield Finding(f"limits.{key}", "expected at most listen.max_request_bytes")
+                yield ConfigFinding(f"limits.{key}", "expected at most listen.max_request_bytes")

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct
 
-from common.config import Duration, Finding, Secret, Size, Timetable, Url, is_loopback
+from common.config import ConfigFinding, Duration, Secret, Size, Timetable, Url, is_loopback
 from common.config.rules import overlapping, whole_milliseconds
 from common.logs import LogConfig
 from common.names import endpoint_dir
@@ -22,7 +22,7 @@ __all__ = [
     "DaemonConfig",
     "ReceiverEntry",
     "SenderConfig",
-    "StorageGroups",
+    "StorageGroupFilter",
     "TransferConfig",
 ]
 
@@ -79,25 +79,25 @@ class ReceiverEntry(Struct, frozen=True, kw_only=True):
         """The name ``<host>_<port>`` of its directories on this node."""
         return endpoint_dir(self.host, self.port)
 
-    def check(self) -> Iterator[Finding]:
+    def check(self) -> Iterator[ConfigFinding]:
         """What no single key can tell."""
         yield from _plain_http("url", self.url, self.insecure)
         if self.insecure and not _sent_in_clear(self.url):
-            yield Finding("insecure", "not needed for this url, better left out", fatal=False)
+            yield ConfigFinding("insecure", "not needed for this url, better left out", fatal=False)
         if self.ca_file is not None and self.url.startswith("http:"):
-            yield Finding("ca_file", "expected only with an https:// url")
+            yield ConfigFinding("ca_file", "expected only with an https:// url")
         if self.source == "receiver":
             if self.source_url is None:
-                yield Finding("source_url", 'missing: expected with source = "receiver"')
+                yield ConfigFinding("source_url", 'missing: expected with source = "receiver"')
             else:
                 yield from _plain_http("source_url", self.source_url, self.insecure)
             return
         for key in ("source_url", "source_token", "source_token_file"):
             if getattr(self, key) is not None:
-                yield Finding(key, 'expected only with source = "receiver"')
+                yield ConfigFinding(key, 'expected only with source = "receiver"')
 
 
-class StorageGroups(Struct, frozen=True, kw_only=True):
+class StorageGroupFilter(Struct, frozen=True, kw_only=True):
     """``[storage_groups]``: which of them are sent.
 
     Patterns are paths; ``*`` stands for one level or part of it, ``**`` for any number of levels.
@@ -110,11 +110,11 @@ class StorageGroups(Struct, frozen=True, kw_only=True):
     include: Annotated[tuple[str, ...], Meta(min_length=1)] = ("**",)
     exclude: tuple[str, ...] = ()
 
-    def check(self) -> Iterator[Finding]:
+    def check(self) -> Iterator[ConfigFinding]:
         """Patterns that can match nothing."""
         for key, patterns in (("include", self.include), ("exclude", self.exclude)):
             if any(not _is_path(pattern) for pattern in patterns):
-                yield Finding(key, "expected patterns such as root.site1.** or root.*.wind")
+                yield ConfigFinding(key, "expected patterns such as root.site1.** or root.*.wind")
 
 
 class TransferConfig(Struct, frozen=True, kw_only=True):
@@ -147,12 +147,14 @@ class TransferConfig(Struct, frozen=True, kw_only=True):
     load_timeout: Duration = 3600.0
     bandwidth_limit: Timetable = Timetable()
 
-    def check(self) -> Iterator[Finding]:
+    def check(self) -> Iterator[ConfigFinding]:
         """Times that contradict each other."""
         if self.retry_max < self.retry_first:
-            yield Finding("retry_max", "expected at least retry_first")
+            yield ConfigFinding("retry_max", "expected at least retry_first")
         if self.load_poll >= self.read_timeout:
-            yield Finding("load_poll", "expected less than read_timeout, which would cut it off")
+            yield ConfigFinding(
+                "load_poll", "expected less than read_timeout, which would cut it off"
+            )
 
 
 class DaemonConfig(Struct, frozen=True, kw_only=True):
@@ -205,7 +207,7 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
     schema_dir: Path
     data_dirs: Annotated[tuple[Path, ...], Meta(min_length=1)]
     receivers: tuple[ReceiverEntry, ...] = msgspec.field(name="receiver", default=())
-    storage_groups: StorageGroups = StorageGroups()
+    storage_groups: StorageGroupFilter = StorageGroupFilter()
     closed_by: Literal["resource", "tail"] = "resource"
     quiet_seconds: Duration = 10.0
     layout: Literal["iotdb", "flat"] = "iotdb"
@@ -226,28 +228,28 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
         """The width of a time partition in milliseconds."""
         return round(self.partition_interval * 1000)
 
-    def check(self) -> Iterator[Finding]:
+    def check(self) -> Iterator[ConfigFinding]:
         """What no single table can tell."""
         yield from self._check_layout()
         yield from overlapping("data_dirs", self.data_dirs)
         yield from whole_milliseconds("partition_interval", self.partition_interval)
         if not self.receivers:
-            yield Finding("receiver", "missing: expected at least one [[receiver]]")
+            yield ConfigFinding("receiver", "missing: expected at least one [[receiver]]")
         yield from _repeated("name", [entry.name for entry in self.receivers])
         # Both would share a directory, and each would take the other's progress for its own.
         yield from _repeated("url", [entry.directory for entry in self.receivers])
 
-    def _check_layout(self) -> Iterator[Finding]:
+    def _check_layout(self) -> Iterator[ConfigFinding]:
         if self.layout == "iotdb" and self.storage_group is not None:
-            yield Finding("storage_group", 'expected only with layout = "flat"')
+            yield ConfigFinding("storage_group", 'expected only with layout = "flat"')
         if self.layout == "flat":
             if self.storage_group is None:
-                yield Finding("storage_group", 'missing: expected with layout = "flat"')
+                yield ConfigFinding("storage_group", 'missing: expected with layout = "flat"')
             elif "*" in self.storage_group or not _is_path(self.storage_group):
-                yield Finding("storage_group", "expected a path such as root.turbine")
+                yield ConfigFinding("storage_group", "expected a path such as root.turbine")
             if self.closed_by == "resource":
                 text = 'flat directories seldom have resources: "tail" may be meant'
-                yield Finding("closed_by", text, fatal=False)
+                yield ConfigFinding("closed_by", text, fatal=False)
 
 
 def _sent_in_clear(url: str) -> bool:
@@ -255,13 +257,13 @@ def _sent_in_clear(url: str) -> bool:
     return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
 
-def _plain_http(key: str, url: str, insecure: bool) -> Iterator[Finding]:
+def _plain_http(key: str, url: str, insecure: bool) -> Iterator[ConfigFinding]:
     if not _sent_in_clear(url):
         return
     if insecure:
-        yield Finding(key, "plain HTTP: data and token can be read on the way", fatal=False)
+        yield ConfigFinding(key, "plain HTTP: data and token can be read on the way", fatal=False)
     else:
-        yield Finding(key, "expected https:// (or insecure = true, to send all in clear)")
+        yield ConfigFinding(key, "expected https:// (or insecure = true, to send all in clear)")
 
 
 def _is_path(text: str) -> bool:
@@ -269,10 +271,12 @@ def _is_path(text: str) -> bool:
     return all(nodes) and nodes != ["root"] and "/" not in text
 
 
-def _repeated(key: str, values: Sequence[str]) -> Iterable[Finding]:
+def _repeated(key: str, values: Sequence[str]) -> Iterable[ConfigFinding]:
     first = {value: number for number, value in reversed(list(enumerate(values)))}
     for value, times in Counter(values).items():
         for number in range(first[value] + 1, len(values)) if times > 1 else ():
             if values[number] == value:
                 other = f"receiver[{first[value]}]"
-                yield Finding(f"receiver[{number}].{key}", f"expected another than that of {other}")
+                yield ConfigFinding(
+                    f"receiver[{number}].{key}", f"expected another than that of {other}"
+                )

@@ -6,27 +6,35 @@ each value is from, `render` and `as_json` show it. See `kinds` for the types a 
 
 from common.config.kinds import Duration, Size, Url
 from common.config.loader import load
-from common.config.model import Checked, Finding, Flag, Loaded, Origin, Problem, Secret
+from common.config.model import (
+    CheckedTable,
+    ConfigFinding,
+    ConfigProblem,
+    Flag,
+    Loaded,
+    Origin,
+    Secret,
+)
 from common.config.networks import AllowList, is_loopback
 from common.config.render import as_json, render
-from common.config.timetable import Timetable, Window
+from common.config.timetable import DayWindow, Timetable
 from common.errors import ConfigError
 
 __all__ = [
     "AllowList",
-    "Checked",
+    "CheckedTable",
     "ConfigError",
+    "ConfigFinding",
+    "ConfigProblem",
+    "DayWindow",
     "Duration",
-    "Finding",
     "Flag",
     "Loaded",
     "Origin",
-    "Problem",
     "Secret",
     "Size",
     "Timetable",
     "Url",
-    "Window",
     "as_json",
     "is_loopback",
     "load",

@@ -25,7 +25,7 @@ from common.config.networks import AllowList
 from common.config.timetable import Timetable
 from common.terminal import printable
 
-__all__ = ["Duration", "Kind", "Size", "Url", "kind_of"]
+__all__ = ["Duration", "Size", "Url", "ValueKind", "kind_of"]
 
 _LONGEST_SHOWN = 80
 _WORDS_FOR_NONE = ("none", "unlimited")
@@ -45,7 +45,7 @@ def _hidden(_value: object) -> str:
 
 
 @dataclass(frozen=True)
-class Kind:
+class ValueKind:
     """How values of a kind are treated.
 
     Attributes:
@@ -66,7 +66,7 @@ class Kind:
     secret: bool = False
 
 
-def kind_of(annotation: Any) -> Kind:
+def kind_of(annotation: Any) -> ValueKind:
     """The kind that a field's type stands for.
 
     Raises:
@@ -89,8 +89,8 @@ def kind_of(annotation: Any) -> Kind:
     raise TypeError(f"no kind for {annotation!r}")
 
 
-def _annotated(base: Any, metadata: tuple[Any, ...]) -> Kind:
-    own = [mark for mark in metadata if isinstance(mark, Kind)]
+def _annotated(base: Any, metadata: tuple[Any, ...]) -> ValueKind:
+    own = [mark for mark in metadata if isinstance(mark, ValueKind)]
     kind = own[0] if own else kind_of(base)
     for mark in metadata:
         if isinstance(mark, msgspec.Meta):
@@ -98,7 +98,7 @@ def _annotated(base: Any, metadata: tuple[Any, ...]) -> Kind:
     return kind
 
 
-def _bounded(kind: Kind, meta: msgspec.Meta) -> Kind:
+def _bounded(kind: ValueKind, meta: msgspec.Meta) -> ValueKind:
     low, high, least = meta.ge, meta.le, meta.min_length
     bounds = ""
     if low is not None and high is not None:
@@ -119,7 +119,7 @@ def _bounded(kind: Kind, meta: msgspec.Meta) -> Kind:
     return replace(kind, expected=kind.expected + bounds, parse=parse)
 
 
-def _optional(kind: Kind) -> Kind:
+def _optional(kind: ValueKind) -> ValueKind:
     def parse(raw: Any) -> Any:
         none = isinstance(raw, str) and raw.strip().lower() in _WORDS_FOR_NONE
         return None if none else kind.parse(raw)
@@ -134,16 +134,16 @@ def _optional(kind: Kind) -> Kind:
     return replace(kind, expected=expected, parse=parse, to_plain=to_plain, from_text=from_text)
 
 
-def _choice(words: tuple[Any, ...]) -> Kind:
+def _choice(words: tuple[Any, ...]) -> ValueKind:
     def parse(raw: Any) -> Any:
         if not isinstance(raw, str) or raw not in words:
             raise ValueError
         return raw
 
-    return Kind("one of " + ", ".join(f'"{word}"' for word in words), parse)
+    return ValueKind("one of " + ", ".join(f'"{word}"' for word in words), parse)
 
 
-def _many(kind: Kind) -> Kind:
+def _many(kind: ValueKind) -> ValueKind:
     def parse(raw: Any) -> Any:
         if not isinstance(raw, list | tuple):
             raise ValueError("not a list")
@@ -158,7 +158,7 @@ def _many(kind: Kind) -> Kind:
             return [kind.from_text(item) if isinstance(item, str) else item for item in items]
         return items
 
-    return Kind(f"a list, each {kind.expected}", parse, to_plain, from_text, kind.quote)
+    return ValueKind(f"a list, each {kind.expected}", parse, to_plain, from_text, kind.quote)
 
 
 def _list_from_text(text: str) -> Any:
@@ -273,27 +273,27 @@ def _quoted_url(raw: Any) -> str:
     return _hidden(raw) if "@" in str(raw) else _quoted(raw)
 
 
-_PLAIN: Mapping[Any, Kind] = {
-    bool: Kind("true or false", _bool, from_text=_bool_from_text),
-    int: Kind("a whole number", _int, from_text=_number_from_text(int)),
-    float: Kind("a number", _float, from_text=_number_from_text(float)),
-    str: Kind("a text without control characters, not empty", _str),
-    Path: Kind("a path", _path, to_plain=str),
-    Secret: Kind(
+_PLAIN: Mapping[Any, ValueKind] = {
+    bool: ValueKind("true or false", _bool, from_text=_bool_from_text),
+    int: ValueKind("a whole number", _int, from_text=_number_from_text(int)),
+    float: ValueKind("a number", _float, from_text=_number_from_text(float)),
+    str: ValueKind("a text without control characters, not empty", _str),
+    Path: ValueKind("a path", _path, to_plain=str),
+    Secret: ValueKind(
         "a token (printable ASCII without spaces)",
         _secret,
         to_plain=lambda _: "***",
         quote=_hidden,
         secret=True,
     ),
-    Timetable: Kind(
+    Timetable: ValueKind(
         'a rate such as "10MiB/s", "none", or a list of windows such as '
         '{from="08:00", to="18:00", days=["mon"], limit="1MiB/s"}',
         _parsed_timetable,
         Timetable.to_plain,
         _timetable_from_text,
     ),
-    AllowList: Kind(
+    AllowList: ValueKind(
         'a list of networks or hosts such as ["10.0.0.0/8", "::1"], not empty',
         _allow_list,
         AllowList.to_plain,
@@ -303,12 +303,12 @@ _PLAIN: Mapping[Any, Kind] = {
 
 Size = Annotated[
     int,
-    Kind('a size such as 4096 or "4MiB"', units.parse_size, units.format_size),
+    ValueKind('a size such as 4096 or "4MiB"', units.parse_size, units.format_size),
 ]
 """Bytes."""
 Duration = Annotated[
     float,
-    Kind(
+    ValueKind(
         'a duration such as "30s", "5m", "1h30m", "7d" or seconds',
         units.parse_duration,
         units.format_duration,
@@ -317,6 +317,6 @@ Duration = Annotated[
 """Seconds."""
 Url = Annotated[
     str,
-    Kind("an address such as https://host:port", _url, quote=_quoted_url),
+    ValueKind("an address such as https://host:port", _url, quote=_quoted_url),
 ]
 """Scheme, host (lower case), port where one was given, path without a slash at its end."""

@@ -17,14 +17,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from common.config import schema as schemas
-from common.config.kinds import Kind
+from common.config.kinds import ValueKind
 from common.config.model import (
-    Checked,
-    Finding,
+    CheckedTable,
+    ConfigFinding,
+    ConfigProblem,
     Flag,
     Loaded,
     Origin,
-    Problem,
     Secret,
     config_error,
 )
@@ -108,7 +108,7 @@ class _Loading:
         self.secrets = secrets
         self.settings: dict[str, _Setting] = {}
         self.origins: dict[str, Origin] = {}
-        self.problems: list[Problem] = []
+        self.problems: list[ConfigProblem] = []
         self.warnings: list[str] = []
         self.quotes: dict[str, str] = {}
         """Dotted key -> value as an error may show it."""
@@ -196,7 +196,7 @@ class _Loading:
 
     def _problem(self, origin: Origin, key: str, value: str | None, expected: str) -> None:
         where = "" if origin.kind == "default" else origin.where
-        self.problems.append(Problem(where, key, value, expected))
+        self.problems.append(ConfigProblem(where, key, value, expected))
 
     def table(self, schema: type[T], key: str) -> T | None:
         """Build a table; None where something in it is wrong."""
@@ -220,7 +220,7 @@ class _Loading:
             return None
         built = schema(**values)
         checked: object = built
-        if isinstance(checked, Checked):
+        if isinstance(checked, CheckedTable):
             self._take(checked.check(), key)
         return built if len(self.problems) == before else None
 
@@ -230,12 +230,14 @@ class _Loading:
         gap = next((index for index in range(len(found)) if index not in found), None)
         if gap is not None:
             self.problems.append(
-                Problem("", f"{key}[{gap}]", None, f"missing, but {key}[{max(found)}] is given")
+                ConfigProblem(
+                    "", f"{key}[{gap}]", None, f"missing, but {key}[{max(found)}] is given"
+                )
             )
             return ()
         return tuple(self.table(schema, f"{key}[{index}]") for index in range(len(found)))
 
-    def _leaf(self, kind: Kind, key: str, setting: _Setting) -> Any:
+    def _leaf(self, kind: ValueKind, key: str, setting: _Setting) -> Any:
         self.origins[key] = setting.origin
         self.quotes[key] = kind.quote(setting.raw)
         try:
@@ -249,10 +251,10 @@ class _Loading:
             self._warn_if_open(Path(re.sub(r":[0-9]+$", "", setting.origin.where)), key)
         return _rooted(value, setting.base)
 
-    def _missing(self, kind: Kind, key: str) -> None:
+    def _missing(self, kind: ValueKind, key: str) -> None:
         variable = self.env_prefix + re.sub(r"[.\[]", "__", key).replace("]", "").upper()
         expected = f"missing: expected {kind.expected}, in the file or in {variable}"
-        self.problems.append(Problem("", key, None, expected))
+        self.problems.append(ConfigProblem("", key, None, expected))
 
     def _read_secrets(self, schema: type[msgspec.Struct], key: str, values: dict[str, Any]) -> None:
         """Fill in ``token`` from ``token_file``, unless a higher layer has the token itself."""
@@ -269,7 +271,7 @@ class _Loading:
             elif given <= rank and self.secrets:
                 values[field.name] = self._secret(node.kind, full, path, origin)
 
-    def _secret(self, kind: Kind, key: str, path: Path, origin: Origin) -> Secret | None:
+    def _secret(self, kind: ValueKind, key: str, path: Path, origin: Origin) -> Secret | None:
         try:
             secret = kind.parse(read_secret(path))
         except ValueError as error:
@@ -289,7 +291,7 @@ class _Loading:
                 f"chmod 600 it"
             )
 
-    def _take(self, findings: Iterable[Finding], key: str) -> None:
+    def _take(self, findings: Iterable[ConfigFinding], key: str) -> None:
         for finding in findings:
             full = schemas.join_key(key, finding.key)
             if any(problem.key == full for problem in self.problems):

@@ -12,12 +12,12 @@ import msgspec
 from common.errors import ConfigError
 
 __all__ = [
-    "Checked",
-    "Finding",
+    "CheckedTable",
+    "ConfigFinding",
+    "ConfigProblem",
     "Flag",
     "Loaded",
     "Origin",
-    "Problem",
     "Secret",
     "config_error",
 ]
@@ -65,7 +65,7 @@ class Loaded(Generic[T_co]):
 
 
 @dataclass(frozen=True)
-class Problem:
+class ConfigProblem:
     """One thing that is wrong.
 
     Attributes:
@@ -85,7 +85,7 @@ class Problem:
         return ": ".join(part for part in (self.where, setting, self.expected) if part)
 
 
-def config_error(problems: Iterable[Problem]) -> ConfigError:
+def config_error(problems: Iterable[ConfigProblem]) -> ConfigError:
     """One error for all that is wrong: a line each, and `extra["problems"]` for machines."""
     found = tuple(problems)
     message = "\n".join(str(problem) for problem in found)
@@ -93,8 +93,8 @@ def config_error(problems: Iterable[Problem]) -> ConfigError:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What a schema's own `Checked.check` has found.
+class ConfigFinding:
+    """What a schema's own `CheckedTable.check` has found.
 
     Attributes:
         key: relative to the table that was checked, such as ``url`` or ``receiver[1].name``.
@@ -108,10 +108,10 @@ class Finding:
 
 
 @runtime_checkable
-class Checked(Protocol):
+class CheckedTable(Protocol):
     """A table with rules that no single key can hold."""
 
-    def check(self) -> Iterable[Finding]:
+    def check(self) -> Iterable[ConfigFinding]:
         """Yield what is wrong or unwise."""
         ...
 

@@ -6,21 +6,21 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from common.config.model import Finding
+from common.config.model import ConfigFinding
 
 __all__ = ["overlapping", "whole_milliseconds"]
 
 
-def overlapping(key: str, directories: Sequence[Path]) -> Iterator[Finding]:
+def overlapping(key: str, directories: Sequence[Path]) -> Iterator[ConfigFinding]:
     """Directories that are the same or one inside the other, links resolved."""
     real = [Path(os.path.realpath(directory)) for directory in directories]
     for number, one in enumerate(real):
         for other in real[:number]:
             if one.is_relative_to(other) or other.is_relative_to(one):
-                yield Finding(key, f"expected apart from each other: {one} and {other}")
+                yield ConfigFinding(key, f"expected apart from each other: {one} and {other}")
 
 
-def whole_milliseconds(key: str, seconds: float) -> Iterator[Finding]:
+def whole_milliseconds(key: str, seconds: float) -> Iterator[ConfigFinding]:
     """Both ends number partitions by milliseconds: a part of one would be rounded unseen."""
     if abs(seconds * 1000 - round(seconds * 1000)) > 1e-6:
-        yield Finding(key, "expected whole milliseconds")
+        yield ConfigFinding(key, "expected whole milliseconds")

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import FieldInfo
 
-from common.config.kinds import Kind, kind_of
+from common.config.kinds import ValueKind, kind_of
 
 __all__ = [
     "ArrayNode",
@@ -49,7 +49,7 @@ class ArrayNode:
 class LeafNode:
     """A value."""
 
-    kind: Kind
+    kind: ValueKind
 
 
 Node = TableNode | ArrayNode | LeafNode

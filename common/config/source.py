@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.config.model import Problem, config_error
+from common.config.model import ConfigProblem, config_error
 from common.errors import ConfigError
 
 __all__ = ["Document", "key_lines", "read_secret", "read_toml", "readable_by_others"]
@@ -115,7 +115,7 @@ def _read(path: Path, limit: int) -> bytes:
 
 
 def _unusable(where: str, expected: str) -> ConfigError:
-    return config_error([Problem(where, "", None, expected)])
+    return config_error([ConfigProblem(where, "", None, expected)])
 
 
 def key_lines(text: str) -> dict[str, int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from common.config.units import format_rate, parse_rate
 
-__all__ = ["Timetable", "Window"]
+__all__ = ["DayWindow", "Timetable"]
 
 _DAY_S = 86400
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -18,7 +18,7 @@ _WINDOW_KEYS = ("from", "to", "days", "limit")
 
 
 @dataclass(frozen=True)
-class Window:
+class DayWindow:
     """Part of a week with one limit.
 
     Attributes:
@@ -51,7 +51,7 @@ class Window:
 class Timetable:
     """The first window that holds the moment decides; outside all of them nothing is limited."""
 
-    windows: tuple[Window, ...] = ()
+    windows: tuple[DayWindow, ...] = ()
 
     def limit_at(self, local_time: datetime.datetime) -> int | None:
         """Bytes a second at this moment of local time (with its date: windows know weekdays)."""
@@ -75,7 +75,7 @@ class Timetable:
             value = [value]
         if isinstance(value, str | int):
             limit = _limit(value)
-            return cls() if limit is None else cls((Window(limit),))
+            return cls() if limit is None else cls((DayWindow(limit),))
         if not isinstance(value, Sequence):
             raise ValueError("not a rate and not a list of windows")
         windows = []
@@ -106,7 +106,7 @@ def _limit(value: object) -> int | None:
         raise ValueError(f'{error} (expected a rate such as "1MiB/s", or "none")') from None
 
 
-def _window(item: object) -> Window:
+def _window(item: object) -> DayWindow:
     if not isinstance(item, Mapping):
         raise ValueError("not a table with from, to, days, limit")
     unknown = sorted(set(item) - set(_WINDOW_KEYS))
@@ -117,7 +117,7 @@ def _window(item: object) -> Window:
     start, end = _clock(item.get("from", "00:00")), _clock(item.get("to", "24:00"))
     if start in (end, _DAY_S):
         raise ValueError("from and to leave no time between them")
-    return Window(_limit(item["limit"]), start, end, _days(item.get("days", _DAYS)))
+    return DayWindow(_limit(item["limit"]), start, end, _days(item.get("days", _DAYS)))
 
 
 def _clock(value: object) -> int:
@@ -147,7 +147,7 @@ def _plain_limit(limit: int | None) -> str | int:
     return "none" if limit is None else format_rate(limit)
 
 
-def _plain_window(window: Window) -> dict[str, object]:
+def _plain_window(window: DayWindow) -> dict[str, object]:
     plain: dict[str, object] = {}
     if (window.start, window.end) != (0, _DAY_S):
         plain |= {"from": _plain_clock(window.start), "to": _plain_clock(window.end)}

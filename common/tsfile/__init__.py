@@ -10,7 +10,7 @@
 ``tail_digest`` and the parser of ``.resource`` files stand beside it (``identity``, ``resource``).
 """
 
-from common.tsfile.device import Device, Totals
+from common.tsfile.device import Device, DeviceTotals
 from common.tsfile.layout import ColumnCategory, Compression, DataType, Encoding
 from common.tsfile.metadata import TableColumn, TableSchema
 from common.tsfile.names import parse_name, quote_node, split_database, split_path
@@ -19,7 +19,7 @@ from common.tsfile.primitives import Corrupt
 from common.tsfile.series import Chunk, Series
 from common.tsfile.source import TsFileSource
 from common.tsfile.statistics import Statistics, Value
-from common.tsfile.status import Status, Verdict, read_status
+from common.tsfile.status import Status, TailVerdict, read_status
 from common.tsfile.tail import MAX_INDEX_BYTES, Tail, read_tail
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Corrupt",
     "DataType",
     "Device",
+    "DeviceTotals",
     "Encoding",
     "Outline",
     "Series",
@@ -38,10 +39,9 @@ __all__ = [
     "TableColumn",
     "TableSchema",
     "Tail",
-    "Totals",
+    "TailVerdict",
     "TsFileSource",
     "Value",
-    "Verdict",
     "parse_name",
     "quote_node",
     "read_outlines",

@@ -12,7 +12,7 @@ from typing import Final
 from common.tsfile.index import Run
 from common.tsfile.primitives import Malformed, located, read_uvarint, read_vstr
 from common.tsfile.series import chunk_offsets, entries
-from common.tsfile.source import Source
+from common.tsfile.source import ByteSource
 
 __all__ = ["read_codecs", "read_header"]
 
@@ -20,7 +20,7 @@ _MARKERS: Final = (1, 5)  # several pages, one page
 _LONGEST_FRAME: Final = 1 + 5 + 5 + 3  # all of a header but its name
 
 
-def read_codecs(file: Source, buf: bytes, runs: Sequence[Run], limit: int) -> bytes:
+def read_codecs(file: ByteSource, buf: bytes, runs: Sequence[Run], limit: int) -> bytes:
     """Read and check the header of each chunk of some runs, one short read each.
 
     Args:
@@ -43,7 +43,7 @@ def read_codecs(file: Source, buf: bytes, runs: Sequence[Run], limit: int) -> by
     return bytes(codecs)
 
 
-def read_header(file: Source, offset: int, name: str, code: int, limit: int) -> bytes:
+def read_header(file: ByteSource, offset: int, name: str, code: int, limit: int) -> bytes:
     """Read and check the header of one chunk: encoding, compression.
 
     Args:

@@ -11,11 +11,11 @@ from common.tsfile.names import in_database
 from common.tsfile.primitives import Malformed
 from common.tsfile.series import Series, check_chunks, decode, entries
 
-__all__ = ["Device", "Totals", "add_up"]
+__all__ = ["Device", "DeviceTotals", "add_up"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Totals:
+class DeviceTotals:
     """What the series of a device come to.
 
     Attributes:
@@ -52,7 +52,7 @@ class Device:
     name: str
     segments: tuple[str | None, ...]
     is_table: bool
-    totals: Totals
+    totals: DeviceTotals
     index: bytes = dataclasses.field(repr=False, compare=False)
     runs: tuple[Run, ...] = dataclasses.field(repr=False, compare=False)
     _codecs: bytes | None = dataclasses.field(default=None, repr=False, compare=False)
@@ -63,32 +63,32 @@ class Device:
 
     @property
     def aligned(self) -> bool:
-        """See ``Totals``."""
+        """See ``DeviceTotals``."""
         return self.totals.aligned
 
     @property
     def start(self) -> int | None:
-        """See ``Totals``."""
+        """See ``DeviceTotals``."""
         return self.totals.start
 
     @property
     def end(self) -> int | None:
-        """See ``Totals``."""
+        """See ``DeviceTotals``."""
         return self.totals.end
 
     @property
     def rows(self) -> int:
-        """See ``Totals``."""
+        """See ``DeviceTotals``."""
         return self.totals.rows
 
     @property
     def series_count(self) -> int:
-        """See ``Totals``."""
+        """See ``DeviceTotals``."""
         return self.totals.series_count
 
     @property
     def point_count(self) -> int:
-        """See ``Totals``."""
+        """See ``DeviceTotals``."""
         return self.totals.point_count
 
     def series(self) -> Iterator[Series]:
@@ -107,7 +107,7 @@ class Device:
                 yield decode(self.index, entry, codecs)
 
 
-def add_up(buf: bytes, runs: Sequence[Run], limit: int, *, check: bool) -> Totals:
+def add_up(buf: bytes, runs: Sequence[Run], limit: int, *, check: bool) -> DeviceTotals:
     """Read the series of one device.
 
     Args:
@@ -143,4 +143,4 @@ def add_up(buf: bytes, runs: Sequence[Run], limit: int, *, check: bool) -> Total
                 first = start if first is None or start < first else first
                 last = stop if last is None or stop > last else last
     aligned = bool(flags & (TIME_COLUMN_FLAG | VALUE_COLUMN_FLAG))
-    return Totals(aligned, first, last, rows or longest, number, points)
+    return DeviceTotals(aligned, first, last, rows or longest, number, points)

@@ -24,7 +24,7 @@ from common.tsfile.layout import (
 )
 from common.tsfile.primitives import INT64, Malformed, read_int64, read_uvarint, read_vstr
 
-__all__ = ["DeviceEntry", "IndexTree", "Key", "Node", "Run", "read_node"]
+__all__ = ["DeviceEntry", "IndexNode", "IndexTree", "Key", "Run", "read_node"]
 
 Key: TypeAlias = tuple[str | None, ...]
 """Of a device in v4 its segments, of one in v3 its path, of a measurement its name."""
@@ -35,7 +35,7 @@ _MAX_DEPTH: Final = 32  # two children a node would make 4 billion leaves
 _LEAST_CHILD: Final = 9  # an empty key and an offset
 
 
-class Node(NamedTuple):
+class IndexNode(NamedTuple):
     """A node as it stands in the file; its offsets are not checked yet."""
 
     keys: list[Key]
@@ -51,7 +51,7 @@ class DeviceEntry(NamedTuple):
     runs: tuple[Run, ...]
 
 
-def read_node(buf: bytes, pos: int, *, segmented: bool) -> tuple[Node, int]:
+def read_node(buf: bytes, pos: int, *, segmented: bool) -> tuple[IndexNode, int]:
     """Read the node at ``pos``; return it and the position behind it.
 
     Args:
@@ -69,7 +69,7 @@ def read_node(buf: bytes, pos: int, *, segmented: bool) -> tuple[Node, int]:
         offsets.append(INT64(buf, at)[0])
         at += 8
     end, at = read_int64(buf, at)
-    return Node(keys, offsets, end, buf[at]), at + 1
+    return IndexNode(keys, offsets, end, buf[at]), at + 1
 
 
 def _read_name(buf: bytes, pos: int) -> tuple[Key, int]:
@@ -114,7 +114,7 @@ class IndexTree:
     def __post_init__(self) -> None:
         self._left = len(self.buf)
 
-    def devices(self, root: Node) -> Iterator[DeviceEntry]:
+    def devices(self, root: IndexNode) -> Iterator[DeviceEntry]:
         """Yield the devices below a root of TsFileMetadata, in the file's order.
 
         Raises:
@@ -122,7 +122,7 @@ class IndexTree:
         """
         yield from self._devices(root, len(self.buf), 0)
 
-    def _devices(self, node: Node, limit: int, depth: int) -> Iterator[DeviceEntry]:
+    def _devices(self, node: IndexNode, limit: int, depth: int) -> Iterator[DeviceEntry]:
         if node.kind not in (INTERNAL_DEVICE, LEAF_DEVICE):
             raise Malformed(f"a node of type {node.kind} at the device level", limit)
         for key, begin, end in self._children(node, limit, depth):
@@ -137,7 +137,7 @@ class IndexTree:
                 self._check_key(key, child, begin)
                 yield from self._devices(child, begin, depth + 1)
 
-    def _runs(self, node: Node, limit: int, depth: int) -> Iterator[Run]:
+    def _runs(self, node: IndexNode, limit: int, depth: int) -> Iterator[Run]:
         if node.kind not in (INTERNAL_MEASUREMENT, LEAF_MEASUREMENT):
             raise Malformed(f"a node of type {node.kind} at the measurement level", limit)
         for key, begin, end in self._children(node, limit, depth):
@@ -151,7 +151,7 @@ class IndexTree:
                 self._check_key(key, child, begin)
                 yield from self._runs(child, begin, depth + 1)
 
-    def _children(self, node: Node, limit: int, depth: int) -> Iterator[tuple[Key, int, int]]:
+    def _children(self, node: IndexNode, limit: int, depth: int) -> Iterator[tuple[Key, int, int]]:
         """Yield key, begin and end of each child; all lie before ``limit``, one behind another."""
         if depth > _MAX_DEPTH:
             raise Malformed(f"an index of more than {_MAX_DEPTH} levels", limit)
@@ -166,14 +166,14 @@ class IndexTree:
             yield key, begin, end
             previous = end
 
-    def _node(self, begin: int, end: int, *, segmented: bool) -> Node:
+    def _node(self, begin: int, end: int, *, segmented: bool) -> IndexNode:
         node, behind = read_node(self.buf, begin, segmented=segmented)
         if behind > end:
             raise Malformed("an index node reaches beyond its end", begin)
         self._visit(behind - begin, begin)
         return node
 
-    def _check_key(self, key: Key, child: Node, begin: int) -> None:
+    def _check_key(self, key: Key, child: IndexNode, begin: int) -> None:
         if self.strict and child.keys[:1] != [key]:
             raise Malformed(f"the index child of {key} does not begin with it,", begin)
 

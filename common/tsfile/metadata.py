@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from common.tsfile.index import Node, read_node
+from common.tsfile.index import IndexNode, read_node
 from common.tsfile.primitives import (
     INT32,
     Malformed,
@@ -59,7 +59,7 @@ class TableSchema:
 class Footer:
     """What TsFileMetadata says; nothing in it is checked against the file yet."""
 
-    roots: tuple[tuple[str, Node], ...]
+    roots: tuple[tuple[str, IndexNode], ...]
     tables: tuple[TableSchema, ...]
     meta_offset: int
     properties: dict[str, bytes | None]
@@ -82,7 +82,7 @@ def read_footer(buf: bytes, version: int) -> Footer:
     return Footer(roots, tables, meta_offset, _read_properties(buf, pos))
 
 
-def _read_roots(buf: bytes, pos: int) -> tuple[tuple[tuple[str, Node], ...], int]:
+def _read_roots(buf: bytes, pos: int) -> tuple[tuple[tuple[str, IndexNode], ...], int]:
     number, pos = _read_number(buf, pos, "tables")
     roots = []
     for _ in range(number):

@@ -13,7 +13,7 @@ from common.tsfile.chunk_headers import read_header
 from common.tsfile.device import Device
 from common.tsfile.layout import DataType
 from common.tsfile.series import chunk_offsets, entries
-from common.tsfile.source import Source, TsFileSource, opened
+from common.tsfile.source import ByteSource, TsFileSource, opened
 from common.tsfile.tail import Tail
 
 __all__ = ["Outline", "read_outlines"]
@@ -53,7 +53,7 @@ def read_outlines(source: TsFileSource, tail: Tail) -> Iterator[tuple[Device, li
             yield device, list(_outlines(file, device, tail.meta_offset))
 
 
-def _outlines(file: Source, device: Device, limit: int) -> Iterator[Outline]:
+def _outlines(file: ByteSource, device: Device, limit: int) -> Iterator[Outline]:
     index = device.index
     for begin, end in device.runs:
         for entry in entries(index, begin, end):

@@ -17,7 +17,7 @@ from common.tsfile.layout import HEAD_SIZE
 from common.tsfile.primitives import Corrupt, Malformed, located, read_uvarint
 from common.tsfile.proof import SeriesTable, big_endian
 from common.tsfile.series import chunk_offsets, entries
-from common.tsfile.source import Source, TsFileSource, opened
+from common.tsfile.source import ByteSource, TsFileSource, opened
 from common.tsfile.tail import Tail
 
 __all__ = ["series_proofs", "series_statistics"]
@@ -113,7 +113,7 @@ class _Columns:
 class _Chunks:
     """Digests the chunks of a file through a window that moves on over it."""
 
-    def __init__(self, file: Source, columns: _Columns, limit: int) -> None:
+    def __init__(self, file: ByteSource, columns: _Columns, limit: int) -> None:
         self._file = file
         self._columns = columns
         self._limit = limit

@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeAlias
 
 from common.tsfile.primitives import Corrupt
 
-__all__ = ["BytesLike", "Source", "TsFileSource", "opened", "source_of"]
+__all__ = ["ByteSource", "BytesLike", "TsFileSource", "opened", "source_of"]
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 TsFileSource: TypeAlias = int | BytesLike | str | os.PathLike[str]
@@ -18,7 +18,7 @@ TsFileSource: TypeAlias = int | BytesLike | str | os.PathLike[str]
 _LAST_BLOCK: Final = 64 * 1024  # holds the whole index of most files: one read instead of three
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """Random access to a file of known size."""
 
     size: int
@@ -63,14 +63,14 @@ class _Descriptor:
 class LastBlock:
     """Another source, whose last block has been read once and is kept."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         self._source = source
         self.size = source.size
         self._start = max(0, source.size - _LAST_BLOCK)
         self._block = source.read(self._start, source.size - self._start)
 
     def read(self, offset: int, length: int) -> bytes:
-        """See ``Source.read``."""
+        """See ``ByteSource.read``."""
         at = offset - self._start
         if at < 0:
             return self._source.read(offset, length)
@@ -83,13 +83,13 @@ def _whole(piece: bytes, offset: int, length: int) -> bytes:
     return piece
 
 
-def source_of(content: int | BytesLike) -> Source:
+def source_of(content: int | BytesLike) -> ByteSource:
     """A source over a descriptor or bytes, which need no closing."""
     return _Descriptor(content) if isinstance(content, int) else _Memory(content)
 
 
 @contextlib.contextmanager
-def opened(source: TsFileSource) -> Iterator[Source]:
+def opened(source: TsFileSource) -> Iterator[ByteSource]:
     """Yield ``source`` ready to read; what was opened here is closed here.
 
     Raises:

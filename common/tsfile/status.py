@@ -13,9 +13,9 @@ from typing import Final
 
 from common.tsfile.layout import FOOTER_SIZE, HEAD_SIZE, MAGIC, VERSIONS
 from common.tsfile.primitives import INT32, Corrupt
-from common.tsfile.source import Source, TsFileSource, opened, source_of
+from common.tsfile.source import ByteSource, TsFileSource, opened, source_of
 
-__all__ = ["Status", "Verdict", "read_status", "status_of"]
+__all__ = ["Status", "TailVerdict", "read_status", "status_of"]
 
 _LEGACY_HEADS: Final = (b"000001", b"000002", b"v0.")  # TsFile 1, 2, and before Apache
 _SEEN_HEAD: Final = len(MAGIC) + 6
@@ -40,7 +40,7 @@ class Status(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
+class TailVerdict:
     """What a file is, and why.
 
     Attributes:
@@ -61,7 +61,7 @@ class Verdict:
         return self.status is Status.COMPLETE
 
 
-def read_status(source: TsFileSource) -> Verdict:
+def read_status(source: TsFileSource) -> TailVerdict:
     """Judge a file by its head, its tail magic and the sanity of its footer: two short reads.
 
     ``COMPLETE`` says that a writer has closed the file, not that its index is sound: that is
@@ -76,43 +76,43 @@ def read_status(source: TsFileSource) -> Verdict:
     return status_of(source_of(source))
 
 
-def status_of(file: Source) -> Verdict:
+def status_of(file: ByteSource) -> TailVerdict:
     """See ``read_status``."""
     size = file.size
     try:
         head = file.read(0, min(size, _SEEN_HEAD))
         last = file.read(size - FOOTER_SIZE, FOOTER_SIZE) if size >= FOOTER_SIZE else head
     except Corrupt as shrank:
-        return Verdict(Status.CORRUPT, None, size, str(shrank))
+        return TailVerdict(Status.CORRUPT, None, size, str(shrank))
     return _judge(size, head, last)
 
 
-def _judge(size: int, head: bytes, last: bytes) -> Verdict:
+def _judge(size: int, head: bytes, last: bytes) -> TailVerdict:
     if not size:
-        return Verdict(Status.EMPTY, None, 0, "the file has no bytes")
+        return TailVerdict(Status.EMPTY, None, 0, "the file has no bytes")
     if not head.startswith(MAGIC):
         if MAGIC.startswith(head):
             reason = f"the file ends after {size} bytes of the magic"
-            return Verdict(Status.UNSEALED, None, size, reason)
+            return TailVerdict(Status.UNSEALED, None, size, reason)
         reason = f"the file begins with {head[:6]!r} instead of {MAGIC!r}"
-        return Verdict(Status.NOT_A_TSFILE, None, size, reason)
+        return TailVerdict(Status.NOT_A_TSFILE, None, size, reason)
     after = head[len(MAGIC) :]
     if after and any(after.startswith(mark) or mark.startswith(after) for mark in _LEGACY_HEADS):
         name = after.decode("ascii", "replace")
         reason = f"version {name!r} at offset 6: a TsFile of before version 3, which is not read"
-        return Verdict(Status.LEGACY, None, size, reason)
+        return TailVerdict(Status.LEGACY, None, size, reason)
     version = after[0] if after else None
     sealed = size >= len(MAGIC) + HEAD_SIZE and last.endswith(MAGIC)
     if version is not None and version not in VERSIONS:
         status = Status.CORRUPT if sealed else Status.NOT_A_TSFILE
-        return Verdict(status, None, size, f"version {version} at offset 6 is neither 3 nor 4")
+        return TailVerdict(status, None, size, f"version {version} at offset 6 is neither 3 nor 4")
     if not sealed:
         reason = "no magic at the end: the file is open, cut off, or its writer crashed"
-        return Verdict(Status.UNSEALED, version, size, reason)
+        return TailVerdict(Status.UNSEALED, version, size, reason)
     return _footer(size, version, last)
 
 
-def _footer(size: int, version: int | None, last: bytes) -> Verdict:
+def _footer(size: int, version: int | None, last: bytes) -> TailVerdict:
     (length,) = INT32(last, 0)
     at = size - FOOTER_SIZE
     if length < _LEAST_METADATA:
@@ -120,5 +120,5 @@ def _footer(size: int, version: int | None, last: bytes) -> Verdict:
     elif length > at - HEAD_SIZE - 1:
         reason = f"metadata size {length} at offset {at} is larger than the file has room for"
     else:
-        return Verdict(Status.COMPLETE, version, size, "magic at both ends, footer in order")
-    return Verdict(Status.CORRUPT, version, size, reason)
+        return TailVerdict(Status.COMPLETE, version, size, "magic at both ends, footer in order")
+    return TailVerdict(Status.CORRUPT, version, size, reason)

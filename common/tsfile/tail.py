@@ -19,8 +19,8 @@ from common.tsfile.metadata import Footer, TableSchema, read_footer
 from common.tsfile.names import device_name, is_table_id
 from common.tsfile.primitives import Corrupt, Malformed, located
 from common.tsfile.series import Series
-from common.tsfile.source import LastBlock, Source, TsFileSource, opened
-from common.tsfile.status import Status, Verdict, status_of
+from common.tsfile.source import ByteSource, LastBlock, TsFileSource, opened
+from common.tsfile.status import Status, TailVerdict, status_of
 
 __all__ = ["MAX_INDEX_BYTES", "Tail", "read_tail"]
 
@@ -28,7 +28,7 @@ MAX_INDEX_BYTES: Final = 256 * 1024 * 1024  # about two million series
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Tail(Verdict):
+class Tail(TailVerdict):
     """A verdict and, of a complete file, all its metadata; of any other there is none.
 
     Attributes:
@@ -99,12 +99,16 @@ def read_tail(
             return _without_metadata(verdict, Status.CORRUPT, str(bad))
 
 
-def _without_metadata(verdict: Verdict, status: Status, reason: str) -> Tail:
+def _without_metadata(verdict: TailVerdict, status: Status, reason: str) -> Tail:
     return Tail(status, verdict.version, verdict.size, reason)
 
 
 def _read(
-    file: Source, verdict: Verdict, structure: bool, chunk_headers: bool, max_index_bytes: int
+    file: ByteSource,
+    verdict: TailVerdict,
+    structure: bool,
+    chunk_headers: bool,
+    max_index_bytes: int,
 ) -> Tail:
     version = verdict.version or 0
     footer, metadata_offset = _read_footer(file, version, max_index_bytes // 4)
@@ -132,7 +136,7 @@ def _read(
     return _sum_up(verdict, footer, tuple(devices))
 
 
-def _read_footer(file: Source, version: int, limit: int) -> tuple[Footer, int]:
+def _read_footer(file: ByteSource, version: int, limit: int) -> tuple[Footer, int]:
     """Read TsFileMetadata and where it begins; its length has been checked with the status."""
     length = int.from_bytes(file.read(file.size - FOOTER_SIZE, 4), "big", signed=True)
     if length > limit:
@@ -155,7 +159,7 @@ def _entries(footer: Footer, index: bytes, version: int, structure: bool) -> Ite
             yield entry
 
 
-def _sum_up(verdict: Verdict, footer: Footer, devices: tuple[Device, ...]) -> Tail:
+def _sum_up(verdict: TailVerdict, footer: Footer, devices: tuple[Device, ...]) -> Tail:
     starts = [device.start for device in devices if device.start is not None]
     ends = [device.end for device in devices if device.end is not None]
     return Tail(

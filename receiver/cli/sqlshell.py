@@ -29,7 +29,7 @@ from common.durable import Tree
 from common.errors import TsferryError
 from common.terminal import printable
 from receiver.cli.sqlformat import Form, caret, output
-from receiver.cli.sqlsource import Reply, SqlSource
+from receiver.cli.sqlsource import SqlReply, SqlSource
 from receiver.metadata.model.errors import SqlError
 from receiver.metadata.model.paths import quote_node
 from receiver.metadata.sql.lexing import WORDS, statements
@@ -151,7 +151,7 @@ class Shell:
             return False
         return True
 
-    def _write(self, reply: Reply, begun: float) -> None:
+    def _write(self, reply: SqlReply, begun: float) -> None:
         out = output(self._form, sys.stdout)
         if not reply.columns:
             out.done(reply.message or "done", reply.commit)

@@ -13,13 +13,13 @@ from receiver.web.sql_wire import SqlAnswer, SqlRequest
 if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
 
-__all__ = ["Reply", "Row", "SqlSource"]
+__all__ = ["Row", "SqlReply", "SqlSource"]
 
 Row = Sequence[Any]
 
 
 @dataclass(frozen=True)
-class Reply:
+class SqlReply:
     """What a statement gave.
 
     Attributes:
@@ -47,7 +47,7 @@ class SqlSource:
         self._config = config
         self._kept: OperatorClient | None = None
 
-    def run(self, statement: str, at: int | str | None = None, size: int | None = None) -> Reply:
+    def run(self, statement: str, at: int | str | None = None, size: int | None = None) -> SqlReply:
         """Carry a statement out.
 
         Args:
@@ -70,7 +70,7 @@ class SqlSource:
             first = server.ask("POST", "/v1/sql", SqlAnswer, body=request)
         except NotRunningError as not_running:
             return _from_directories(self._config, request, not_running)
-        return Reply(first.columns, first.message, first.commit, _pages(server, first))
+        return SqlReply(first.columns, first.message, first.commit, _pages(server, first))
 
     def _server(self) -> OperatorClient:
         # One that was started anew has another address and another token.
@@ -104,7 +104,7 @@ def _forget(server: OperatorClient, cursor: str) -> None:
 
 def _from_directories(
     config: ReceiverConfig, request: SqlRequest, not_running: NotRunningError
-) -> Reply:
+) -> SqlReply:
     from receiver.metadata.engine import Engine
     from receiver.metadata.sql.executing import execute, moment
     from receiver.metadata.sql.parser import parse
@@ -124,4 +124,4 @@ def _from_directories(
             while rows := result.fetch(size):
                 yield rows
 
-    return Reply(result.columns, result.message, result.commit, pages(), offline=True)
+    return SqlReply(result.columns, result.message, result.commit, pages(), offline=True)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Collected"]
 
-Outcome = records.Outcome
+Outcome = records.FileOutcome
 
 
 class Collected:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from receiver.load.upkeep.ttl import Ttl
     from receiver.metadata.engine import Engine
 
-__all__ = ["Job", "Loader"]
+__all__ = ["LoadJob", "Loader"]
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _LONGEST_PAUSE = 60.0
 
 
 @dataclass(order=True)
-class Job:
+class LoadJob:
     """A task that waits to be loaded, ordered by when it is due."""
 
     due: float
@@ -69,7 +69,7 @@ class Loader:
         self._clock = clock
         self._monotonic = monotonic
         self._jitter = jitter
-        self._queue: list[Job] = []
+        self._queue: list[LoadJob] = []
         self._number = 0
         self._changed = threading.Condition()
         self._stopping = False
@@ -95,11 +95,11 @@ class Loader:
         with self._changed:
             return len(self._queue)
 
-    def submit(self, folder: SenderFolder, task: CurrentTask) -> Job:
+    def submit(self, folder: SenderFolder, task: CurrentTask) -> LoadJob:
         """Load a task as soon as may be; its end is durable."""
         with self._changed:
             self._number += 1
-            job = Job(self._monotonic(), self._number, folder, task)
+            job = LoadJob(self._monotonic(), self._number, folder, task)
             heapq.heappush(self._queue, job)
             self._changed.notify_all()
         return job
@@ -111,7 +111,7 @@ class Loader:
         with self._changed:
             return self._changed.wait_for(lambda: until() or self._stopping, timeout) and until()
 
-    def wait_for(self, job: Job) -> None:
+    def wait_for(self, job: LoadJob) -> None:
         """Wait until a job is done.
 
         Raises:
@@ -144,13 +144,13 @@ class Loader:
             return None
         return max(0.01, self._queue[0].due - self._monotonic())
 
-    def _take(self) -> Job | None:
+    def _take(self) -> LoadJob | None:
         with self._changed:
             if self._stopping or not self._queue or self._queue[0].due > self._monotonic():
                 return None
             return self._queue[0]
 
-    def _attempt(self, job: Job) -> None:
+    def _attempt(self, job: LoadJob) -> None:
         try:
             load_task(
                 self._engine,
@@ -165,7 +165,7 @@ class Loader:
         else:
             self._settle(job)
 
-    def _settle(self, job: Job) -> None:
+    def _settle(self, job: LoadJob) -> None:
         with self._changed:
             self._queue.remove(job)
             heapq.heapify(self._queue)
@@ -173,7 +173,7 @@ class Loader:
             job.task.trouble = None
             self._changed.notify_all()
 
-    def _put_back(self, job: Job, error: Exception) -> None:
+    def _put_back(self, job: LoadJob, error: Exception) -> None:
         if not isinstance(error, TsferryError | OSError):
             log.exception("a load failed", extra={"task": job.task.id})
         else:

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 _ATTEMPTS = 20
 """Decisions that may be overtaken by an operator before the load waits a moment."""
 _DROPPED = frozenset({Result.ALREADY, Result.REFUSED, Result.QUARANTINED, Result.EXPIRED})
-Outcome = records.Outcome
+Outcome = records.FileOutcome
 
 
 def load_task(

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from receiver.metadata.commit.committer import Committer
     from receiver.metadata.log.appending import Appender
     from receiver.metadata.log.checkpoints import Checkpoint
-    from receiver.metadata.log.freeze import Frozen
+    from receiver.metadata.log.freeze import FrozenState
     from receiver.metadata.model.remote_log import RemoteLog
     from receiver.metadata.state.lock import Reading
-    from receiver.metadata.state.window import Window
+    from receiver.metadata.state.window import HistoryWindow
 
 __all__ = [
     "Snapshots",
@@ -52,7 +52,7 @@ class Snapshots:
         self,
         tree: Tree,
         reading: Reading,
-        window: Window,
+        window: HistoryWindow,
         committer: Committer,
         appender: Appender,
         *,
@@ -130,7 +130,7 @@ class Snapshots:
             raise
         self._appender.flushed = lsn
 
-    def _freeze(self, memory: mmap.mmap) -> Frozen:
+    def _freeze(self, memory: mmap.mmap) -> FrozenState:
         with self._reading as state:
             return freeze(
                 state,
@@ -159,7 +159,9 @@ class Snapshots:
             remove_before(self._tree, segments(self._tree), needed)
 
 
-def _until(stopped: Callable[[], bool], frozen: Frozen) -> Iterator[tuple[str, bytes | memoryview]]:
+def _until(
+    stopped: Callable[[], bool], frozen: FrozenState
+) -> Iterator[tuple[str, bytes | memoryview]]:
     for each in frozen.sections():
         if stopped():
             raise StoppedError("the checkpoint was given up; it is taken after the next start")

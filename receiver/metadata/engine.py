@@ -37,7 +37,7 @@ from receiver.metadata.model.errors import GuardFailed
 from receiver.metadata.model.options import EngineOptions
 from receiver.metadata.model.timestamps import Allocator, from_seconds, hybrid
 from receiver.metadata.state.lock import Reading
-from receiver.metadata.state.window import Horizon, Window
+from receiver.metadata.state.window import HistoryWindow, Horizon
 from receiver.metadata.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Engine(Operations):
         self._state = replay.state
         self._state.max_memory = options.max_memory
         self._reading = Reading(replay.state)
-        self._window = Window(replay.commits, replay.lsn, opened.oldest)
+        self._window = HistoryWindow(replay.commits, replay.lsn, opened.oldest)
         self._base = opened.base
         self._tlog = opened.tlog
         self._newest = replay.state.newest
@@ -262,7 +262,7 @@ class Engine(Operations):
     # -- the past ----------------------------------------------------------------------------
 
     @property
-    def window(self) -> Window:
+    def window(self) -> HistoryWindow:
         """The commits that can be asked about; for reading alone."""
         return self._window
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from receiver.metadata.commit.committer import Committer
     from receiver.metadata.model.options import EngineOptions
     from receiver.metadata.state.lock import Reading
-    from receiver.metadata.state.window import Horizon, Window
+    from receiver.metadata.state.window import HistoryWindow, Horizon
 
 __all__ = ["Upkeep"]
 
@@ -33,7 +33,7 @@ class Upkeep:
         self,
         options: EngineOptions,
         reading: Reading,
-        window: Window,
+        window: HistoryWindow,
         horizon: Horizon,
         committer: Committer,
         snapshots: Snapshots,

@@ -17,7 +17,7 @@ from common.names import FilePath
 from common.tsfile import Corrupt, read_tail
 from receiver.load.folder.verify import hash_staged
 from receiver.load.placing import tree_of
-from receiver.load.schema.registering import Refusal, read_series
+from receiver.load.schema.registering import SeriesRefusal, read_series
 from receiver.load.upkeep.registrar import registration
 from receiver.load.upkeep.verdicts import hold_of
 from receiver.metadata.commit.guards import Guard
@@ -116,7 +116,7 @@ def _retry_loaded(there: RunningReceiver, row: FileRow, hold: QuarantineRow | No
     guards = [Guard("file", row.physical, row.changed)]
     if not row.registered:
         schema = registration(there.engine, row, registers)
-        if isinstance(schema, Refusal):
+        if isinstance(schema, SeriesRefusal):
             raise ConflictError(schema.reason, extra={"path": row.path})
         ops += schema
     if hold is None:

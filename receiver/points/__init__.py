@@ -12,20 +12,20 @@ own statistics. What does not hold is ``DamagedData``, what is not read is ``Uns
 both name the file, device, measurement, chunk, page and offset. Needs numpy, numba and pyarrow.
 """
 
-from receiver.points.chunks import Block, ChunkRef, ChunkSummary, DecodedChunk
+from receiver.points.chunks import ChunkRef, ChunkSummary, DecodedChunk, PointBlock
 from receiver.points.columns import Binaries, Column, arrow_type
-from receiver.points.errors import DamagedData, Place, UnsupportedData
+from receiver.points.errors import DamagedData, DataPlace, UnsupportedData
 from receiver.points.reader import TsFileReader
 
 __all__ = [
     "Binaries",
-    "Block",
     "ChunkRef",
     "ChunkSummary",
     "Column",
     "DamagedData",
+    "DataPlace",
     "DecodedChunk",
-    "Place",
+    "PointBlock",
     "TsFileReader",
     "UnsupportedData",
     "arrow_type",

@@ -19,9 +19,9 @@ from receiver.points.checks import Checker, check_times
 from receiver.points.columns import Column, expanded, joined_values, no_values
 from receiver.points.decoding import page_times, page_values
 from receiver.points.encodings import Binaries, Values
-from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, Group, Taken, groups
+from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, Group, TakenPages, groups
 from receiver.points.plain import edges
-from receiver.points.window import Page, Pages
+from receiver.points.window import DataPage, Pages
 
 __all__ = ["PART_BYTES", "TimeChunk", "TimeGroup", "ValueChunk", "parts"]
 
@@ -70,7 +70,7 @@ class TimeChunk:
 
     def __init__(self, pages: Pages, *, check: bool) -> None:
         self.pages = pages
-        self.taken = Taken()
+        self.taken = TakenPages()
         self._checker = Checker(pages) if check else None
         self._skip = self._checker.skip if self._checker else None
         self._previous = LEAST_TIME
@@ -130,7 +130,7 @@ class ValueChunk:
 
     def __init__(self, pages: Pages, *, check: bool) -> None:
         self.pages = pages
-        self.taken = Taken()
+        self.taken = TakenPages()
         self._checker = Checker(pages) if check else None
         self._empty = pages.begin == pages.end
         self._passed = 0
@@ -192,7 +192,7 @@ class ValueChunk:
                 raise self.pages.damaged(f"more pages than the {pages} of its times")
         return self._checker.finish()
 
-    def _next(self) -> Page:
+    def _next(self) -> DataPage:
         page = self.pages.next()
         if page is None:
             raise self.pages.damaged("fewer pages than its times have")
@@ -206,7 +206,7 @@ class ValueChunk:
                 self._checker.skip(page)
 
     def _decode(
-        self, page: Page, rows: int
+        self, page: DataPage, rows: int
     ) -> tuple[Values | None, npt.NDArray[np.bool_] | None, int]:
         """Values without nulls, which rows have one (None: all), and how many do."""
         if not page.uncompressed:
@@ -230,7 +230,7 @@ class ValueChunk:
         self,
         checker: Checker,
         group: TimeGroup,
-        pages: Sequence[Page],
+        pages: Sequence[DataPage],
         values: Values,
         valid: npt.NDArray[np.bool_] | None,
         counts: list[int],

@@ -15,7 +15,7 @@ from receiver.points import summaries
 from receiver.points.columns import BINARY
 from receiver.points.encodings import Binaries, Values, is_rounded
 from receiver.points.rounding import far
-from receiver.points.window import Page, Pages
+from receiver.points.window import DataPage, Pages
 
 __all__ = ["Checker", "check_times"]
 
@@ -45,7 +45,7 @@ class Checker:
 
     def add(
         self,
-        group: Sequence[Page],
+        group: Sequence[DataPage],
         values: Values | None,
         bounds: Int64s,
         starts: Int64s,
@@ -79,7 +79,7 @@ class Checker:
         self._rows.append(rows)
         self.exact &= not self._rounded
 
-    def skip(self, page: Page) -> None:
+    def skip(self, page: DataPage) -> None:
         """Take in a page that is not decoded.
 
         Raises:
@@ -94,7 +94,7 @@ class Checker:
         elif page.points:
             self._rows.append(summaries.as_row(self._code, self._known)[np.newaxis])
 
-    def _reach(self, page: Page, start: int, end: int) -> None:
+    def _reach(self, page: DataPage, start: int, end: int) -> None:
         if start > end or (self._reached is not None and start <= self._reached):
             where = f"behind time {self._reached}" if start <= end else "as it says"
             raise self._pages.damaged(f"a page from time {start} to {end}, {where}", page)
@@ -108,7 +108,7 @@ class Checker:
         )
 
     def _compare(
-        self, group: Sequence[Page], values: Any, bounds: Int64s, rows: summaries.Rows
+        self, group: Sequence[DataPage], values: Any, bounds: Int64s, rows: summaries.Rows
     ) -> None:
         """Compare rows with what is said of their pages."""
         said = [self._row(page, row) for page, row in zip(group, rows, strict=True)]
@@ -133,7 +133,7 @@ class Checker:
             return far(self._pages.encoding, self._code, ours, theirs)
         return summaries.differing(ours, theirs, near_sum=whole)
 
-    def _row(self, page: Page, ours: Int64s) -> Int64s:
+    def _row(self, page: DataPage, ours: Int64s) -> Int64s:
         """What is said of a page of numbers; of the only one of a chunk the index says it."""
         if page.row is not None:
             return page.row
@@ -141,14 +141,14 @@ class Checker:
             return ours  # an empty page, of which nothing is said
         return summaries.as_row(self._code, self._known)
 
-    def _refuse(self, wrong: str | None, page: Page | None) -> None:
+    def _refuse(self, wrong: str | None, page: DataPage | None) -> None:
         if wrong:
             by_page = page and self._pages.several
             who = "the page's statistics say" if by_page else "the index says"
             raise self._pages.damaged(f"not what {who}: {wrong}", page)
 
     def _add_binaries(
-        self, group: Sequence[Page], values: Binaries, bounds: Int64s, rows: summaries.Rows
+        self, group: Sequence[DataPage], values: Binaries, bounds: Int64s, rows: summaries.Rows
     ) -> None:
         edges = bounds.tolist()
         for index, page in enumerate(group):
@@ -165,7 +165,7 @@ class Checker:
             if page.row is not None or not self._pages.several:
                 self._refuse(summaries.differing(part, self._said(page)), page)
 
-    def _said(self, page: Page) -> Statistics:
+    def _said(self, page: DataPage) -> Statistics:
         """What a page's header says of its binaries."""
         if page.row is None and not self._pages.several:
             return self._known
@@ -195,7 +195,7 @@ class Checker:
 
 
 def check_times(
-    pages: Pages, group: Sequence[Page], times: Int64s, bounds: Int64s, previous: int
+    pages: Pages, group: Sequence[DataPage], times: Int64s, bounds: Int64s, previous: int
 ) -> None:
     """Check that times increase, from page to page too.
 

@@ -12,13 +12,13 @@ from common.tsfile import Corrupt, DataType, Device, Series, Status, Tail, read_
 from common.tsfile.source import source_of
 from receiver.points.aligned import PART_BYTES, TimeChunk, TimeGroup, ValueChunk, parts
 from receiver.points.chunks import (
-    Block,
     ChunkRef,
     GroupHeader,
+    PointBlock,
     chunk_refs,
 )
 from receiver.points.columns import TextForm
-from receiver.points.errors import DamagedData, DataError, Place, UnsupportedData
+from receiver.points.errors import DamagedData, DataError, DataPlace, UnsupportedData
 from receiver.points.grouping import GROUP_ROWS
 from receiver.points.plain import PlainChunk
 from receiver.points.window import WINDOW_BYTES, Pages, PageSource
@@ -96,9 +96,9 @@ class ChunkReader:
     def _require_complete(self) -> None:
         tail = self.tail
         if tail.status is Status.LEGACY:
-            raise UnsupportedData(tail.reason, Place(self.name))
+            raise UnsupportedData(tail.reason, DataPlace(self.name))
         if not tail.complete:
-            raise DamagedData(f"{tail.status}: {tail.reason}", Place(self.name))
+            raise DamagedData(f"{tail.status}: {tail.reason}", DataPlace(self.name))
 
     def __enter__(self) -> Self:
         return self
@@ -147,9 +147,9 @@ class ChunkReader:
             self._columns = (device, found)
         return self._columns[1]
 
-    def place(self, device: Device, series: Series | None = None) -> Place:
+    def place(self, device: Device, series: Series | None = None) -> DataPlace:
         """Where a device, or a series of it, is; for messages."""
-        return Place(self.name, device.name, None if series is None else series.measurement)
+        return DataPlace(self.name, device.name, None if series is None else series.measurement)
 
     def _require_readable(self, device: Device) -> None:
         """See that pages are in the clear, and that they are of this device.
@@ -219,7 +219,7 @@ class ChunkReader:
         """The raw pages of a chunk, its header read and checked."""
         self._require_readable(device)
         source = PageSource(self._file, self.tail.meta_offset, self.tail.version or 0, window)
-        place = Place(self.name, device.name, series.measurement, chunk.offset)
+        place = DataPlace(self.name, device.name, series.measurement, chunk.offset)
         return Pages(source, place, chunk.offset, series.data_type, chunk.statistics)
 
     def plain_chunk(
@@ -292,7 +292,7 @@ class ChunkReader:
         end: int | None = None,
         rows: int = GROUP_ROWS,
         window: int = WINDOW_BYTES,
-    ) -> Iterator[Block]:
+    ) -> Iterator[PointBlock]:
         """Decode a chunk piece by piece, pages without points in ``start`` to ``end`` left out.
 
         Args:
@@ -307,7 +307,7 @@ class ChunkReader:
         if series.data_type == DataType.VECTOR:
             times = self.time_chunk(device, chunk)
             for group in times.groups(start, end, rows=rows):
-                yield Block(group.times, None, group.first, len(group))
+                yield PointBlock(group.times, None, group.first, len(group))
             if self.check:
                 times.finish()
         elif chunk.time_chunk is None:
@@ -326,7 +326,7 @@ class ChunkReader:
         start: int | None,
         end: int | None,
         window: int,
-    ) -> Iterator[Block]:
+    ) -> Iterator[PointBlock]:
         assert chunk.time_chunk is not None
         values, pages = self.value_chunk(device, series, chunk, window=window), 0
         times = None
@@ -337,7 +337,7 @@ class ChunkReader:
             groups = times.groups(start, end)
         for group in groups:
             for part in parts(group, [values], PART_BYTES):
-                yield Block(part.times, values.column(part), part.first, len(part))
+                yield PointBlock(part.times, values.column(part), part.first, len(part))
             pages = group.first + len(group)
         if self.check:
             values.finish(pages if times is None else times.passed)

@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 from common.tsfile import Device, Series, Statistics
 from receiver.points.columns import Column
-from receiver.points.errors import DamagedData, Place
+from receiver.points.errors import DamagedData, DataPlace
 
 __all__ = [
-    "Block",
     "ChunkRef",
     "ChunkSummary",
     "DecodedChunk",
     "GroupHeader",
+    "PointBlock",
     "chunk_refs",
     "clusters",
 ]
@@ -54,7 +54,7 @@ class ChunkRef:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Block:
+class PointBlock:
     """Consecutive rows of one chunk.
 
     Attributes:
@@ -123,7 +123,7 @@ class DecodedChunk:
     summary: ChunkSummary
 
 
-def chunk_refs(series: Series, times: Series | None, place: Place) -> list[ChunkRef]:
+def chunk_refs(series: Series, times: Series | None, place: DataPlace) -> list[ChunkRef]:
     """The chunks of a series in the file's order, each with the chunk of its times.
 
     A writer puts the chunks of values behind the chunk of their times, and then the next group;

@@ -20,7 +20,7 @@ from receiver.points.encodings import (
 )
 from receiver.points.errors import DamagedData, UnsupportedData
 from receiver.points.summaries import first_out_of_order, row_statistics
-from receiver.points.window import Page, Pages
+from receiver.points.window import DataPage, Pages
 
 __all__ = ["guessed_times", "page_times", "page_values"]
 
@@ -31,7 +31,7 @@ _OTHER_TIMES: Final = (Encoding.PLAIN, Encoding.RLE, Encoding.GORILLA)
 
 
 def page_times(
-    pages: Pages, page: Page, encoding: int, content: Bytes, pos: int, end: int
+    pages: Pages, page: DataPage, encoding: int, content: Bytes, pos: int, end: int
 ) -> Times:
     """Decode the times of one page, as many as the file says.
 
@@ -59,7 +59,7 @@ def page_times(
 
 
 def guessed_times(
-    pages: Pages, page: Page, content: Bytes, pos: int, end: int
+    pages: Pages, page: DataPage, content: Bytes, pos: int, end: int
 ) -> tuple[int, Times]:
     """Decode the times of a page when nothing says how they are encoded.
 
@@ -91,7 +91,7 @@ def guessed_times(
     return Encoding.TS_2DIFF, times
 
 
-def page_values(pages: Pages, page: Page, content: Bytes, pos: int, count: int) -> Values:
+def page_values(pages: Pages, page: DataPage, content: Bytes, pos: int, count: int) -> Values:
     """Decode the values of one page, which stand from ``pos`` on.
 
     Args:
@@ -121,7 +121,7 @@ def _values(pages: Pages, content: Bytes, pos: int, count: int, *, old_form: boo
     )
 
 
-def _in_either_form(pages: Pages, page: Page, content: Bytes, pos: int, count: int) -> Values:
+def _in_either_form(pages: Pages, page: DataPage, content: Bytes, pos: int, count: int) -> Values:
     """The new form where its values are what is said of the page, otherwise the old one."""
     said = pages.statistics if page.row is None else row_statistics(pages.code, page.row)
     broken: BadPage | None = None

@@ -23,7 +23,7 @@ __all__ = [
     "AnyDevice",
     "Deletion",
     "DeviceIn",
-    "Names",
+    "NamePattern",
     "PathPattern",
     "TableSeries",
     "TagIs",
@@ -46,7 +46,7 @@ _NODE: Final = re.compile(r"`((?:[^`]++|``)+)`(?=\.|\Z)|([^.]*)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Names:
+class NamePattern:
     """What a device is called, as deletions see it.
 
     Attributes:
@@ -58,11 +58,11 @@ class Names:
     nodes: Tags
 
 
-def names_of(device: Device) -> Names:
+def names_of(device: Device) -> NamePattern:
     """The names of a device of a file."""
     if device.is_table:
-        return Names(True, without_trailing_nulls(device.segments))
-    return Names(False, parse_name(device.name)[1])
+        return NamePattern(True, without_trailing_nulls(device.segments))
+    return NamePattern(False, parse_name(device.name)[1])
 
 
 def without_trailing_nulls(tags: Tags) -> Tags:
@@ -111,7 +111,7 @@ class PathPattern:
             return None
         return tuple(node[0] for node in self._nodes[:-1])
 
-    def concerns(self, names: Names) -> bool:
+    def concerns(self, names: NamePattern) -> bool:
         """Whether a device has, or could have, a series that the pattern names."""
         if names.is_table:
             return False
@@ -123,7 +123,7 @@ class PathPattern:
         last = len(self._nodes)
         return last - 1 in reached or (last in reached and self._nodes[-1] == _MANY_NODE)
 
-    def matches_series(self, names: Names, measurement: str) -> bool:
+    def matches_series(self, names: NamePattern, measurement: str) -> bool:
         """Whether the pattern names this series; ``""`` only if it names all of the device."""
         if names.is_table:
             return False
@@ -262,11 +262,11 @@ class TableSeries:
     tags: TagPredicate
     columns: frozenset[str]
 
-    def concerns(self, names: Names) -> bool:
+    def concerns(self, names: NamePattern) -> bool:
         """Whether the deletion is of this device."""
         return names.is_table and names.nodes[0] == self.table and self.tags.matches(names.nodes)
 
-    def matches_series(self, names: Names, measurement: str) -> bool:
+    def matches_series(self, names: NamePattern, measurement: str) -> bool:
         """Whether the deletion is of this column; ``""`` only if it is of all of the device."""
         return self.concerns(names) and (not self.columns or measurement in self.columns)
 

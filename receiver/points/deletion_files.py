@@ -51,7 +51,7 @@ from receiver.points.deletion_entries import (
     Tags,
     without_trailing_nulls,
 )
-from receiver.points.errors import DamagedData, Place
+from receiver.points.errors import DamagedData, DataPlace
 
 __all__ = ["DeletionFile", "parse_binary", "parse_text"]
 
@@ -260,4 +260,4 @@ def _torn(name: str, pos: int, size: int) -> str:
 
 
 def _damaged(what: str, name: str, pos: int) -> NoReturn:
-    raise DamagedData(what, Place(name, offset=pos))
+    raise DamagedData(what, DataPlace(name, offset=pos))

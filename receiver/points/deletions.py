@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from common.tsfile import Device, read_tail
-from receiver.points.deletion_entries import Deletion, Names, PathPattern, Tags, names_of
+from receiver.points.deletion_entries import Deletion, NamePattern, PathPattern, Tags, names_of
 from receiver.points.deletion_files import DeletionFile, parse_binary, parse_text
-from receiver.points.errors import DamagedData, Place, UnsupportedData
+from receiver.points.errors import DamagedData, DataPlace, UnsupportedData
 from receiver.points.resource import parse_resource
 
 __all__ = ["MAX_DELETIONS_BYTES", "Deletions", "Ranges", "deleted"]
@@ -55,7 +55,7 @@ class Deletions:
         self.entries: Final = tuple(entries)
         self.files: Final = tuple(files)
         self.dropped: Final = tuple(dropped)
-        self._device: tuple[tuple[str, bool], Names, tuple[Deletion, ...]] | None = None
+        self._device: tuple[tuple[str, bool], NamePattern, tuple[Deletion, ...]] | None = None
         self._series: tuple[tuple[str, bool, str], tuple[Deletion, ...]] | None = None
 
     @classmethod
@@ -111,7 +111,7 @@ class Deletions:
             self._series = (key, tuple(found))
         return self._series[1]
 
-    def _of_device(self, device: Device) -> tuple[Names, tuple[Deletion, ...]]:
+    def _of_device(self, device: Device) -> tuple[NamePattern, tuple[Deletion, ...]]:
         key = (device.name, device.is_table)
         if self._device is None or self._device[0] != key:
             names = names_of(device)
@@ -178,7 +178,7 @@ def _shared(tsfile: Path) -> DeletionFile | None:
     if resource.opaque and any(map(_SHARED.fullmatch, os.listdir(tsfile.parent))):
         raise DamagedData(
             f"{resource.opaque}; so it is not known whether the shared deletions beside it count",
-            Place(f"{tsfile}.resource"),
+            DataPlace(f"{tsfile}.resource"),
         )
     if resource.shared_deletions is None:
         return None
@@ -186,13 +186,13 @@ def _shared(tsfile: Path) -> DeletionFile | None:
     if not _SHARED.fullmatch(name) or start < 0:
         raise DamagedData(
             f"it names {name!r} from {start} on as shared deletions",
-            Place(f"{tsfile}.resource"),
+            DataPlace(f"{tsfile}.resource"),
         )
     path = tsfile.with_name(name)
     deletions = _content(path)
     if deletions is None or start > len(deletions):
         what = "is not there" if deletions is None else f"has no {start} bytes"
-        raise DamagedData(f"the shared deletions of {tsfile.name} {what}", Place(str(path)))
+        raise DamagedData(f"the shared deletions of {tsfile.name} {what}", DataPlace(str(path)))
     return parse_binary(deletions, str(path), start=start)
 
 
@@ -203,7 +203,7 @@ def _content(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     if len(content) > MAX_DELETIONS_BYTES:
-        raise UnsupportedData(f"more than {MAX_DELETIONS_BYTES >> 20} MiB", Place(str(path)))
+        raise UnsupportedData(f"more than {MAX_DELETIONS_BYTES >> 20} MiB", DataPlace(str(path)))
     return content
 
 

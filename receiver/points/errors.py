@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 from common.errors import EXIT_NOT_LOADED, Integrity, Permanent
 
-__all__ = ["DamagedData", "DataError", "Place", "UnsupportedData"]
+__all__ = ["DamagedData", "DataError", "DataPlace", "UnsupportedData"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class DataPlace:
     """Where in a file something is; what is not known (yet) is None.
 
     Attributes:
@@ -52,12 +52,12 @@ class DamagedData(Integrity):
     slug = "damaged-data"
     exit_code = EXIT_NOT_LOADED
 
-    def __init__(self, reason: str, place: Place) -> None:
+    def __init__(self, reason: str, place: DataPlace) -> None:
         super().__init__(f"{place}: {reason}", extra=_extra(place))
         self.reason = reason
         self.place = place
 
-    def __reduce__(self) -> tuple[Callable[..., DamagedData], tuple[str, Place]]:
+    def __reduce__(self) -> tuple[Callable[..., DamagedData], tuple[str, DataPlace]]:
         return type(self), (self.reason, self.place)
 
 
@@ -68,17 +68,17 @@ class UnsupportedData(Permanent):
     exit_code = EXIT_NOT_LOADED
     http_status = 422
 
-    def __init__(self, reason: str, place: Place) -> None:
+    def __init__(self, reason: str, place: DataPlace) -> None:
         super().__init__(f"{place}: {reason}", extra=_extra(place))
         self.reason = reason
         self.place = place
 
-    def __reduce__(self) -> tuple[Callable[..., UnsupportedData], tuple[str, Place]]:
+    def __reduce__(self) -> tuple[Callable[..., UnsupportedData], tuple[str, DataPlace]]:
         return type(self), (self.reason, self.place)
 
 
 DataError: TypeAlias = DamagedData | UnsupportedData
 
 
-def _extra(place: Place) -> dict[str, object]:
+def _extra(place: DataPlace) -> dict[str, object]:
     return {key: value for key, value in dataclasses.asdict(place).items() if value is not None}

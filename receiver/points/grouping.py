@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from common.tsfile import Encoding
 from receiver.points.encodings import Bytes
-from receiver.points.window import Page, Pages
+from receiver.points.window import DataPage, Pages
 
 __all__ = [
     "GREATEST_TIME",
@@ -16,7 +16,7 @@ __all__ = [
     "GROUP_ROWS",
     "LEAST_TIME",
     "Group",
-    "Taken",
+    "TakenPages",
     "groups",
 ]
 
@@ -27,7 +27,7 @@ GROUP_BYTES: Final = 8 * 1024 * 1024
 LEAST_TIME: Final = -(2**63)
 GREATEST_TIME: Final = 2**63 - 1
 
-Group: TypeAlias = list[tuple[Page, Bytes]]
+Group: TypeAlias = list[tuple[DataPage, Bytes]]
 
 
 def groups(
@@ -36,7 +36,7 @@ def groups(
     end: int | None,
     *,
     rows: int,
-    skip: Callable[[Page], None] | None,
+    skip: Callable[[DataPage], None] | None,
 ) -> Iterator[Group]:
     """The pages of a chunk that has times, with their bytes, but those without a time in range.
 
@@ -76,7 +76,7 @@ def groups(
         yield group
 
 
-class Taken:
+class TakenPages:
     """The pages that were decoded: there may be millions, so no more than is asked for later.
 
     Attributes:
@@ -88,7 +88,7 @@ class Taken:
         self.offsets = array("q")
         self.points = array("q")
 
-    def add(self, pages: Iterable[Page]) -> None:
+    def add(self, pages: Iterable[DataPage]) -> None:
         """Note some more."""
         for page in pages:
             self.offsets.append(page.offset)

@@ -14,12 +14,12 @@ import numpy.typing as npt
 from common.tsfile import Encoding, Statistics
 from common.tsfile.primitives import Malformed, read_uvarint
 from receiver.points.checks import Checker, check_times
-from receiver.points.chunks import Block
+from receiver.points.chunks import PointBlock
 from receiver.points.columns import Column, joined_values
 from receiver.points.decoding import guessed_times, page_times, page_values
 from receiver.points.encodings import Bytes, Values
-from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, Group, Taken, groups
-from receiver.points.window import Page, Pages
+from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, Group, TakenPages, groups
+from receiver.points.window import DataPage, Pages
 
 __all__ = ["PlainChunk", "edges"]
 
@@ -34,7 +34,7 @@ class PlainChunk:
 
     def __init__(self, pages: Pages, *, check: bool) -> None:
         self.pages = pages
-        self.taken = Taken()
+        self.taken = TakenPages()
         self._time_encoding: int | None = None
         self._checker = Checker(pages) if check else None
         self._skip = self._checker.skip if self._checker else None
@@ -42,7 +42,7 @@ class PlainChunk:
 
     def blocks(
         self, start: int | None = None, end: int | None = None, *, rows: int = GROUP_ROWS
-    ) -> Iterator[Block]:
+    ) -> Iterator[PointBlock]:
         """Decode group after group, but the pages without points in ``start`` to ``end``.
 
         Args:
@@ -69,7 +69,7 @@ class PlainChunk:
         assert self._checker is not None
         return self._checker.finish()
 
-    def _decode(self, group: Group) -> Block:
+    def _decode(self, group: Group) -> PointBlock:
         stamps, parts, counts = [], [], [0]
         for page, content in group:
             behind, pos = self._split(page, content)
@@ -84,16 +84,16 @@ class PlainChunk:
         if len(times):
             self._previous = int(times[-1])
         self.taken.add(listed)
-        return Block(times, Column(self.pages.code, values), listed[0].number, len(listed))
+        return PointBlock(times, Column(self.pages.code, values), listed[0].number, len(listed))
 
-    def _times(self, page: Page, content: Bytes, pos: int, end: int) -> npt.NDArray[np.int64]:
+    def _times(self, page: DataPage, content: Bytes, pos: int, end: int) -> npt.NDArray[np.int64]:
         if self._time_encoding is None and page.points:
             self._time_encoding, times = guessed_times(self.pages, page, content, pos, end)
             return times
         encoding = Encoding.TS_2DIFF if self._time_encoding is None else self._time_encoding
         return page_times(self.pages, page, encoding, content, pos, end)
 
-    def _split(self, page: Page, content: Bytes) -> tuple[int, int]:
+    def _split(self, page: DataPage, content: Bytes) -> tuple[int, int]:
         """Where values begin and where times begin."""
         try:
             size, pos = read_uvarint(content[:5].tobytes(), 0) if len(content) else (0, 0)
@@ -105,7 +105,7 @@ class PlainChunk:
 
     def _check(
         self,
-        group: list[Page],
+        group: list[DataPage],
         times: npt.NDArray[np.int64],
         values: Values,
         bounds: npt.NDArray[np.int64],

@@ -11,11 +11,11 @@ import numpy as np
 
 from common.tsfile import DataType, Device, Series, Statistics
 from receiver.points.aligned import PART_BYTES, parts
-from receiver.points.chunks import Block, ChunkRef, ChunkSummary, DecodedChunk, chunk_refs
+from receiver.points.chunks import ChunkRef, ChunkSummary, DecodedChunk, PointBlock, chunk_refs
 from receiver.points.columns import joined, no_values
 from receiver.points.encodings import is_rounded
 from receiver.points.errors import DamagedData, DataError, UnsupportedData
-from receiver.points.grouping import Taken
+from receiver.points.grouping import TakenPages
 from receiver.points.rounding import far
 from receiver.points.summaries import differing, merge
 from receiver.points.window import Pages
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Observer", "decode_chunk", "summaries", "summarise_chunk"]
 
-Observer: TypeAlias = Callable[[str, Block], None]
+Observer: TypeAlias = Callable[[str, PointBlock], None]
 """Is told the measurement and each of its blocks; the block's arrays are not to be kept."""
 
 
@@ -37,32 +37,32 @@ class _Walk:
     def __init__(self, file: ChunkReader, device: Device, series: Series, chunk: ChunkRef) -> None:
         self._file, self._device, self._series, self._chunk = file, device, series, chunk
         self.pages: Pages
-        self.taken = Taken()
+        self.taken = TakenPages()
         self.page_rows = array("q")
         self.statistics: Statistics
         self.exact: bool
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[PointBlock]:
         if self._chunk.time_chunk is not None:
             return self._values(self._chunk.time_chunk)
         return self._times() if self._series.data_type == DataType.VECTOR else self._plain()
 
-    def _plain(self) -> Iterator[Block]:
+    def _plain(self) -> Iterator[PointBlock]:
         plain = self._file.plain_chunk(self._device, self._series, self._chunk, check=True)
         yield from plain.blocks()
         self._end(plain, plain.finish())
 
-    def _times(self) -> Iterator[Block]:
+    def _times(self) -> Iterator[PointBlock]:
         times = self._file.time_chunk(self._device, self._chunk, check=True)
         for group in self._file.kept(self._chunk, times):
-            yield Block(group.times, None, group.first, len(group))
+            yield PointBlock(group.times, None, group.first, len(group))
         self._end(times, times.finish())
 
-    def _values(self, time_chunk: ChunkRef) -> Iterator[Block]:
+    def _values(self, time_chunk: ChunkRef) -> Iterator[PointBlock]:
         values = self._file.value_chunk(self._device, self._series, self._chunk, check=True)
         for group in self._file.times(self._device, time_chunk):
             for part in parts(group, [values], PART_BYTES):
-                yield Block(part.times, values.column(part), part.first, len(part))
+                yield PointBlock(part.times, values.column(part), part.first, len(part))
             self.page_rows.extend(np.diff(group.bounds).tolist())
         self._end(values, values.finish(len(self.page_rows)))
 

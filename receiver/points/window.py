@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from common.tsfile import Corrupt, Statistics
 from common.tsfile.primitives import Malformed, read_uvarint, read_vstr
-from common.tsfile.source import Source
+from common.tsfile.source import ByteSource
 from receiver.points import pages
 from receiver.points.compression import BadCompression, UnsupportedCompression, decompress
 from receiver.points.encodings import Bytes
-from receiver.points.errors import DamagedData, Place, UnsupportedData
+from receiver.points.errors import DamagedData, DataPlace, UnsupportedData
 
-__all__ = ["MAX_PAGE_BYTES", "MAX_PAGE_POINTS", "WINDOW_BYTES", "Page", "PageSource", "Pages"]
+__all__ = ["MAX_PAGE_BYTES", "MAX_PAGE_POINTS", "WINDOW_BYTES", "DataPage", "PageSource", "Pages"]
 
 MAX_PAGE_POINTS: Final = 8 * 1024 * 1024
 """Writers end a page at 10,000 points, older ones at a million."""
@@ -40,7 +40,7 @@ _BAD: Final = {
 }
 
 
-class Page(NamedTuple):
+class DataPage(NamedTuple):
     """A page as its header has it.
 
     Attributes:
@@ -79,7 +79,7 @@ class PageSource:
         window: bytes to read at once.
     """
 
-    file: Source
+    file: ByteSource
     limit: int
     version: int
     window: int = WINDOW_BYTES
@@ -102,7 +102,7 @@ class Pages:
     """
 
     def __init__(
-        self, source: PageSource, place: Place, offset: int, code: int, statistics: Statistics
+        self, source: PageSource, place: DataPlace, offset: int, code: int, statistics: Statistics
     ) -> None:
         """Read and check the header.
 
@@ -140,15 +140,17 @@ class Pages:
         self._buffer = self._buffer[: self._at + size]
         self._data = np.frombuffer(self._buffer, np.uint8)
 
-    def damaged(self, reason: str, page: Page | None = None, at: int | None = None) -> DamagedData:
+    def damaged(
+        self, reason: str, page: DataPage | None = None, at: int | None = None
+    ) -> DamagedData:
         """An error about the chunk, or one of its pages, or the byte ``at`` of its content."""
         return DamagedData(reason, self._place(page, at))
 
-    def unsupported(self, reason: str, page: Page | None = None) -> UnsupportedData:
+    def unsupported(self, reason: str, page: DataPage | None = None) -> UnsupportedData:
         """The same for what is not read."""
         return UnsupportedData(reason, self._place(page, None))
 
-    def _place(self, page: Page | None, at: int | None) -> Place:
+    def _place(self, page: DataPage | None, at: int | None) -> DataPlace:
         if page is None:
             return dataclasses.replace(self.place, offset=at)
         offset = page.offset if at is None or self.compression else self._base + page.data + at
@@ -206,7 +208,7 @@ class Pages:
                 return max(1, number)
         return len(sizes) * size // max(1, total)
 
-    def next(self) -> Page | None:
+    def next(self) -> DataPage | None:
         """The next page, None at the end."""
         row = self.peek()
         if row is None:
@@ -224,7 +226,7 @@ class Pages:
             count, start, end, own = known.count, known.start, known.end, None
             if not row[pages.UNCOMPRESSED]:
                 count = 0
-        page = Page(
+        page = DataPage(
             number, self._base + row[0], row[1], row[2], row[3], count, start, end, own, binaries
         )  # fmt: skip
         if count > MAX_PAGE_POINTS:
@@ -267,7 +269,7 @@ class Pages:
             wanted *= 2
         return False
 
-    def content(self, page: Page) -> Bytes:
+    def content(self, page: DataPage) -> Bytes:
         """The page's bytes, decompressed; only for the page that ``next`` gave last.
 
         Raises:

@@ -10,7 +10,7 @@ from common.digests import is_md5, md5
 from common.errors import ConflictError, NotATsFileError, ProtocolError, TsferryError
 from common.names import FilePath
 from common.wire import BatchAnswer, BatchEntry, BatchResult, check_block, decode_batch, to_problem
-from receiver.transfer.intake import Received
+from receiver.transfer.intake import VerifiedBytes
 
 if TYPE_CHECKING:
     from receiver.load.folder.current_task import CurrentTask
@@ -32,7 +32,7 @@ def receive_batch(
     files = list(decode_batch(body))
     intake.check_room(folder, sum(entry.size for entry, _ in files), partial_bytes)
     results: list[BatchResult] = []
-    good: dict[str, Received] = {}
+    good: dict[str, VerifiedBytes] = {}
     parts: list[str] = []
     try:
         for entry, content in files:
@@ -61,7 +61,7 @@ def _receive(
     entry: BatchEntry,
     content: memoryview,
     part: str,
-) -> Received:
+) -> VerifiedBytes:
     path = FilePath.parse(entry.path)
     intake.check_size(path, entry.size)
     if not is_md5(entry.md5):
@@ -81,7 +81,7 @@ def _receive(
         except NotATsFileError as error:
             intake.quarantine(folder, part, path, file.fileno(), entry.size, error.message)
             raise
-    return Received(path, part, record)
+    return VerifiedBytes(path, part, record)
 
 
 def _failed(path: str, error: TsferryError) -> BatchResult:

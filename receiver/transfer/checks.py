@@ -118,7 +118,7 @@ class Checks:
         if request.engine not in (None, self._engine.uuid):
             return History.NEW
         standing = epochs.standing(row, request.epoch)
-        if standing is epochs.Standing.CLONE:
+        if standing is epochs.EpochStanding.CLONE:
             raise epochs.clone(row)
         if request.engine is None:
             return History.NEW
@@ -127,7 +127,7 @@ class Checks:
         last = request.last_task
         if last is None:  # no past, or it was compared with ours; an epoch ahead is no matter then
             return History.CONTINUES if row is not None else History.NEW
-        if standing is epochs.Standing.AHEAD:
+        if standing is epochs.EpochStanding.AHEAD:
             return History.REWOUND
         task = state.task_table.get(request.sender, last.task)
         known = task is not None and task.commit == last.commit

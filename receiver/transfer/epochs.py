@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.rows import SenderRow
 
-__all__ = ["Standing", "Step", "accept", "must_be_current", "number_of", "standing", "start"]
+__all__ = ["EpochStanding", "Step", "accept", "must_be_current", "number_of", "standing", "start"]
 
 _EPOCH = re.compile(r"([1-9][0-9]{0,17})\.([0-9a-z]{1,32})\Z")
 _FARTHEST = 10**15
@@ -29,7 +29,7 @@ _FARTHEST = 10**15
 _ACCEPT = "accept"
 
 
-class Standing(Enum):
+class EpochStanding(Enum):
     """What an epoch says of the one who brings it."""
 
     GOOD = "good"
@@ -61,16 +61,16 @@ def number_of(epoch: str | None) -> int:
     return int(found[1])
 
 
-def standing(row: SenderRow | None, given: str | None) -> Standing:
+def standing(row: SenderRow | None, given: str | None) -> EpochStanding:
     """How an epoch looks before anybody starts a task with it."""
     number = number_of(given)
     if row is None or row.epoch is None:
-        return Standing.AHEAD if number else Standing.GOOD
+        return EpochStanding.AHEAD if number else EpochStanding.GOOD
     if number > number_of(row.epoch):
-        return Standing.AHEAD
+        return EpochStanding.AHEAD
     if given in (row.epoch, row.previous) or _accepting(row.epoch):
-        return Standing.GOOD
-    return Standing.CLONE
+        return EpochStanding.GOOD
+    return EpochStanding.CLONE
 
 
 def start(
@@ -86,9 +86,9 @@ def start(
         CloneError: the epoch was used by another machine.
     """
     found = standing(row, given)
-    if found is Standing.CLONE:
+    if found is EpochStanding.CLONE:
         raise clone(row)
-    if row is None or row.epoch is None or found is Standing.AHEAD or _accepting(row.epoch):
+    if row is None or row.epoch is None or found is EpochStanding.AHEAD or _accepting(row.epoch):
         known = 0 if row is None else number_of(row.epoch)
         number = max(known, number_of(given)) + 1
         return Step(f"{number}.{random()}", given, fresh=True)

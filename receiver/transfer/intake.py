@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.principal import Principal
 
-__all__ = ["Intake", "Received"]
+__all__ = ["Intake", "VerifiedBytes"]
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ _QUARANTINE_SHARE = 8
 
 
 @dataclass(frozen=True)
-class Received:
+class VerifiedBytes:
     """A whole file that is flushed under a temporary name, `part`, and verified."""
 
     path: FilePath
@@ -178,7 +178,7 @@ class Intake:
             )
         return record
 
-    def stage(self, folder: SenderFolder, files: list[Received]) -> None:
+    def stage(self, folder: SenderFolder, files: list[VerifiedBytes]) -> None:
         """Put verified files in their places; when this returns they are there for good.
 
         If that cannot be done now they are under their temporary names again.
@@ -235,7 +235,7 @@ class Intake:
         log.warning("quarantined", extra={"path": path.text, "reason": reason})
 
 
-def _place(folder: SenderFolder, files: list[Received]) -> None:
+def _place(folder: SenderFolder, files: list[VerifiedBytes]) -> None:
     tree = folder.tree
     directories = sorted({folder.at(f"data/{each.path.directory}") for each in files})
     for directory in directories:
@@ -248,7 +248,7 @@ def _place(folder: SenderFolder, files: list[Received]) -> None:
     crash.point("intake.synced")
 
 
-def _take_back(folder: SenderFolder, files: list[Received]) -> None:
+def _take_back(folder: SenderFolder, files: list[VerifiedBytes]) -> None:
     """Undo `_place` as far as it came; what cannot be undone now is found at the next start."""
     for each in files:
         with suppress(TsferryError, OSError):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from common.durable import Tree, WriteFile
 
-__all__ = ["Block", "Partial", "Pending", "UploadMeta", "parse_upload"]
+__all__ = ["PartialUpload", "Pending", "UploadBlock", "UploadMeta", "parse_upload"]
 
 _LINE = re.compile(rb"(0|[1-9][0-9]{0,18}) ([1-9][0-9]{0,18}) ([0-9a-f]{16})\Z")
 
@@ -66,7 +66,7 @@ class UploadMeta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Block:
+class UploadBlock:
     """An acknowledged block."""
 
     offset: int
@@ -87,11 +87,11 @@ class Block:
 class Pending:
     """A block that is written and does not count yet; `md5` is that of the file up to its end."""
 
-    block: Block
+    block: UploadBlock
     md5: hashlib._Hash
 
 
-def parse_upload(data: bytes) -> tuple[UploadMeta | None, list[Block], int]:
+def parse_upload(data: bytes) -> tuple[UploadMeta | None, list[UploadBlock], int]:
     """The upload, its blocks and where the last good line ends; never raises on content.
 
     Blocks follow each other without a gap and end before the file does; reading stops where not.
@@ -101,13 +101,13 @@ def parse_upload(data: bytes) -> tuple[UploadMeta | None, list[Block], int]:
         meta = msgspec.json.decode(data[: max(first, 0)], type=UploadMeta)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None, [], 0
-    blocks: list[Block] = []
+    blocks: list[UploadBlock] = []
     at, reached = first + 1, 0
     while (end := data.find(b"\n", at)) >= 0:
         found = _LINE.match(data[at:end])
         if found is None:
             break
-        block = Block(int(found[1]), int(found[2]), found[3].decode())
+        block = UploadBlock(int(found[1]), int(found[2]), found[3].decode())
         if block.offset != reached or block.end >= meta.length:
             break
         blocks.append(block)
@@ -115,7 +115,7 @@ def parse_upload(data: bytes) -> tuple[UploadMeta | None, list[Block], int]:
     return meta, blocks, at
 
 
-class Partial:
+class PartialUpload:
     """One partial upload. The caller sees to it that one thread at a time writes.
 
     Attributes:
@@ -132,7 +132,7 @@ class Partial:
         self._md5: hashlib._Hash | None = new_md5()
 
     @classmethod
-    def create(cls, tree: Tree, directory: str, meta: UploadMeta) -> Partial:
+    def create(cls, tree: Tree, directory: str, meta: UploadMeta) -> PartialUpload:
         """A new upload; it is there after a power cut when this returns."""
         partial = cls(tree, directory, meta)
         with tree.create(partial.part):
@@ -141,7 +141,7 @@ class Partial:
         return partial
 
     @classmethod
-    def open(cls, tree: Tree, directory: str, name: str) -> Partial | None:
+    def open(cls, tree: Tree, directory: str, name: str) -> PartialUpload | None:
         """The upload `name` that an earlier process left; None, and it is gone, if it is none."""
         rel = f"{directory}/{name}.upload"
         # Flushed before anybody hears an offset of it: a killed process may not have come to that.
@@ -172,9 +172,9 @@ class Partial:
             self._cut(good)
         return self.offset
 
-    def _reread(self, blocks: list[Block]) -> tuple[hashlib._Hash, list[Block]]:
+    def _reread(self, blocks: list[UploadBlock]) -> tuple[hashlib._Hash, list[UploadBlock]]:
         whole = new_md5()
-        good: list[Block] = []
+        good: list[UploadBlock] = []
         fd = self._tree.open_read(self.part)
         try:
             for block in blocks:
@@ -192,7 +192,7 @@ class Partial:
             os.close(fd)
         return whole, good
 
-    def _cut(self, good: list[Block]) -> None:
+    def _cut(self, good: list[UploadBlock]) -> None:
         """Cut both files back to the good blocks; the log first, as it decides."""
         keep = len(msgspec.json.encode(self.meta)) + 1 + sum(len(each.line()) for each in good)
         with self._tree.append_file(self.log) as file:  # which is flushed by that
@@ -213,7 +213,7 @@ class Partial:
             whole.update(piece)
             check.update(piece)
             at += len(piece)
-        return Pending(Block(self.offset, at - self.offset, check.hexdigest()), whole)
+        return Pending(UploadBlock(self.offset, at - self.offset, check.hexdigest()), whole)
 
     def commit(self, file: WriteFile, pending: Pending) -> None:
         """Make a block count: flush its bytes, then its line."""

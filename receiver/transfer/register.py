@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from receiver.load.folder.sender_folder import SenderFolder
-    from receiver.load.loader import Job
+    from receiver.load.loader import LoadJob
     from receiver.principal import Principal
-    from receiver.transfer.partial import Partial, UploadMeta
+    from receiver.transfer.partial import PartialUpload, UploadMeta
 
-__all__ = ["Finished", "Register", "Upload", "UploadView"]
+__all__ = ["Finished", "OpenUpload", "Register", "UploadView"]
 
 _REMEMBERED = 10_000
 """Finished uploads that HEAD still answers for, should the last answer be lost."""
@@ -55,7 +55,7 @@ class UploadView(Struct, frozen=True, kw_only=True):
         return self.offset == self.length
 
 
-class Upload:
+class OpenUpload:
     """An upload that is begun and not finished.
 
     Attributes:
@@ -67,13 +67,13 @@ class Upload:
         job: of a task of one file that is verified, and waits to be loaded.
     """
 
-    def __init__(self, folder: SenderFolder, partial: Partial, touched: float) -> None:
+    def __init__(self, folder: SenderFolder, partial: PartialUpload, touched: float) -> None:
         self.folder = folder
         self.partial = partial
         self.touched = touched
         self.lock = threading.Lock()
         self.gone = False
-        self.job: Job | None = None
+        self.job: LoadJob | None = None
 
     @property
     def meta(self) -> UploadMeta:
@@ -94,35 +94,35 @@ class Register:
     """All uploads of all senders. All calls are safe from any thread."""
 
     def __init__(self) -> None:
-        self._uploads: dict[str, Upload] = {}
-        self._of_sender: dict[str, dict[str, Upload]] = {}
-        self._of_path: dict[tuple[str, str], dict[str, Upload]] = {}
+        self._uploads: dict[str, OpenUpload] = {}
+        self._of_sender: dict[str, dict[str, OpenUpload]] = {}
+        self._of_path: dict[tuple[str, str], dict[str, OpenUpload]] = {}
         self._finished: OrderedDict[str, Finished] = OrderedDict()
         self._lock = threading.Lock()
 
     def __contains__(self, upload_id: str) -> bool:
         return upload_id in self._uploads
 
-    def add(self, upload: Upload) -> None:
+    def add(self, upload: OpenUpload) -> None:
         """One more."""
         with self._lock:
             self._uploads[upload.meta.id] = upload
             self._of_sender.setdefault(upload.meta.sender, {})[upload.meta.id] = upload
             self._of_path.setdefault(_path(upload), {})[upload.meta.id] = upload
 
-    def all(self, sender: str | None = None) -> list[Upload]:
+    def all(self, sender: str | None = None) -> list[OpenUpload]:
         """All uploads, of one sender if told so."""
         with self._lock:
             of = self._uploads if sender is None else self._of_sender.get(sender, {})
             return list(of.values())
 
-    def of_path(self, sender: str, path: str) -> list[Upload]:
+    def of_path(self, sender: str, path: str) -> list[OpenUpload]:
         """The uploads of a sender for one path."""
         with self._lock:
             of = self._of_path.get((sender, path), {})
             return list(of.values())
 
-    def find(self, who: Principal, upload_id: str) -> Upload:
+    def find(self, who: Principal, upload_id: str) -> OpenUpload:
         """An upload of this principal.
 
         Raises:
@@ -147,7 +147,7 @@ class Register:
         return found
 
     @contextmanager
-    def held(self, upload: Upload) -> Iterator[None]:
+    def held(self, upload: OpenUpload) -> Iterator[None]:
         """Keep everybody else from an upload.
 
         Raises:
@@ -163,7 +163,7 @@ class Register:
         finally:
             upload.lock.release()
 
-    def finish(self, upload: Upload) -> None:
+    def finish(self, upload: OpenUpload) -> None:
         """The file is in its place; the caller holds the upload."""
         meta = upload.meta
         self.drop(upload)
@@ -177,7 +177,7 @@ class Register:
         with self._lock:
             self._finished.pop(upload_id, None)
 
-    def drop(self, upload: Upload) -> None:
+    def drop(self, upload: OpenUpload) -> None:
         """Forget an upload and its bytes; the caller holds it."""
         upload.gone = True
         with self._lock:
@@ -189,7 +189,7 @@ class Register:
                 self._of_path.pop(_path(upload), None)
         upload.partial.drop()
 
-    def drop_if_idle(self, upload: Upload) -> None:
+    def drop_if_idle(self, upload: OpenUpload) -> None:
         """Forget an upload that nobody is at, and that does not wait to be loaded."""
         if upload.job is not None or not upload.lock.acquire(blocking=False):
             return
@@ -200,7 +200,7 @@ class Register:
             upload.lock.release()
 
 
-def _path(upload: Upload) -> tuple[str, str]:
+def _path(upload: OpenUpload) -> tuple[str, str]:
     return upload.meta.sender, upload.meta.path
 
 

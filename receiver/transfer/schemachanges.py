@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from common.errors import UsageError
-from common.schemaitems import UNSET, Dropped, Group, GroupDropped, Item, SchemaChanges, Series
+from common.schemaitems import UNSET, Dropped, Group, GroupDropped, Item, SchemaChanges, SeriesItem
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.model.paths import (
@@ -231,7 +231,7 @@ class SchemaReader:
 
     def _series(self, row: SeriesRow, *, replaces: bool = False) -> Item:
         tags, attributes = self._engine.tags_of(row.tags_at)
-        return Series(
+        return SeriesItem(
             path=row.path,
             type=row.type,
             encoding=row.encoding,

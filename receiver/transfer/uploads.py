@@ -24,10 +24,10 @@ from common.wire import Result
 from receiver.load.recovery import single_task
 from receiver.transfer.admission import Admission
 from receiver.transfer.body import checker, pieces
-from receiver.transfer.intake import Intake, Received
-from receiver.transfer.partial import Partial
+from receiver.transfer.intake import Intake, VerifiedBytes
+from receiver.transfer.partial import PartialUpload
 from receiver.transfer.planning import Resumable
-from receiver.transfer.register import Register, Upload, UploadView
+from receiver.transfer.register import OpenUpload, Register, UploadView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
-    from receiver.metadata.model.records import Outcome
+    from receiver.metadata.model.records import FileOutcome
     from receiver.principal import Principal
     from receiver.transfer.body import Checksum, Stream
     from receiver.transfer.partial import Pending
@@ -111,8 +111,8 @@ class Uploads:
         meta = self._admission.read(who, folder, length, metadata)
         with folder.lock:
             self._admission.admit(folder, meta)
-            partial = Partial.create(folder.tree, folder.uploads, meta)
-            upload = Upload(folder, partial, self._clock())
+            partial = PartialUpload.create(folder.tree, folder.uploads, meta)
+            upload = OpenUpload(folder, partial, self._clock())
             self._register.add(upload)
         if (body is None or body_length == 0) and length > 0:
             return self._view(upload)
@@ -187,10 +187,10 @@ class Uploads:
             stem, _, kind = name.rpartition(".")
             if kind != "upload" or stem in self._register:
                 continue
-            partial = Partial.open(folder.tree, folder.uploads, stem)
+            partial = PartialUpload.open(folder.tree, folder.uploads, stem)
             if partial is not None:
                 touched = max(found.st_mtime, partial.touched)
-                self._register.add(Upload(folder, partial, touched))
+                self._register.add(OpenUpload(folder, partial, touched))
 
     def resumable(self, who: Principal, folder: SenderFolder, entry: PlanEntry) -> Resumable | None:
         """A partial upload of this very file, made with the same token."""
@@ -223,7 +223,7 @@ class Uploads:
     def _receive(
         self,
         who: Principal,
-        upload: Upload,
+        upload: OpenUpload,
         offset: int,
         stream: Stream,
         length: int,
@@ -246,7 +246,7 @@ class Uploads:
                 return self._finish(who, upload, file, last, repr_md5)
         return self._view(upload)
 
-    def _check_offset(self, upload: Upload, offset: int, length: int) -> None:
+    def _check_offset(self, upload: OpenUpload, offset: int, length: int) -> None:
         here = upload.partial.offset
         if offset != here:
             raise OffsetError(
@@ -263,7 +263,7 @@ class Uploads:
 
     def _write(
         self,
-        upload: Upload,
+        upload: OpenUpload,
         file: WriteFile,
         stream: Stream,
         length: int,
@@ -283,7 +283,7 @@ class Uploads:
 
     def _blocks(
         self,
-        upload: Upload,
+        upload: OpenUpload,
         file: WriteFile,
         stream: Stream,
         length: int,
@@ -301,7 +301,9 @@ class Uploads:
             yield upload.partial.write(file, pieces(stream, size))
             left -= size
 
-    def _receive_nothing(self, who: Principal, upload: Upload, repr_md5: str | None) -> UploadView:
+    def _receive_nothing(
+        self, who: Principal, upload: OpenUpload, repr_md5: str | None
+    ) -> UploadView:
         """A file of no bytes is whole as soon as it is made."""
         with upload.folder.tree.open_write(upload.partial.part) as file:
             return self._finish(who, upload, file, upload.partial.write(file, ()), repr_md5)
@@ -311,7 +313,7 @@ class Uploads:
     def _finish(
         self,
         who: Principal,
-        upload: Upload,
+        upload: OpenUpload,
         file: WriteFile,
         pending: Pending,
         repr_md5: str | None,
@@ -340,13 +342,13 @@ class Uploads:
             self._intake.quarantine(folder, part, path, file.fileno(), meta.length, error.message)
             self._register.drop(upload)
             raise
-        self._stage(upload, Received(path, part, record))
+        self._stage(upload, VerifiedBytes(path, part, record))
         if meta.task is not None:
             return self._finished_view(upload)
         upload.job = self._load.loader.submit(folder, single_task(folder, record))
         return self._await_load(upload)
 
-    def _stage(self, upload: Upload, received: Received) -> None:
+    def _stage(self, upload: OpenUpload, received: VerifiedBytes) -> None:
         try:
             self._intake.stage(upload.folder, [received])
         except Exception:
@@ -354,7 +356,7 @@ class Uploads:
                 self._register.drop(upload)  # moved and not recorded: the next plan asks for it
             raise
 
-    def _await_load(self, upload: Upload) -> UploadView:
+    def _await_load(self, upload: OpenUpload) -> UploadView:
         """Wait for the commit of a task of one file.
 
         Raises:
@@ -373,11 +375,11 @@ class Uploads:
 
     # -- views -------------------------------------------------------------------------------
 
-    def _finished_view(self, upload: Upload) -> UploadView:
+    def _finished_view(self, upload: OpenUpload) -> UploadView:
         self._register.finish(upload)
         return self._view_of(upload.meta.id, upload.meta.length, upload.meta.length, upload.touched)
 
-    def _view(self, upload: Upload) -> UploadView:
+    def _view(self, upload: OpenUpload) -> UploadView:
         meta = upload.meta
         view = self._view_of(meta.id, upload.partial.offset, meta.length, upload.touched)
         return msgspec.structs.replace(view, path=meta.path, md5=meta.md5, task=meta.task)
@@ -387,7 +389,7 @@ class Uploads:
         return UploadView(id=upload_id, offset=offset, length=length, expires=expires)
 
 
-def _raise_unless_good(outcome: Outcome) -> None:
+def _raise_unless_good(outcome: FileOutcome) -> None:
     """Say what became of an upload without a task that was not loaded."""
     if outcome.result in (Result.LOADED, Result.ALREADY):
         return

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.rows import TokenRow
     from receiver.web.routes import Route
-    from receiver.web.server import Head
+    from receiver.web.server import RequestHead
 
 __all__ = ["Access"]
 
@@ -69,7 +69,7 @@ class Access:
         """Take this token as an operator's, as long as this process lives."""
         self._local_operator = hash_token(token)
 
-    def admit(self, head: Head, route: Route | None) -> Principal:
+    def admit(self, head: RequestHead, route: Route | None) -> Principal:
         """Who asks.
 
         Args:
@@ -99,14 +99,14 @@ class Access:
 
     # -- what a browser sends ------------------------------------------------------------------
 
-    def _check_host(self, head: Head) -> None:
+    def _check_host(self, head: RequestHead) -> None:
         if not self._hosts:
             return
         host = (head.header("Host") or "").lower()
         if host not in self._hosts and _name(host) not in self._hosts:
             raise ForbiddenError("this receiver does not answer to that Host (listen.hosts)")
 
-    def _check_origin(self, head: Head) -> None:
+    def _check_origin(self, head: RequestHead) -> None:
         if head.method in _SAFE:
             return
         origin = head.header("Origin")
@@ -119,7 +119,7 @@ class Access:
 
     # -- tokens ----------------------------------------------------------------------------------
 
-    def _who(self, head: Head, role: Role) -> Principal:
+    def _who(self, head: RequestHead, role: Role) -> Principal:
         given = head.header("Authorization")
         if given is None:
             return self._without_token(head, role)
@@ -140,7 +140,7 @@ class Access:
             raise UnauthorizedError(f"the token {row.id} has expired")
         return Principal(row.role, row.sender, tuple(row.scope), row.id, peer)
 
-    def _without_token(self, head: Head, role: Role) -> Principal:
+    def _without_token(self, head: RequestHead, role: Role) -> Principal:
         name = _TOKENLESS.get(role)
         if name is None or not self._open_to(head, name):
             raise UnauthorizedError(
@@ -150,7 +150,7 @@ class Access:
         # An upload made without a token belongs to the sender that the request names.
         return Principal(name, head.header(wire.SENDER_HEADER), (), None, head.peer)
 
-    def _open_to(self, head: Head, role: str) -> bool:
+    def _open_to(self, head: RequestHead, role: str) -> bool:
         if self._config.auth.require != "auto":
             return False
         with self._engine.reading() as state:

@@ -13,7 +13,7 @@ from common import wire
 from receiver.node import Node
 from receiver.web import health, openapi, operating, problems, sql, sync, tus
 from receiver.web.call import Call
-from receiver.web.server import Head
+from receiver.web.server import RequestHead
 from receiver.web.site import Site
 
 if TYPE_CHECKING:
@@ -93,13 +93,13 @@ class _Methods:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         if "HTTP_X_HTTP_METHOD_OVERRIDE" in environ:
-            environ["REQUEST_METHOD"] = tus.method_of(Head.from_environ(environ))
+            environ["REQUEST_METHOD"] = tus.method_of(RequestHead.from_environ(environ))
         return self._application(environ, start_response)
 
 
 def _judge() -> None:
     site = site_of(current_app)
-    head = Head.from_environ(request.environ)
+    head = RequestHead.from_environ(request.environ)
     route, _ = site.match(head)
     g.who = site.access.admit(head, route)
 

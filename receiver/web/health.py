@@ -7,7 +7,7 @@ from flask import Response
 from common import wire
 from receiver.web.call import Call, json_answer
 from receiver.web.problems import problem_response
-from receiver.web.routes import Answer, Role, Routes
+from receiver.web.routes import AnswerRow, Role, Routes
 
 __all__ = ["ROUTES", "Health"]
 
@@ -23,7 +23,7 @@ ROUTES = Routes()
 _OK = Health(status="ok")
 
 
-@ROUTES.call("GET", "/healthz", Role.PUBLIC, "Whether the process lives", Answer(200, Health))
+@ROUTES.call("GET", "/healthz", Role.PUBLIC, "Whether the process lives", AnswerRow(200, Health))
 def healthz(call: Call) -> Response:
     """The process answers."""
     return json_answer(_OK)
@@ -34,7 +34,7 @@ def healthz(call: Call) -> Response:
     "/readyz",
     Role.PUBLIC,
     "Whether the receiver takes files; 503 says why not",
-    Answer(200, Health),
+    AnswerRow(200, Health),
 )
 def readyz(call: Call) -> Response:
     """The receiver takes files."""

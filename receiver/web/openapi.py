@@ -11,7 +11,7 @@ from flask import Response
 import common
 from common import wire
 from receiver.web.call import Call
-from receiver.web.routes import JSON, Answer, Parameter, Role, Route, Routes
+from receiver.web.routes import JSON, AnswerRow, Parameter, Role, Route, Routes
 
 __all__ = ["ROUTES", "document"]
 
@@ -122,7 +122,7 @@ def _body(row: Route) -> dict[str, Any]:
     return {"required": True, "content": {row.media: {"schema": schema}}}
 
 
-def _answer(answer: Answer) -> dict[str, Any]:
+def _answer(answer: AnswerRow) -> dict[str, Any]:
     described: dict[str, Any] = {"description": answer.meaning}
     if answer.headers:
         described["headers"] = {
@@ -155,7 +155,7 @@ def _problem() -> dict[str, Any]:
     }
 
 
-@ROUTES.call("GET", "/openapi.json", Role.PUBLIC, "This document", Answer(200, Any))
+@ROUTES.call("GET", "/openapi.json", Role.PUBLIC, "This document", AnswerRow(200, Any))
 def openapi(call: Call) -> Response:
     """This document."""
     return Response(call.site.openapi, mimetype=JSON)

@@ -18,7 +18,7 @@ from receiver.operator.status import running_status
 from receiver.operator.tokens import list_tokens, make_token
 from receiver.operator.tokens import revoke_token as revoke
 from receiver.web.call import Call, json_answer
-from receiver.web.routes import EMPTY, Answer, Body, Parameter, Role, Routes
+from receiver.web.routes import EMPTY, AnswerRow, Body, Parameter, Role, Routes
 
 __all__ = ["ROUTES"]
 
@@ -33,14 +33,14 @@ _LIMIT = Parameter("limit", "query", {"type": "integer", "minimum": 1}, "Entries
 
 
 @ROUTES.call(
-    "GET", "/v1/status", Role.OPERATOR, "How the receiver is", Answer(200, views.StatusView)
+    "GET", "/v1/status", Role.OPERATOR, "How the receiver is", AnswerRow(200, views.StatusView)
 )
 def status(call: Call) -> Response:
     """How the receiver is."""
     return json_answer(running_status(call.operator, call.node.problem()))
 
 
-@ROUTES.call("GET", "/v1/senders", Role.OPERATOR, "All senders", Answer(200, wire.SendersAnswer))
+@ROUTES.call("GET", "/v1/senders", Role.OPERATOR, "All senders", AnswerRow(200, wire.SendersAnswer))
 def senders(call: Call) -> Response:
     """All senders."""
     return json_answer(wire.SendersAnswer(senders=list_running_senders(call.operator)))
@@ -64,7 +64,7 @@ def accept_sender(call: Call) -> Response:
     "/v1/files",
     Role.OPERATOR,
     "Rows of the catalogue, in order of their physical paths",
-    Answer(200, views.FilesPage),
+    AnswerRow(200, views.FilesPage),
     parameters=(_SENDER, _STATE, _UNVERIFIED, _AFTER, _LIMIT),
 )
 def files(call: Call) -> Response:
@@ -88,7 +88,7 @@ def files(call: Call) -> Response:
     "/v1/owners",
     Role.OPERATOR,
     "Devices and who owns them",
-    Answer(200, views.OwnersPage),
+    AnswerRow(200, views.OwnersPage),
     parameters=(_SENDER, _AFTER, _LIMIT),
 )
 def owners(call: Call) -> Response:
@@ -107,7 +107,7 @@ def owners(call: Call) -> Response:
     "/v1/owners/release",
     Role.OPERATOR,
     "Free a device for whoever comes first",
-    Answer(200, wire.CommitAnswer),
+    AnswerRow(200, wire.CommitAnswer),
     takes=wire.ReleaseRequest,
 )
 def release_owner(call: Call) -> Response:
@@ -122,7 +122,7 @@ def release_owner(call: Call) -> Response:
     "/v1/owners/transfer",
     Role.OPERATOR,
     "Give a device to another sender",
-    Answer(200, wire.CommitAnswer),
+    AnswerRow(200, wire.CommitAnswer),
     takes=wire.TransferRequest,
 )
 def transfer_owner(call: Call) -> Response:
@@ -137,7 +137,7 @@ def transfer_owner(call: Call) -> Response:
     "/v1/quarantine",
     Role.OPERATOR,
     "Files that were refused or found bad",
-    Answer(200, wire.QuarantineAnswer),
+    AnswerRow(200, wire.QuarantineAnswer),
     parameters=(_SENDER,),
 )
 def quarantine(call: Call) -> Response:
@@ -151,7 +151,7 @@ def quarantine(call: Call) -> Response:
     "/v1/quarantine/retry",
     Role.OPERATOR,
     "Look at a file again, or let the next round try",
-    Answer(200, wire.RetryAnswer),
+    AnswerRow(200, wire.RetryAnswer),
     takes=wire.QuarantineKey,
 )
 def quarantine_retry(call: Call) -> Response:
@@ -181,7 +181,7 @@ def quarantine_drop(call: Call) -> Response:
     "/v1/verdicts",
     Role.OPERATOR,
     "Record what a verification found: proved files, and bad ones for quarantine",
-    Answer(200, wire.VerdictsAnswer),
+    AnswerRow(200, wire.VerdictsAnswer),
     takes=wire.VerdictsRequest,
     body=Body.LARGE,
 )
@@ -198,7 +198,7 @@ def verdicts(call: Call) -> Response:
     "/v1/ttl/resume",
     Role.OPERATOR,
     "Confirm that the receiver's clock is right, so that files expire again",
-    Answer(200, wire.TtlAnswer),
+    AnswerRow(200, wire.TtlAnswer),
 )
 def resume_ttl(call: Call) -> Response:
     """The clock is right."""
@@ -210,7 +210,7 @@ def resume_ttl(call: Call) -> Response:
     "/v1/schema/import",
     Role.OPERATOR,
     "Make storage groups and series that are missing, with aliases and tags",
-    Answer(200, wire.ImportAnswer),
+    AnswerRow(200, wire.ImportAnswer),
     takes=wire.ImportRequest,
     body=Body.LARGE,
 )
@@ -220,7 +220,7 @@ def import_schema(call: Call) -> Response:
     return json_answer(import_into(call.operator.engine, request.items, dry_run=request.dry_run))
 
 
-@ROUTES.call("GET", "/v1/tokens", Role.OPERATOR, "All tokens", Answer(200, wire.TokensAnswer))
+@ROUTES.call("GET", "/v1/tokens", Role.OPERATOR, "All tokens", AnswerRow(200, wire.TokensAnswer))
 def tokens(call: Call) -> Response:
     """All tokens, without their secrets."""
     return json_answer(wire.TokensAnswer(tokens=list_tokens(call.operator.engine)))
@@ -231,7 +231,7 @@ def tokens(call: Call) -> Response:
     "/v1/tokens",
     Role.OPERATOR,
     "Make a token; its text is in this answer and nowhere else",
-    Answer(201, views.TokenMade),
+    AnswerRow(201, views.TokenMade),
     takes=wire.TokenRequest,
 )
 def create_token(call: Call) -> Response:

@@ -17,7 +17,7 @@ from flask import Response
 
 from receiver.web.call import Call
 
-__all__ = ["EMPTY", "JSON", "Answer", "Body", "Handler", "Parameter", "Role", "Route", "Routes"]
+__all__ = ["EMPTY", "JSON", "AnswerRow", "Body", "Handler", "Parameter", "Role", "Route", "Routes"]
 
 JSON = "application/json"
 Handler = Callable[[Call], Response]
@@ -66,7 +66,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerRow:
     """What a call answers when all goes well.
 
     Attributes:
@@ -82,7 +82,7 @@ class Answer:
     meaning: str = "done"
 
 
-EMPTY = Answer(204)
+EMPTY = AnswerRow(204)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Route:
     handler: Handler
     role: Role
     summary: str
-    answers: tuple[Answer, ...]
+    answers: tuple[AnswerRow, ...]
     takes: Any = None
     media: str = ""
     body: Body = Body.NONE
@@ -143,7 +143,7 @@ class Routes(list[Route]):
         path: str,
         role: Role,
         summary: str,
-        *answers: Answer,
+        *answers: AnswerRow,
         takes: Any = None,
         media: str = "",
         body: Body = Body.NONE,

@@ -16,8 +16,8 @@ from common.errors import ConfigError, TsferryError
 from receiver.operator.client import ADDRESS_FILE
 from receiver.web.app import close, create_app, site_of
 from receiver.web.server import (
-    Options,
     Server,
+    ServerOptions,
     bind_to,
     raise_descriptor_limit,
     server_context,
@@ -104,7 +104,7 @@ def _run(server: Server, url: str, ready: Callable[[str], None], ready_file: Pat
     server.run(announce)
 
 
-def _options(config: ReceiverConfig) -> Options:
+def _options(config: ReceiverConfig) -> ServerOptions:
     listen = config.listen
     connections = raise_descriptor_limit(listen.connection_limit)
     if connections < listen.connection_limit:
@@ -112,13 +112,13 @@ def _options(config: ReceiverConfig) -> Options:
             "the system lets this process have fewer connections than configured (ulimit -n)",
             extra={"connections": connections},
         )
-    return Options(
+    return ServerOptions(
         threads=listen.threads,
         connection_limit=connections,
         channel_timeout=listen.channel_timeout,
         header_timeout=min(30.0, listen.channel_timeout),
         max_buffered_bytes=max(512 * 2**20, _BODIES * listen.max_request_bytes),
-        piece_bytes=min(Options.piece_bytes, config.limits.max_chunk_bytes),
+        piece_bytes=min(ServerOptions.piece_bytes, config.limits.max_chunk_bytes),
         split_below=f"{FILES}/",
         refusal_headers=_REFUSAL_HEADERS,
     )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from receiver.config import ReceiverConfig
     from receiver.node import Node
-    from receiver.web.server import Head
+    from receiver.web.server import RequestHead
 
 __all__ = ["Site"]
 
@@ -71,7 +71,7 @@ class Site:
         self._closing = threading.Lock()
         self._closed = False
 
-    def match(self, head: Head) -> tuple[Route | None, Mapping[str, str]]:
+    def match(self, head: RequestHead) -> tuple[Route | None, Mapping[str, str]]:
         """The call that a request is for, and the variable parts of its path."""
         try:
             endpoint, arguments = self._adapter.match(head.path, method_of(head))
@@ -79,7 +79,7 @@ class Site:
             return None, {}
         return self._of_endpoint.get(endpoint), arguments
 
-    def gate(self, head: Head) -> int:
+    def gate(self, head: RequestHead) -> int:
         """How long the body of a request may be; raises an error of ours to refuse it.
 
         The server asks this before it reads the body; the application judges again when it is

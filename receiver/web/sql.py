@@ -11,14 +11,14 @@ from typing import Any
 from flask import Response
 
 from common.errors import ForbiddenError, UsageError
-from receiver.metadata.query.cursors import Page
+from receiver.metadata.query.cursors import AnswerPage
 from receiver.metadata.sql.executing import execute, moment
 from receiver.metadata.sql.parser import parse
 from receiver.metadata.sql.statements import is_query
 from receiver.principal import OPERATOR
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import EMPTY, Body, Parameter, Role, Routes
-from receiver.web.routes import Answer as Described
+from receiver.web.routes import AnswerRow as Described
 from receiver.web.sql_wire import SqlAnswer, SqlRequest
 
 __all__ = ["ROUTES"]
@@ -48,7 +48,7 @@ def run_sql(call: Call) -> Response:
         raise ForbiddenError(f"a {call.who.role} token may only show and count")
     result = execute(call.node.engine, statement, at=moment(request.at))
     if result.answer is None:
-        page = Page([], None)
+        page = AnswerPage([], None)
     else:
         most = call.node.engine.options.fetch_size
         page = call.site.cursors.open(result.answer, min(request.fetch_size or most, most))
@@ -79,7 +79,9 @@ def close_sql(call: Call) -> Response:
     return Response(status=204)
 
 
-def _answer(columns: tuple[str, ...], message: str | None, commit: int, page: Page) -> Response:
+def _answer(
+    columns: tuple[str, ...], message: str | None, commit: int, page: AnswerPage
+) -> Response:
     rows: list[Any] = page.rows  # tuples are as good as lists in JSON
     return json_answer(
         SqlAnswer(columns=list(columns), rows=rows, message=message, commit=commit, next=page.next)

@@ -11,7 +11,7 @@ from common.errors import UsageError
 from common.schemaitems import SchemaChanges
 from receiver.transfer.listing import page_limit
 from receiver.web.call import Call, MediaTypeError, json_answer
-from receiver.web.routes import EMPTY, Answer, Body, Parameter, Role, Routes
+from receiver.web.routes import EMPTY, AnswerRow, Body, Parameter, Role, Routes
 
 __all__ = ["ROUTES"]
 
@@ -45,7 +45,7 @@ _WAIT = Parameter(
     f"{wire.BASE}/check",
     Role.SENDER,
     "Begin a round: versions, access, history, limits",
-    Answer(200, wire.CheckAnswer),
+    AnswerRow(200, wire.CheckAnswer),
     takes=wire.CheckRequest,
 )
 def check(call: Call) -> Response:
@@ -60,7 +60,7 @@ def check(call: Call) -> Response:
     f"{wire.BASE}/heartbeat",
     Role.SENDER,
     "Say that the sender lives, and what it has left to do",
-    Answer(200, wire.HeartbeatAnswer),
+    AnswerRow(200, wire.HeartbeatAnswer),
     takes=wire.Heartbeat,
 )
 def heartbeat(call: Call) -> Response:
@@ -74,7 +74,7 @@ def heartbeat(call: Call) -> Response:
     _TASK,
     Role.SENDER,
     "Start a task, or go on with it",
-    Answer(200, wire.TaskAnswer),
+    AnswerRow(200, wire.TaskAnswer),
     takes=wire.StartRequest,
 )
 def start_task(call: Call) -> Response:
@@ -88,7 +88,7 @@ def start_task(call: Call) -> Response:
     _TASK,
     Role.SENDER,
     "State of a task; its outcome once that is committed",
-    Answer(200, wire.TaskAnswer),
+    AnswerRow(200, wire.TaskAnswer),
     parameters=(_WAIT,),
 )
 def task_state(call: Call) -> Response:
@@ -107,7 +107,7 @@ def task_state(call: Call) -> Response:
     f"{_TASK}/schema",
     Role.SENDER,
     "A block of the sender's schema log",
-    Answer(200, wire.SchemaAnswer),
+    AnswerRow(200, wire.SchemaAnswer),
     media=wire.SCHEMA_TYPE,
     body=Body.BLOCK,
     task=True,
@@ -125,7 +125,7 @@ def schema(call: Call) -> Response:
     f"{_TASK}/plan",
     Role.SENDER,
     "What to do with each file of a page",
-    Answer(200, wire.PlanAnswer),
+    AnswerRow(200, wire.PlanAnswer),
     takes=wire.PlanPage,
     body=Body.LARGE,
     task=True,
@@ -158,7 +158,7 @@ def deleted(call: Call) -> Response:
     f"{_TASK}/batch",
     Role.SENDER,
     "Many small files in one body",
-    Answer(200, wire.BatchAnswer),
+    AnswerRow(200, wire.BatchAnswer),
     media=wire.BATCH_TYPE,
     body=Body.LARGE,
     task=True,
@@ -176,8 +176,8 @@ def batch(call: Call) -> Response:
     f"{_TASK}/end",
     Role.SENDER,
     "Everything was sent: load it",
-    Answer(202, wire.TaskAnswer, meaning="the end is recorded; it is being loaded"),
-    Answer(200, wire.TaskAnswer, meaning="it is loaded"),
+    AnswerRow(202, wire.TaskAnswer, meaning="the end is recorded; it is being loaded"),
+    AnswerRow(200, wire.TaskAnswer, meaning="it is loaded"),
     takes=wire.EndRequest,
     body=Body.LARGE,
     task=True,
@@ -194,7 +194,7 @@ def end_task(call: Call) -> Response:
     f"{wire.BASE}/inventory",
     Role.SENDER,
     "What the receiver has of this sender, in path order",
-    Answer(200, wire.InventoryAnswer),
+    AnswerRow(200, wire.InventoryAnswer),
     parameters=(_AFTER, _LIMIT),
 )
 def inventory(call: Call) -> Response:
@@ -208,7 +208,7 @@ def inventory(call: Call) -> Response:
     f"{wire.BASE}/catalogue",
     Role.READER,
     "Committed files of all senders, in path order",
-    Answer(200, wire.CatalogueAnswer),
+    AnswerRow(200, wire.CatalogueAnswer),
     parameters=(_AFTER, _LIMIT, _AT, _LOADED_SINCE, _QUARANTINED),
 )
 def catalogue(call: Call) -> Response:
@@ -239,7 +239,7 @@ def _commit(name: str, text: str) -> int:
     f"{wire.BASE}/schema/changes",
     Role.READER,
     "What became of the schema since a commit, as items in path order",
-    Answer(200, SchemaChanges),
+    AnswerRow(200, SchemaChanges),
     parameters=(_SINCE, _CURSOR, _LIMIT),
 )
 def schema_changes(call: Call) -> Response:

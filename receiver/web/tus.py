@@ -20,11 +20,11 @@ from receiver.transfer.body import pieces
 from receiver.web import tus_headers
 from receiver.web.call import Call, MediaTypeError
 from receiver.web.problems import problem_response
-from receiver.web.routes import Answer, Body, Handler, Parameter, Role, Routes
+from receiver.web.routes import AnswerRow, Body, Handler, Parameter, Role, Routes
 
 if TYPE_CHECKING:
     from receiver.transfer.register import UploadView
-    from receiver.web.server import Head
+    from receiver.web.server import RequestHead
 
 __all__ = ["FILES", "ROUTES", "method_of"]
 
@@ -59,7 +59,7 @@ _CAN = (
     Parameter("Tus-Max-Size", "header", _BYTES, "Bytes of a file.", True),
     Parameter("Tus-Checksum-Algorithm", "header", _TEXT, "Algorithms of Upload-Checksum.", True),
 )
-_ABILITIES = (Answer(204, headers=_CAN),)
+_ABILITIES = (AnswerRow(204, headers=_CAN),)
 _WHAT = "What this server can do"
 _LOCATION = Parameter("Location", "header", _TEXT, "Path of the upload.", True)
 
@@ -76,7 +76,7 @@ class ChecksumError(DigestError):
     http_status = wire.CHECKSUM_MISMATCH
 
 
-def method_of(head: Head) -> str:
+def method_of(head: RequestHead) -> str:
     """The method that a request means: tus clients behind odd proxies name it in a header."""
     wanted = head.header("X-HTTP-Method-Override")
     if wanted is None or not (head.path == FILES or head.path.startswith(FILES + "/")):
@@ -129,7 +129,7 @@ def options_of_upload(call: Call) -> Response:
     FILES,
     Role.SENDER,
     "Announce a file; its first bytes may come with it",
-    Answer(201, headers=(_LOCATION, _OFFSET, _EXPIRES), meaning="announced"),
+    AnswerRow(201, headers=(_LOCATION, _OFFSET, _EXPIRES), meaning="announced"),
     media=wire.OFFSET_TYPE,
     body=Body.BLOCK,
     parameters=(_RESUMABLE, _LENGTH, _METADATA, _CHECKSUM, _DIGEST),
@@ -168,7 +168,7 @@ def create_upload(call: Call) -> Response:
     f"{FILES}/<upload>",
     Role.SENDER,
     "Where an upload stands",
-    Answer(200, headers=(_OFFSET, _LENGTH, _EXPIRES)),
+    AnswerRow(200, headers=(_OFFSET, _LENGTH, _EXPIRES)),
     parameters=(_RESUMABLE,),
 )
 @_tus
@@ -188,7 +188,7 @@ def head_upload(call: Call) -> Response:
     f"{FILES}/<upload>",
     Role.SENDER,
     "The next bytes of a file; with the last the file is verified",
-    Answer(204, headers=(_OFFSET, _EXPIRES)),
+    AnswerRow(204, headers=(_OFFSET, _EXPIRES)),
     media=wire.OFFSET_TYPE,
     body=Body.BLOCK,
     parameters=(_RESUMABLE, _HERE, _CHECKSUM, _DIGEST),
@@ -217,7 +217,7 @@ def patch_upload(call: Call) -> Response:
     f"{FILES}/<upload>",
     Role.SENDER,
     "Give up an upload",
-    Answer(204),
+    AnswerRow(204),
     parameters=(_RESUMABLE,),
 )
 @_tus

@@ -58,9 +58,9 @@ def application() -> Callable[..., object]:
 
 
 def serve_tsferry(port: int) -> None:
-    from receiver.web.server import Options, Server, bind_to
+    from receiver.web.server import Server, ServerOptions, bind_to
 
-    options = Options(threads=THREADS, connection_limit=2000)
+    options = ServerOptions(threads=THREADS, connection_limit=2000)
     Server(application(), bind_to("127.0.0.1", port), gate=lambda _: BLOCK, options=options).run()
 
 

@@ -123,7 +123,7 @@ def verify(folder: str, master: str, repeat: int, points: int) -> None:
     from receiver.config import ENV_PREFIX, ReceiverConfig
     from receiver.spark.verify.committed import CommittedFiles, FileScope
     from receiver.spark.verify.part_rows import Settings
-    from receiver.spark.verify.progress import Progress
+    from receiver.spark.verify.progress import JobProgress
     from receiver.spark.verify.session import start
     from receiver.spark.verify.verifying import Run, verify_catalogue
 
@@ -139,7 +139,7 @@ def verify(folder: str, master: str, repeat: int, points: int) -> None:
     def once() -> None:
         begun, settings = time.time(), Settings("ms", keep_chunks=False, limit=600.0)
         with CommittedFiles(config, FileScope()) as catalogue:
-            run = Run(spark, settings, Progress(), "", begun, time.monotonic())
+            run = Run(spark, settings, JobProgress(), "", begun, time.monotonic())
             outcome, job = verify_catalogue(run, catalogue)
             with job:
                 bad = [each for each in outcome.findings() if each.severity != "note"]

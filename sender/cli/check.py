@@ -37,10 +37,10 @@ def check(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_machi
 
 def _ask(lane: Any) -> dict[str, Any]:
     from common.errors import TsferryError
-    from sender.kept.receiver_file import Memory
+    from sender.kept.receiver_file import ReceiverFile
 
     with lane.sync_tree() as sync:
-        now = Memory.open(sync, lane.directory).now
+        now = ReceiverFile.open(sync, lane.directory).now
     shown: dict[str, Any] = {"receiver": lane.name, "url": lane.entry.url, "sender": lane.uuid}
     try:
         answer = lane.client.check(

@@ -134,7 +134,7 @@ def _identify(config: SenderConfig, adopt: bool, new_identity: bool) -> tuple[st
     from contextlib import ExitStack
 
     from sender.kept import identity
-    from sender.kept.receiver_file import Memory
+    from sender.kept.receiver_file import ReceiverFile
     from sender.select.data_dirs import mark
 
     with ExitStack() as stack:
@@ -146,7 +146,7 @@ def _identify(config: SenderConfig, adopt: bool, new_identity: bool) -> tuple[st
                 stack.callback(lock.release)
             uuid = identity.renew(config.schema_dir)
             for entry in config.receivers:
-                memory = Memory.open(sync, entry.directory)
+                memory = ReceiverFile.open(sync, entry.directory)
                 memory.update(engine=None, epoch=None, last_task=None, newest_commit=0)
         else:
             uuid = identity.create(config.schema_dir)

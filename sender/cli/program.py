@@ -20,7 +20,7 @@ from common.terminal import printable
 from sender.config import ENV_PREFIX, FILE, ReceiverEntry, SenderConfig
 
 if TYPE_CHECKING:
-    from sender.send.lane import Lane
+    from sender.send.lane import ReceiverLink
 
 __all__ = [
     "PROGRAM",
@@ -57,7 +57,7 @@ class Session:
     """
 
     config: SenderConfig
-    lanes: list[Lane]
+    lanes: list[ReceiverLink]
     stop: threading.Event
 
 
@@ -78,7 +78,7 @@ def opened(
         UsageError: a name is not configured, or this sender has no identity yet.
     """
     from sender.kept import identity
-    from sender.send.lane import Lane
+    from sender.send.lane import ReceiverLink
 
     loaded = invocation.load(flags)
     invocation.start(loaded.value.log)
@@ -88,10 +88,10 @@ def opened(
     chosen = _chosen(config, names)
     uuid = identity.read(config.schema_dir)
     stop = threading.Event()
-    lanes: list[Lane] = []
+    lanes: list[ReceiverLink] = []
     try:
         for entry in chosen:
-            lanes.append(Lane.make(config, entry, uuid, stop))
+            lanes.append(ReceiverLink.make(config, entry, uuid, stop))
         yield Session(config, lanes, stop)
     finally:
         for lane in lanes:

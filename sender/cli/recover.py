@@ -24,6 +24,6 @@ def recover(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_mac
     from sender.cli.sync import run_rounds, show_reports
 
     with opened(invocation, names) as session:
-        from sender.round.round import Options
+        from sender.round.round import RoundOptions
 
-        return show_reports(run_rounds(session, Options(only_recover=True)), as_machine)
+        return show_reports(run_rounds(session, RoundOptions(only_recover=True)), as_machine)

@@ -28,7 +28,7 @@ def resync(
     from sender.cli.sync import run_rounds, show_reports
 
     with opened(invocation, names) as session:
-        from sender.round.round import Options
+        from sender.round.round import RoundOptions
 
-        reports = run_rounds(session, Options(forget=True, schema=schema))
+        reports = run_rounds(session, RoundOptions(forget=True, schema=schema))
         return show_reports(reports, as_machine)

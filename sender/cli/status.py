@@ -15,7 +15,7 @@ from sender.config import SenderConfig
 from sender.schema.standing import schema_lines
 
 if TYPE_CHECKING:
-    from sender.round.look import Standing
+    from sender.round.look import ReceiverStanding
 
 __all__ = ["status"]
 
@@ -100,7 +100,7 @@ def _daemon_text(daemon: dict[str, Any] | None) -> str:
     return f"daemon runs as process {daemon['pid']}{polls}"
 
 
-def _lines(found: Standing, config: SenderConfig) -> list[str]:
+def _lines(found: ReceiverStanding, config: SenderConfig) -> list[str]:
     lines = [f"{found.receiver}  {found.url}"]
     if found.problem is not None:
         return [*lines, f"  problem         {found.problem}"]

@@ -22,8 +22,8 @@ from sender.config import SenderConfig
 from sender.round.report import as_text, worst
 
 if TYPE_CHECKING:
-    from sender.round.round import Options
-    from sender.send.lane import Lane
+    from sender.round.round import RoundOptions
+    from sender.send.lane import ReceiverLink
     from sender.send.progress import TerminalLine
 
 __all__ = ["run_rounds", "show_reports", "sync"]
@@ -61,13 +61,13 @@ def sync(
     with opened(invocation, names) as session:
         if dry_run:
             return _dry_run(session, allow_mass_delete, as_machine)
-        from sender.round.round import Options
+        from sender.round.round import RoundOptions
 
-        reports = run_rounds(session, Options(allow_mass_delete=allow_mass_delete))
+        reports = run_rounds(session, RoundOptions(allow_mass_delete=allow_mass_delete))
         return show_reports(reports, as_machine)
 
 
-def run_rounds(session: Session, options: Options) -> dict[str, dict[str, Any]]:
+def run_rounds(session: Session, options: RoundOptions) -> dict[str, dict[str, Any]]:
     """A round with each receiver, all at the same time; receiver -> its report."""
     from sender.send.progress import TerminalLine
 
@@ -86,7 +86,7 @@ def run_rounds(session: Session, options: Options) -> dict[str, dict[str, Any]]:
             line.clear()
 
 
-def _round(lane: Lane, options: Options, line: TerminalLine) -> dict[str, Any]:
+def _round(lane: ReceiverLink, options: RoundOptions, line: TerminalLine) -> dict[str, Any]:
     from common.errors import LockedError, TsferryError
     from sender.round.report import RoundReport
     from sender.round.round import Round
@@ -106,18 +106,18 @@ def _round(lane: Lane, options: Options, line: TerminalLine) -> dict[str, Any]:
 
 
 def _by_daemon(
-    lane: Lane, options: Options, line: TerminalLine, locked: Exception
+    lane: ReceiverLink, options: RoundOptions, line: TerminalLine, locked: Exception
 ) -> dict[str, Any]:
     """Ask the process that holds the lock."""
     from dataclasses import asdict
 
     from common.errors import LockedError
     from sender.daemon.control import ask
-    from sender.send.progress import Progress
+    from sender.send.progress import RoundProgress
 
     def tell(event: dict[str, Any]) -> None:
-        known = {name: event[name] for name in Progress.__slots__ if name in event}
-        line.show(Progress(**known))
+        known = {name: event[name] for name in RoundProgress.__slots__ if name in event}
+        line.show(RoundProgress(**known))
 
     request = {"do": "round", "receiver": lane.name} | asdict(options)
     try:

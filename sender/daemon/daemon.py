@@ -20,9 +20,9 @@ from sender.daemon.processes import take_daemon_lock
 from sender.daemon.receiver_loop import LaneLoop, Request
 from sender.daemon.watch import Watch
 from sender.kept import identity
-from sender.round.round import Options
-from sender.send.lane import Lane
-from sender.send.progress import Progress
+from sender.round.round import RoundOptions
+from sender.send.lane import ReceiverLink
+from sender.send.progress import RoundProgress
 
 __all__ = ["Daemon"]
 
@@ -58,7 +58,7 @@ class Daemon:
             try:
                 self._write_pid_file()
                 for entry in self._config.receivers:
-                    lane = Lane.make(self._config, entry, uuid, self._stop)
+                    lane = ReceiverLink.make(self._config, entry, uuid, self._stop)
                     self._loops[entry.name] = LaneLoop(lane)
                 self._serve(ready)
             finally:
@@ -154,7 +154,7 @@ class Daemon:
             )
         heard = threading.Event()
 
-        def told(progress: Progress) -> None:
+        def told(progress: RoundProgress) -> None:
             if not heard.is_set():
                 try:
                     tell(progress.as_event())
@@ -162,9 +162,9 @@ class Daemon:
                     heard.set()  # whoever asked has gone; the round goes on
 
         names = ("allow_mass_delete", "forget", "schema", "only_recover")
-        options = Options(**{name: bool(request.get(name, False)) for name in names})
+        options = RoundOptions(**{name: bool(request.get(name, False)) for name in names})
         asked = Request(options, told)
-        told(Progress(loop.lane.name, step="waiting"))
+        told(RoundProgress(loop.lane.name, step="waiting"))
         loop.ask(asked)
         while not asked.done.wait(1.0):
             if self._stop.is_set() and loop.state == "stopped":

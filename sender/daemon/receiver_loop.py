@@ -22,10 +22,10 @@ from common import wire
 from common.durable import Lock
 from common.errors import LockedError, StoppedError, TsferryError
 from sender.round.report import RoundReport
-from sender.round.round import Options, Round
+from sender.round.round import Round, RoundOptions
 from sender.send.backoff import Backoff, retry_helps
-from sender.send.lane import Lane, label
-from sender.send.progress import Meter, Progress
+from sender.send.lane import ReceiverLink, label
+from sender.send.progress import Meter, RoundProgress
 
 __all__ = ["LaneLoop", "Request"]
 
@@ -48,8 +48,8 @@ class Request:
         done: set at the end.
     """
 
-    options: Options
-    tell: Callable[[Progress], None]
+    options: RoundOptions
+    tell: Callable[[RoundProgress], None]
     report: RoundReport | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -59,7 +59,7 @@ class LaneLoop:
 
     def __init__(
         self,
-        lane: Lane,
+        lane: ReceiverLink,
         *,
         clock: Callable[[], float] = time.monotonic,
         backoff: Backoff | None = None,
@@ -168,7 +168,7 @@ class LaneLoop:
         self.state = "in a round"
         tell = request.tell if request else (lambda progress: None)
         self._meter = Meter(self.lane.name, tell)
-        options = request.options if request else Options()
+        options = request.options if request else RoundOptions()
         try:
             report = Round(self.lane, options, self._meter).run()
         except Exception as error:

@@ -12,7 +12,7 @@ from common.durable import Tree
 from common.errors import LockedError
 from common.wire import TaskState
 from sender.kept.ledger import Ledger
-from sender.kept.receiver_file import Memory
+from sender.kept.receiver_file import ReceiverFile
 from sender.kept.snapshot import Snapshot
 from sender.kept.sync_logs import SyncLogs
 from sender.kept.troubles import Troubles
@@ -20,7 +20,7 @@ from sender.select.data_dirs import DataDirs
 from sender.select.facts import ContentFacts
 from sender.select.found import LocalFile
 
-__all__ = ["Desk", "changing_troubles"]
+__all__ = ["ReceiverState", "changing_troubles"]
 
 _PATIENCE_S = 10.0
 _STEP_S = 0.02
@@ -50,7 +50,7 @@ def changing_troubles(sync: Tree, directory: str) -> Iterator[Troubles]:
 
 
 @dataclass
-class Desk:
+class ReceiverState:
     """Open for the length of one round.
 
     Attributes:
@@ -71,7 +71,7 @@ class Desk:
     logs: SyncLogs
     snapshot: Snapshot
     troubles: Troubles
-    memory: Memory
+    memory: ReceiverFile
     facts: ContentFacts
     md5_known: Callable[[LocalFile], str | None]
     sync: Tree
@@ -87,7 +87,7 @@ class Desk:
         *,
         repair: bool = True,
         md5_known: Callable[[LocalFile], str | None] = lambda file: None,
-    ) -> Desk:
+    ) -> ReceiverState:
         """Open what one receiver has; `sync` and `dirs` stay the caller's to close.
 
         Args:
@@ -104,7 +104,7 @@ class Desk:
             SyncLogs(dirs, directory),
             Snapshot(dirs, directory),
             Troubles.open(sync, directory, clock=time.time),
-            Memory.open(sync, directory),
+            ReceiverFile.open(sync, directory),
             facts,
             md5_known,
             sync,

@@ -20,7 +20,7 @@ from common.wire import TaskMark, VerifiedFiles
 if TYPE_CHECKING:
     from common.durable import Tree
 
-__all__ = ["Memory", "Receiver", "SourceMark"]
+__all__ = ["Receiver", "ReceiverFile", "SourceMark"]
 
 FILE = "receiver.json"
 _VERSION = 1
@@ -68,7 +68,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_round: dict[str, Any] | None = None
 
 
-class Memory:
+class ReceiverFile:
     """The file and its content.
 
     Attributes:
@@ -83,7 +83,7 @@ class Memory:
         self.problem: str | None = None
 
     @classmethod
-    def open(cls, sync: Tree, endpoint: str) -> Memory:
+    def open(cls, sync: Tree, endpoint: str) -> ReceiverFile:
         """Read the memory.
 
         Args:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from sender.select.data_dirs import DataDirs
 
-__all__ = ["Dropped", "Snapshot", "SnapshotFile", "Taken", "still_same"]
+__all__ = ["DroppedFile", "LinkedFiles", "Snapshot", "SnapshotFile", "still_same"]
 
 _log = logging.getLogger(__name__)
 _NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -67,7 +67,7 @@ class SnapshotFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class DroppedFile:
     """A file that cannot be in the task after all."""
 
     path: FilePath
@@ -75,11 +75,11 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class LinkedFiles:
     """What `Snapshot.take` made of a list of files."""
 
     files: tuple[SnapshotFile, ...]
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[DroppedFile, ...] = ()
 
 
 def still_same(fd: int, file: SnapshotFile) -> bool:
@@ -99,22 +99,22 @@ class Snapshot:
         """Where a file lies in the snapshot, beneath its data directory."""
         return f"{self._base}/{path.text}"
 
-    def take(self, files: Iterable[LocalFile]) -> Taken:
+    def take(self, files: Iterable[LocalFile]) -> LinkedFiles:
         """Link files (with their resources) into the snapshot; synced once at the end.
 
         What is not any more as it was scanned is dropped, with the reason. Taking a file twice is
         harmless. A file that lives in the snapshot already is only checked.
         """
         taken: list[SnapshotFile] = []
-        dropped: list[Dropped] = []
+        dropped: list[DroppedFile] = []
         touched: set[tuple[Path, str]] = set()
         for file in files:
             try:
                 taken.append(self._take(file))
             except FileNotFoundError:
-                dropped.append(Dropped(file.path, "was deleted between selection and opening"))
+                dropped.append(DroppedFile(file.path, "was deleted between selection and opening"))
             except (_ChangedError, UnsafePathError) as error:
-                dropped.append(Dropped(file.path, str(error)))
+                dropped.append(DroppedFile(file.path, str(error)))
             else:
                 touched.add((file.data_dir, f"{self._base}/{file.path.directory}"))
                 crash.point("snapshot.taken")
@@ -124,7 +124,7 @@ class Snapshot:
         for data_dir, directory in sorted(touched):
             self._trees[data_dir].sync_dir(directory)
             crash.point("snapshot.synced")
-        return Taken(tuple(taken), tuple(dropped))
+        return LinkedFiles(tuple(taken), tuple(dropped))
 
     def open(self, file: SnapshotFile) -> int:
         """A descriptor of a file in the snapshot; the caller closes it."""

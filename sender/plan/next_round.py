@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from common.names import FilePath
     from common.wire import CheckAnswer, InventoryEntry
-    from sender.kept.desk import Desk
+    from sender.kept.desk import ReceiverState
     from sender.plan.options import PlanOptions
     from sender.select.entry import Entry
     from sender.select.facts import ContentFacts
@@ -67,7 +67,7 @@ class Known:
     @classmethod
     def of(
         cls,
-        desk: Desk,
+        desk: ReceiverState,
         scan: Scan,
         *,
         entries: Mapping[FilePath, Entry] | None = None,

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from common.wire import Propagate
 from sender.plan.mass_deletions import GuardVerdict, unexplained
 from sender.plan.options import PlanOptions
-from sender.plan.tasks import Addition, Deletion, TaskPlan, Work, cut
+from sender.plan.tasks import Addition, TaskPlan, ToldDeletion, Work, cut
 from sender.select.entry import Entry, EntryState
 from sender.select.facts import ContentFacts
 from sender.select.found import LocalFile
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Addition",
-    "Deletion",
     "GuardVerdict",
     "Held",
     "HeldWhy",
     "RoundPlan",
     "Skipped",
     "TaskPlan",
+    "ToldDeletion",
     "plan",
 ]
 
@@ -137,7 +137,7 @@ class _Sorted:
 class _Deletions:
     """What is to become of the gone files."""
 
-    go: list[Deletion] = field(default_factory=list)
+    go: list[ToldDeletion] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
     guard: GuardVerdict | None = None
     kept: int = 0
@@ -265,7 +265,7 @@ def _deletions(
         puzzling = unexplained(gone, scan, entries, facts)
         _guard(found_here, gone, puzzling, len(entries), options)
     else:  # the receiver judges each by itself, and keeps what nothing replaces
-        found_here.go = [Deletion(entry.path, entry.data_dir) for entry in gone]
+        found_here.go = [ToldDeletion(entry.path, entry.data_dir) for entry in gone]
     return found_here
 
 
@@ -288,7 +288,7 @@ def _guard(
         elif puzzle and entry.state is EntryState.LISTED:
             result.held.append(Held(path, HeldWhy.UNSURE, _UNSURE))
         else:
-            result.go.append(Deletion(path, entry.data_dir, explained=path not in puzzles))
+            result.go.append(ToldDeletion(path, entry.data_dir, explained=path not in puzzles))
 
 
 _UNSURE = (

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from common.names import FilePath
     from sender.select.found import Group, LocalFile
 
-__all__ = ["Addition", "Deletion", "TaskPlan", "Work", "cut"]
+__all__ = ["Addition", "TaskPlan", "ToldDeletion", "Work", "cut"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Addition:
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class ToldDeletion:
     """A listed file that is gone here.
 
     Attributes:
@@ -55,7 +55,7 @@ class TaskPlan:
     """One task: all of it is one commit at the receiver."""
 
     additions: tuple[Addition, ...] = ()
-    deletions: tuple[Deletion, ...] = ()
+    deletions: tuple[ToldDeletion, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -99,7 +99,7 @@ class Work:
     """What one partition has to do."""
 
     additions: list[Addition] = field(default_factory=list)
-    deletions: list[Deletion] = field(default_factory=list)
+    deletions: list[ToldDeletion] = field(default_factory=list)
 
 
 def cut(work: Mapping[Group, Work], max_files: int, max_bytes: int) -> tuple[TaskPlan, ...]:

@@ -14,8 +14,8 @@ from common import wire
 from common.durable import Tree
 from common.errors import NotFoundError, TsferryError
 from common.wire import TaskState
-from sender.kept.desk import Desk
-from sender.kept.receiver_file import Memory
+from sender.kept.desk import ReceiverState
+from sender.kept.receiver_file import ReceiverFile
 from sender.kept.troubles import Troubles
 from sender.plan.next_round import Known, NextRound, next_round
 from sender.plan.options import PlanOptions
@@ -27,13 +27,13 @@ from sender.schema.shipping import look_at_schema
 from sender.schema.standing import schema_standing
 from sender.select.facts import ContentFacts
 from sender.select.found import LocalFile, Scan, Span, Why
-from sender.send.lane import Lane
+from sender.send.lane import ReceiverLink
 
-__all__ = ["Standing", "View", "dry_run", "standing", "viewing"]
+__all__ = ["LookedAt", "ReceiverStanding", "dry_run", "standing", "viewing"]
 
 
 @dataclass
-class View:
+class LookedAt:
     """What is here and what is listed, for one receiver.
 
     Attributes:
@@ -42,7 +42,7 @@ class View:
         scan: the local files.
     """
 
-    desk: Desk
+    desk: ReceiverState
     source: Source
     scan: Scan
 
@@ -65,7 +65,7 @@ class View:
 
 
 @contextmanager
-def viewing(lane: Lane, *, allow_mass_delete: bool = False) -> Iterator[View]:
+def viewing(lane: ReceiverLink, *, allow_mass_delete: bool = False) -> Iterator[LookedAt]:
     """Open what a receiver has, scan, and close it again.
 
     Args:
@@ -76,12 +76,12 @@ def viewing(lane: Lane, *, allow_mass_delete: bool = False) -> Iterator[View]:
         UsageError: no data directory counts.
     """
     with lane.sync_tree() as sync:
-        memory = Memory.open(sync, lane.directory)
+        memory = ReceiverFile.open(sync, lane.directory)
         if allow_mass_delete:
             memory.suppose(allow_mass_delete=True)
         source = open_source(lane, memory, remember=False)
         with source.dirs:
-            desk = Desk.open(
+            desk = ReceiverState.open(
                 sync,
                 source.dirs,
                 lane.directory,
@@ -90,13 +90,13 @@ def viewing(lane: Lane, *, allow_mass_delete: bool = False) -> Iterator[View]:
                 md5_known=source.md5_known,
             )
             desk.memory = memory
-            yield View(desk, source, source.scan(desk.ledger.entries))
+            yield LookedAt(desk, source, source.scan(desk.ledger.entries))
 
 
 # -- dry run -----------------------------------------------------------------------------------
 
 
-def dry_run(lane: Lane, *, allow_mass_delete: bool) -> dict[str, Any]:
+def dry_run(lane: ReceiverLink, *, allow_mass_delete: bool) -> dict[str, Any]:
     """Check, scan and plan; nothing is sent and nothing is changed."""
     with viewing(lane, allow_mass_delete=allow_mass_delete) as view:
         desk, now = view.desk, view.desk.memory.now
@@ -115,7 +115,7 @@ def dry_run(lane: Lane, *, allow_mass_delete: bool) -> dict[str, Any]:
         return _as_plan(lane.name, ahead, unfinished) | {"schema": schema}
 
 
-def _committed(lane: Lane, task: str) -> wire.TaskAnswer | None:
+def _committed(lane: ReceiverLink, task: str) -> wire.TaskAnswer | None:
     """A task's answer if its load is done; a round would wait for one that is not."""
     try:
         answer = lane.patiently(lambda: lane.client.task(task))
@@ -158,7 +158,7 @@ def _as_plan(name: str, ahead: NextRound, unfinished: list[str]) -> dict[str, An
 
 
 @dataclass
-class Standing:
+class ReceiverStanding:
     """How things stand with one receiver, as far as this node knows.
 
     Attributes:
@@ -199,9 +199,9 @@ class Standing:
     problem: str | None = None
 
 
-def standing(lane: Lane) -> Standing:
+def standing(lane: ReceiverLink) -> ReceiverStanding:
     """Look at one receiver's lists and the files; no receiver is asked."""
-    found = Standing(lane.name, lane.entry.url)
+    found = ReceiverStanding(lane.name, lane.entry.url)
     with lane.sync_tree() as sync:
         _from_memory(found, sync, lane.directory)
     try:
@@ -248,8 +248,8 @@ class SparingFacts:
         return self._facts.span(file)
 
 
-def _from_memory(found: Standing, sync: Tree, directory: str) -> None:
-    memory = Memory.open(sync, directory)
+def _from_memory(found: ReceiverStanding, sync: Tree, directory: str) -> None:
+    memory = ReceiverFile.open(sync, directory)
     found.verified = verified_json(memory.now.verified)
     found.last_round = memory.now.last_round
     found.last_task = memory.now.last_task.task if memory.now.last_task is not None else None

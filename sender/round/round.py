@@ -15,8 +15,8 @@ from common.errors import NotFoundError, TsferryError
 from common.linelog import Phase
 from common.names import FilePath
 from common.wire import History, TaskState
-from sender.kept.desk import Desk
-from sender.kept.receiver_file import Memory
+from sender.kept.desk import ReceiverState
+from sender.kept.receiver_file import ReceiverFile
 from sender.kept.troubles import Trouble, expired_paths
 from sender.plan.assurance import remaining
 from sender.plan.next_round import Known, NextRound, next_round
@@ -31,16 +31,16 @@ from sender.round.verdicts import report_trouble
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip, open_schema
 from sender.select.found import Scan
-from sender.send.lane import Lane
+from sender.send.lane import ReceiverLink
 from sender.send.progress import Meter
 
-__all__ = ["Options", "Round", "fill_report"]
+__all__ = ["Round", "RoundOptions", "fill_report"]
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Options:
+class RoundOptions:
     """What is asked of a round.
 
     Attributes:
@@ -68,8 +68,8 @@ class Round:
         new_id: makes task ids.
     """
 
-    lane: Lane
-    options: Options = field(default_factory=Options)
+    lane: ReceiverLink
+    options: RoundOptions = field(default_factory=RoundOptions)
     meter: Meter | None = None
     clock: Callable[[], float] = time.monotonic
     new_id: Callable[[], str] = lambda: secrets.token_hex(16)
@@ -80,7 +80,7 @@ class Round:
         self._meter = self.meter or Meter(self.lane.name)
         begin = self.clock()
         with self.lane.sync_tree() as sync:
-            memory = Memory.open(sync, self.lane.directory)
+            memory = ReceiverFile.open(sync, self.lane.directory)
             try:
                 self._run(sync, memory)
             except TsferryError as error:
@@ -93,7 +93,7 @@ class Round:
             self._remember(memory)
         return self._report
 
-    def _remember(self, memory: Memory) -> None:
+    def _remember(self, memory: ReceiverFile) -> None:
         done = {"allow_mass_delete": False} if self._report.error is None else {}
         summary = self._report.as_json() | {"ended": time.time()}
         try:
@@ -101,7 +101,7 @@ class Round:
         except (TsferryError, OSError) as error:
             _log.error("%s: the round cannot be noted for status: %s", self.lane.name, error)
 
-    def _run(self, sync: Tree, memory: Memory) -> None:
+    def _run(self, sync: Tree, memory: ReceiverFile) -> None:
         if memory.problem:
             _log.warning("%s", memory.problem)
         if self.options.allow_mass_delete:
@@ -110,7 +110,7 @@ class Round:
         check = self._check(memory)
         source = open_source(self.lane, memory, remember=True)
         with source.dirs:
-            desk = Desk.open(
+            desk = ReceiverState.open(
                 sync,
                 source.dirs,
                 self.lane.directory,
@@ -120,7 +120,7 @@ class Round:
             desk.memory = memory
             self._with_desk(desk, source, check)
 
-    def _with_desk(self, desk: Desk, source: Source, check: wire.CheckAnswer) -> None:
+    def _with_desk(self, desk: ReceiverState, source: Source, check: wire.CheckAnswer) -> None:
         if self.options.forget:
             desk.ledger.forget()
         resumable, recovered = self._recover(desk, check)
@@ -153,7 +153,7 @@ class Round:
 
     def _tasks(
         self,
-        desk: Desk,
+        desk: ReceiverState,
         check: wire.CheckAnswer,
         work: RoundPlan,
         resumable: _Resumable,
@@ -187,7 +187,7 @@ class Round:
             ).run()
             crash.point("round.task_done")
 
-    def _stand(self, desk: Desk, scan: Scan) -> None:
+    def _stand(self, desk: ReceiverState, scan: Scan) -> None:
         """What is left to do, for status and heartbeats."""
         report = self._report
         expired = expired_paths(desk.troubles.by_path, scan)
@@ -201,7 +201,7 @@ class Round:
 
     # -- check and recovery ----------------------------------------------------------------
 
-    def _check(self, memory: Memory) -> wire.CheckAnswer:
+    def _check(self, memory: ReceiverFile) -> wire.CheckAnswer:
         now = memory.now
         request = self.lane.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
         check = self.lane.patiently(lambda: self.lane.client.check(request))
@@ -215,7 +215,9 @@ class Round:
         self._report.verified = check.verified
         return check
 
-    def _recover(self, desk: Desk, check: wire.CheckAnswer) -> tuple[_Resumable, RecoveryReport]:
+    def _recover(
+        self, desk: ReceiverState, check: wire.CheckAnswer
+    ) -> tuple[_Resumable, RecoveryReport]:
         left = desk.logs.left_over()
         states: dict[str, TaskState] = {}
 
@@ -259,7 +261,7 @@ class Round:
             return None
         return answer
 
-    def _inventory(self, desk: Desk, known: Known) -> list[wire.InventoryEntry] | None:
+    def _inventory(self, desk: ReceiverState, known: Known) -> list[wire.InventoryEntry] | None:
         """What the receiver has, where the list is to be compared with it."""
         if known.comparison is None:
             return None
@@ -274,7 +276,7 @@ class Round:
         self._meter.step("inventory")
         return self.lane.patiently(lambda: list(self.lane.client.inventory()))
 
-    def _take_back(self, desk: Desk, ahead: NextRound) -> None:
+    def _take_back(self, desk: ReceiverState, ahead: NextRound) -> None:
         """Files that were loaded and are not any more leave the list."""
         for each in ahead.taken_back:
             what = "is wanted again" if each.wanted else "is in quarantine"
@@ -286,7 +288,7 @@ class Round:
             desk.ledger.fold(removed=ahead.leaving)
             crash.point("round.taken_back")
 
-    def _compare(self, desk: Desk, ahead: NextRound, check: wire.CheckAnswer) -> None:
+    def _compare(self, desk: ReceiverState, ahead: NextRound, check: wire.CheckAnswer) -> None:
         """Make the list what it was found to be against the inventory, if it was compared."""
         new = ahead.rebuilt
         if new is None:
@@ -307,7 +309,7 @@ class Round:
         )
 
     @staticmethod
-    def _begin_history(memory: Memory, check: wire.CheckAnswer) -> None:
+    def _begin_history(memory: ReceiverFile, check: wire.CheckAnswer) -> None:
         """From now on this is the receiver's past, as the list has just been made to fit it."""
         if check.history is History.CONTINUES:
             return
@@ -322,7 +324,7 @@ class Round:
 
     # -- plan ------------------------------------------------------------------------------
 
-    def _plan_options(self, desk: Desk) -> PlanOptions:
+    def _plan_options(self, desk: ReceiverState) -> PlanOptions:
         allowed = desk.memory.now.allow_mass_delete
         return PlanOptions.of(self.lane.config, allow_mass_delete=allowed)
 

@@ -11,7 +11,7 @@ import msgspec
 from common import wire
 from common.errors import UsageError
 from common.names import FilePath
-from sender.kept.receiver_file import Memory, Receiver, SourceMark
+from sender.kept.receiver_file import Receiver, ReceiverFile, SourceMark
 from sender.select.data_dirs import DataDirs
 from sender.select.entry import Entry
 from sender.select.facts import ContentFacts
@@ -20,19 +20,19 @@ from sender.select.found import LocalFile, Scan
 from sender.select.scan import units_of
 from sender.select.upstream import catalogue_dirs, scan_catalogue
 from sender.send.calls import CatalogueNow
-from sender.send.lane import Lane
+from sender.send.lane import ReceiverLink
 
-__all__ = ["Catalogue", "Directories", "Source", "open_source"]
+__all__ = ["CatalogueSource", "DirectorySource", "Source", "open_source"]
 
 _TRIES = 5
 """Readings of a catalogue that changes under way, before its gone files are left for later."""
 
 
 @dataclass
-class Directories:
+class DirectorySource:
     """The files of the data directories."""
 
-    lane: Lane
+    lane: ReceiverLink
     dirs: DataDirs
     doubt: str | None = None
     lost: bool = False
@@ -51,10 +51,10 @@ class Directories:
 
 
 @dataclass
-class Catalogue:
+class CatalogueSource:
     """The committed files of the receiver on this node."""
 
-    lane: Lane
+    lane: ReceiverLink
     dirs: DataDirs
     entries: list[wire.CatalogueEntry]
     doubt: str | None = None
@@ -87,10 +87,10 @@ class Catalogue:
         return self._facts.md5(file)
 
 
-Source = Directories | Catalogue
+Source = DirectorySource | CatalogueSource
 
 
-def open_source(lane: Lane, memory: Memory, *, remember: bool) -> Source:
+def open_source(lane: ReceiverLink, memory: ReceiverFile, *, remember: bool) -> Source:
     """Open what a round reads from; its `dirs` are the caller's to close.
 
     Args:
@@ -108,10 +108,10 @@ def open_source(lane: Lane, memory: Memory, *, remember: bool) -> Source:
         dirs.close()
         reasons = "; ".join(f"{each.data_dir} {each.reason}" for each in dirs.unmounted)
         raise UsageError(f"no data directory counts: {reasons}")
-    return Directories(lane, dirs)
+    return DirectorySource(lane, dirs)
 
 
-def _catalogue(lane: Lane, memory: Memory, remember: bool) -> Catalogue:
+def _catalogue(lane: ReceiverLink, memory: ReceiverFile, remember: bool) -> CatalogueSource:
     client = lane.source_client()
     try:
         now = _read(lambda: lane.patiently(client.catalogue_now))
@@ -124,7 +124,7 @@ def _catalogue(lane: Lane, memory: Memory, remember: bool) -> Catalogue:
         # Before any list is written there, so that a list is never forgotten.
         memory.update(data_dirs=tuple(str(path) for path in paths), source=mark)
     dirs = DataDirs.unmarked(Path(path) for path in paths)
-    return Catalogue(lane, dirs, now.entries, doubt, lost)
+    return CatalogueSource(lane, dirs, now.entries, doubt, lost)
 
 
 def _read(read: Callable[[], CatalogueNow]) -> CatalogueNow:

@@ -18,7 +18,7 @@ from common import crash, wire
 from common.errors import DigestError, StoppedError, TsferryError
 from common.names import FilePath
 from common.wire import Action, Propagate, Result, TaskState
-from sender.kept.desk import Desk
+from sender.kept.desk import ReceiverState
 from sender.kept.snapshot import SnapshotFile
 from sender.plan.tasks import Addition, TaskPlan
 from sender.round.recovery import recover
@@ -29,11 +29,11 @@ from sender.schema.shipping import SchemaShip
 from sender.select.entry import Entry
 from sender.send.calls import UploadState
 from sender.send.content import Prepared, pages, prepare, without_devices
-from sender.send.lane import Lane
+from sender.send.lane import ReceiverLink
 from sender.send.progress import Meter
 from sender.send.proofs import Proofs
-from sender.send.sending import Fate, Job, Sending
-from sender.send.upload import ChangedWhileSentError, Received
+from sender.send.sending import Fate, Sending, SendJob
+from sender.send.upload import ChangedWhileSentError, ReceivedFile
 
 __all__ = ["TaskRun"]
 
@@ -48,8 +48,8 @@ class TaskRun:
 
     def __init__(
         self,
-        lane: Lane,
-        desk: Desk,
+        lane: ReceiverLink,
+        desk: ReceiverState,
         check: wire.CheckAnswer,
         plan: TaskPlan,
         task: str,
@@ -141,9 +141,9 @@ class TaskRun:
 
     # -- plan ------------------------------------------------------------------------------
 
-    def _offer(self, taken: Sequence[SnapshotFile]) -> list[Job]:
+    def _offer(self, taken: Sequence[SnapshotFile]) -> list[SendJob]:
         """Ask what to do with each file; returns what is to be sent."""
-        jobs: list[Job] = []
+        jobs: list[SendJob] = []
         for page in pages(self._prepared(taken), self._check.limits):
             self._go_on()
             decisions = self._ask(page)
@@ -172,22 +172,22 @@ class TaskRun:
         answer = self._lane.patiently(lambda: self._lane.client.plan(self._task, self._epoch, page))
         return answer.decisions
 
-    def _decided(self, prepared: Prepared, decision: wire.PlanDecision) -> Iterator[Job]:
+    def _decided(self, prepared: Prepared, decision: wire.PlanDecision) -> Iterator[SendJob]:
         file = prepared.addition.file
         match decision.action:
             case Action.SEND:
-                yield Job(prepared, resource=decision.resource)
+                yield SendJob(prepared, resource=decision.resource)
             case Action.RESUME:
                 begin = None
                 if decision.upload is not None and 0 <= decision.offset <= file.size:
                     begin = UploadState(decision.upload, decision.offset)
-                yield Job(prepared, resource=decision.resource, begin=begin)
+                yield SendJob(prepared, resource=decision.resource, begin=begin)
             case Action.HAVE | Action.ALREADY:
                 yield from self._compare(prepared, decision)
             case _:
                 self._verdicts.decided(file, decision)
 
-    def _compare(self, prepared: Prepared, decision: wire.PlanDecision) -> Iterator[Job]:
+    def _compare(self, prepared: Prepared, decision: wire.PlanDecision) -> Iterator[SendJob]:
         """The receiver says that it has the file: it counts only if the content is the same."""
         file = prepared.addition.file
         ours = self._desk.facts.md5(file)
@@ -195,12 +195,12 @@ class TaskRun:
             self._verdicts.changed(file.path, "changed while it was compared")
         elif decision.md5 == ours:
             if decision.resource and prepared.entry.resource is not None:
-                yield Job(prepared, file=False, resource=True)
+                yield SendJob(prepared, file=False, resource=True)
             self._whole[prepared.entry.path] = (prepared, ours)
             if decision.action is Action.HAVE:
                 self._proofs.add(prepared.entry.path, prepared.snap)
         elif decision.action is Action.HAVE:
-            yield Job(prepared, resource=decision.resource)
+            yield SendJob(prepared, resource=decision.resource)
         elif prepared.entry.md5 is None:
             entry = msgspec.structs.replace(prepared.entry, md5=ours)
             again = replace(prepared, entry=entry)
@@ -242,7 +242,7 @@ class TaskRun:
         self._lane.client.deleted(self._task, self._epoch, body)
         return body
 
-    def _send(self, jobs: Sequence[Job]) -> None:
+    def _send(self, jobs: Sequence[SendJob]) -> None:
         self._meter.expect(len(jobs), sum(job.prepared.entry.size for job in jobs if job.file))
         self._meter.step("send")
         for job in jobs:
@@ -278,9 +278,9 @@ class TaskRun:
             decision.md5 == self._desk.facts.md5(prepared.addition.file)
         )
 
-    def _took(self, job: Job, fate: Fate) -> bool:
+    def _took(self, job: SendJob, fate: Fate) -> bool:
         file = job.prepared.addition.file
-        if isinstance(fate, Received):
+        if isinstance(fate, ReceivedFile):
             self._report.bytes += fate.sent
             if fate.resumed is not None:
                 self._report.resumed.append(FileOffset(job.path, fate.resumed))

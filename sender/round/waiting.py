@@ -8,7 +8,7 @@ from collections.abc import Callable
 from common import wire
 from common.errors import BusyError, StoppedError, Transient, UnreachableError
 from common.wire import TaskState
-from sender.send.lane import Lane
+from sender.send.lane import ReceiverLink
 
 __all__ = ["wait_until_loaded"]
 
@@ -17,7 +17,7 @@ _AT_LEAST = 0.5
 
 
 def wait_until_loaded(
-    lane: Lane, task: str, *, clock: Callable[[], float] = time.monotonic
+    lane: ReceiverLink, task: str, *, clock: Callable[[], float] = time.monotonic
 ) -> wire.TaskAnswer:
     """Ask for the outcome of a task until it is there.
 

@@ -28,7 +28,7 @@ from sender.schema.upstream_changes import ChangesLog, ChangesPlan
 
 if TYPE_CHECKING:
     from common.durable import Tree
-    from sender.send.lane import Lane
+    from sender.send.lane import ReceiverLink
 
 __all__ = ["SchemaShip", "look_at_schema", "open_schema"]
 
@@ -48,7 +48,7 @@ class SchemaShip:
         report: what came of it.
     """
 
-    lane: Lane
+    lane: ReceiverLink
     notes: SchemaNotes
     log: TextLog | ChangesLog
     plan: TextPlan | ChangesPlan | None
@@ -151,7 +151,7 @@ class SchemaShip:
 
 @contextmanager
 def open_schema(
-    lane: Lane, sync: Tree, check: wire.CheckAnswer, *, whole: bool
+    lane: ReceiverLink, sync: Tree, check: wire.CheckAnswer, *, whole: bool
 ) -> Iterator[SchemaShip | None]:
     """What a round has to do with the schema; None if there is none, or nobody takes it.
 
@@ -165,7 +165,9 @@ def open_schema(
         yield ship
 
 
-def look_at_schema(lane: Lane, sync: Tree, check: wire.CheckAnswer) -> dict[str, Any] | None:
+def look_at_schema(
+    lane: ReceiverLink, sync: Tree, check: wire.CheckAnswer
+) -> dict[str, Any] | None:
     """What a round would do with the schema, for `sync --dry-run`; nothing is noted or sent.
 
     Returns:
@@ -187,7 +189,7 @@ def look_at_schema(lane: Lane, sync: Tree, check: wire.CheckAnswer) -> dict[str,
 
 @contextmanager
 def _opened(
-    lane: Lane, notes: SchemaNotes, check: wire.CheckAnswer, whole: bool
+    lane: ReceiverLink, notes: SchemaNotes, check: wire.CheckAnswer, whole: bool
 ) -> Iterator[SchemaShip | None]:
     if not check.schema:
         yield None
@@ -203,7 +205,7 @@ def _opened(
 
 
 @contextmanager
-def _text_log(lane: Lane, notes: SchemaNotes) -> Iterator[TextLog | None]:
+def _text_log(lane: ReceiverLink, notes: SchemaNotes) -> Iterator[TextLog | None]:
     with ExitStack() as stack:
         problem = None
         try:
@@ -218,7 +220,7 @@ def _text_log(lane: Lane, notes: SchemaNotes) -> Iterator[TextLog | None]:
 
 
 def _planned(
-    lane: Lane,
+    lane: ReceiverLink,
     notes: SchemaNotes,
     check: wire.CheckAnswer,
     log: TextLog | ChangesLog,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sender.select.data_dirs import DataDirs
     from sender.select.found import LocalFile
-    from sender.select.stat_cache import SeenFiles
+    from sender.select.stat_cache import StatCache
 
 __all__ = ["ContentFacts", "FileFacts", "read_span"]
 
@@ -36,7 +36,7 @@ class ContentFacts(Protocol):
 class FileFacts:
     """`ContentFacts` from the files themselves."""
 
-    def __init__(self, dirs: DataDirs, seen: SeenFiles) -> None:
+    def __init__(self, dirs: DataDirs, seen: StatCache) -> None:
         self._trees = dirs.trees
         self._seen = seen
 

@@ -20,8 +20,8 @@ from sender.select.found import (
     Waiting,
     Why,
 )
-from sender.select.stat_cache import SeenFiles
-from sender.select.walk import Found, Rules, Walk
+from sender.select.stat_cache import StatCache
+from sender.select.walk import Walk, WalkResult, WalkRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,7 +64,7 @@ class Scanner:
 
     def __init__(self, config: SenderConfig, *, clock: Callable[[], float] = time.time) -> None:
         groups = config.storage_groups
-        self._rules = Rules(
+        self._rules = WalkRules(
             flat_group=config.storage_group if config.layout == "flat" else None,
             by_tail=config.closed_by == "tail",
             quiet_seconds=config.quiet_seconds,
@@ -72,7 +72,7 @@ class Scanner:
             includes=group_filter(groups.include, groups.exclude),
             clock=clock,
         )
-        self._seen = SeenFiles()
+        self._seen = StatCache()
 
     def facts(self, dirs: DataDirs) -> FileFacts:
         """Contents and times of scanned files, while `dirs` are open."""
@@ -98,7 +98,7 @@ class Scanner:
         self._seen.end()
         return scan
 
-    def _walk(self, tree: Tree, known: Sequence[Mapping[FilePath, Entry]]) -> Found:
+    def _walk(self, tree: Tree, known: Sequence[Mapping[FilePath, Entry]]) -> WalkResult:
         names: dict[str, list[Entry]] = {}
         if self._rules.flat_group is not None:
             for entries in known:
@@ -112,7 +112,7 @@ class Scanner:
         return Walk(tree, self._rules, self._seen, by_path, lambda n: names.get(n, [])).run()
 
     def _missing_kinds(
-        self, tree: Tree, found: Found, known: Sequence[Mapping[FilePath, Entry]]
+        self, tree: Tree, found: WalkResult, known: Sequence[Mapping[FilePath, Entry]]
     ) -> None:
         """`sequence/` itself missing is a missing mount, not the deletion of all that was in it."""
         if self._rules.flat_group is not None:
@@ -125,7 +125,7 @@ class Scanner:
             ):
                 found.unreadable.append(Unreadable(tree.path, kind, "is not there any more"))
 
-    def _union(self, dirs: DataDirs, found: Mapping[Path, Found]) -> Scan:
+    def _union(self, dirs: DataDirs, found: Mapping[Path, WalkResult]) -> Scan:
         files: dict[FilePath, LocalFile] = {}
         rivals: dict[FilePath, list[LocalFile]] = {}
         for each in found.values():
@@ -170,7 +170,7 @@ class Scanner:
         return tuple(clashes)
 
 
-def _changed_meanwhile(dirs: DataDirs, found: Mapping[Path, Found]) -> dict[Group, str]:
+def _changed_meanwhile(dirs: DataDirs, found: Mapping[Path, WalkResult]) -> dict[Group, str]:
     """Groups of which a directory changed since it was listed.
 
     A compaction renames its result into place and then deletes its sources, over two directories:

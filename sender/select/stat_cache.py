@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from sender.select.found import LocalFile, Span
 
-__all__ = ["Seen", "SeenFiles"]
+__all__ = ["KnownFile", "StatCache"]
 
 
 @dataclass(slots=True)
-class Seen:
+class KnownFile:
     """What is known of one file as it is.
 
     Attributes:
@@ -45,11 +45,11 @@ class Seen:
     round: int = 0
 
 
-class SeenFiles:
+class StatCache:
     """The records of all files, by data directory and place."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[Path, str], Seen] = {}
+        self._seen: dict[tuple[Path, str], KnownFile] = {}
         self._round = 0
 
     def __len__(self) -> int:
@@ -64,16 +64,16 @@ class SeenFiles:
         current = self._round
         self._seen = {at: seen for at, seen in self._seen.items() if seen.round == current}
 
-    def at(self, data_dir: Path, rel: str, identity: tuple[int, int, int], now: float) -> Seen:
+    def at(self, data_dir: Path, rel: str, identity: tuple[int, int, int], now: float) -> KnownFile:
         """The record of a file, an empty one if it is new or has changed."""
         key = (data_dir, rel)
         seen = self._seen.get(key)
         if seen is None or seen.identity != identity:
-            seen = self._seen[key] = Seen(identity, now)
+            seen = self._seen[key] = KnownFile(identity, now)
         seen.round = self._round
         return seen
 
-    def of(self, file: LocalFile) -> Seen:
+    def of(self, file: LocalFile) -> KnownFile:
         """The record of a scanned file."""
         return self.at(file.data_dir, file.rel, file.identity, 0.0)
 

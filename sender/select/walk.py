@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from sender.select.entry import Entry
     from sender.select.found import Group
-    from sender.select.stat_cache import Seen, SeenFiles
+    from sender.select.stat_cache import KnownFile, StatCache
 
-__all__ = ["Found", "Rules", "Walk"]
+__all__ = ["Walk", "WalkResult", "WalkRules"]
 
 _RACY_SECONDS = 2.0
 """A verdict on a file that changed less than this ago is not kept: clocks of files are coarse."""
 
 
 @dataclass(frozen=True)
-class Rules:
+class WalkRules:
     """What the configuration says of files.
 
     Attributes:
@@ -68,7 +68,7 @@ class Rules:
 
 
 @dataclass
-class Found:
+class WalkResult:
     """What one data directory holds."""
 
     files: dict[FilePath, LocalFile] = field(default_factory=dict)
@@ -105,8 +105,8 @@ class Walk:
     def __init__(
         self,
         tree: Tree,
-        rules: Rules,
-        seen: SeenFiles,
+        rules: WalkRules,
+        seen: StatCache,
         known: Callable[[FilePath], list[Entry]],
         known_flat: Callable[[str], list[Entry]],
     ) -> None:
@@ -116,9 +116,9 @@ class Walk:
         self._known = known
         self._known_flat = known_flat
         self._now = rules.clock()
-        self.found = Found()
+        self.found = WalkResult()
 
-    def run(self) -> Found:
+    def run(self) -> WalkResult:
         """Do it."""
         if self._rules.flat_group is not None:
             self._flat(self._rules.flat_group)
@@ -286,7 +286,7 @@ class Walk:
             return Why.OPEN, f"changed less than {self._rules.quiet_seconds:g} s ago"
         return path if path is not None else self._flat_path(place, name, seen.span)
 
-    def _judge(self, place: _Place, name: str, seen: Seen) -> None:
+    def _judge(self, place: _Place, name: str, seen: KnownFile) -> None:
         """Read the tail, if that was not done for this content already."""
         flat = place.partition is None
         if seen.judged and (seen.timed or not flat or seen.problem is not None):
@@ -310,7 +310,7 @@ class Walk:
             os.close(fd)
         seen.judged = self._now - seen.identity[1] / 1e9 > _RACY_SECONDS
 
-    def _rested(self, stat: os.stat_result, seen: Seen) -> bool:
+    def _rested(self, stat: os.stat_result, seen: KnownFile) -> bool:
         """By the file's own clock, or, where that is ahead of ours, by how long we have seen it."""
         quiet = self._rules.quiet_seconds
         return self._now - stat.st_mtime >= quiet or self._now - seen.since >= quiet

@@ -22,7 +22,7 @@ from common.errors import (
 )
 from sender.send.backoff import retry_helps
 from sender.send.calls import Client
-from sender.send.upload import ChangedWhileSentError, Content, Received, Tries
+from sender.send.upload import ChangedWhileSentError, Content, ReceivedFile, Tries
 
 __all__ = ["BatchSender", "Outcome"]
 
@@ -34,7 +34,7 @@ _SMALLEST = 1 << 16
 CONCERNS_ALL = (UnauthorizedError, ForbiddenError, CloneError, GoneError, NotFoundError)
 """Refusals of a request that no other file would fare better with."""
 
-Outcome = Received | TsferryError | ChangedWhileSentError
+Outcome = ReceivedFile | TsferryError | ChangedWhileSentError
 
 
 @dataclass
@@ -150,7 +150,7 @@ class BatchSender:
     def _outcome(self, entry: wire.BatchEntry, result: wire.BatchResult) -> Outcome:
         if result.problem is None and not result.quarantined:
             self.sent(entry.size)
-            return Received(entry.md5, entry.size, None)
+            return ReceivedFile(entry.md5, entry.size, None)
         problem = result.problem or wire.Problem(detail="quarantined")
         error = wire.from_problem(problem)
         if result.quarantined and not isinstance(error, NotATsFileError):

@@ -16,7 +16,7 @@ from common.digests import xxh3_128
 from common.errors import GoneError, NotFoundError, ProtocolError
 from common.schemaitems import SchemaChanges
 from sender.send.bandwidth import Bandwidth
-from sender.send.transport import Endpoint, Reply, Transport, media_type, seen, short
+from sender.send.transport import Endpoint, HttpReply, Transport, media_type, seen, short
 
 __all__ = ["CatalogueNow", "Client", "Endpoint", "UploadState", "base64_md5"]
 
@@ -241,7 +241,7 @@ class Client:
         except (NotFoundError, GoneError):
             return
 
-    def _number(self, reply: Reply, header: str, absent: int | None = None) -> int:
+    def _number(self, reply: HttpReply, header: str, absent: int | None = None) -> int:
         text = reply.headers.get(header, "" if absent is None else str(absent))
         if not _NUMBER.match(text):
             raise ProtocolError(f"{reply.where}: {header} is {short(text)}, expected a number")
@@ -269,7 +269,7 @@ class Client:
             self._send(method, path, body=content, epoch=epoch, longer=longer), kind
         )
 
-    def _decoded(self, reply: Reply, kind: type[T]) -> T:
+    def _decoded(self, reply: HttpReply, kind: type[T]) -> T:
         if not media_type(reply).endswith("json"):
             raise ProtocolError(f"{reply.where}: is no tsferry receiver: {seen(reply)}")
         return wire.decode(reply.body, kind, reply.where)

@@ -23,7 +23,7 @@ from sender.send.bandwidth import Bandwidth
 from sender.send.calls import Client, Endpoint
 from sender.send.upload import Tries
 
-__all__ = ["Lane", "label"]
+__all__ = ["ReceiverLink", "label"]
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ def label() -> str:
 
 
 @dataclass
-class Lane:
+class ReceiverLink:
     """One receiver, and how this process speaks to it.
 
     Attributes:
@@ -60,7 +60,7 @@ class Lane:
     @classmethod
     def make(
         cls, config: SenderConfig, entry: ReceiverEntry, uuid: str, stop: threading.Event
-    ) -> Lane:
+    ) -> ReceiverLink:
         """A lane with its own connections; nothing is contacted yet."""
         bandwidth = Bandwidth(config.transfer.bandwidth_limit, sleep=stop.wait)
         client = Client(endpoint(config, entry, uuid), bandwidth=bandwidth)

@@ -12,11 +12,11 @@ from typing import Any, TextIO
 
 from common.terminal import display_width, printable, size_text
 
-__all__ = ["Meter", "Progress", "TerminalLine"]
+__all__ = ["Meter", "RoundProgress", "TerminalLine"]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RoundProgress:
     """A moment of a round.
 
     Attributes:
@@ -46,7 +46,7 @@ class Meter:
     def __init__(
         self,
         receiver: str,
-        tell: Callable[[Progress], None] = lambda progress: None,
+        tell: Callable[[RoundProgress], None] = lambda progress: None,
         *,
         every: float = 0.2,
         clock: Callable[[], float] = time.monotonic,
@@ -60,16 +60,16 @@ class Meter:
         self._now: dict[str, Any] = {}
 
     @property
-    def now(self) -> Progress:
+    def now(self) -> RoundProgress:
         """How far it is."""
         with self._lock:
-            return Progress(self._receiver, **self._now)
+            return RoundProgress(self._receiver, **self._now)
 
     def step(self, name: str) -> None:
         """Another step begins; told at once."""
         with self._lock:
             self._now["step"] = name
-            progress = Progress(self._receiver, **self._now)
+            progress = RoundProgress(self._receiver, **self._now)
         self._tell(progress)
 
     def expect(self, files: int, size: int) -> None:
@@ -92,7 +92,7 @@ class Meter:
             if now < self._next:
                 return
             self._next = now + self._every
-            progress = Progress(self._receiver, **self._now)
+            progress = RoundProgress(self._receiver, **self._now)
         self._tell(progress)
 
 
@@ -103,9 +103,9 @@ class TerminalLine:
         self._stream = stream or sys.stderr
         self._shown = self._stream.isatty()
         self._lock = threading.Lock()
-        self._latest: dict[str, Progress] = {}
+        self._latest: dict[str, RoundProgress] = {}
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: RoundProgress) -> None:
         """Show how far it is; with several receivers, all of them."""
         if not self._shown:
             return
@@ -127,7 +127,7 @@ class TerminalLine:
         self._stream.flush()
 
 
-def _text(progress: Progress) -> str:
+def _text(progress: RoundProgress) -> str:
     name = printable(progress.receiver)
     if progress.step != "send":
         return f"{name}: {progress.step}"

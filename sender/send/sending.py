@@ -34,9 +34,9 @@ from sender.send.content import (
     small_resource,
 )
 from sender.send.progress import Meter
-from sender.send.upload import ChangedWhileSentError, Received, Tries, Upload
+from sender.send.upload import ChangedWhileSentError, ReceivedFile, Tries, TusUpload
 
-__all__ = ["Fate", "Job", "Sending"]
+__all__ = ["Fate", "SendJob", "Sending"]
 
 _UNIT_FILES = 200
 _ENDS_ALL = (UnauthorizedError, CloneError, GoneError, NotFoundError, ReadOnlyError, StoppedError)
@@ -44,7 +44,7 @@ _ENDS_ALL = (UnauthorizedError, CloneError, GoneError, NotFoundError, ReadOnlyEr
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SendJob:
     """A file to send.
 
     Attributes:
@@ -65,9 +65,9 @@ class Job:
         return self.prepared.entry.path
 
 
-Fate = Received | TsferryError | ChangedWhileSentError
+Fate = ReceivedFile | TsferryError | ChangedWhileSentError
 """What became of a file; of a file whose resource alone was wanted, what became of that."""
-_Fates = tuple[list[tuple[Job, Fate]], TsferryError | None]
+_Fates = tuple[list[tuple[SendJob, Fate]], TsferryError | None]
 """Of the files of a unit, and what ended it early."""
 _Future = Future[_Fates]
 
@@ -104,7 +104,7 @@ class Sending:
         self._halt = threading.Event()
         self.tries = Tries(self.tries.retries, self.tries.backoff, self._pause, self.tries.tell)
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[list[tuple[Job, Fate]]]:
+    def run(self, jobs: Sequence[SendJob]) -> Iterator[list[tuple[SendJob, Fate]]]:
         """Send all; yields each job once, with what became of it, a few at a time.
 
         Raises:
@@ -138,7 +138,7 @@ class Sending:
         for future in futures:
             future.cancel()
 
-    def _lost(self, fates: Sequence[tuple[Job, Fate]]) -> TsferryError | None:
+    def _lost(self, fates: Sequence[tuple[SendJob, Fate]]) -> TsferryError | None:
         """After a file was given up for want of a connection: is there any connection?"""
         if not any(isinstance(fate, UnreachableError) for _, fate in fates):
             return None
@@ -165,12 +165,12 @@ class Sending:
 
     # -- units of work ---------------------------------------------------------------------
 
-    def _units(self, jobs: Sequence[Job]) -> Iterator[list[Job]]:
+    def _units(self, jobs: Sequence[SendJob]) -> Iterator[list[SendJob]]:
         """Large files alone, the largest first; small ones in requests' worth."""
         large = [job for job in jobs if not self._small(job)]
         for job in sorted(large, key=lambda each: -each.prepared.entry.size):
             yield [job]
-        unit: list[Job] = []
+        unit: list[SendJob] = []
         size = 0
         for job in jobs:
             if not self._small(job):
@@ -192,7 +192,7 @@ class Sending:
     def _block_bytes(self) -> int:
         return min(self.limits.max_chunk_bytes, self.config.chunk_bytes)
 
-    def _small(self, job: Job) -> bool:
+    def _small(self, job: SendJob) -> bool:
         entry = job.prepared.entry
         sizes = [entry.size] if job.file else []
         sizes += [entry.resource.size] if job.resource and entry.resource else []
@@ -204,9 +204,9 @@ class Sending:
         frame = wire.MAX_BATCH_HEADER + 9
         return min(self.config.batch_bytes, self.limits.max_batch_bytes - frame)
 
-    def _unit(self, jobs: list[Job]) -> _Fates:
+    def _unit(self, jobs: list[SendJob]) -> _Fates:
         """Carry out a unit in a thread of its own; its fates, and what ended it early."""
-        fates: list[tuple[Job, Fate]] = []
+        fates: list[tuple[SendJob, Fate]] = []
         try:
             send = self._together if self._small(jobs[0]) else self._alone
             for job, fate in send(jobs):
@@ -216,7 +216,7 @@ class Sending:
             return fates, error
         return fates, None
 
-    def _together(self, jobs: list[Job]) -> Iterator[tuple[Job, Fate]]:
+    def _together(self, jobs: list[SendJob]) -> Iterator[tuple[SendJob, Fate]]:
         """Small files and their resources, in one batch after the other."""
         contents: list[SmallFile] = []
         for job in jobs:
@@ -241,7 +241,7 @@ class Sending:
             self.meter.sent,
         )
 
-    def _alone(self, jobs: list[Job]) -> Iterator[tuple[Job, Fate]]:
+    def _alone(self, jobs: list[SendJob]) -> Iterator[tuple[SendJob, Fate]]:
         """A large file in blocks, then its resource."""
         for job in jobs:
             fate: Fate | None = None
@@ -249,15 +249,15 @@ class Sending:
                 if job.file:
                     with opened(self.snapshot, job.prepared) as content:
                         fate = self._upload(job, content)
-                if job.resource and (fate is None or isinstance(fate, Received)):
+                if job.resource and (fate is None or isinstance(fate, ReceivedFile)):
                     beside = self._resource(job)
-                    fate = beside if fate is None or not isinstance(beside, Received) else fate
+                    fate = beside if fate is None or not isinstance(beside, ReceivedFile) else fate
             except (OSError, UnsafePathError) as error:
                 fate = ChangedWhileSentError(f"cannot be read: {error}")
             assert fate is not None, job
             yield job, fate
 
-    def _resource(self, job: Job) -> Fate:
+    def _resource(self, job: SendJob) -> Fate:
         """The resource of a large file: one request if it is small, as most are."""
         entry = job.prepared.entry.resource
         assert entry is not None
@@ -267,10 +267,10 @@ class Sending:
         with opened_resource(self.snapshot, job.prepared) as large:
             return self._upload(job, large)
 
-    def _upload(self, job: Job, content: OpenFile) -> Fate:
+    def _upload(self, job: SendJob, content: OpenFile) -> Fate:
         asks = content.path == job.path
         begin = job.begin if asks else None
-        upload = Upload(
+        upload = TusUpload(
             self.client,
             self.task,
             self.epoch,
@@ -292,23 +292,23 @@ class Sending:
             return error
 
 
-def _size(job: Job) -> int:
+def _size(job: SendJob) -> int:
     entry = job.prepared.entry
     resource = entry.resource.size if job.resource and entry.resource else 0
     return (entry.size if job.file else 0) + resource + 2 * (wire.MAX_BATCH_HEADER + 4)
 
 
-def _joined(job: Job, found: dict[str, Fate]) -> Fate:
+def _joined(job: SendJob, found: dict[str, Fate]) -> Fate:
     """The fate of a file with its resource: it is received when both are."""
-    received: Received | None = None
+    received: ReceivedFile | None = None
     for path in (job.path, job.prepared.addition.path.resource.text):
         fate = found.get(path)
         if fate is None:
             continue
-        if not isinstance(fate, Received):
+        if not isinstance(fate, ReceivedFile):
             return fate
         sent = fate.sent + (received.sent if received else 0)
         md5 = received.md5 if received else (fate.md5 if job.file else "")
-        received = Received(md5, sent, received.resumed if received else fate.resumed)
+        received = ReceivedFile(md5, sent, received.resumed if received else fate.resumed)
     assert received is not None, job.path
     return received

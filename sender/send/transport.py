@@ -44,7 +44,7 @@ from common.errors import (
 from common.terminal import printable
 from sender.send.bandwidth import Bandwidth, PacedBody
 
-__all__ = ["Endpoint", "Reply", "Transport", "media_type", "seen", "short"]
+__all__ = ["Endpoint", "HttpReply", "Transport", "media_type", "seen", "short"]
 
 MAX_ANSWER = 64 << 20
 """Bytes of the largest answer that is read: the outcomes of a task of 100,000 files fit."""
@@ -89,7 +89,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
-class Reply:
+class HttpReply:
     """A whole answer that is a success."""
 
     status: int
@@ -146,7 +146,7 @@ class Transport:
         epoch: str | None = None,
         headers: Mapping[str, str] | None = None,
         longer: float = 0.0,
-    ) -> Reply:
+    ) -> HttpReply:
         """One request and its whole answer; an answer that is no success is raised."""
         url = f"{self.endpoint.url}{wire.BASE}{path}"
         where = f"{method} {url.partition('?')[0]}"
@@ -165,7 +165,7 @@ class Transport:
             ) as response,
         ):
             content = self._content(response, where, longer)
-            reply = Reply(response.status_code, response.headers, content, where)
+            reply = HttpReply(response.status_code, response.headers, content, where)
         if not 200 <= reply.status < 300:
             raise _refusal(reply)
         return reply
@@ -221,12 +221,12 @@ def short(text: str) -> str:
     return ascii(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
 
 
-def media_type(reply: Reply) -> str:
+def media_type(reply: HttpReply) -> str:
     """The content type, without its parameters."""
     return reply.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
-def seen(reply: Reply) -> str:
+def seen(reply: HttpReply) -> str:
     """What an unexpected answer looks like."""
     kind = printable(media_type(reply)[:40]) or "no content type"
     start = reply.body[:_SHOWN].decode("utf-8", "replace")
@@ -247,7 +247,7 @@ _BARE: Mapping[int, type[TsferryError]] = {
 """Answers without a problem document: a proxy's, or those to HEAD, which have no body."""
 
 
-def _refusal(reply: Reply) -> TsferryError:
+def _refusal(reply: HttpReply) -> TsferryError:
     """The error that an answer stands for; `extra["status"]` has its HTTP status."""
     if 300 <= reply.status < 400:
         to = short(reply.headers.get("Location", ""))
@@ -270,7 +270,7 @@ def _refusal(reply: Reply) -> TsferryError:
     return error
 
 
-def _problem(reply: Reply) -> TsferryError | None:
+def _problem(reply: HttpReply) -> TsferryError | None:
     if media_type(reply) != wire.PROBLEM_TYPE:
         return None
     try:

@@ -28,7 +28,7 @@ from common.errors import (
 from sender.send.backoff import Backoff, Sleep, retry_helps
 from sender.send.calls import Client, UploadState
 
-__all__ = ["Content", "Received", "RunningMd5", "Tries", "Upload"]
+__all__ = ["Content", "ReceivedFile", "RunningMd5", "Tries", "TusUpload"]
 
 SMALLEST_BLOCK = 1 << 16
 
@@ -52,7 +52,7 @@ class Content(Protocol):
 
 
 @dataclass(frozen=True)
-class Received:
+class ReceivedFile:
     """A file that the receiver has whole and verified.
 
     Attributes:
@@ -117,7 +117,7 @@ class ChangedWhileSentError(Exception):
 
 
 @dataclass
-class Upload:
+class TusUpload:
     """Brings one file to the receiver.
 
     Attributes:
@@ -152,7 +152,7 @@ class Upload:
     _resumed: int | None = field(default=None, init=False)
     _ask_first: bool = field(default=False, init=False)
 
-    def run(self) -> Received:
+    def run(self) -> ReceivedFile:
         """Send what is missing; returns once the receiver has verified the whole file.
 
         Raises:
@@ -168,7 +168,7 @@ class Upload:
                 raise StoppedError("told to stop")
             try:
                 if self._step():
-                    return Received(self._digest.hexdigest(), self._travelled, self._resumed)
+                    return ReceivedFile(self._digest.hexdigest(), self._travelled, self._resumed)
             except TsferryError as error:
                 self._after(error)
 

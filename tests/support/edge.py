@@ -14,9 +14,9 @@ from common.config import Secret
 from sender.config import ReceiverEntry, SenderConfig, TransferConfig
 from sender.kept import identity
 from sender.round.report import RoundReport
-from sender.round.round import Options, Round
+from sender.round.round import Round, RoundOptions
 from sender.select.data_dirs import mark
-from sender.send.lane import Lane
+from sender.send.lane import ReceiverLink
 from tests.support.tsfile_bytes import build
 
 WEEK_MS = 604_800_000
@@ -134,15 +134,15 @@ class Edge:
 
     # -- rounds ----------------------------------------------------------------------------
 
-    def lane(self) -> Lane:
-        return Lane.make(self.config, self.config.receivers[0], self.uuid, self.stop)
+    def lane(self) -> ReceiverLink:
+        return ReceiverLink.make(self.config, self.config.receivers[0], self.uuid, self.stop)
 
     def round(self, **options: bool) -> RoundReport:
         """A round in this process, under the lock."""
         lane = self.lane()
         lock = lane.lock()
         try:
-            return Round(lane, Options(**options)).run()
+            return Round(lane, RoundOptions(**options)).run()
         finally:
             lock.release()
             lane.close()

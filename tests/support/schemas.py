@@ -8,7 +8,7 @@ from typing import Any
 
 from common.tlogtext import SLOT, read_slot, write_slot
 from receiver.metadata.model.paths import format_path
-from receiver.metadata.text.mlog_text import CreateSeries, SetStorageGroup, SetTtl, parse
+from receiver.metadata.text.mlog_text import CreateSeries, SetStorageGroup, TtlLine, parse
 from tests.support.centre import COMMAND
 
 
@@ -68,7 +68,7 @@ def parsed(text: bytes, tlog: bytes, below: str) -> dict[str, dict[str, Any]]:
         match record:
             case SetStorageGroup():
                 found[path] = {"ttl": None}
-            case SetTtl():
+            case TtlLine():
                 found[path]["ttl"] = record.ttl
             case CreateSeries():
                 tags = {} if record.offset < 0 else read_slot(tlog, record.offset).tags

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from receiver.web.server import Options, Server, bind_to
+from receiver.web.server import Server, ServerOptions, bind_to
 
 BOUND = 20.0
 """Seconds after which a condition that should have come true has not."""
@@ -24,7 +24,7 @@ def running(
     application,
     *,
     gate: Callable[..., int] = lambda head: 1 << 20,
-    options: Options | None = None,
+    options: ServerOptions | None = None,
     tls: ssl.SSLContext | None = None,
     host: str = "127.0.0.1",
 ) -> Iterator[Server]:

@@ -9,7 +9,7 @@ import pytest
 from common import crash
 from common.crash import SimulatedCrash
 from receiver.metadata.state.rows import FileState
-from sender.config import StorageGroups
+from sender.config import StorageGroupFilter
 from sender.select.data_dirs import mark
 from tests.support.looking import in_sync, loaded, once, rows
 from tests.support.tsfile_bytes import build
@@ -133,7 +133,7 @@ def test_a_narrowed_filter_or_a_lost_marker_deletes_nothing(shared, make_edge):
         edge.write(number, sg=f"{edge.sg}.other", device=f"{edge.sg}.other.d1")
     edge.round()
     whole = edge.config.storage_groups
-    edge.with_settings(storage_groups=StorageGroups(include=(edge.sg,)))
+    edge.with_settings(storage_groups=StorageGroupFilter(include=(edge.sg,)))
     assert edge.round().deleted == 0
     edge.with_settings(storage_groups=whole)
     marker = edge.data / ".tsferry"

@@ -14,7 +14,7 @@ from common.names import FilePath
 from common.wire import Propagate, Result
 from receiver.load.deciding.coverage import judge_gone
 from receiver.load.deciding.retired import Retired
-from receiver.load.schema.registering import Refusal
+from receiver.load.schema.registering import SeriesRefusal
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.scope import Scope
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Candidate", "Change", "Load", "decide_change", "physical_name"]
 
-Outcome = records.Outcome
+Outcome = records.FileOutcome
 _GOOD = frozenset({Result.LOADED, Result.ALREADY, Result.EXPIRED})
 """Outcomes of additions that nothing has to wait for."""
 _TAG_DIGITS = 16
@@ -253,7 +253,7 @@ class _Decision:
         registers = self.registering.take(
             physical.text, path.sg, candidate.registers, before=[*before, loaded]
         )
-        if isinstance(registers, Refusal):
+        if isinstance(registers, SeriesRefusal):
             result = Result.QUARANTINED if registers.hold else Result.MISSING
             return Outcome(
                 path.text, result, registers.device, registers.reason, hold=registers.hold

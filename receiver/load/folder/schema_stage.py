@@ -17,7 +17,7 @@ import xxhash
 
 from common import crash
 from common.errors import DigestError, OffsetError, ProtocolError
-from common.schemawire import Block, decode_block
+from common.schemawire import SchemaLogBlock, decode_block
 from common.wire import SchemaEnd, SchemaKind, SchemaStaged
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class StagedLog:
         self.data = bytearray()
         self.slots: dict[int, bytes] = {}
 
-    def add(self, block: Block) -> None:
+    def add(self, block: SchemaLogBlock) -> None:
         """One more, behind the others."""
         self.data += block.data
         self.slots.update((offset, bytes(slot)) for offset, slot in block.slots.items())
@@ -114,7 +114,7 @@ class SchemaStage:
         self.bytes += len(body)
         return self._size
 
-    def _has(self, block: Block) -> bool:
+    def _has(self, block: SchemaLogBlock) -> bool:
         """Whether it is the last block once more, whose answer was lost."""
         head = block.head
         same = (head.kind, head.identity, head.base) == self._key
@@ -161,7 +161,7 @@ class SchemaStage:
                     file.truncate(good)
         self._opened = True
 
-    def _count(self, block: Block) -> None:
+    def _count(self, block: SchemaLogBlock) -> None:
         head = block.head
         self._key = (head.kind, head.identity, head.base)
         self._taken = (head.at, head.xxh3)
@@ -169,9 +169,9 @@ class SchemaStage:
         self._digest.update(block.data)
 
 
-def _blocks(data: bytes) -> tuple[list[Block], int]:
+def _blocks(data: bytes) -> tuple[list[SchemaLogBlock], int]:
     """The sound blocks that follow each other, and where the last ends."""
-    found: list[Block] = []
+    found: list[SchemaLogBlock] = []
     at = size = 0
     while at < len(data):
         try:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from common.errors import DamagedError, TsferryError
-from common.schemaitems import UNSET, Altered, Dropped, Group, GroupDropped, Item, Series
+from common.schemaitems import UNSET, Altered, Dropped, Group, GroupDropped, Item, SeriesItem
 from receiver.load.schema.acceptance import acceptable
 from receiver.load.schema.groups import GroupPlan, Refused
 from receiver.metadata.model import records
@@ -116,7 +116,7 @@ class _Decision:
         self.tag_bytes = tag_bytes
         self.tags_of = tags_of
         self.change = SchemaChange()
-        self.new: dict[Nodes, list[Series]] = {}
+        self.new: dict[Nodes, list[SeriesItem]] = {}
         self.created: list[records.Op] = []
         self.aliases: list[_Change] = []
         self.tags: list[records.Op] = []
@@ -124,13 +124,13 @@ class _Decision:
     # -- items -------------------------------------------------------------------------------
 
     def take(self, items: Iterable[Item]) -> None:
-        devices: dict[Nodes, list[tuple[Nodes, Series]]] = {}
+        devices: dict[Nodes, list[tuple[Nodes, SeriesItem]]] = {}
         altered: list[tuple[Nodes, Altered]] = []
         for item in items:
             path = self._parsed(item)
             if path is None:
                 continue
-            if isinstance(item, Series):
+            if isinstance(item, SeriesItem):
                 devices.setdefault(path[:-1], []).append((path, item))
             elif isinstance(item, Altered):
                 altered.append((path, item))
@@ -150,7 +150,7 @@ class _Decision:
     def _parsed(self, item: Item) -> Nodes | None:
         try:
             path = parse_stored(item.path)
-            least = 3 if isinstance(item, Series | Altered) else 2
+            least = 3 if isinstance(item, SeriesItem | Altered) else 2
             if len(path) < least:
                 raise IllegalPathError(f"{item.path} is too short a path")
         except IllegalPathError as error:
@@ -212,7 +212,7 @@ class _Decision:
         self._allowed(path[:-1])
         self._alter(path, row, item)
 
-    def _device(self, device: Nodes, series: Sequence[tuple[Nodes, Series]]) -> None:
+    def _device(self, device: Nodes, series: Sequence[tuple[Nodes, SeriesItem]]) -> None:
         """The series of one device: those that are there as they are, the others to be made."""
         try:
             self._allowed(device)
@@ -235,7 +235,7 @@ class _Decision:
             else:
                 self.change.applied += 1
 
-    def _gives_way(self, row: int, item: Series) -> bool:
+    def _gives_way(self, row: int, item: SeriesItem) -> bool:
         """Whether the series is made as new: what is there is none, or is deleted first.
 
         Raises:
@@ -255,7 +255,7 @@ class _Decision:
 
     # -- new series: all that gives way is gone from the draft ---------------------------------
 
-    def _makeable(self, device: Nodes, items: Sequence[Series]) -> list[Series]:
+    def _makeable(self, device: Nodes, items: Sequence[SeriesItem]) -> list[SeriesItem]:
         """The series of a device that can be made, in a storage group."""
         try:
             self._may_be_device(device)
@@ -277,7 +277,7 @@ class _Decision:
             return []
         return new
 
-    def _fail_all(self, items: Sequence[Series], why: str) -> None:
+    def _fail_all(self, items: Sequence[SeriesItem], why: str) -> None:
         self.change.applied -= len(items)
         for item in items:
             self._fail(item.path, why)
@@ -290,7 +290,7 @@ class _Decision:
             if kind is not None:
                 return
 
-    def _with_free_alias(self, device: Nodes, item: Series, places: set[Nodes]) -> Series:
+    def _with_free_alias(self, device: Nodes, item: SeriesItem, places: set[Nodes]) -> SeriesItem:
         """The series, without its alias if a node, series or other alias has that name."""
         if not item.alias:
             return item
@@ -301,7 +301,7 @@ class _Decision:
         places.add(alias)
         return item
 
-    def _create(self, device: Nodes, new: Sequence[Series], places: set[Nodes]) -> None:
+    def _create(self, device: Nodes, new: Sequence[SeriesItem], places: set[Nodes]) -> None:
         """Plan the new series of a device in one operation.
 
         Args:
@@ -326,7 +326,7 @@ class _Decision:
             )
         )
 
-    def _with_good_tags(self, item: Series) -> Series:
+    def _with_good_tags(self, item: SeriesItem) -> SeriesItem:
         """The series, without its tags and attributes if they are too many, or illegal."""
         if not (item.tags or item.attributes):
             return item
@@ -345,7 +345,7 @@ class _Decision:
             return error.message
         return None
 
-    def _alter(self, path: Nodes, row: int, item: Series | Altered) -> None:
+    def _alter(self, path: Nodes, row: int, item: SeriesItem | Altered) -> None:
         if item.alias is UNSET and item.tags is UNSET and item.attributes is UNSET:
             return
         there = self.committed.series.describe(row)
@@ -400,7 +400,7 @@ class _Decision:
         ]
 
 
-def _need_codes(path: Nodes, item: Series) -> None:
+def _need_codes(path: Nodes, item: SeriesItem) -> None:
     codes = (bytes((each,)) for each in (item.type, item.encoding, item.compression))
     try:
         check_codes(format_path(path[:-1]), path[-1:], *codes)
@@ -408,13 +408,13 @@ def _need_codes(path: Nodes, item: Series) -> None:
         raise Refused(error.message) from error
 
 
-def _places(device: Nodes, items: Sequence[Series]) -> Iterator[Nodes]:
+def _places(device: Nodes, items: Sequence[SeriesItem]) -> Iterator[Nodes]:
     """The paths of nodes and series that are made with the new series of a device."""
     yield from (device[:end] for end in range(2, len(device) + 1))
     yield from (parse_stored(item.path) for item in items)
 
 
-def _without(item: Series, **changes: Any) -> Series:
+def _without(item: SeriesItem, **changes: Any) -> SeriesItem:
     return msgspec.structs.replace(item, **changes)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from msgspec import UnsetType
 
 from common import tlogtext
-from common.schemaitems import UNSET, Altered, Dropped, Group, GroupDropped, Item, Series
+from common.schemaitems import UNSET, Altered, Dropped, Group, GroupDropped, Item, SeriesItem
 from receiver.metadata.model.paths import Nodes, format_path
 from receiver.metadata.text import mlog_text
 from receiver.metadata.text.mlog_text import BadLine
@@ -133,7 +133,7 @@ class _Tree:
                 self.gone[path] = _Gone(self.order, at, group=True)
             case mlog_text.SetStorageGroup():
                 self.groups[path] = self.order
-            case mlog_text.SetTtl():
+            case mlog_text.TtlLine():
                 self.ttls[path] = (self.order, record.ttl)
             case mlog_text.ChangeOffset():
                 self._saying(path).offset = record.offset
@@ -219,7 +219,7 @@ class _Tree:
         tags, attributes = self._tags(text, offset)
         if made.remade and offset is None:
             tags, attributes = {}, {}
-        return Series(
+        return SeriesItem(
             path=text,
             type=record.type,
             encoding=record.encoding,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from receiver.metadata.commit.draft import Draft
     from receiver.metadata.model.paths import Nodes
 
-__all__ = ["Refusal", "Registering", "read_series"]
+__all__ = ["Registering", "SeriesRefusal", "read_series"]
 
 _MANY_NAMES = 1 << 14
 
@@ -102,7 +102,7 @@ def _loaded(
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class SeriesRefusal:
     """Why a file cannot be taken in as it is.
 
     Attributes:
@@ -144,7 +144,7 @@ class Registering:
         devices: Sequence[records.LoadedDevice],
         *,
         before: Sequence[records.Op] = (),
-    ) -> list[records.Op] | Refusal:
+    ) -> list[records.Op] | SeriesRefusal:
         """The operations that register a file, behind its `FileLoaded`; or why it is refused.
 
         Args:
@@ -210,23 +210,25 @@ def _directory(sg: str) -> Nodes | None:
         return None  # a database, or any other name: it is no part of a path
 
 
-def _refusal(error: TsferryError) -> Refusal:
+def _refusal(error: TsferryError) -> SeriesRefusal:
     """What the rules say of a file, in the words of whoever has to mend it."""
     match error:
         case MemoryLimitError(extra={"needed": cost, "used": used, "limit": limit}):
-            return Refusal(
+            return SeriesRefusal(
                 f"its new series need {cost} bytes, the schema has {used} of "
                 f"metadata.max_memory = {limit}; once more when there is room",
                 hold=False,
             )
         case StorageGroupNestedError(extra={"path": str(path)}):
-            return Refusal(error.message, device_name(parse_stored(path)))
+            return SeriesRefusal(error.message, device_name(parse_stored(path)))
         case SchemaConflictError(extra={"series": str(path), "expected": there, "found": here}):
             reason = f"series {path} is {there} in the schema, {here} in the file"
-            return Refusal(reason, device_name(parse_stored(path)[:-1]))
+            return SeriesRefusal(reason, device_name(parse_stored(path)[:-1]))
         case SchemaConflictError(extra={"series": str(device)}, __cause__=cause):
-            return Refusal(_contradiction(error, device, cause), device_name(parse_stored(device)))
-    return Refusal(error.message)
+            return SeriesRefusal(
+                _contradiction(error, device, cause), device_name(parse_stored(device))
+            )
+    return SeriesRefusal(error.message)
 
 
 def _contradiction(error: TsferryError, device: str, cause: BaseException | None) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common import crash
-from common.schemaitems import Altered, Dropped, GroupDropped, Item, Series, read_items
+from common.schemaitems import Altered, Dropped, GroupDropped, Item, SeriesItem, read_items
 from common.wire import SchemaKind
 from receiver.load.schema.authority import Authority
 from receiver.load.schema.change import KEPT_FAILURES, SchemaChange, decide_schema
@@ -156,7 +156,7 @@ def steps(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 def _weight(item: Item) -> int:
     size = len(item.path)
-    if isinstance(item, Series | Altered):
+    if isinstance(item, SeriesItem | Altered):
         for texts in (item.tags, item.attributes):
             if texts:
                 size += sum(len(key) + len(value) for key, value in texts.items())

@@ -17,7 +17,7 @@ from common import crash
 from common.errors import TsferryError
 from common.names import FilePath
 from common.tsfile import Corrupt, read_tail
-from receiver.load.schema.registering import Refusal, Registering, read_series
+from receiver.load.schema.registering import Registering, SeriesRefusal, read_series
 from receiver.metadata.commit.draft import Draft
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
@@ -97,9 +97,9 @@ class Registrar:
         guard = Guard("file", row.physical, row.changed)
         for attempt in range(_ATTEMPTS):
             found = registration(self._engine, row, registers, trusting=attempt == 0)
-            if isinstance(found, Refusal) and not found.hold:
+            if isinstance(found, SeriesRefusal) and not found.hold:
                 raise TsferryError(found.reason)
-            ops = self._quarantine(row, found.reason) if isinstance(found, Refusal) else found
+            ops = self._quarantine(row, found.reason) if isinstance(found, SeriesRefusal) else found
             crash.point("registrar.read")
             try:
                 self._engine.commit(ops, [guard])
@@ -108,7 +108,7 @@ class Registrar:
             except (RefusedCommitError, SchemaConflictError):
                 continue  # or it was overtaken: what is there now decides
             crash.point("registrar.committed")
-            return not isinstance(found, Refusal)
+            return not isinstance(found, SeriesRefusal)
         return False
 
     def _quarantine(self, row: FileRow, reason: str) -> list[records.Op]:
@@ -143,7 +143,7 @@ def registration(
     registers: Sequence[records.LoadedDevice],
     *,
     trusting: bool = False,
-) -> list[records.Op] | Refusal:
+) -> list[records.Op] | SeriesRefusal:
     """The operations that register a file that is loaded already; or why it cannot be.
 
     Args:

@@ -15,7 +15,7 @@ import msgspec
 from common.errors import NoSpaceError, UnreachableError
 from receiver.metadata.etcd.messages import Compare, Get, Operation, Put, TransactionResult
 from receiver.metadata.etcd.patience import Patience, insist
-from receiver.metadata.kv.timeline import Head, Seen, Timeline, nothing
+from receiver.metadata.kv.timeline import SeenRevision, Timeline, TimelineHead, nothing
 from receiver.metadata.model.errors import CompactedError, KeyConflictError, UnknownOutcomeError
 
 if TYPE_CHECKING:
@@ -35,17 +35,17 @@ class Decider:
         self._timeline = timeline
         self._patience = patience
 
-    def unchanged(self, before: Seen | None) -> Compare:
+    def unchanged(self, before: SeenRevision | None) -> Compare:
         """The condition that the head is as it was seen."""
         return Compare(self._head, changed=0 if before is None else before.changed)
 
     def decide(
         self,
-        before: Seen | None,
-        head: Head,
+        before: SeenRevision | None,
+        head: TimelineHead,
         conditions: Sequence[Compare],
         operations: Sequence[Operation],
-    ) -> Seen:
+    ) -> SeenRevision:
         """The one transaction that makes a commit true.
 
         Args:
@@ -77,13 +77,15 @@ class Decider:
         if not result.succeeded:
             raise self.conflict(head)
         created = result.revision if before is None else before.created
-        seen = Seen(head, created, result.revision)
+        seen = SeenRevision(head, created, result.revision)
         self._timeline.note(seen)
         return seen
 
-    def _find_out(self, before: Seen | None, head: Head, sent: UnknownOutcomeError) -> Seen:
+    def _find_out(
+        self, before: SeenRevision | None, head: TimelineHead, sent: UnknownOutcomeError
+    ) -> SeenRevision:
         """What became of a commit that was sent; it is barred if it has not come true."""
-        barrier = Head(0, "", barred=head.id)
+        barrier = TimelineHead(0, "", barred=head.id)
         if before is not None:
             barrier = msgspec.structs.replace(before.head, first=before.begun, barred=head.id)
         put = Put(self._head, msgspec.json.encode(barrier))
@@ -95,7 +97,7 @@ class Decider:
                 f"or not: {sent.message}",
                 extra={"ts": head.ts},
             ) from error
-        seen = None if result.succeeded else Seen.of(result.found[0])
+        seen = None if result.succeeded else SeenRevision.of(result.found[0])
         if result.succeeded or (seen is not None and seen.head.barred == head.id):
             raise UnreachableError(f"nothing was written: {sent.message}") from sent
         if seen is None or seen.head.id != head.id:
@@ -103,7 +105,7 @@ class Decider:
         self._timeline.note(seen)
         return seen
 
-    def _in_history(self, head: Head) -> Seen:
+    def _in_history(self, head: TimelineHead) -> SeenRevision:
         """The head of a commit of ours after which others have committed."""
         try:
             seen = self._timeline.at(nothing, head.ts).seen
@@ -124,7 +126,7 @@ class Decider:
         """See `receiver.metadata.etcd.patience.insist`."""
         return insist(self._client, self._patience, conditions, then, otherwise)
 
-    def conflict(self, head: Head) -> KeyConflictError:
+    def conflict(self, head: TimelineHead) -> KeyConflictError:
         """The error of a commit that another one came before."""
         return KeyConflictError(
             f"another process wrote to {self._head.decode()} in etcd while commit {head.ts} was "

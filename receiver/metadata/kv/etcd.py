@@ -42,7 +42,14 @@ from receiver.metadata.etcd.patience import DEFAULT_PATIENCE, Patience
 from receiver.metadata.kv.batch import PART_SIZE, Batch, digest_of
 from receiver.metadata.kv.deciding import Decider
 from receiver.metadata.kv.ring import DEFAULT_SIZE, Ring
-from receiver.metadata.kv.timeline import Head, Marker, Seen, Timeline, View, nothing
+from receiver.metadata.kv.timeline import (
+    Marker,
+    RevisionView,
+    SeenRevision,
+    Timeline,
+    TimelineHead,
+    nothing,
+)
 from receiver.metadata.model.errors import (
     KeyMissingError,
     TimestampRefusedError,
@@ -132,7 +139,7 @@ class EtcdKV(SnapshotKV):
         keys = sorted(found)
         return keys, [found[key] for key in keys]
 
-    def _view(self, question: Callable[[int], Sequence[Get]], ts: int | None) -> View:
+    def _view(self, question: Callable[[int], Sequence[Get]], ts: int | None) -> RevisionView:
         return self._timeline.read(question) if ts is None else self._timeline.at(question, ts)
 
     def _pages(self, prefix: str, revision: int) -> Iterator[tuple[str, str]]:
@@ -147,7 +154,7 @@ class EtcdKV(SnapshotKV):
                 at = found.key + b"\0"
             more = page.more
 
-    def _batch(self, seen: Seen, revision: int) -> Batch:
+    def _batch(self, seen: SeenRevision, revision: int) -> Batch:
         """The batch of a head that has one, as of a revision that shows this head."""
         marker = seen.head.batch
         assert marker is not None
@@ -193,11 +200,11 @@ class EtcdKV(SnapshotKV):
             merged = dict(saves)
             merged.update(addition(ts) for addition in additions)
             check_keys(merged)
-            head = Head(ts, secrets.token_hex(8), Seen.past_of(before))
+            head = TimelineHead(ts, secrets.token_hex(8), SeenRevision.past_of(before))
             self._commit(before, head, Batch(removals, merged))
             return ts
 
-    def _settled(self) -> Seen | None:
+    def _settled(self) -> SeenRevision | None:
         """The newest head, without a batch: one that its writer did not live to unpack is now."""
         view = self._timeline.read(nothing)
         if not self._swept:
@@ -206,7 +213,7 @@ class EtcdKV(SnapshotKV):
             view = self._unpack(view.seen, self._batch(view.seen, view.revision))
         return view.seen
 
-    def _commit(self, before: Seen | None, head: Head, batch: Batch) -> None:
+    def _commit(self, before: SeenRevision | None, head: TimelineHead, batch: Batch) -> None:
         operations = self._operations(batch)
         if operations is not None:
             crash.point("kv.etcd.commit.before")
@@ -252,7 +259,9 @@ class EtcdKV(SnapshotKV):
 
     # -- large commits -----------------------------------------------------------------------
 
-    def _stage(self, before: Seen | None, head: Head, parts: Sequence[bytes]) -> Compare:
+    def _stage(
+        self, before: SeenRevision | None, head: TimelineHead, parts: Sequence[bytes]
+    ) -> Compare:
         """Put the parts where nobody looks; returns what holds as long as they are there."""
         conditions = [self._decider.unchanged(before)]
         for number, part in enumerate(parts):
@@ -263,7 +272,7 @@ class EtcdKV(SnapshotKV):
         # Whoever sweeps takes all parts of a commit at once, so one speaks for all.
         return Compare(key, created=result.found[0].keys[0].created)
 
-    def _unpack(self, seen: Seen, batch: Batch) -> View:
+    def _unpack(self, seen: SeenRevision, batch: Batch) -> RevisionView:
         """Put a batch into its keys, take its marker away; the newest head then.
 
         Doing it twice is harmless, and as long as the marker stands nobody sees it half done.
@@ -290,7 +299,7 @@ class EtcdKV(SnapshotKV):
         self._decider.insist(conditions, last)
         return self._timeline.read(nothing)
 
-    def _sweep(self, seen: Seen | None) -> None:
+    def _sweep(self, seen: SeenRevision | None) -> None:
         """Remove parts of commits that were given up before their marker was set."""
         keep = b"" if seen is None or seen.head.batch is None else self._parts(seen.head.id)
         every = Get(self._batches, prefix_end(self._batches), keys_only=True)

@@ -6,12 +6,12 @@ from array import array
 from bisect import bisect_right
 from typing import NamedTuple
 
-__all__ = ["DEFAULT_SIZE", "Found", "Ring"]
+__all__ = ["DEFAULT_SIZE", "Ring", "RingHit"]
 
 DEFAULT_SIZE = 1024
 
 
-class Found(NamedTuple):
+class RingHit(NamedTuple):
     """A pair of the ring.
 
     Attributes:
@@ -82,7 +82,7 @@ class Ring:
         self._revisions[self._begin] = revision
         self._begin = (self._begin + 1) % self._size
 
-    def find(self, ts: int) -> Found | None:
+    def find(self, ts: int) -> RingHit | None:
         """The pair that holds at `ts`; None if that is older than all of the ring."""
         times, begin = self._times, self._begin
         if begin and ts >= times[0]:
@@ -92,7 +92,7 @@ class Ring:
             if place < begin:
                 return None
         after = (place + 1) % len(times)
-        return Found(
+        return RingHit(
             times[place],
             self._revisions[place],
             0 if after == begin else self._revisions[after],

@@ -31,7 +31,7 @@ from receiver.metadata.model.errors import CompactedError, NewerLogError
 if TYPE_CHECKING:
     from receiver.metadata.etcd.client import EtcdClient
 
-__all__ = ["Head", "Marker", "Seen", "Timeline", "View", "nothing"]
+__all__ = ["Marker", "RevisionView", "SeenRevision", "Timeline", "TimelineHead", "nothing"]
 
 
 VERSION = 1
@@ -46,7 +46,7 @@ class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: str
 
 
-class Head(msgspec.Struct, frozen=True, omit_defaults=True):
+class TimelineHead(msgspec.Struct, frozen=True, omit_defaults=True):
     """The newest commit, as the head key holds it, in JSON.
 
     Attributes:
@@ -68,7 +68,7 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int = VERSION
 
 
-class Seen(NamedTuple):
+class SeenRevision(NamedTuple):
     """A head as it was found.
 
     Attributes:
@@ -77,7 +77,7 @@ class Seen(NamedTuple):
         changed: revision at which it was set like this.
     """
 
-    head: Head
+    head: TimelineHead
     created: int
     changed: int
 
@@ -97,7 +97,7 @@ class Seen(NamedTuple):
         return len(self.head.past) < PAST
 
     @classmethod
-    def of(cls, found: Range) -> Seen | None:
+    def of(cls, found: Range) -> SeenRevision | None:
         """The head in an answer, None if there was none.
 
         Raises:
@@ -123,12 +123,12 @@ class Seen(NamedTuple):
         return cls(head, key.created, key.changed)
 
     @staticmethod
-    def past_of(before: Seen | None) -> tuple[tuple[int, int], ...]:
+    def past_of(before: SeenRevision | None) -> tuple[tuple[int, int], ...]:
         """What a head that follows this one knows of the past."""
         return () if before is None else before.commits[-PAST:]
 
 
-class View(NamedTuple):
+class RevisionView(NamedTuple):
     """What was read, all as of one revision.
 
     Attributes:
@@ -137,7 +137,7 @@ class View(NamedTuple):
         found: what else was asked for.
     """
 
-    seen: Seen | None
+    seen: SeenRevision | None
     revision: int
     found: tuple[Range, ...]
 
@@ -165,10 +165,10 @@ class Timeline:
         self._client = client
         self._head = head
         self._ring = ring
-        self._last: Seen | None = None
+        self._last: SeenRevision | None = None
         self._lock = threading.Lock()
 
-    def read(self, question: Question, revision: int = 0) -> View:
+    def read(self, question: Question, revision: int = 0) -> RevisionView:
         """Head and answer as of a revision, the newest for 0.
 
         Raises:
@@ -176,12 +176,14 @@ class Timeline:
         """
         gets = [Get(self._head, revision=revision), *question(revision)]
         result = self._client.transaction([], gets)
-        view = View(Seen.of(result.found[0]), revision or result.revision, result.found[1:])
+        view = RevisionView(
+            SeenRevision.of(result.found[0]), revision or result.revision, result.found[1:]
+        )
         if not revision and view.seen is not None:
             self.note(view.seen)
         return view
 
-    def at(self, question: Question, ts: int) -> View:
+    def at(self, question: Question, ts: int) -> RevisionView:
         """Head and answer as they were at a timestamp; an answer without a head: before all.
 
         Raises:
@@ -211,7 +213,9 @@ class Timeline:
                 extra={"oldest": oldest},
             ) from error
 
-    def _search(self, question: Question, ts: int, low: int, later: int | Seen) -> View:
+    def _search(
+        self, question: Question, ts: int, low: int, later: int | SeenRevision
+    ) -> RevisionView:
         """Bisect revisions.
 
         Args:
@@ -223,8 +227,8 @@ class Timeline:
         Raises:
             CompactedError: what is looked for is compacted away.
         """
-        before_all = View(None, low, ())
-        best: View | None = before_all
+        before_all = RevisionView(None, low, ())
+        best: RevisionView | None = before_all
         gone: CompactedError | None = None
         high, close = (later, False) if isinstance(later, int) else _step_back(later, ts)
         while high - low > 1 and not close:
@@ -258,7 +262,7 @@ class Timeline:
                 low = middle
         return 0 if seen is None else seen.head.ts
 
-    def note(self, seen: Seen) -> None:
+    def note(self, seen: SeenRevision) -> None:
         """Remember a head that is, or was, the newest."""
         with self._lock:
             last, newest = self._last, self._ring.newest
@@ -279,7 +283,7 @@ class Timeline:
                     self._ring.push(ts, revision)
 
 
-def _step_back(seen: Seen, ts: int) -> tuple[int, bool]:
+def _step_back(seen: SeenRevision, ts: int) -> tuple[int, bool]:
     """The revision of the first commit after `ts` that a head knows, later than `ts` itself.
 
     Returns:
@@ -294,4 +298,4 @@ def _step_back(seen: Seen, ts: int) -> tuple[int, bool]:
 
 
 _NEVER = 0
-_decoder = msgspec.json.Decoder(Head)
+_decoder = msgspec.json.Decoder(TimelineHead)

@@ -45,7 +45,7 @@ from receiver.metadata.state.state import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-__all__ = ["Frozen", "Thawed", "freeze", "thaw"]
+__all__ = ["FrozenState", "Thawed", "freeze", "thaw"]
 
 _CHUNK = 2048
 """Rows of a section."""
@@ -75,7 +75,7 @@ class _Meta(msgspec.Struct, frozen=True, kw_only=True):
     wanted: list[str]
 
 
-class Frozen:
+class FrozenState:
     """The state as of one commit, free of any lock."""
 
     def __init__(self, meta: _Meta, rows: dict[str, list[Any]], **parts: Any) -> None:
@@ -133,7 +133,7 @@ def freeze(
     tags_end: int,
     segment: int,
     oldest: int,
-) -> Frozen:
+) -> FrozenState:
     """Copy what a checkpoint needs; the caller holds the lock, and this is quick.
 
     Args:
@@ -164,7 +164,7 @@ def freeze(
         "quarantine": list(state.quarantine.values()),
         "positions": list(state.schema_positions.values()),
     }
-    return Frozen(
+    return FrozenState(
         meta,
         rows,
         owners=dict(state.owners),

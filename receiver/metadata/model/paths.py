@@ -33,7 +33,7 @@ __all__ = [
     "ROOT",
     "IllegalPathError",
     "Nodes",
-    "Partial",
+    "PartialPattern",
     "Pattern",
     "Step",
     "Wildcard",
@@ -208,7 +208,7 @@ ONE: Final = Wildcard.ONE
 MANY: Final = Wildcard.MANY
 
 
-class Partial:
+class PartialPattern:
     """A step with stars inside its level, such as ``s*``."""
 
     __slots__ = ("_first", "_last", "_middle", "text")
@@ -233,7 +233,7 @@ class Partial:
         return True
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Partial) and other.text == self.text
+        return isinstance(other, PartialPattern) and other.text == self.text
 
     def __hash__(self) -> int:
         return hash(self.text)
@@ -242,7 +242,7 @@ class Partial:
         return f"Partial({self.text!r})"
 
 
-Step = str | Wildcard | Partial
+Step = str | Wildcard | PartialPattern
 
 
 class Pattern:
@@ -309,7 +309,7 @@ class Pattern:
             elif (
                 step is ONE
                 or (isinstance(step, str) and step == node)
-                or (isinstance(step, Partial) and step.matches(node))
+                or (isinstance(step, PartialPattern) and step.matches(node))
             ):
                 after |= 2 << i
         return after
@@ -367,7 +367,7 @@ def parse_pattern(text: str) -> Pattern:
             position = text.index(node)
             raise _illegal(text, position, f"** stands alone in its node, not as in {node}")
         else:
-            steps.append(Partial(node))
+            steps.append(PartialPattern(node))
     return Pattern(steps)
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "FileDeleted",
     "FileForgotten",
     "FileLoaded",
+    "FileOutcome",
     "FileQuarantined",
     "FileRestored",
     "FileRetired",
@@ -43,7 +44,6 @@ __all__ = [
     "LoadedDevice",
     "ManifestMeta",
     "Op",
-    "Outcome",
     "OwnerSet",
     "QuarantineDrop",
     "QuarantinePut",
@@ -104,7 +104,7 @@ class ManifestMeta(Record, frozen=True):
     root: str = ""
 
 
-class Outcome(Record, frozen=True):
+class FileOutcome(Record, frozen=True):
     """The fate of one path of a task; `owner` is recorded always and revealed only by choice."""
 
     path: str
@@ -239,7 +239,7 @@ class TaskDone(Record, frozen=True, tag=13):
 
     sender: str
     task: str
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[FileOutcome]
 
 
 class QuarantinePut(Record, frozen=True, tag=14):

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from receiver.metadata.query import nodes, tags, timeseries
 from receiver.metadata.query import questions as ask
-from receiver.metadata.query.source import STEP, Answering, Look, Row, Source
+from receiver.metadata.query.source import STEP, Answering, Look, Row, RowSource
 
-__all__ = ["Answer", "Place"]
+__all__ = ["Answer", "AnswerPlace"]
 
-_SOURCES: Final[dict[type, Source]] = {
+_SOURCES: Final[dict[type, RowSource]] = {
     ask.ShowTimeseries: timeseries.SHOW_TIMESERIES,
     ask.ShowDevices: nodes.SHOW_DEVICES,
     ask.ShowChildPaths: nodes.SHOW_CHILD_PATHS,
@@ -38,7 +38,7 @@ _SOURCES: Final[dict[type, Source]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AnswerPlace:
     """Where an answer goes on; small, and valid as long as its commit can be asked about.
 
     Attributes:
@@ -80,7 +80,7 @@ class Answer:
         self.ts = engine.at(at if query.at is None else query.at)
         limit = query.limit if isinstance(query, ask.Listed) else None
         skip = query.offset if isinstance(query, ask.Listed) else 0
-        self.place = Place(None, skip, limit, limit == 0)
+        self.place = AnswerPlace(None, skip, limit, limit == 0)
         self._engine = engine
         self._look = Look(engine, self.ts)
         self._source = _SOURCES[type(query)]
@@ -117,11 +117,11 @@ class Answer:
         return ({}, {}) if offset < 0 else self._engine.tags_of(offset)
 
 
-def _behind(place: Place, got: int, position: Any, *, more: bool) -> Place:
+def _behind(place: AnswerPlace, got: int, position: Any, *, more: bool) -> AnswerPlace:
     if place.skip:
-        return Place(position, place.skip - got, place.left, not more)
+        return AnswerPlace(position, place.skip - got, place.left, not more)
     left = None if place.left is None else place.left - got
-    return Place(position, 0, left, not more or left == 0)
+    return AnswerPlace(position, 0, left, not more or left == 0)
 
 
 def _columns_of(query: ask.Query) -> tuple[str, ...]:

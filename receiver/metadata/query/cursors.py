@@ -17,17 +17,17 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from common.errors import GoneError
-from receiver.metadata.query.answers import Answer, Place
+from receiver.metadata.query.answers import Answer, AnswerPlace
 from receiver.metadata.query.source import Row
 
-__all__ = ["Cursors", "Page"]
+__all__ = ["AnswerPage", "Cursors"]
 
 MOST: Final = 1000
 IDLE: Final = 600.0
 """Seconds without a call, until a cursor is forgotten."""
 
 
-class Page(NamedTuple):
+class AnswerPage(NamedTuple):
     """A page of an answer.
 
     Attributes:
@@ -57,7 +57,7 @@ class _Cursor:
     answer: Answer
     size: int
     number: int
-    begin: Place
+    begin: AnswerPlace
     used: float
     busy: threading.Lock = field(default_factory=threading.Lock)
 
@@ -87,7 +87,7 @@ class Cursors:
     def __len__(self) -> int:
         return len(self._cursors)
 
-    def open(self, answer: Answer, size: int) -> Page:
+    def open(self, answer: Answer, size: int) -> AnswerPage:
         """The first page of an answer; there is a cursor only if there is more.
 
         Raises:
@@ -96,16 +96,16 @@ class Cursors:
         begin = answer.place
         rows = answer.fetch(size)
         if answer.place.ended:
-            return Page(rows, None)
+            return AnswerPage(rows, None)
         cursor = _Cursor(secrets.token_hex(16), answer, size, 0, begin, self._clock())
         with self._lock:
             self._expire()
             while len(self._cursors) >= self._most:
                 self._cursors.popitem(last=False)
             self._cursors[cursor.id] = cursor
-        return Page(rows, _token(cursor))
+        return AnswerPage(rows, _token(cursor))
 
-    def next(self, token: str, size: int | None = None) -> tuple[Answer, Page]:
+    def next(self, token: str, size: int | None = None) -> tuple[Answer, AnswerPage]:
         """The answer and the page of it that a token stands for.
 
         Args:
@@ -128,7 +128,7 @@ class Cursors:
             cursor.size = size or cursor.size
             rows = cursor.answer.fetch(cursor.size)
             more = not cursor.answer.place.ended
-            return cursor.answer, Page(rows, _token(cursor) if more else None)
+            return cursor.answer, AnswerPage(rows, _token(cursor) if more else None)
 
     def close(self, token: str) -> None:
         """Forget a cursor; one that is not there is forgotten already."""

@@ -9,7 +9,16 @@ from receiver.metadata.model.paths import MANY, ONE, Nodes, Pattern, device_name
 from receiver.metadata.query import questions as ask
 from receiver.metadata.query.ordering import Ahead, by_path, first_by_text, take_ahead
 from receiver.metadata.query.searching import Rows, ancestors, distinct, select, storage_groups
-from receiver.metadata.query.source import Labels, Look, Row, Source, Taken, same, short, text_of
+from receiver.metadata.query.source import (
+    Labels,
+    Look,
+    Row,
+    RowSource,
+    TakenRows,
+    same,
+    short,
+    text_of,
+)
 from receiver.metadata.query.timeseries import run_of
 from receiver.metadata.schema.columns import view
 from receiver.metadata.schema.walk import has_leaves, walk
@@ -35,7 +44,9 @@ _DEVICES: Final = 50
 _CHILDREN: Final = 200
 
 
-def _take_nodes(look: Look, pattern: Pattern, wanted: Wanted, position: Any, count: int) -> Taken:
+def _take_nodes(
+    look: Look, pattern: Pattern, wanted: Wanted, position: Any, count: int
+) -> TakenRows:
     """Rows of nodes that match, in path order."""
     is_run = pattern.steps[-1] is MANY or (wanted == "node" and pattern.steps[-1] is ONE)
     if is_run and len(pattern.prefix) == len(pattern.steps) - 1:
@@ -44,7 +55,7 @@ def _take_nodes(look: Look, pattern: Pattern, wanted: Wanted, position: Any, cou
             after = None if position is None else tree.nodes(position)
             met = walk(tree, pattern, at, wanted, after)
             rows = [row for _, row in zip(range(count), met)]  # noqa: B905  # so many at most
-        return Taken(rows, rows[-1] if rows else position, len(rows) == count)
+        return TakenRows(rows, rows[-1] if rows else position, len(rows) == count)
 
     def search(last: int | None, most: int) -> tuple[list[int], int | None]:
         rows = by_path(look, select(look, pattern, wanted), run_of(pattern), wanted, last, most)
@@ -56,7 +67,7 @@ def _take_nodes(look: Look, pattern: Pattern, wanted: Wanted, position: Any, cou
 # -- devices ---------------------------------------------------------------------------------------
 
 
-def _take_devices(look: Look, asked: ask.ShowDevices, position: Any, count: int) -> Taken:
+def _take_devices(look: Look, asked: ask.ShowDevices, position: Any, count: int) -> TakenRows:
     pattern = asked.pattern
     if not pattern.is_path:
         return _take_nodes(look, pattern, "device", position, count)
@@ -64,7 +75,7 @@ def _take_devices(look: Look, asked: ask.ShowDevices, position: Any, count: int)
         with look as (state, at):
             row = state.schema.devices.find(pattern.prefix, at)
         if row is not None:
-            return Taken([row.row], row.row, True)
+            return TakenRows([row.row], row.row, True)
     return _take_nodes(look, pattern.below(), "device", position, count)
 
 
@@ -107,7 +118,7 @@ def _count_devices(look: Look, asked: ask.CountDevices) -> list[Row]:
 
 def _take_groups(
     look: Look, asked: ask.ShowStorageGroups | ask.ShowTtl, position: Ahead | None, count: int
-) -> Taken:
+) -> TakenRows:
     patterns = (asked.groups if isinstance(asked, ask.ShowTtl) else ()) or (asked.pattern,)
 
     def search(last: int | None, most: int) -> tuple[list[int], int | None]:
@@ -149,7 +160,7 @@ def _children(pattern: Pattern) -> Pattern:
     return Pattern((*pattern.steps, ONE))
 
 
-def _take_children(look: Look, asked: ask.ShowChildPaths, position: Any, count: int) -> Taken:
+def _take_children(look: Look, asked: ask.ShowChildPaths, position: Any, count: int) -> TakenRows:
     return _take_nodes(look, _children(asked.pattern), "node", position, count)
 
 
@@ -177,7 +188,9 @@ def _show_child(row: tuple[Nodes, str], _: Labels) -> Row:
     return format_path(nodes), kind
 
 
-def _take_names(look: Look, asked: ask.ShowChildNodes, position: Ahead | None, count: int) -> Taken:
+def _take_names(
+    look: Look, asked: ask.ShowChildNodes, position: Ahead | None, count: int
+) -> TakenRows:
     """Names as numbers, each once, in their order."""
 
     def search(last: Any, most: int) -> tuple[list[int], Any]:
@@ -204,21 +217,21 @@ def _count_nodes(look: Look, asked: ask.CountNodes) -> list[Row]:
 
 # -- their sources ---------------------------------------------------------------------------------
 
-SHOW_DEVICES: Final = Source(
+SHOW_DEVICES: Final = RowSource(
     ("devices", "storage group", "isAligned", "timeseries", "created", "owner"),
     _take_devices,
     _describe_devices,
     _show_device,
     step=_DEVICES,
 )
-SHOW_CHILD_PATHS: Final = Source(
+SHOW_CHILD_PATHS: Final = RowSource(
     ("child paths", "node types"), _take_children, _describe_children, _show_child, step=_CHILDREN
 )
-SHOW_CHILD_NODES: Final = Source(("child nodes",), _take_names, _describe_names, same)
-SHOW_STORAGE_GROUPS: Final = Source(
+SHOW_CHILD_NODES: Final = RowSource(("child nodes",), _take_names, _describe_names, same)
+SHOW_STORAGE_GROUPS: Final = RowSource(
     ("storage group", "ttl", "created"), _take_groups, _describe_groups, _show_group
 )
-SHOW_TTL: Final = Source(("storage group", "ttl"), _take_groups, _describe_groups, _show_ttl)
+SHOW_TTL: Final = RowSource(("storage group", "ttl"), _take_groups, _describe_groups, _show_ttl)
 COUNT_DEVICES: Final = short(("count(devices)",), _count_devices)
 COUNT_STORAGE_GROUPS: Final = short(("count(storage group)",), _count_groups)
 COUNT_NODES: Final = short(("count(nodes)",), _count_nodes)

@@ -15,7 +15,7 @@ import numpy as np
 
 from receiver.metadata.model.paths import Pattern
 from receiver.metadata.query.searching import Rows, pieces
-from receiver.metadata.query.source import Look, Taken
+from receiver.metadata.query.source import Look, TakenRows
 from receiver.metadata.schema.walk import Wanted, is_level, path_order, sort_keys, walk
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def take_ahead(
     count: int,
     search: Callable[[Any, int], tuple[Iterable[int], Any]],
     code: str = "i",
-) -> Taken:
+) -> TakenRows:
     """The next ones that searches find.
 
     Args:
@@ -72,7 +72,7 @@ def take_ahead(
             len(fresh) == _AHEAD,
         )
     taken, rest = position.found[:count], position.found[count:]
-    return Taken(taken, position._replace(found=rest), position.more or bool(rest))
+    return TakenRows(taken, position._replace(found=rest), position.more or bool(rest))
 
 
 # -- by path ---------------------------------------------------------------------------------------

@@ -30,8 +30,8 @@ __all__ = [
     "Labels",
     "Look",
     "Row",
-    "Source",
-    "Taken",
+    "RowSource",
+    "TakenRows",
     "as_they_are",
     "same",
     "short",
@@ -97,11 +97,11 @@ class Look:
         self._engine.reading().__exit__()
 
 
-class Taken(NamedTuple):
+class TakenRows(NamedTuple):
     """Rows and what lies behind them.
 
     Attributes:
-        rows: as `Source.describe` wants them; at most as many as were asked for.
+        rows: as `RowSource.describe` wants them; at most as many as were asked for.
         position: behind the last.
         more: whether to ask again from there.
     """
@@ -112,7 +112,7 @@ class Taken(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RowSource:
     """How a kind of question is answered.
 
     Attributes:
@@ -124,29 +124,29 @@ class Source:
     """
 
     columns: tuple[str, ...]
-    take: Callable[[Look, Any, Any, int], Taken]
+    take: Callable[[Look, Any, Any, int], TakenRows]
     describe: Callable[[State, Sequence[Any], int | None], Sequence[Any]]
     show: Callable[[Any, Labels], Row]
     step: int | None = STEP
 
 
 def as_they_are(_: State, rows: Sequence[Any], __: int | None) -> Sequence[Any]:
-    """`Source.describe` for rows that need none."""
+    """`RowSource.describe` for rows that need none."""
     return rows
 
 
 def same(row: Row, _: Labels) -> Row:
-    """`Source.show` for rows that have their form."""
+    """`RowSource.show` for rows that have their form."""
     return row
 
 
-def short(columns: tuple[str, ...], rows: Callable[[Look, Any], list[Row]]) -> Source:
+def short(columns: tuple[str, ...], rows: Callable[[Look, Any], list[Row]]) -> RowSource:
     """A source that makes its whole answer each time: a short one, or a sum."""
 
-    def take(look: Look, asked: Any, position: int | None, count: int) -> Taken:
+    def take(look: Look, asked: Any, position: int | None, count: int) -> TakenRows:
         begin = position or 0
         found = rows(look, asked)
         taken = found[begin : begin + count]
-        return Taken(taken, begin + len(taken), begin + count < len(found))
+        return TakenRows(taken, begin + len(taken), begin + count < len(found))
 
-    return Source(columns, take, as_they_are, same, step=None)
+    return RowSource(columns, take, as_they_are, same, step=None)

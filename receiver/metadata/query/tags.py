@@ -9,7 +9,7 @@ from receiver.metadata.model.paths import Pattern
 from receiver.metadata.query import questions as ask
 from receiver.metadata.query.ordering import Ahead, first_by_text, take_ahead
 from receiver.metadata.query.searching import tag_keys, tag_pairs
-from receiver.metadata.query.source import Look, Source, Taken, same
+from receiver.metadata.query.source import Look, RowSource, TakenRows, same
 from receiver.metadata.query.timeseries import series_meant
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def _pattern(look: Look, pattern: Pattern) -> Pattern:
     return pattern if pattern == ask.ALL else series_meant(look, pattern)
 
 
-def _take_keys(look: Look, asked: ask.ShowTagKeys, position: Ahead | None, count: int) -> Taken:
+def _take_keys(look: Look, asked: ask.ShowTagKeys, position: Ahead | None, count: int) -> TakenRows:
     def search(last: Any, most: int) -> tuple[list[int], Any]:
         numbers = tag_keys(look, _pattern(look, asked.pattern))
         return first_by_text(look, numbers, _names, last, most)
@@ -38,7 +38,9 @@ def _describe_keys(state: State, numbers: Sequence[int], _: int | None) -> Seque
     return [(key,) for key in _names(state, numbers)]
 
 
-def _take_values(look: Look, asked: ask.ShowTagValues, position: Ahead | None, count: int) -> Taken:
+def _take_values(
+    look: Look, asked: ask.ShowTagValues, position: Ahead | None, count: int
+) -> TakenRows:
     def search(last: Any, most: int) -> tuple[list[int], Any]:
         pairs = tag_pairs(look, _pattern(look, asked.pattern), asked.key)
         return first_by_text(look, pairs, _pairs, last, most)
@@ -57,5 +59,5 @@ def _describe_values(
     return _pairs(state, pairs)
 
 
-SHOW_TAG_KEYS: Final = Source(("tag key",), _take_keys, _describe_keys, same)
-SHOW_TAG_VALUES: Final = Source(("tag key", "tag value"), _take_values, _describe_values, same)
+SHOW_TAG_KEYS: Final = RowSource(("tag key",), _take_keys, _describe_keys, same)
+SHOW_TAG_VALUES: Final = RowSource(("tag key", "tag value"), _take_values, _describe_values, same)

@@ -13,7 +13,7 @@ from receiver.metadata.model.types import COMPRESSION_TEXTS, ENCODING_TEXTS, TYP
 from receiver.metadata.query import questions as ask
 from receiver.metadata.query.ordering import Ahead, by_heat, by_path, take_ahead
 from receiver.metadata.query.searching import Rows, ancestors, select, tag_keys, tagged, texts_of
-from receiver.metadata.query.source import Labels, Look, Row, Source, Taken, text_of
+from receiver.metadata.query.source import Labels, Look, Row, RowSource, TakenRows, text_of
 
 if TYPE_CHECKING:
     from receiver.metadata.schema import SeriesRow
@@ -36,14 +36,14 @@ def run_of(pattern: Pattern) -> Pattern:
     return pattern if pattern.is_path else Pattern((*pattern.prefix, MANY))
 
 
-def _take_series(look: Look, asked: ask.ShowTimeseries, position: Any, count: int) -> Taken:
+def _take_series(look: Look, asked: ask.ShowTimeseries, position: Any, count: int) -> TakenRows:
     pattern = series_meant(look, asked.pattern)
     if asked.where is None and not asked.by_heat and pattern == run_of(pattern):
         with look as (state, at):
             after: Nodes | None = position
             rows = state.schema.series.match(pattern, at, after, count)
             after = state.schema.tree.nodes(rows[-1]) if rows else after
-        return Taken(rows, after, len(rows) == count)
+        return TakenRows(rows, after, len(rows) == count)
 
     # `root.**.s1` is found everywhere or nowhere: to walk there would take too long.
     def search(last: Any, most: int) -> tuple[list[int], Any]:
@@ -98,14 +98,14 @@ _SHOWN: Final = 200
 
 def _take_counts(
     look: Look, asked: ask.CountTimeseries, position: Ahead | None, count: int
-) -> Taken:
+) -> TakenRows:
     """Pairs of a row and its count as one number; ~count for all together."""
     pattern = series_meant(look, asked.pattern)
     level = asked.level
     if level is None:
-        return Taken([~_count(look, asked.where, pattern)], None, False)
+        return TakenRows([~_count(look, asked.where, pattern)], None, False)
     if level >= MAX_NODES:
-        return Taken([], None, False)
+        return TakenRows([], None, False)
 
     def search(last: Any, most: int) -> tuple[list[int], Any]:
         above = ancestors(look, _found(look, asked.where, pattern), level)
@@ -143,7 +143,7 @@ def _show_count(row: tuple[Nodes | None, int], _: Labels) -> Row:
 
 # -- their sources ---------------------------------------------------------------------------------
 
-SHOW_TIMESERIES: Final = Source(
+SHOW_TIMESERIES: Final = RowSource(
     (
         "timeseries",
         "alias",
@@ -160,6 +160,6 @@ SHOW_TIMESERIES: Final = Source(
     _describe_series,
     _show_series,
 )
-COUNT_TIMESERIES: Final = Source(
+COUNT_TIMESERIES: Final = RowSource(
     ("column", "count(timeseries)"), _take_counts, _describe_counts, _show_count
 )

@@ -4,8 +4,8 @@ A million series are a million rows of a few arrays, not a million objects. Ever
 question asks for has a time: `at=None` is the newest commit.
 """
 
-from receiver.metadata.schema.frozen import Frozen, room
+from receiver.metadata.schema.frozen import FrozenSchema, room
 from receiver.metadata.schema.schema import Schema
 from receiver.metadata.schema.schemarows import DeviceRow, Kind, SeriesRow, StorageGroupRow
 
-__all__ = ["DeviceRow", "Frozen", "Kind", "Schema", "SeriesRow", "StorageGroupRow", "room"]
+__all__ = ["DeviceRow", "FrozenSchema", "Kind", "Schema", "SeriesRow", "StorageGroupRow", "room"]

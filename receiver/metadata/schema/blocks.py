@@ -19,7 +19,7 @@ from receiver.metadata.schema.tree import KIND, LEAF
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from receiver.metadata.schema.tree import Tree
+    from receiver.metadata.schema.tree import NodeTree
 
 __all__ = ["are_leaves", "codes_are", "rows_below"]
 
@@ -27,7 +27,7 @@ _LOWEST: Final = 0 if sys.byteorder == "little" else 3
 """Where the lowest of the four bytes of a column's value stands."""
 
 
-def rows_below(tree: Tree, parent: int, names: Sequence[str]) -> Sequence[int]:
+def rows_below(tree: NodeTree, parent: int, names: Sequence[str]) -> Sequence[int]:
     """What a node has now under each name, of any kind; -1 for nothing.
 
     A range, where all are there and lie side by side in this order.
@@ -49,7 +49,7 @@ def rows_below(tree: Tree, parent: int, names: Sequence[str]) -> Sequence[int]:
     return found
 
 
-def _find_block(tree: Tree, parent: int, numbers: Sequence[int], first: int) -> range | None:
+def _find_block(tree: NodeTree, parent: int, numbers: Sequence[int], first: int) -> range | None:
     """The rows of the children with these names now, if they follow each other.
 
     Args:
@@ -68,12 +68,12 @@ def _find_block(tree: Tree, parent: int, numbers: Sequence[int], first: int) -> 
     return range(first, end) if tree.deleted[first:end].tobytes() == bytes(8 * count) else None
 
 
-def are_leaves(tree: Tree, rows: range) -> bool:
+def are_leaves(tree: NodeTree, rows: range) -> bool:
     """Whether all rows are series of one device."""
     kinds = tree.kind[rows.start : rows.stop].tobytes()
     return kinds[0] & KIND == LEAF and kinds.count(kinds[0]) == len(kinds)
 
 
-def codes_are(tree: Tree, rows: range, types: bytes) -> bool:
+def codes_are(tree: NodeTree, rows: range, types: bytes) -> bool:
     """Whether the rows, which are series, have these data types."""
     return tree.ref[rows.start : rows.stop].tobytes()[_LOWEST::4] == types

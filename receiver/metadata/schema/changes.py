@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from receiver.metadata.schema.schemacolumns import SchemaColumns
 
-__all__ = ["SchemaChanges"]
+__all__ = ["TreeChanges"]
 
 
-class SchemaChanges:
+class TreeChanges:
     """Applying operations; `ts` is the timestamp of their commit."""
 
     __slots__ = ("_columns", "_index", "_tree")

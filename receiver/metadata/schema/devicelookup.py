@@ -10,7 +10,7 @@ from receiver.metadata.model.paths import Nodes
 from receiver.metadata.schema.blocks import are_leaves, codes_are, rows_below
 from receiver.metadata.schema.columns import BATCH, view
 from receiver.metadata.schema.schemarows import DeviceRow
-from receiver.metadata.schema.tree import ALIGNED, KIND, LEAF, Tree
+from receiver.metadata.schema.tree import ALIGNED, KIND, LEAF, NodeTree
 from receiver.metadata.schema.walk import has_leaves
 
 __all__ = ["DeviceLookup"]
@@ -21,7 +21,7 @@ class DeviceLookup:
 
     __slots__ = ("_tree",)
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: NodeTree) -> None:
         self._tree = tree
 
     def find(self, nodes: Nodes, at: int | None = None) -> DeviceRow | None:

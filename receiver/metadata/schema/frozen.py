@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from receiver.metadata.schema.columns import Ints, Section
 
-__all__ = ["Frozen", "room", "size_of"]
+__all__ = ["FrozenSchema", "room", "size_of"]
 
 
-class Frozen:
+class FrozenSchema:
     """Copies of all columns as of one commit; free of any lock."""
 
     __slots__ = ("_parts",)

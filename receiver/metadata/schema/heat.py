@@ -21,7 +21,7 @@ from receiver.metadata.schema.tree import KIND, LEAF
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from receiver.metadata.schema.tree import Tree
+    from receiver.metadata.schema.tree import NodeTree
 
 __all__ = ["COLD", "Heat"]
 
@@ -41,7 +41,7 @@ class Heat:
 
     __slots__ = ("_tree", *_COLUMNS)
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: NodeTree) -> None:
         self._tree = tree
         self.now: Ints = array("q")
         self.head: Ints = array("i")
@@ -232,7 +232,9 @@ class Heat:
         return [(f"heat.{name}", getattr(self, name)) for name in _COLUMNS]
 
     @classmethod
-    def thaw(cls, tree: Tree, sections: Mapping[str, memoryview | bytes], *, swap: bool) -> Heat:
+    def thaw(
+        cls, tree: NodeTree, sections: Mapping[str, memoryview | bytes], *, swap: bool
+    ) -> Heat:
         """What was frozen."""
         made = cls(tree)
         for name in _COLUMNS:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from receiver.metadata.model.paths import MANY, ONE, ROOT, Partial, Pattern
+from receiver.metadata.model.paths import MANY, ONE, ROOT, PartialPattern, Pattern
 from receiver.metadata.schema.columns import view
-from receiver.metadata.schema.tree import KIND, LEAF, ROOT_ROW, Tree
+from receiver.metadata.schema.tree import KIND, LEAF, ROOT_ROW, NodeTree
 from receiver.metadata.schema.walk import Wanted, few, walk
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class NodeColumns:
         self.kind = np.empty(count, np.uint8)
         self.depth = np.empty(count, np.uint8)
 
-    def copy(self, tree: Tree, part: slice, at: int | None) -> None:
+    def copy(self, tree: NodeTree, part: slice, at: int | None) -> None:
         """Fill in some rows."""
         self.parent[part] = view(tree.parent)[part]
         self.name[part] = view(tree.name)[part]
@@ -91,7 +91,7 @@ class NodeColumns:
                     numbers = self.name[rows]
                     fits = (
                         _fitting(numbers, step, texts)
-                        if isinstance(step, Partial)
+                        if isinstance(step, PartialPattern)
                         else (numbers == find(step))
                     )
                     after |= (active & fits) * (2 << i)
@@ -101,7 +101,7 @@ class NodeColumns:
 
 
 def _fitting(
-    numbers: NDArray[Any], step: Partial, texts: Callable[[NDArray[Any]], Iterable[str]]
+    numbers: NDArray[Any], step: PartialPattern, texts: Callable[[NDArray[Any]], Iterable[str]]
 ) -> NDArray[np.bool_]:
     """Which of some names have the form of a step."""
     different, which = np.unique(numbers, return_inverse=True)
@@ -109,7 +109,7 @@ def _fitting(
     return fits[which]
 
 
-def select_series(tree: Tree, pattern: Pattern) -> NDArray[np.int32]:
+def select_series(tree: NodeTree, pattern: Pattern) -> NDArray[np.int32]:
     """Rows of the series that match now, in no order."""
     found = few(tree, pattern, None, "leaf")
     if found is not None:
@@ -123,7 +123,7 @@ def select_series(tree: Tree, pattern: Pattern) -> NDArray[np.int32]:
     return np.flatnonzero(matched & columns.wanted("leaf")).astype(np.int32)
 
 
-def matching(tree: Tree, pattern: Pattern, rows: Iterable[int]) -> list[int]:
+def matching(tree: NodeTree, pattern: Pattern, rows: Iterable[int]) -> list[int]:
     """Those of some rows whose path matches."""
     text, name, parent = tree.names.text, tree.name, tree.parent
     states = {-1: pattern.START}

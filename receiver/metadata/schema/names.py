@@ -21,7 +21,7 @@ from receiver.metadata.schema.hashindex import fill_slots
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Names", "containing"]
+__all__ = ["NameTable", "containing"]
 
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 _M: Final = (1 << 64) - 1
@@ -38,7 +38,7 @@ _WORDS: Final = 8
 """Words of eight bytes that texts are compared by at once; what is alike so far is looked at."""
 
 
-class Names:
+class NameTable:
     """Texts and their numbers, from 0 on. Numbers of texts that nobody uses are given again."""
 
     __slots__ = (
@@ -270,7 +270,7 @@ class Names:
         ]
 
     @classmethod
-    def thaw(cls, sections: Mapping[str, memoryview | bytes], *, swap: bool) -> Names:
+    def thaw(cls, sections: Mapping[str, memoryview | bytes], *, swap: bool) -> NameTable:
         """What was frozen."""
         made = cls()
         try:

@@ -14,7 +14,7 @@ from receiver.metadata.schema.tree import (
     LEAF,
     ROOT_ROW,
     STORAGE_GROUP,
-    Tree,
+    NodeTree,
 )
 
 __all__ = ["NodeLookup"]
@@ -32,7 +32,7 @@ class NodeLookup:
 
     __slots__ = ("_tree",)
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: NodeTree) -> None:
         self._tree = tree
 
     def kind_at(self, nodes: Nodes, at: int | None = None) -> Kind | None:

@@ -18,7 +18,7 @@ import numpy as np
 from receiver.metadata.schema.columns import Ints, view
 
 if TYPE_CHECKING:
-    from receiver.metadata.schema.names import Names
+    from receiver.metadata.schema.names import NameTable
 
 __all__ = ["Order"]
 
@@ -33,7 +33,7 @@ class Order:
 
     __slots__ = ("_children", "_known", "_name", "_names", "_one")
 
-    def __init__(self, name: Ints, names: Names, children: Callable[[int], list[int]]) -> None:
+    def __init__(self, name: Ints, names: NameTable, children: Callable[[int], list[int]]) -> None:
         """Order the rows of a tree.
 
         Args:

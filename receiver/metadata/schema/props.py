@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from receiver.metadata.schema.names import Names
+    from receiver.metadata.schema.names import NameTable
 
 __all__ = ["Props", "props_text"]
 
@@ -23,7 +23,7 @@ class Props:
 
     __slots__ = ("_names", "_texts")
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: NameTable) -> None:
         self._names = names
         self._texts: Ints = array("i")
 
@@ -66,7 +66,9 @@ class Props:
         return [("schema.props", self._texts)]
 
     @classmethod
-    def thaw(cls, names: Names, sections: Mapping[str, memoryview | bytes], *, swap: bool) -> Props:
+    def thaw(
+        cls, names: NameTable, sections: Mapping[str, memoryview | bytes], *, swap: bool
+    ) -> Props:
         """What was frozen."""
         made = cls(names)
         restore(sections, "schema.props", made._texts, swap=swap)

@@ -22,10 +22,10 @@ from __future__ import annotations
 import mmap
 from collections.abc import Mapping
 
-from receiver.metadata.schema.changes import SchemaChanges
+from receiver.metadata.schema.changes import TreeChanges
 from receiver.metadata.schema.collector import Collector
 from receiver.metadata.schema.devicelookup import DeviceLookup
-from receiver.metadata.schema.frozen import Frozen, size_of
+from receiver.metadata.schema.frozen import FrozenSchema, size_of
 from receiver.metadata.schema.grouplookup import StorageGroupLookup
 from receiver.metadata.schema.memory import MemoryEstimate
 from receiver.metadata.schema.nodelookup import NodeLookup
@@ -55,7 +55,7 @@ class Schema:
         self.columns = columns = SchemaColumns() if columns is None else columns
         self.tree = columns.tree
         self.index = columns.index
-        self.changes = SchemaChanges(columns)
+        self.changes = TreeChanges(columns)
         self.series = SeriesLookup(columns)
         self.devices = DeviceLookup(columns.tree)
         self.groups = StorageGroupLookup(columns)
@@ -67,14 +67,14 @@ class Schema:
         """What a frozen copy takes now: for the `room` that `freeze` needs."""
         return sum(size_of(part) for _, part in self.columns.sections())
 
-    def freeze(self, room: bytearray | mmap.mmap | None = None) -> Frozen:
-        """A copy of all that is here; `Frozen.sections` gives it out later.
+    def freeze(self, room: bytearray | mmap.mmap | None = None) -> FrozenSchema:
+        """A copy of all that is here; `FrozenSchema.sections` gives it out later.
 
         Args:
             room: for the copy (`receiver.metadata.schema.room`); what does not fit into it gets
                 memory of its own, which takes two or three times as long.
         """
-        return Frozen.copy(self.columns.sections(), bytearray() if room is None else room)
+        return FrozenSchema.copy(self.columns.sections(), bytearray() if room is None else room)
 
     @classmethod
     def thaw(cls, sections: Mapping[str, memoryview | bytes]) -> Schema:

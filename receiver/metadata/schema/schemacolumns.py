@@ -13,7 +13,7 @@ from receiver.metadata.schema.ended import Ended
 from receiver.metadata.schema.heat import Heat
 from receiver.metadata.schema.props import Props
 from receiver.metadata.schema.tagindex import TagIndex
-from receiver.metadata.schema.tree import Tree
+from receiver.metadata.schema.tree import NodeTree
 
 __all__ = ["SchemaColumns"]
 
@@ -42,7 +42,7 @@ class SchemaColumns:
     __slots__ = ("ended", "heats", "index", "offsets", "props", "tree", "ttls", "unnamed", *_TOTALS)
 
     def __init__(self) -> None:
-        self.tree = Tree()
+        self.tree = NodeTree()
         self.index = TagIndex(self.tree.names)
         self.offsets = Versions()
         self.ttls = Versions()
@@ -93,7 +93,7 @@ class SchemaColumns:
         if version != _VERSION:
             raise DamagedError(f"the schema is of version {version}, expected {_VERSION}")
         swap = order != sys.byteorder
-        made.tree = Tree.thaw(sections, swap=swap)
+        made.tree = NodeTree.thaw(sections, swap=swap)
         made.index = TagIndex.thaw(made.tree.names, sections, swap=swap)
         made.offsets = Versions.thaw("offsets", sections, swap=swap)
         made.ttls = Versions.thaw("ttls", sections, swap=swap)

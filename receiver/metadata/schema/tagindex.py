@@ -22,7 +22,7 @@ from receiver.metadata.schema.hashindex import PairIndex
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from receiver.metadata.schema.names import Names
+    from receiver.metadata.schema.names import NameTable
 
 __all__ = ["TagIndex"]
 
@@ -48,7 +48,7 @@ class TagIndex:
 
     __slots__ = ("_index", "_names", *_COLUMNS)
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: NameTable) -> None:
         self._names = names
         self.key: Ints = array("i")
         self.value: Ints = array("i")
@@ -310,7 +310,7 @@ class TagIndex:
 
     @classmethod
     def thaw(
-        cls, names: Names, sections: Mapping[str, memoryview | bytes], *, swap: bool
+        cls, names: NameTable, sections: Mapping[str, memoryview | bytes], *, swap: bool
     ) -> TagIndex:
         """What was frozen."""
         made = cls(names)

@@ -18,7 +18,7 @@ from common.errors import DamagedError
 from receiver.metadata.model.paths import ROOT, Nodes
 from receiver.metadata.schema.columns import BATCH, Ints, Section, grow, reach, restore, view
 from receiver.metadata.schema.hashindex import PairIndex
-from receiver.metadata.schema.names import Names
+from receiver.metadata.schema.names import NameTable
 from receiver.metadata.schema.order import Order
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ __all__ = [
     "LEAF",
     "ROOT_ROW",
     "STORAGE_GROUP",
-    "Tree",
+    "NodeTree",
 ]
 
 FREE: Final = 0
@@ -55,7 +55,7 @@ _INNER: Final = ("first", "live", "leaves")
 _OTHERS: Final = ("alias", "alias_after", "free", "free_inner")
 
 
-class Tree:
+class NodeTree:
     """Rows of nodes.
 
     Columns by row: `parent` (row), `name` (number), `kind`, `depth` (root is 0), `created`,
@@ -73,7 +73,7 @@ class Tree:
 
     def __init__(self) -> None:
         self._empty()
-        self.names = Names()
+        self.names = NameTable()
         self.order = Order(self.name, self.names, self.children)
         self.index = PairIndex(self.parent, self.name)
         root = {"parent": -1, "name": self.names.intern(ROOT), "kind": INTERNAL, "next": -1}
@@ -416,7 +416,7 @@ class Tree:
         return parts + self.names.sections()
 
     @classmethod
-    def thaw(cls, sections: Mapping[str, memoryview | bytes], *, swap: bool) -> Tree:
+    def thaw(cls, sections: Mapping[str, memoryview | bytes], *, swap: bool) -> NodeTree:
         """What was frozen."""
         made = cls.__new__(cls)
         made._empty()
@@ -431,7 +431,7 @@ class Tree:
             raise DamagedError("the schema's sections tree.* do not fit together")
         made._older = dict(zip(older[::2], older[1::2], strict=True))
         made._newer = dict(zip(older[1::2], older[::2], strict=True))
-        made.names = Names.thaw(sections, swap=swap)
+        made.names = NameTable.thaw(sections, swap=swap)
         made.order = Order(made.name, made.names, made.children)
         used = int(np.count_nonzero(view(slots) >= 0))
         made.index = PairIndex(made.parent, made.name, slots, used)

@@ -13,7 +13,7 @@ import numpy as np
 
 from receiver.metadata.model.paths import ROOT, Nodes, Pattern, Wildcard
 from receiver.metadata.schema.columns import Ints, view
-from receiver.metadata.schema.tree import ALIAS, KIND, LEAF, ROOT_ROW, Tree
+from receiver.metadata.schema.tree import ALIAS, KIND, LEAF, ROOT_ROW, NodeTree
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,7 +57,7 @@ class _States:
 
 
 def walk(
-    tree: Tree,
+    tree: NodeTree,
     pattern: Pattern,
     at: int | None,
     wanted: Wanted,
@@ -123,7 +123,7 @@ def walk(
             level = None
 
 
-def _leads_on(tree: Tree, row: int, below: int | None, wanted: Wanted, at: int | None) -> bool:
+def _leads_on(tree: NodeTree, row: int, below: int | None, wanted: Wanted, at: int | None) -> bool:
     """Whether anything that is wanted may stand below a row; `below`: the state there."""
     if below == 0:
         return False
@@ -139,7 +139,7 @@ class _Level:
     __slots__ = ("after", "rest", "rows", "state")
 
     def __init__(
-        self, tree: Tree, pattern: Pattern, row: int, state: int, at: int | None, after: Nodes
+        self, tree: NodeTree, pattern: Pattern, row: int, state: int, at: int | None, after: Nodes
     ) -> None:
         self.after = after
         self.state = state
@@ -148,7 +148,7 @@ class _Level:
 
 
 def _children(
-    tree: Tree, pattern: Pattern, row: int, state: int, at: int | None, begin: str | None
+    tree: NodeTree, pattern: Pattern, row: int, state: int, at: int | None, begin: str | None
 ) -> list[int] | Ints:
     only = pattern.literals(state)
     if only is None:
@@ -163,14 +163,14 @@ def _children(
     return found
 
 
-def _is_wanted(tree: Tree, row: int, wanted: Wanted, at: int | None) -> bool:
+def _is_wanted(tree: NodeTree, row: int, wanted: Wanted, at: int | None) -> bool:
     if wanted == "node":
         return True
     leaf = tree.kind[row] & KIND == LEAF
     return leaf if wanted == "leaf" else not leaf and has_leaves(tree, row, at)
 
 
-def has_leaves(tree: Tree, row: int, at: int | None) -> bool:
+def has_leaves(tree: NodeTree, row: int, at: int | None) -> bool:
     """Whether an inner node is a device."""
     if at is None:
         return tree.leaves[tree.ref[row]] > 0
@@ -180,7 +180,9 @@ def has_leaves(tree: Tree, row: int, at: int | None) -> bool:
     )
 
 
-def few(tree: Tree, pattern: Pattern, at: int | None, wanted: Wanted) -> NDArray[np.int32] | None:
+def few(
+    tree: NodeTree, pattern: Pattern, at: int | None, wanted: Wanted
+) -> NDArray[np.int32] | None:
     """Rows that match, in path order; None: they are not found in some milliseconds."""
     try:
         return np.array(list(walk(tree, pattern, at, wanted, budget=_BUDGET)), np.int32)
@@ -191,7 +193,7 @@ def few(tree: Tree, pattern: Pattern, at: int | None, wanted: Wanted) -> NDArray
 # -- path order ------------------------------------------------------------------------------------
 
 
-def sort_keys(tree: Tree, rows: Iterable[int]) -> list[str]:
+def sort_keys(tree: NodeTree, rows: Iterable[int]) -> list[str]:
     """A text for each row; they are in the order of the paths."""
     text, name, parent = tree.names.text, tree.name, tree.parent
     keys = {ROOT_ROW: ROOT}
@@ -210,7 +212,7 @@ def _below(node: str) -> str:
     return "\0\0" + (node.replace("\0", "\0\1") if "\0" in node else node)
 
 
-def is_level(tree: Tree, rows: NDArray[Any]) -> bool:
+def is_level(tree: NodeTree, rows: NDArray[Any]) -> bool:
     """Whether `path_order` takes a microsecond for three of these rows: all are of one depth."""
     if len(rows) < _RANKED:
         return False
@@ -218,7 +220,7 @@ def is_level(tree: Tree, rows: NDArray[Any]) -> bool:
     return bool(depth.min() == depth.max())
 
 
-def path_order(tree: Tree, rows: NDArray[Any]) -> NDArray[np.int64]:
+def path_order(tree: NodeTree, rows: NDArray[Any]) -> NDArray[np.int64]:
     """Positions that put rows into the order of their paths; those of the same path stay so."""
     if not is_level(tree, rows):
         keys = sort_keys(tree, rows.tolist())
@@ -227,7 +229,7 @@ def path_order(tree: Tree, rows: NDArray[Any]) -> NDArray[np.int64]:
     return found
 
 
-def _ranks(tree: Tree, rows: NDArray[Any]) -> NDArray[np.int64]:
+def _ranks(tree: NodeTree, rows: NDArray[Any]) -> NDArray[np.int64]:
     """The rank of each path among them, all of one depth: that of what is above, then the name."""
     different, which = np.unique(rows, return_inverse=True)
     if len(different) == 1:

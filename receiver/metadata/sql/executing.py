@@ -22,10 +22,10 @@ from receiver.metadata.sql.parser import parse
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
 
-__all__ = ["Result", "execute", "moment"]
+__all__ = ["StatementResult", "execute", "moment"]
 
 
-class Result:
+class StatementResult:
     """What a statement gave.
 
     Attributes:
@@ -85,7 +85,7 @@ def execute(
     *,
     at: At | str = None,
     fetch_size: int | None = None,
-) -> Result:
+) -> StatementResult:
     """Carry out one statement.
 
     Args:
@@ -93,7 +93,7 @@ def execute(
         statement: its text, or what `parse` made of it.
         at: as of when it asks, where it does not say: a commit timestamp, a moment, or the text of
             either.
-        fetch_size: rows of a page of `Result.fetch`.
+        fetch_size: rows of a page of `StatementResult.fetch`.
 
     Raises:
         SqlError: the text is no statement; paths, types, encodings and compressions have errors of
@@ -109,14 +109,14 @@ def execute(
     if sql.is_query(statement):
         answer = Answer(engine, statement, at=moment(at))
         size = fetch_size or engine.options.fetch_size
-        return Result(statement, answer.ts, answer=answer, size=size)
+        return StatementResult(statement, answer.ts, answer=answer, size=size)
     if at is not None:
         raise UsageError("the past cannot be changed: `at` is for show and count")
     do = _DO.get(type(statement))
     if do is None:
         raise TypeError(f"expected a statement or its text, not {type(statement).__name__}")
     commit, message = do(engine, statement)
-    return Result(statement, commit, message)
+    return StatementResult(statement, commit, message)
 
 
 def moment(text: At | str) -> At:

@@ -16,8 +16,8 @@ import msgspec
 from common.names import FilePath
 from receiver.metadata.model.records import (
     DeletionReason,
+    FileOutcome,
     ManifestMeta,
-    Outcome,
     ResourceMeta,
     Role,
 )
@@ -190,7 +190,7 @@ class TaskRow(Row, frozen=True, kw_only=True):
         return self.created
 
     @property
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[FileOutcome]:
         """The fate of each path."""
         return _outcomes().decode(self.encoded)
 
@@ -209,10 +209,10 @@ class QuarantineRow(Row, frozen=True, kw_only=True):
 
 
 @cache
-def _outcomes() -> msgspec.msgpack.Decoder[list[Outcome]]:
-    return msgspec.msgpack.Decoder(list[Outcome])
+def _outcomes() -> msgspec.msgpack.Decoder[list[FileOutcome]]:
+    return msgspec.msgpack.Decoder(list[FileOutcome])
 
 
-def encode_outcomes(outcomes: Sequence[Outcome]) -> bytes:
+def encode_outcomes(outcomes: Sequence[FileOutcome]) -> bytes:
     """Outcomes as a `TaskRow` keeps them."""
     return msgspec.msgpack.encode(outcomes)

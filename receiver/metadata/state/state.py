@@ -26,7 +26,7 @@ from receiver.metadata.state.rows import (
     TaskRow,
     TokenRow,
 )
-from receiver.metadata.state.tables.files import FileTable, GroupKey, Totals
+from receiver.metadata.state.tables.files import FileTable, FileTotals, GroupKey
 from receiver.metadata.state.tables.owners import OwnerChange, OwnerTable
 from receiver.metadata.state.tables.senders import SchemaPositions, SenderTable, TokenTable
 from receiver.metadata.state.tables.series import SchemaTable
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FileRow",
     "FileState",
+    "FileTotals",
     "GroupKey",
     "OwnerChange",
     "OwnerRow",
@@ -49,7 +50,6 @@ __all__ = [
     "State",
     "TaskRow",
     "TokenRow",
-    "Totals",
 ]
 
 

@@ -26,10 +26,10 @@ from receiver.metadata.model.timestamps import COUNTER_BITS, to_seconds
 if TYPE_CHECKING:
     from receiver.metadata.model.options import EngineOptions
 
-__all__ = ["Horizon", "Window"]
+__all__ = ["HistoryWindow", "Horizon"]
 
 
-class Window:
+class HistoryWindow:
     """The commits that can be asked about; the engine's lock guards it, but for reading numbers.
 
     Attributes:
@@ -95,8 +95,8 @@ class Horizon:
         self._monotonic = monotonic
         self._last = (0, monotonic())
 
-    def now(self, window: Window) -> int:
-        """The timestamp that `Window.move` should be given; the caller holds the engine's lock."""
+    def now(self, window: HistoryWindow) -> int:
+        """What `HistoryWindow.move` should be given; the caller holds the engine's lock."""
         commits = window.commits
         if not commits:
             return window.oldest

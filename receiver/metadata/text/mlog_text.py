@@ -48,7 +48,7 @@ __all__ = [
     "Parsed",
     "Record",
     "SetStorageGroup",
-    "SetTtl",
+    "TtlLine",
     "dump",
     "iter_lines",
     "needs_wide",
@@ -116,7 +116,7 @@ class SetStorageGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class SetTtl:
+class TtlLine:
     """``10``: in milliseconds, None for ever."""
 
     path: Nodes
@@ -157,7 +157,7 @@ Record = (
     CreateSeries
     | DeletePath
     | SetStorageGroup
-    | SetTtl
+    | TtlLine
     | DeleteStorageGroup
     | ChangeOffset
     | ChangeAlias
@@ -355,14 +355,14 @@ def _is_offset(text: str) -> bool:
     return bool(_NUMBER.fullmatch(text)) and -1 <= int(text) <= FOREVER
 
 
-def _ttl(rest: str, wide: bool) -> SetTtl:
+def _ttl(rest: str, wide: bool) -> TtlLine:
     path, _, number = rest.rpartition(",")
     if not path or not _NUMBER.fullmatch(number) or int(number) > FOREVER:
         raise MlogLineError("expected path, ttl")
     ttl = int(number)
     if ttl <= 0:
         raise MlogLineError(f"a TTL of {ttl} is none; expected milliseconds from 1 up")
-    return SetTtl(_path(path, wide), None if ttl == FOREVER else ttl)
+    return TtlLine(_path(path, wide), None if ttl == FOREVER else ttl)
 
 
 def _offset(rest: str, wide: bool) -> ChangeOffset:
@@ -451,7 +451,7 @@ def print_line(record: Record, *, wide: bool = False) -> str:
             return f"1,{path}"
         case SetStorageGroup():
             return f"2,{path}"
-        case SetTtl():
+        case TtlLine():
             return f"10,{path},{FOREVER if record.ttl is None else record.ttl}"
         case DeleteStorageGroup():
             return f"11,{path}"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 
-from common.schemaitems import Group, Item, Series
+from common.schemaitems import Group, Item, SeriesItem
 from common.terminal import printable
 from common.tlogtext import SLOT, write_slot
 from receiver.metadata.model.paths import Nodes, parse_stored, quote_node
@@ -27,12 +27,12 @@ from receiver.metadata.text.mlog_text import (
     CreateSeries,
     Record,
     SetStorageGroup,
-    SetTtl,
+    TtlLine,
 )
 
 __all__ = ["Slots", "log_lines", "log_records", "tree_lines"]
 
-Place = Callable[[Series], int]
+Place = Callable[[SeriesItem], int]
 
 
 class Slots:
@@ -45,7 +45,7 @@ class Slots:
         self._pieces: list[bytes] = []
         self._at = 0
 
-    def place(self, series: Series) -> int:
+    def place(self, series: SeriesItem) -> int:
         """The offset of a new slot with tags and attributes; -1 for a series without any."""
         if not (series.tags or series.attributes):
             return -1
@@ -74,8 +74,8 @@ def log_records(items: Iterable[Item], place: Place) -> Iterator[Record]:
         if isinstance(item, Group):
             yield SetStorageGroup(path)
             if isinstance(item.ttl, int):
-                yield SetTtl(path, item.ttl)
-        elif isinstance(item, Series):
+                yield TtlLine(path, item.ttl)
+        elif isinstance(item, SeriesItem):
             if path[:-1] != last and item.aligned:
                 yield AlignedDevice(path[:-1])
             last = path[:-1]
@@ -138,15 +138,15 @@ def tree_lines(items: Iterable[Item], place: Place) -> Iterator[str]:
         place: tells where the tags of a series are in the tlog.
     """
     rest = iter(items)
-    groups: list[tuple[Nodes, Group | Series]] = []
-    first: list[tuple[Nodes, Group | Series]] = []
+    groups: list[tuple[Nodes, Group | SeriesItem]] = []
+    first: list[tuple[Nodes, Group | SeriesItem]] = []
     for item in rest:
         if isinstance(item, Group):
             groups.append((parse_stored(item.path), item))
-        elif isinstance(item, Series):
+        elif isinstance(item, SeriesItem):
             first.append((parse_stored(item.path), item))
             break
-    series = ((parse_stored(each.path), each) for each in rest if isinstance(each, Series))
+    series = ((parse_stored(each.path), each) for each in rest if isinstance(each, SeriesItem))
     every = heapq.merge(
         sorted(groups, key=itemgetter(0)), _chained(first, series), key=itemgetter(0)
     )
@@ -154,13 +154,13 @@ def tree_lines(items: Iterable[Item], place: Place) -> Iterator[str]:
 
 
 def _chained(
-    first: list[tuple[Nodes, Group | Series]], rest: Iterable[tuple[Nodes, Group | Series]]
-) -> Iterator[tuple[Nodes, Group | Series]]:
+    first: list[tuple[Nodes, Group | SeriesItem]], rest: Iterable[tuple[Nodes, Group | SeriesItem]]
+) -> Iterator[tuple[Nodes, Group | SeriesItem]]:
     yield from first
     yield from rest
 
 
-def _walk(every: Iterable[tuple[Nodes, Group | Series]], place: Place) -> Iterator[str]:
+def _walk(every: Iterable[tuple[Nodes, Group | SeriesItem]], place: Place) -> Iterator[str]:
     open_nodes = [_Node("root")]
     path: Nodes = ("root",)
     for nodes, item in every:
@@ -195,7 +195,7 @@ def _shared(one: Nodes, other: Nodes) -> int:
     return count
 
 
-def _leaf(name: str, item: Series, offset: int) -> str:
+def _leaf(name: str, item: SeriesItem, offset: int) -> str:
     alias = _shown(item.alias) if item.alias else ""
     props = printable("".join(f"{key}:{value};" for key, value in item.props.items()))
     codes = f"{item.type},{item.encoding},{item.compression}"

@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
     from common.tsfile import Device, Series
 
-__all__ = ["STEPS", "Checked", "check_part", "opened"]
+__all__ = ["STEPS", "CheckedPart", "check_part", "opened"]
 
 
 @dataclass(slots=True)
-class Checked:
+class CheckedPart:
     """All that a part yields.
 
     Attributes:
@@ -72,7 +72,7 @@ class _Open:
     unit: str
     keep_chunks: bool
     found: Findings
-    checked: Checked
+    checked: CheckedPart
     tail: Tail | None = None
 
     @property
@@ -302,7 +302,7 @@ def check_part(
     keep_chunks: bool = False,
     limit: float | None = None,
     steps: Sequence[Step] | None = None,
-) -> Checked:
+) -> CheckedPart:
     """Work off a part; raises nothing for whatever the file is.
 
     Args:
@@ -313,7 +313,7 @@ def check_part(
         steps: others than the usual ones.
     """
     found = Findings()
-    checked = Checked(PartResult(part.file, part.part))
+    checked = CheckedPart(PartResult(part.file, part.part))
     try:
         with opened(part.expected) as fd:
             file = _Open(fd, part, unit, keep_chunks, found, checked)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from enum import IntEnum
 
     from common.tsfile import Device, Tail
-    from receiver.points.chunks import Block, ChunkSummary, Int64s
+    from receiver.points.chunks import ChunkSummary, Int64s, PointBlock
     from receiver.spark.verify.findings import Findings
 
 __all__ = ["DAY", "DecodedPart", "decode", "share"]
@@ -145,7 +145,7 @@ class DecodedPart:
         if span is not None:
             self.gaps[self._device] = span
 
-    def observe(self, measurement: str, block: Block) -> None:
+    def observe(self, measurement: str, block: PointBlock) -> None:
         """Look at rows that were decoded just now; see `points.proving.Observer`."""
         times = block.times
         if not len(times):

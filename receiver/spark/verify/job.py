@@ -31,7 +31,7 @@ from receiver.spark.report.results import (
 from receiver.spark.verify.duplicates import Pair, common_times
 from receiver.spark.verify.part_rows import ROW, Settings, span_schema
 from receiver.spark.verify.parts import Expected, PartResult, group_parts, pack, split
-from receiver.spark.verify.progress import Progress
+from receiver.spark.verify.progress import JobProgress
 from receiver.spark.verify.relations import (
     Meeting,
     Overlap,
@@ -116,7 +116,7 @@ class VerifyJob:
         spark: SparkSession | None,
         files: Sequence[Subject],
         settings: Settings,
-        progress: Progress,
+        progress: JobProgress,
         neighbours: Neighbours | None = None,
     ) -> None:
         """Work off all files.
@@ -169,7 +169,7 @@ class VerifyJob:
 
     # -- running -------------------------------------------------------------------------------
 
-    def _run(self, progress: Progress) -> None:
+    def _run(self, progress: JobProgress) -> None:
         cores = self._spark.sparkContext.defaultParallelism
         parts = [
             part
@@ -183,7 +183,7 @@ class VerifyJob:
         self._sum_up(collected)
         self._compare(progress)
 
-    def _results(self, groups: Sequence[list[FilePart]], progress: Progress) -> list[PartResult]:
+    def _results(self, groups: Sequence[list[FilePart]], progress: JobProgress) -> list[PartResult]:
         """What all parts come to.
 
         A worker that dies is seen to where Spark tries a task again. Where it does not (local mode
@@ -234,7 +234,7 @@ class VerifyJob:
 
     # -- files against each other --------------------------------------------------------------
 
-    def _compare(self, progress: Progress) -> None:
+    def _compare(self, progress: JobProgress) -> None:
         sequence = self._counting("sequence")
         unsequence = self._counting("unsequence")
         others = self._neighbours.spans_from(len(self._files))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from receiver.spark.verify.checks import Checked
+    from receiver.spark.verify.checks import CheckedPart
 
 __all__ = ["ROW", "Settings", "do_part", "row_of", "row_schema", "span_schema", "span_table"]
 
@@ -42,7 +42,7 @@ class Settings:
     memory: int = 4 << 30
 
 
-def do_part(part: FilePart, settings: Settings) -> Checked:
+def do_part(part: FilePart, settings: Settings) -> CheckedPart:
     """Work off a part in this process."""
     from receiver.spark.verify.checks import check_part
 
@@ -54,7 +54,7 @@ def do_part(part: FilePart, settings: Settings) -> Checked:
     return checked
 
 
-def row_of(checked: Checked) -> pa.RecordBatch:
+def row_of(checked: CheckedPart) -> pa.RecordBatch:
     """A part's row, as a batch of one."""
     import pyarrow as pa
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["Progress"]
+__all__ = ["JobProgress"]
 
 _EVERY_S = 0.5
 
 
-class Progress:
+class JobProgress:
     """Writes to a stream, if that is a terminal.
 
     Args:

@@ -17,7 +17,7 @@ from receiver.spark.verify.committed import CommittedFiles, FileScope
 from receiver.spark.verify.delivery import Verdict, deliver
 from receiver.spark.verify.options import MANY_BAD, PROGRAM
 from receiver.spark.verify.part_rows import Settings
-from receiver.spark.verify.progress import Progress
+from receiver.spark.verify.progress import JobProgress
 from receiver.spark.verify.verifying import Run, verdicts_of, verify_catalogue, verify_plain
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ __all__ = ["verify_paths", "verify_receiver"]
 def verify_receiver(config: ReceiverConfig, scope: FileScope, options: VerifyOptions) -> int:
     """Verify what a receiver has loaded, and tell it; returns the exit code."""
     begun, started = time.time(), time.monotonic()
-    progress = Progress()
+    progress = JobProgress()
     with (
         CommittedFiles(config, scope) as catalogue,
         _session(options, progress, needed=bool(catalogue.files)) as spark,
@@ -59,7 +59,7 @@ def verify_receiver(config: ReceiverConfig, scope: FileScope, options: VerifyOpt
 def verify_paths(paths: Sequence[str], unit: str, options: VerifyOptions) -> int:
     """Verify files of no receiver; returns the exit code."""
     begun, started = time.time(), time.monotonic()
-    progress = Progress()
+    progress = JobProgress()
     files = list_files(paths, option="--path", required=True)
     with _session(options, progress, needed=True) as spark:
         settings = _settings(options, unit)
@@ -76,7 +76,7 @@ def _settings(options: VerifyOptions, unit: str) -> Settings:
 
 @contextmanager
 def _session(
-    options: VerifyOptions, progress: Progress, *, needed: bool
+    options: VerifyOptions, progress: JobProgress, *, needed: bool
 ) -> Iterator[SparkSession | None]:
     """A Spark session; none where there is nothing to do."""
     if not needed:

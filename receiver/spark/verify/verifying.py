@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from receiver.spark.files import DataFile
     from receiver.spark.verify.committed import CommittedFile, CommittedFiles
     from receiver.spark.verify.part_rows import Settings
-    from receiver.spark.verify.progress import Progress
+    from receiver.spark.verify.progress import JobProgress
 
 __all__ = ["Run", "verdicts_of", "verify_catalogue", "verify_plain"]
 
@@ -51,7 +51,7 @@ class Run:
 
     spark: SparkSession | None
     settings: Settings
-    progress: Progress
+    progress: JobProgress
     scope: str
     begun: float
     started: float

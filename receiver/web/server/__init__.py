@@ -1,16 +1,16 @@
 """A WSGI server for hostile and slow peers, to be run inside another program."""
 
-from receiver.web.server.head import Gate, Head
-from receiver.web.server.host import Options
+from receiver.web.server.head import Gate, RequestHead
+from receiver.web.server.host import ServerOptions
 from receiver.web.server.listen import bind_to, url_host
 from receiver.web.server.server import Server, raise_descriptor_limit
 from receiver.web.server.tls import server_context
 
 __all__ = [
     "Gate",
-    "Head",
-    "Options",
+    "RequestHead",
     "Server",
+    "ServerOptions",
     "bind_to",
     "raise_descriptor_limit",
     "server_context",

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from common.config import is_loopback
 
-__all__ = ["Gate", "Head"]
+__all__ = ["Gate", "RequestHead"]
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RequestHead:
     """A request without its body.
 
     Attributes:
@@ -29,7 +29,7 @@ class Head:
     headers: Mapping[str, str]
 
     @classmethod
-    def from_environ(cls, environ: Mapping[str, object]) -> Head:
+    def from_environ(cls, environ: Mapping[str, object]) -> RequestHead:
         """The head of the request that a WSGI application was called for."""
         headers = {
             key.removeprefix("HTTP_"): value
@@ -55,5 +55,5 @@ class Head:
         return is_loopback(self.peer) or (bool(self.local) and self.peer == self.local)
 
 
-Gate = Callable[[Head], int]
+Gate = Callable[[RequestHead], int]
 """Judges a request by its head: the bytes its body may have, or a `TsferryError` to refuse it."""

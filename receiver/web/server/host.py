@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
     from receiver.web.server.head import Gate
 
-__all__ = ["READ_BYTES", "Host", "Memory", "Options"]
+__all__ = ["READ_BYTES", "BodyMemory", "Host", "ServerOptions"]
 
 READ_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class ServerOptions:
     """How much the server takes on.
 
     Attributes:
@@ -46,7 +46,7 @@ class Options:
     refusal_headers: tuple[tuple[str, str], ...] = ()
 
 
-class Memory:
+class BodyMemory:
     """Counts the bytes of bodies that wait in memory, over all threads."""
 
     def __init__(self, limit: int) -> None:
@@ -76,9 +76,9 @@ class Host(Protocol):
         busy: those with a request that a worker has.
     """
 
-    options: Options
+    options: ServerOptions
     gate: Gate
-    memory: Memory
+    memory: BodyMemory
     tls: ssl.SSLContext | None
     channels: dict[int, Any]
     busy: set[Any]

@@ -27,8 +27,8 @@ from waitress.receiver import ChunkedReceiver, FixedStreamReceiver
 from waitress.utilities import BadRequest
 
 from common.errors import BusyError, ProtocolError, TooLargeError, TsferryError
-from receiver.web.server.head import Head
-from receiver.web.server.refusal import Refusal
+from receiver.web.server.head import RequestHead
+from receiver.web.server.refusal import ServerRefusal
 
 if TYPE_CHECKING:
     from receiver.web.server.host import Host
@@ -140,9 +140,9 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
 
     # -- judging ---------------------------------------------------------------------------
 
-    def head(self) -> Head:
+    def head(self) -> RequestHead:
         """This request as the gate sees it."""
-        return Head(
+        return RequestHead(
             peer=self.channel.addr[0],
             local=self.channel.local,
             method=self.command,
@@ -187,7 +187,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
             error.message,
             extra={"method": self.command, "path": self.path, "peer": self.channel.addr[0]},
         )
-        self.error = Refusal.of(error)
+        self.error = ServerRefusal.of(error)
         self.completed = True
         self.expect_continue = False
         self.channel.unread = True

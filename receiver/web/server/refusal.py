@@ -13,7 +13,7 @@ from waitress.task import ErrorTask
 from common import wire
 from common.errors import TsferryError, UnauthorizedError
 
-__all__ = ["Refusal", "RefusalTask", "problem_headers"]
+__all__ = ["RefusalTask", "ServerRefusal", "problem_headers"]
 
 _SLUGS = {413: "too-large", 431: "too-large", 500: "internal"}
 CHALLENGE = 'Bearer realm="tsferry"'
@@ -29,19 +29,19 @@ def problem_headers(problem: wire.Problem) -> list[tuple[str, str]]:
     return headers
 
 
-class Refusal:
+class ServerRefusal:
     """The `error` of a request, in the shape that waitress' error task expects."""
 
     def __init__(self, problem: wire.Problem) -> None:
         self.problem = problem
 
     @classmethod
-    def of(cls, error: TsferryError) -> Refusal:
+    def of(cls, error: TsferryError) -> ServerRefusal:
         """The refusal that an error of ours stands for."""
         return cls(wire.to_problem(error))
 
     @classmethod
-    def of_status(cls, status: int, detail: str) -> Refusal:
+    def of_status(cls, status: int, detail: str) -> ServerRefusal:
         """A refusal for what the HTTP parser found."""
         slug = _SLUGS.get(status, "protocol")
         kind = f"urn:tsferry:{slug}"
@@ -64,8 +64,8 @@ class RefusalTask(ErrorTask):  # type: ignore[misc]  # waitress is untyped
     def execute(self) -> None:
         """Answer and close."""
         error = self.request.error
-        if not isinstance(error, Refusal):
-            error = Refusal.of_status(error.code, error.body)
+        if not isinstance(error, ServerRefusal):
+            error = ServerRefusal.of_status(error.code, error.body)
         status, headers, body = error.to_response()
         self.channel.unread = True
         self.status = status

@@ -29,7 +29,7 @@ from waitress.task import ThreadedTaskDispatcher
 
 from common.errors import ConfigError
 from receiver.web.server.channel import Channel
-from receiver.web.server.host import READ_BYTES, Memory, Options
+from receiver.web.server.host import READ_BYTES, BodyMemory, ServerOptions
 from receiver.web.server.listen import BACKLOG, Address
 from receiver.web.server.tls import TlsChannel
 
@@ -64,15 +64,15 @@ class Server:
         sockets: Sequence[socket.socket],
         *,
         gate: Gate,
-        options: Options | None = None,
+        options: ServerOptions | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.options = options or Options()
+        self.options = options or ServerOptions()
         self.application = application
         self.gate = gate
         self.tls = tls
         self.adj = _adjustments(self.options, tls is not None)
-        self.memory = Memory(self.options.max_buffered_bytes)
+        self.memory = BodyMemory(self.options.max_buffered_bytes)
         self.channels: dict[int, Any] = {}
         self.active_channels = self.channels  # waitress' name; entries are the same
         self.busy: set[Channel] = set()
@@ -316,7 +316,7 @@ class _Wakeup:
             os.close(self.fd)
 
 
-def _adjustments(options: Options, tls: bool) -> Any:
+def _adjustments(options: ServerOptions, tls: bool) -> Any:
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # says each waiting request
     return Adjustments(
         sockets=[],

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from common.errors import ConfigError
 from receiver.web.server.channel import Channel
 from receiver.web.server.host import READ_BYTES
-from receiver.web.server.refusal import Refusal
+from receiver.web.server.refusal import ServerRefusal
 
 if TYPE_CHECKING:
     from receiver.web.server.host import Host
@@ -165,7 +165,7 @@ class TlsChannel(Channel):
 
     def _answer_plainly(self) -> None:
         detail = "this port speaks HTTPS: use https://"
-        status, headers, body = Refusal.of_status(400, detail).to_response()
+        status, headers, body = ServerRefusal.of_status(400, detail).to_response()
         lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
         lines += ["Connection: close", f"Content-Length: {len(body)}", "", ""]
         with contextlib.suppress(OSError):

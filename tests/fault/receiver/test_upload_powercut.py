@@ -10,7 +10,7 @@ import pytest
 from common import crash
 from common.crash import SimulatedCrash
 from common.durable import Tree
-from receiver.transfer.partial import Partial
+from receiver.transfer.partial import PartialUpload
 from tests.property.receiver.transfer.test_partial_model import CONTENT, ID, meta, write
 from tests.support import powercut
 from tests.support.disk import heal
@@ -40,7 +40,7 @@ def killed_at(disk, point, size):
         if partial is not None:
             partial.prepare()
         else:
-            partial = Partial.create(tree, UPLOADS, meta())
+            partial = PartialUpload.create(tree, UPLOADS, meta())
         write(tree, partial, size)
 
 
@@ -48,7 +48,7 @@ def opened(tree):
     """What a process that is started now finds."""
     if not tree.exists(f"{UPLOADS}/{ID}.upload"):
         return None
-    return Partial.open(tree, UPLOADS, ID)
+    return PartialUpload.open(tree, UPLOADS, ID)
 
 
 def close_all(disk):
@@ -77,7 +77,7 @@ def is_sound(disk, least):
 
 def test_every_acknowledged_block_survives_and_the_first_answer_too(disk):
     with Tree(disk.path) as tree:
-        partial = Partial.create(tree, UPLOADS, meta())
+        partial = PartialUpload.create(tree, UPLOADS, meta())
     for size in (1000, 1, 1500, 700):
         disk.cut()
         before = is_sound(disk, partial.offset)
@@ -99,7 +99,7 @@ POINTS = ("durable.sync_file.before", "upload.block_synced", "durable.append.bef
 def test_what_the_next_process_tells_of_a_killed_one_survives_a_power_cut(disk, point):
     """Its plan answers an offset from the log as it finds it, before any byte is read again."""
     with Tree(disk.path) as tree:
-        write(tree, Partial.create(tree, UPLOADS, meta()), 1000)
+        write(tree, PartialUpload.create(tree, UPLOADS, meta()), 1000)
     killed_at(disk, point, 2000)
     close_all(disk)
     with Tree(disk.path) as tree:
@@ -113,7 +113,7 @@ def test_what_the_next_process_tells_of_a_killed_one_survives_a_power_cut(disk, 
 @pytest.mark.parametrize("second", ["upload.cut", *POINTS])
 def test_killed_twice_and_then_cut_nothing_acknowledged_is_gone(disk, first, second):
     with Tree(disk.path) as tree:
-        write(tree, Partial.create(tree, UPLOADS, meta()), 1000)
+        write(tree, PartialUpload.create(tree, UPLOADS, meta()), 1000)
     for point in (first, second):
         killed_at(disk, point, 900)
         close_all(disk)

@@ -11,7 +11,7 @@ from common.digests import xxh3_64
 from common.errors import DigestError, NameRefusedError, ProtocolError
 from common.linelog import parse_lines, parse_load, parse_paths, parse_sync
 from common.names import FilePath, escape, unescape
-from common.schemaitems import Group, Series, encode_items, read_items
+from common.schemaitems import Group, SeriesItem, encode_items, read_items
 from common.schemawire import decode_block, encode_schema_block
 from common.tlogtext import TlogSlotError, read_slot, write_slot
 from receiver.metadata.text import mlog_text
@@ -141,7 +141,7 @@ BLOCK = encode_schema_block(
 ITEMS = encode_items(
     [
         Group(path="root.a", ttl=5),
-        Series(path="root.a.b.c", type=1, encoding=0, compression=1, tags={"k": "v"}),
+        SeriesItem(path="root.a.b.c", type=1, encoding=0, compression=1, tags={"k": "v"}),
     ]
 )
 

@@ -25,7 +25,7 @@ from receiver.spark.verify.cli import cli
 from receiver.spark.verify.job import Neighbours, Subject, VerifyJob
 from receiver.spark.verify.part_rows import Settings, span_table
 from receiver.spark.verify.parts import Expected, PartSpan
-from receiver.spark.verify.progress import Progress
+from receiver.spark.verify.progress import JobProgress
 from tests.support.site import Site, path
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import build
@@ -311,7 +311,7 @@ def test_large_files_in_parts_and_large_runs_say_the_same_as_small_ones(
     other = Expected(PATH.format(kind="sequence", created=9), kind="sequence", database=PARK)
     span = PartSpan(f"{PARK}.d2", 10, 20, 0, None, None, None)
     neighbours = Neighbours([Subject(other, 0)], span_table([0], [span]))
-    with VerifyJob(spark, files, settings, Progress(), neighbours) as job:
+    with VerifyJob(spark, files, settings, JobProgress(), neighbours) as job:
         small = summary(job)
         assert [finding.device for finding in job.findings[0]] == [f"{PARK}.d2"]
         assert [each.points for each in job.duplicates] == [9]
@@ -322,7 +322,7 @@ def test_large_files_in_parts_and_large_runs_say_the_same_as_small_ones(
         assert all(each.longest_gap > (each.typical_interval or 0) for each in job.widest_gaps())
     monkeypatch.setattr(parts, "PART_BYTES", files[0].size // 4)
     monkeypatch.setattr(jobs, "LOCAL_SPANS", 0)
-    with VerifyJob(spark, files, settings, Progress(), neighbours) as job:
+    with VerifyJob(spark, files, settings, JobProgress(), neighbours) as job:
         large = summary(job)
     for one, other in zip(small, large, strict=True):
         assert one == other

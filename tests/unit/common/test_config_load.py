@@ -11,8 +11,8 @@ from msgspec import Meta, Struct, field
 
 from common.config import (
     ConfigError,
+    ConfigFinding,
     Duration,
-    Finding,
     Flag,
     Secret,
     Size,
@@ -32,9 +32,9 @@ class Entry(Struct, frozen=True, kw_only=True):
 
     def check(self):
         if self.port == 13:
-            yield Finding("port", "expected a lucky number")
+            yield ConfigFinding("port", "expected a lucky number")
         if self.port == 14:
-            yield Finding("port", "better another", fatal=False)
+            yield ConfigFinding("port", "better another", fatal=False)
 
 
 class Inner(Struct, frozen=True, kw_only=True):

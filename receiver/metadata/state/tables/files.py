@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.ranges import DeviceTable
     from receiver.metadata.state.tables import Operations
 
-__all__ = ["FileTable", "GroupKey", "Totals"]
+__all__ = ["FileTable", "FileTotals", "GroupKey"]
 
 _NO_TIME = -(1 << 63)
 
@@ -37,7 +37,7 @@ class GroupKey(NamedTuple):
         return cls._make(path.split("/", 4)[:4])
 
 
-class Totals(NamedTuple):
+class FileTotals(NamedTuple):
     """Visible files."""
 
     files: int
@@ -125,12 +125,12 @@ class FileTable:
             for row in self.group(GroupKey(kind, sg, vsg, str(partition)))
         ]
 
-    def totals(self, sender: str | None = None) -> Totals:
+    def totals(self, sender: str | None = None) -> FileTotals:
         """Number and bytes of the visible files of a sender, or of all."""
         if sender is not None:
-            return Totals._make(self._totals.get(sender, (0, 0)))
+            return FileTotals._make(self._totals.get(sender, (0, 0)))
         every = self._totals.values()
-        return Totals(sum(files for files, _ in every), sum(size for _, size in every))
+        return FileTotals(sum(files for files, _ in every), sum(size for _, size in every))
 
     def verified(self, sender: str | None = None) -> int:
         """How many of the visible files of a sender, or of all, are verified."""

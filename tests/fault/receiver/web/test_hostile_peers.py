@@ -9,10 +9,10 @@ import pytest
 from flask import Flask, request
 
 from common.errors import ForbiddenError, TooLargeError, UnauthorizedError
-from receiver.web.server import Options
+from receiver.web.server import ServerOptions
 from tests.support.web import all_from, connect, descriptors, running, status_of, talk, until
 
-QUICK = Options(header_timeout=0.5, channel_timeout=60, body_grace=0.5, min_body_rate=1000)
+QUICK = ServerOptions(header_timeout=0.5, channel_timeout=60, body_grace=0.5, min_body_rate=1000)
 POST = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n"
 
 
@@ -193,12 +193,12 @@ def test_a_body_of_a_byte_at_a_time_is_cut_off(app):
 
 
 def test_idle_connections_are_closed_in_the_end(app):
-    with running(app, options=Options(channel_timeout=1)) as server, connect(server) as sock:
+    with running(app, options=ServerOptions(channel_timeout=1)) as server, connect(server) as sock:
         assert all_from(sock) == b""
 
 
 def test_500_idle_connections_do_not_keep_a_good_client_out(app):
-    options = Options(connection_limit=100)
+    options = ServerOptions(connection_limit=100)
     with running(app, options=options) as server, contextlib.ExitStack() as held:
         for _ in range(500):
             held.enter_context(connect(server))
@@ -208,7 +208,7 @@ def test_500_idle_connections_do_not_keep_a_good_client_out(app):
 
 
 def test_100_slow_bodies_and_500_idle_connections_cost_no_thread(app):
-    options = Options(connection_limit=1000, threads=2)
+    options = ServerOptions(connection_limit=1000, threads=2)
     with running(app, options=options) as server, contextlib.ExitStack() as held:
         for number in range(600):
             sock = held.enter_context(connect(server))
@@ -220,7 +220,7 @@ def test_100_slow_bodies_and_500_idle_connections_cost_no_thread(app):
 
 
 def test_when_all_connections_are_at_work_a_new_one_waits_for_its_turn(app):
-    options = Options(connection_limit=20)
+    options = ServerOptions(connection_limit=20)
     with running(app, options=options) as server, contextlib.ExitStack() as held:
         busy = [held.enter_context(connect(server)) for _ in range(20)]
         for sock in busy:
@@ -274,7 +274,7 @@ def test_a_peer_that_does_not_read_its_answer_is_cut_off_and_keeps_no_thread(app
     def large():
         return b"x" * 50_000_000
 
-    options = Options(channel_timeout=1, threads=1)
+    options = ServerOptions(channel_timeout=1, threads=1)
     with running(app, options=options) as server, connect(server) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.sendall(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -283,7 +283,7 @@ def test_a_peer_that_does_not_read_its_answer_is_cut_off_and_keeps_no_thread(app
 
 
 def test_bodies_of_all_requests_together_have_a_limit(app):
-    options = Options(max_buffered_bytes=3_000_000, connection_limit=100)
+    options = ServerOptions(max_buffered_bytes=3_000_000, connection_limit=100)
     head = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n"
     with running(app, options=options) as server, contextlib.ExitStack() as held:
         for _ in range(3):

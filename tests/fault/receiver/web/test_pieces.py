@@ -4,10 +4,10 @@ import pytest
 from flask import Flask, request
 
 from common.errors import UnauthorizedError
-from receiver.web.server import Options
+from receiver.web.server import ServerOptions
 from tests.support.web import connect, running, status_of, talk, until
 
-OPTIONS = Options(piece_bytes=1000)
+OPTIONS = ServerOptions(piece_bytes=1000)
 BODY = bytes(n % 251 for n in range(10_500))
 
 

@@ -9,7 +9,7 @@ import requests
 from flask import Flask, request
 
 from common.errors import ConfigError
-from receiver.web.server import Options, server_context
+from receiver.web.server import ServerOptions, server_context
 from tests.support.web import all_from, connect, descriptors, make_certificate, running, until
 
 
@@ -78,7 +78,7 @@ def test_rubbish_to_the_tls_port_is_closed(app, tls):
 
 
 def test_a_handshake_that_does_not_go_on_is_cut_off(app, tls):
-    with running(app, tls=tls, options=Options(header_timeout=0.5)) as server:
+    with running(app, tls=tls, options=ServerOptions(header_timeout=0.5)) as server:
         with connect(server) as sock:
             sock.sendall(b"\x16\x03\x01\x02\x00")
             assert all_from(sock) == b""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.tsfile import Compression, Device, Totals
+from common.tsfile import Compression, Device, DeviceTotals
 from receiver.points.compression import BadCompression, UnsupportedCompression, decompress
 from receiver.points.deletion_files import DeletionFile, parse_binary, parse_text
 from receiver.points.deletions import Deletions
@@ -22,7 +22,7 @@ from tests.support.mutate import mutants
 INPUTS = 300
 SLOW = 1.0  # seconds
 PAGES = [b"21.50 and 21.75 " * 200, bytes(3000), bytes(range(256)) * 9, b"x"]
-TOTALS = Totals(aligned=False, start=None, end=None, rows=0, series_count=0, point_count=0)
+TOTALS = DeviceTotals(aligned=False, start=None, end=None, rows=0, series_count=0, point_count=0)
 DEVICES = [
     Device("root.deletions.d1", ("root.deletions.d1",), False, TOTALS, b"", ()),
     Device("t:n.d1", ("t", "n", "d1"), True, TOTALS, b"", ()),

@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.schemaitems import Altered, Dropped, Group, Series, encode_items, read_items
+from common.schemaitems import Altered, Dropped, Group, SeriesItem, encode_items, read_items
 from receiver.load.schema.task_schema import apply_items
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
@@ -21,7 +21,7 @@ paths = st.sampled_from([f"root.a.{d}.{s}" for d in ("d", "e") for s in ("s", "t
 aliases = st.sampled_from([None, "x", "y", "z"])
 labels = st.dictionaries(st.sampled_from(["k", "l"]), st.sampled_from(["1", "2"]))
 made = st.builds(
-    Series,
+    SeriesItem,
     path=paths,
     type=st.sampled_from([1, 3]),
     encoding=st.just(0),
@@ -37,7 +37,7 @@ events = st.lists(made | altered | dropped | wild | st.just("forward"), max_size
 
 def told(engine):
     return [
-        msgspec.structs.replace(each, tags_at=-1) if isinstance(each, Series) else each
+        msgspec.structs.replace(each, tags_at=-1) if isinstance(each, SeriesItem) else each
         for each in SchemaReader(engine).every(limit=2)
     ]
 

@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.schemaitems import Altered, Dropped, Group, Series
+from common.schemaitems import Altered, Dropped, Group, SeriesItem
 from receiver.load.schema.end_state import reduce_text
 from receiver.load.schema.task_schema import import_items
 from receiver.metadata.engine import Engine
@@ -46,7 +46,7 @@ def schemas(draw):
                 kind, encoding, compression = draw(st.sampled_from(LEGAL))
                 alias = draw(st.none() | st.sampled_from(["alias", "al,ias", "3,2,1"]))
                 items.append(
-                    Series(
+                    SeriesItem(
                         path=format_path((*path, device, name)),
                         type=kind,
                         encoding=encoding,
@@ -64,7 +64,7 @@ def schemas(draw):
 def told(engine):
     """All of a schema, but for where its tags happen to be."""
     return [
-        msgspec.structs.replace(each, tags_at=-1) if isinstance(each, Series) else each
+        msgspec.structs.replace(each, tags_at=-1) if isinstance(each, SeriesItem) else each
         for each in SchemaReader(engine).every(limit=3)
     ]
 
@@ -132,7 +132,7 @@ def applied(items, there):
     for item in items:
         if isinstance(item, Dropped):
             there.pop(item.path, None)
-        elif isinstance(item, Series):
+        elif isinstance(item, SeriesItem):
             alias = item.alias if isinstance(item.alias, str) else None
             there[item.path] = [item.type, alias]
         elif isinstance(item, Altered) and item.path in there:

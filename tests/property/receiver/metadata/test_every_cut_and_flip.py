@@ -21,7 +21,7 @@ COMMITS = [
         load(devices={"root.t.d1": (1, 9), "root.t.dé": (2, 3)}),
         records.EpochSet(A, "1.x", None, None, True),
     ],
-    [records.TaskDone(A, TASK, [records.Outcome(path(), Result.LOADED)])],
+    [records.TaskDone(A, TASK, [records.FileOutcome(path(), Result.LOADED)])],
     [
         records.FileDeleted(physical(path(), 1), "replaced"),
         load(tag=2, content="new"),

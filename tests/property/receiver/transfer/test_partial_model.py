@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.durable import Tree
-from receiver.transfer.partial import Partial, UploadMeta
+from receiver.transfer.partial import PartialUpload, UploadMeta
 from tests.support import tiers
 
 ID = "1" * 32
@@ -25,7 +25,7 @@ def meta() -> UploadMeta:
     )  # fmt: skip
 
 
-def write(tree: Tree, partial: Partial, size: int, *, commit: bool = True) -> None:
+def write(tree: Tree, partial: PartialUpload, size: int, *, commit: bool = True) -> None:
     at = partial.offset
     block = CONTENT[at : min(at + size, len(CONTENT) - 1)]
     if not block:
@@ -38,14 +38,14 @@ def write(tree: Tree, partial: Partial, size: int, *, commit: bool = True) -> No
             partial.give_up(file)
 
 
-def reopened(tree: Tree) -> Partial:
-    partial = Partial.open(tree, "up", ID)
+def reopened(tree: Tree) -> PartialUpload:
+    partial = PartialUpload.open(tree, "up", ID)
     assert partial is not None
     partial.prepare()
     return partial
 
 
-def finished(tree: Tree, partial: Partial) -> str:
+def finished(tree: Tree, partial: PartialUpload) -> str:
     with tree.open_write(partial.part) as file:
         pending = partial.write(file, [CONTENT[partial.offset :]])
     assert (tree.path / partial.part).read_bytes() == CONTENT
@@ -64,7 +64,7 @@ def test_any_order_of_blocks_breaks_and_restarts_ends_in_the_same_file(
 ) -> None:
     with Tree(tmp_path_factory.mktemp("partial")) as tree:
         tree.make_dirs("up")
-        partial = Partial.create(tree, "up", meta())
+        partial = PartialUpload.create(tree, "up", meta())
         acknowledged = 0
         for kind, size in steps:
             if kind == "restart":
@@ -94,7 +94,7 @@ def test_whatever_a_power_cut_does_to_the_end_of_a_file_garbage_never_counts(
 ) -> None:
     with Tree(tmp_path_factory.mktemp("partial")) as tree:
         tree.make_dirs("up")
-        partial = Partial.create(tree, "up", meta())
+        partial = PartialUpload.create(tree, "up", meta())
         ends = [0]
         for size in sizes:
             write(tree, partial, size)
@@ -129,7 +129,7 @@ def test_a_flipped_byte_cuts_back_to_the_block_before_it(
 ) -> None:
     with Tree(tmp_path_factory.mktemp("partial")) as tree:
         tree.make_dirs("up")
-        partial = Partial.create(tree, "up", meta())
+        partial = PartialUpload.create(tree, "up", meta())
         for _ in range(4):
             write(tree, partial, 1000)
         file = tree.path / partial.part
@@ -143,8 +143,8 @@ def test_a_flipped_byte_cuts_back_to_the_block_before_it(
 def test_a_lost_first_line_takes_the_upload_away_and_nothing_else(tmp_path: Path) -> None:
     with Tree(tmp_path) as tree:
         tree.make_dirs("up")
-        partial = Partial.create(tree, "up", meta())
+        partial = PartialUpload.create(tree, "up", meta())
         (tmp_path / partial.log).write_bytes(b"\0" * 200)
         (tmp_path / "up" / "other.part").write_bytes(b"x")
-        assert Partial.open(tree, "up", ID) is None
+        assert PartialUpload.open(tree, "up", ID) is None
         assert [each.name for each in (tmp_path / "up").iterdir()] == ["other.part"]

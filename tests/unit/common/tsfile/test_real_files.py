@@ -9,7 +9,7 @@ from common.tsfile import (
     DataType,
     Encoding,
     Status,
-    Verdict,
+    TailVerdict,
     read_status,
     read_tail,
 )
@@ -83,7 +83,7 @@ def test_every_truncation_of_a_real_file_is_what_the_head_says(name):
     content = real_file(name)
     for length in range(len(content)):
         verdict = read_status(content[:length])
-        assert isinstance(verdict, Verdict)
+        assert isinstance(verdict, TailVerdict)
         if not length:
             expected = Status.EMPTY
         elif name.startswith("legacy") and length > 6:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.tsfile import Device, Totals
+from common.tsfile import Device, DeviceTotals
 from receiver.points.deletion_entries import EVERY_CHUNK, PathPattern, names_of
 from receiver.points.deletion_files import parse_binary, parse_text
 from receiver.points.deletions import Deletions, deleted
@@ -17,7 +17,7 @@ from receiver.points.errors import DamagedData
 from tests.support.expected_rows import FOLDER
 from tests.support.tsfile_bytes import build
 
-TOTALS = Totals(aligned=False, start=None, end=None, rows=0, series_count=0, point_count=0)
+TOTALS = DeviceTotals(aligned=False, start=None, end=None, rows=0, series_count=0, point_count=0)
 REAL = sorted(FOLDER.glob("*/*.mods*"))
 
 

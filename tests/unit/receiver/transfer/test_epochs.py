@@ -5,7 +5,7 @@ import pytest
 from common.errors import CloneError, ProtocolError
 from receiver.metadata.state.rows import SenderRow
 from receiver.transfer import epochs
-from receiver.transfer.epochs import Standing, standing, start
+from receiver.transfer.epochs import EpochStanding, standing, start
 
 T1, T2, T3 = "1" * 32, "2" * 32, "3" * 32
 
@@ -112,7 +112,7 @@ def test_a_sender_without_an_epoch_is_refused_where_one_is_known(receiver: Recei
     with pytest.raises(CloneError):
         receiver.start(None, T2)
     receiver.use(receiver.start(first, T2))
-    assert standing(receiver.row, None) is Standing.CLONE
+    assert standing(receiver.row, None) is EpochStanding.CLONE
 
 
 def test_an_operator_lets_one_machine_continue_and_the_other_stays_out(receiver: Receiver) -> None:
@@ -140,7 +140,7 @@ def test_a_receiver_restored_from_an_old_copy_continues_from_the_senders_number(
         newest = receiver.start(newest, f"{number + 4}" * 32)
         receiver.use(newest)
     receiver.row = old_copy
-    assert standing(receiver.row, newest) is Standing.AHEAD
+    assert standing(receiver.row, newest) is EpochStanding.AHEAD
     again = receiver.start(newest, "c" * 32)
     assert epochs.number_of(again) == epochs.number_of(newest) + 1
     assert receiver.start(newest, "c" * 32) == again

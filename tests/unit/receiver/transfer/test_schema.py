@@ -13,7 +13,7 @@ from common.errors import (
     ProtocolError,
     TooLargeError,
 )
-from common.schemaitems import Dropped, Group, Item, Series, encode_items
+from common.schemaitems import Dropped, Group, Item, SeriesItem, encode_items
 from common.schemawire import encode_schema_block
 from common.tlogtext import write_slot
 from common.wire import SchemaKind
@@ -263,7 +263,7 @@ def test_a_large_schema_is_applied_in_steps(edge: Edge, monkeypatch: pytest.Monk
 def test_changes_of_another_receiver_are_taken_as_they_are(edge: Edge) -> None:
     items: list[Item] = [
         Group(path="root.sg"),
-        Series(path="root.sg.d1.s1", type=1, encoding=0, compression=0, alias="x"),
+        SeriesItem(path="root.sg.d1.s1", type=1, encoding=0, compression=0, alias="x"),
     ]
     data = encode_items(items) + b'{"is":"nothing"}\n'
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from common.errors import UsageError
-from common.schemaitems import Dropped, Group, GroupDropped, Series
+from common.schemaitems import Dropped, Group, GroupDropped, SeriesItem
 from receiver.metadata.engine import Engine
 from receiver.metadata.log import frames
 from receiver.metadata.model import records
@@ -60,7 +60,7 @@ def test_one_that_was_deleted_and_made_again_replaces(engine):
     engine.commit([records.SeriesDeleted("root.t.d1.s1")])
     engine.commit([created(kind=3)])
     (item,) = since(engine, ts)
-    assert isinstance(item, Series)
+    assert isinstance(item, SeriesItem)
     assert (item.type, item.replaces) == (3, True)
 
 
@@ -112,7 +112,7 @@ def test_pages_are_all_of_one_commit(engine):
             page = reader.page(after, page.next, 3)
             assert page.commit == commit
             found += page.items
-        names = [each.path for each in found if isinstance(each, Series)]
+        names = [each.path for each in found if isinstance(each, SeriesItem)]
         assert names[:7] == sorted(names)[:7]
         assert f"root.t.d1.later{after}" not in names
 

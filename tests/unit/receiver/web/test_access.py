@@ -10,7 +10,7 @@ from receiver.metadata.engine import Engine
 from receiver.operator.tokens import make_token
 from receiver.web.access import Access
 from receiver.web.app import ROUTES
-from receiver.web.server import Head
+from receiver.web.server import RequestHead
 from tests.support.node_world import A, B, Clock, World
 
 ROUTE = {route.name: route for route in ROUTES}
@@ -48,7 +48,7 @@ def head(peer="127.0.0.1", token=None, local="", method="POST", **headers):
     if token is not None:
         given["AUTHORIZATION"] = f"Bearer {token}"
     given |= {key.upper(): value for key, value in headers.items() if value is not None}
-    return Head(peer, local, method, "/x", given)
+    return RequestHead(peer, local, method, "/x", given)
 
 
 # -- addresses -------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from common.errors import BusyError, LockedError
 from receiver.web.app import close, create_app, site_of
-from receiver.web.server import Head
+from receiver.web.server import RequestHead
 from tests.support.node_world import A
 from tests.unit.receiver.web.conftest import SENDER
 
@@ -130,7 +130,7 @@ def test_answers_are_not_cached_or_sniffed(client):
 
 
 def gate(app, method, path, **headers):
-    return site_of(app).gate(Head("127.0.0.1", "", method, path, headers))
+    return site_of(app).gate(RequestHead("127.0.0.1", "", method, path, headers))
 
 
 def test_the_gate_knows_how_long_each_body_may_be(app, world):

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from common import wire
-from common.schemaitems import Group, SchemaChanges, Series
+from common.schemaitems import Group, SchemaChanges, SeriesItem
 from common.schemawire import encode_schema_block
 from receiver.operator.wire import ImportAnswer, ImportRequest
 from tests.unit.receiver.web import test_sync
@@ -81,7 +81,7 @@ def test_a_block_of_a_copy_of_the_machine_is_refused(client, started):
 def test_changes_are_for_readers_page_by_page(client, operator):
     items = [Group(path="root.sg", ttl=5)]
     items += [
-        Series(path=f"root.sg.d1.s{number}", type=1, encoding=0, compression=1, tags={"k": "v"})
+        SeriesItem(path=f"root.sg.d1.s{number}", type=1, encoding=0, compression=1, tags={"k": "v"})
         for number in range(3)
     ]
     body = msgspec.json.encode(ImportRequest(items=items))

@@ -4,7 +4,7 @@ import pytest
 
 from common.wire import TaskMark
 from sender.kept import identity
-from sender.kept.receiver_file import Memory, Receiver
+from sender.kept.receiver_file import Receiver, ReceiverFile
 from tests.support.site import ENDPOINT
 
 
@@ -15,16 +15,18 @@ def sync(tmp_path):
 
 def test_what_is_remembered_survives_a_restart(sync):
     mark = TaskMark(task="a" * 32, commit=1 << 62)
-    Memory.open(sync, ENDPOINT).update(engine="e", epoch="3.x", last_task=mark, newest_commit=5)
-    again = Memory.open(sync, ENDPOINT)
+    ReceiverFile.open(sync, ENDPOINT).update(
+        engine="e", epoch="3.x", last_task=mark, newest_commit=5
+    )
+    again = ReceiverFile.open(sync, ENDPOINT)
     assert again.now == Receiver(engine="e", epoch="3.x", last_task=mark, newest_commit=5)
     again.update(epoch="4.y", last_round={"sent": 3})
-    assert Memory.open(sync, ENDPOINT).now.last_task == mark
-    assert Memory.open(sync, ENDPOINT).now.last_round == {"sent": 3}
+    assert ReceiverFile.open(sync, ENDPOINT).now.last_task == mark
+    assert ReceiverFile.open(sync, ENDPOINT).now.last_round == {"sent": 3}
 
 
 def test_at_first_there_is_nothing_and_nothing_is_written(sync, tmp_path):
-    memory = Memory.open(sync, ENDPOINT)
+    memory = ReceiverFile.open(sync, ENDPOINT)
     assert memory.now == Receiver()
     assert memory.problem is None
     memory.update(engine=None)
@@ -33,11 +35,11 @@ def test_at_first_there_is_nothing_and_nothing_is_written(sync, tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 64, b"[]", b'{"version":2}', b"\xff\xfe"])
 def test_a_damaged_memory_is_a_first_contact_with_a_message(sync, tmp_path, content):
-    Memory.open(sync, ENDPOINT).update(epoch="3.x")
+    ReceiverFile.open(sync, ENDPOINT).update(epoch="3.x")
     (tmp_path / "sync" / ENDPOINT / "receiver.json").write_bytes(content)
-    memory = Memory.open(sync, ENDPOINT)
+    memory = ReceiverFile.open(sync, ENDPOINT)
     assert memory.now == Receiver()
     assert "tsferry-receiver senders accept" in memory.problem
     memory.update(epoch="4.z")
-    assert Memory.open(sync, ENDPOINT).now.epoch == "4.z"
-    assert Memory.open(sync, ENDPOINT).problem is None
+    assert ReceiverFile.open(sync, ENDPOINT).now.epoch == "4.z"
+    assert ReceiverFile.open(sync, ENDPOINT).problem is None

@@ -10,7 +10,7 @@ from common.wire import Propagate
 from sender.kept.troubles import Trouble, TroubleKind
 from sender.plan.options import PlanOptions
 from sender.plan.plan import HeldWhy, plan
-from sender.plan.tasks import Addition, Deletion, TaskPlan
+from sender.plan.tasks import Addition, TaskPlan, ToldDeletion
 from sender.select.entry import Entry, EntryState
 from sender.select.found import Clash, LocalFile, Scan, Span, Unmounted, Waiting, Why
 from tests.support.site import FakeFacts, Site, path, tsfile
@@ -115,7 +115,7 @@ def test_a_file_that_changes_while_it_is_compared_waits():
 
 def test_a_listed_file_that_is_no_more_is_gone():
     result = run(a_scan(), [an_entry()])
-    assert result.tasks == (TaskPlan((), (Deletion(A, D0),)),)
+    assert result.tasks == (TaskPlan((), (ToldDeletion(A, D0),)),)
 
 
 def test_a_file_that_moved_between_directories_is_neither_gone_nor_new():
@@ -394,9 +394,10 @@ def test_twenty_files_out_and_one_in_is_one_task():
 def test_leaving_out_a_file_leaves_other_partitions_alone():
     other = path("1-1-0.tsfile", partition=1)
     task = TaskPlan(
-        (Addition(a_file(AB)), Addition(a_file(other))), (Deletion(A, D0), Deletion(other, D0))
+        (Addition(a_file(AB)), Addition(a_file(other))),
+        (ToldDeletion(A, D0), ToldDeletion(other, D0)),
     )
-    assert task.without([AB]) == TaskPlan((Addition(a_file(other)),), (Deletion(other, D0),))
+    assert task.without([AB]) == TaskPlan((Addition(a_file(other)),), (ToldDeletion(other, D0),))
 
 
 def test_sequence_goes_before_unsequence_and_as_it_was_made():
@@ -413,7 +414,7 @@ def test_sequence_goes_before_unsequence_and_as_it_was_made():
 
 
 def test_homes_name_the_directory_of_every_path():
-    task = TaskPlan((Addition(a_file(B, D1)),), (Deletion(A, D0),))
+    task = TaskPlan((Addition(a_file(B, D1)),), (ToldDeletion(A, D0),))
     assert task.homes == {A: D0, B: D1}
 
 

@@ -16,7 +16,7 @@ from common.crash import SimulatedCrash
 from common.names import FilePath
 from common.wire import Action, History, Outcome, Result
 from sender.kept.desk import changing_troubles
-from sender.round.look import Standing, dry_run, standing
+from sender.round.look import ReceiverStanding, dry_run, standing
 from sender.round.report import RoundReport
 from tests.support.edge import Edge
 from tests.support.scripted_receiver import Drop, ScriptedReceiver
@@ -400,7 +400,7 @@ def as_the_dry_run_says(plan: dict, done: dict, report: RoundReport) -> None:
     assert sorted(each["file"] for each in plan["skipped"]) == sorted(each.file for each in left)
 
 
-def as_status_counts(found: Standing, plan: dict, situation: Callable) -> None:
+def as_status_counts(found: ReceiverStanding, plan: dict, situation: Callable) -> None:
     """Pending is what the round will send, and what it leaves because of a trouble."""
     expired = {each["file"] for each in found.troubles if each["kind"] == "expired"}
     left = [each["file"] for each in plan["skipped"] if each["file"] not in expired]

@@ -16,7 +16,7 @@ from common.errors import (
 )
 from common.terminal import size_text
 from sender.round.report import FileDevice, FileReason, RoundReport, as_text, worst
-from sender.send.progress import Meter, Progress, TerminalLine
+from sender.send.progress import Meter, RoundProgress, TerminalLine
 
 REASON = FileReason("sequence/root.a/0/0/1-1-0-0.tsfile", "why")
 
@@ -91,11 +91,11 @@ class Terminal(io.StringIO):
 
 def test_progress_is_shown_on_a_terminal_only():
     silent = io.StringIO()
-    TerminalLine(silent).show(Progress("dc1", "send", 10, 5, 100, 50))
+    TerminalLine(silent).show(RoundProgress("dc1", "send", 10, 5, 100, 50))
     assert silent.getvalue() == ""
     terminal = Terminal()
     line = TerminalLine(terminal)
-    line.show(Progress("dc1", "send", 10, 5, 100, 50))
+    line.show(RoundProgress("dc1", "send", 10, 5, 100, 50))
     assert "50%" in terminal.getvalue()
     assert "\n" not in terminal.getvalue()
     line.clear()
@@ -112,4 +112,4 @@ def test_a_meter_counts_all_and_tells_seldom():
     assert len(told) == 1
     now[0] = 2.0
     meter.done()
-    assert told[-1] == Progress("dc1", "", 2, 1, 1000, 1000)
+    assert told[-1] == RoundProgress("dc1", "", 2, 1, 1000, 1000)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from common.names import FilePath
-from sender.config import StorageGroups
+from sender.config import StorageGroupFilter
 from sender.select.found import Why
 from sender.select.scan import Scanner
 from tests.support.real_tsfiles import real_file
@@ -212,7 +212,7 @@ def test_a_narrowed_filter_makes_nothing_gone(edge, tmp_path):
     narrowed = edge.config.__class__(
         **{
             **{name: getattr(edge.config, name) for name in edge.config.__struct_fields__},
-            "storage_groups": StorageGroups(include=("root.b",)),
+            "storage_groups": StorageGroupFilter(include=("root.b",)),
         }
     )
     scan = Scanner(narrowed, clock=lambda: edge.now).scan(edge.dirs, [ledger.entries])

@@ -12,7 +12,7 @@ from common.errors import (
 )
 from sender.send.backoff import Backoff
 from sender.send.batch import BatchSender
-from sender.send.upload import ChangedWhileSentError, Received, Tries
+from sender.send.upload import ChangedWhileSentError, ReceivedFile, Tries
 from tests.support.scripted_receiver import Alter, Answer, Drop, Reply, html, problem
 from tests.unit.sender.send.test_upload import TASK, Bytes, Countdown
 
@@ -42,7 +42,7 @@ def fates(results):
 
 
 def test_small_files_travel_in_one_request(receiver, batch, files):
-    assert set(fates(batch().run(files)).values()) == {Received}
+    assert set(fates(batch().run(files)).values()) == {ReceivedFile}
     assert receiver.count("POST /tasks/.*/batch") == 1
     assert receiver.received == {each.path: each.data for each in files}
 
@@ -68,7 +68,7 @@ def test_one_bad_file_does_not_sink_the_batch(receiver, batch, files):
     receiver.fault("POST /tasks/.*/batch", Alter(change))
     found = fates(batch().run(files))
     assert found.pop(name(3)) is NotATsFileError
-    assert set(found.values()) == {Received}  # the damaged one was sent again
+    assert set(found.values()) == {ReceivedFile}  # the damaged one was sent again
     assert receiver.count("POST /tasks/.*/batch") == 2
 
 
@@ -76,13 +76,13 @@ def test_a_file_that_changed_stays_out_of_the_batch(receiver, batch, files):
     files[2].good = False
     found = fates(batch().run(files))
     assert found.pop(name(2)) is ChangedWhileSentError
-    assert set(found.values()) == {Received}
+    assert set(found.values()) == {ReceivedFile}
     assert name(2) not in receiver.received
 
 
 def test_a_broken_line_costs_the_batch_a_retry(receiver, batch, files):
     receiver.fault("POST /tasks/.*/batch", Drop(), Drop(late=True))
-    assert set(fates(batch().run(files)).values()) == {Received}
+    assert set(fates(batch().run(files)).values()) == {ReceivedFile}
 
 
 def test_each_file_is_left_after_max_retries(receiver, batch, files):
@@ -95,7 +95,7 @@ def test_a_batch_that_is_refused_is_sent_file_by_file_to_find_the_one(receiver, 
     receiver.fault("POST /tasks/.*/batch", Answer(html(400)), Alter(lambda r: r), Answer(html(400)))
     found = fates(batch().run(files))
     assert found.pop(name(1)) is ProtocolError
-    assert set(found.values()) == {Received}
+    assert set(found.values()) == {ReceivedFile}
 
 
 def test_a_revoked_token_ends_it_at_once(receiver, batch, files):

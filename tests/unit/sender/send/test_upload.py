@@ -19,7 +19,7 @@ from common.errors import (
 )
 from sender.send.backoff import Backoff
 from sender.send.calls import UploadState
-from sender.send.upload import ChangedWhileSentError, Received, Tries, Upload
+from sender.send.upload import ChangedWhileSentError, ReceivedFile, Tries, TusUpload
 from tests.support.scripted_receiver import (
     Alter,
     Answer,
@@ -67,10 +67,10 @@ def upload(receiver, client, pauses):
         pauses.append(seconds)
         return False
 
-    def make(content: Bytes | None = None, **settings) -> Upload:
+    def make(content: Bytes | None = None, **settings) -> TusUpload:
         tries = Tries(5, Backoff(first=1, chance=lambda: 0.0), sleep)
         settings = {"block_bytes": 30_000, "tries": tries} | settings
-        return Upload(client, TASK, "1.x", content or Bytes(), **settings)
+        return TusUpload(client, TASK, "1.x", content or Bytes(), **settings)
 
     return make
 
@@ -78,7 +78,7 @@ def upload(receiver, client, pauses):
 def test_a_file_travels_in_checked_blocks_and_arrives_whole(receiver, upload):
     result = upload().run()
     assert receiver.received[PATH] == CONTENT
-    assert result == Received(__import__("hashlib").md5(CONTENT).hexdigest(), 100_000, None)
+    assert result == ReceivedFile(__import__("hashlib").md5(CONTENT).hexdigest(), 100_000, None)
     assert receiver.count("PATCH") == 4
     assert all(r.headers["tsferry-epoch"] == "1.x" for r in receiver.requests[1:])
 

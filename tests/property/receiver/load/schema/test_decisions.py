@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import TsferryError
-from common.schemaitems import UNSET, Altered, Dropped, Group, Item, Series
+from common.schemaitems import UNSET, Altered, Dropped, Group, Item, SeriesItem
 from receiver.load.schema.authority import Authority
 from receiver.load.schema.change import decide_schema
-from receiver.load.schema.registering import Refusal, Registering
+from receiver.load.schema.registering import Registering, SeriesRefusal
 from receiver.metadata.commit.draft import Draft, examine
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import format_path, parse_stored
@@ -43,7 +43,7 @@ committed = st.one_of(
 
 items = st.one_of(
     st.builds(
-        lambda path, type, alias, replaces: Series(
+        lambda path, type, alias, replaces: SeriesItem(
             path=path, type=type, encoding=0, compression=1, alias=alias, replaces=replaces
         ),
         series, types, st.just(UNSET) | aliases, st.booleans(),
@@ -115,7 +115,7 @@ def decide(state: State, schema: list[Item], task: list[dict[str, dict[str, int]
     for number, file in enumerate(task, 1):
         head, devices = head_of(number), registers(file)
         found = registering.take(head.physical, "root.g", devices, before=[head])
-        if isinstance(found, Refusal):
+        if isinstance(found, SeriesRefusal):
             whole = [head, records.SeriesLoaded(head.physical, devices)]
             decided.refused.append((list(decided.ops), whole, found.reason))
         else:
@@ -153,13 +153,13 @@ def missed(state: State, item: Item) -> records.Op | None:
     """What a failed item wanted, and has not got."""
     nodes = parse_stored(item.path)
     row = state.schema.series.find(nodes, alias=False)
-    if isinstance(item, Series) and row < 0:
+    if isinstance(item, SeriesItem) and row < 0:
         there = state.schema.devices.find(nodes[:-1])
         return create(
             format_path(nodes[:-1]), nodes[-1], type=item.type, encoding=0,
             aligned=there is not None and there.aligned,
         )  # fmt: skip
-    if isinstance(item, Series | Altered) and row >= 0 and item.alias is not UNSET:
+    if isinstance(item, SeriesItem | Altered) and row >= 0 and item.alias is not UNSET:
         same = isinstance(item, Altered) or state.schema.series.type_of(row) == item.type
         if same and state.schema.series.describe(row).alias != item.alias:
             return records.AliasSet(item.path, item.alias)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from common.errors import TsferryError
 from common.names import FilePath
 from receiver.load.deciding.change import physical_name
-from receiver.load.schema.registering import Refusal, Registering
+from receiver.load.schema.registering import Registering, SeriesRefusal
 from receiver.metadata.commit.draft import Draft, examine
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import parse_stored
@@ -80,8 +80,8 @@ def test_a_decision_agrees_with_the_rules(task: list[dict[str, dict[str, int]]],
             records.StorageGroupSet("root.sg", if_missing=True),
             records.SeriesLoaded(head.physical, registers(file)),
         ]
-        assert fits(state, whole) == (not isinstance(found, Refusal)), (file, found)
-        if isinstance(found, Refusal):
+        assert fits(state, whole) == (not isinstance(found, SeriesRefusal)), (file, found)
+        if isinstance(found, SeriesRefusal):
             continue
         for device, made in file.items():
             for name, code in made.items():

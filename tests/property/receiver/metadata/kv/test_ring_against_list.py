@@ -3,7 +3,7 @@ from bisect import bisect_right
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.metadata.kv.ring import Found, Ring
+from receiver.metadata.kv.ring import Ring, RingHit
 
 
 @given(
@@ -26,5 +26,5 @@ def test_the_ring_answers_as_a_sorted_list_of_its_newest_pairs(size, steps, ques
         expected = None
         if place >= 0:
             after = kept[place + 1][1] if place + 1 < len(kept) else 0
-            expected = Found(*kept[place], after)
+            expected = RingHit(*kept[place], after)
         assert ring.find(question) == expected

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from common.tsfile.layout import Compression, Encoding
 from receiver.metadata.commit.operations import NewSeries
 from receiver.metadata.model import alterations as alter
-from receiver.metadata.model.paths import MANY, ONE, Partial, Pattern
+from receiver.metadata.model.paths import MANY, ONE, PartialPattern, Pattern
 from receiver.metadata.model.types import TYPES
 from receiver.metadata.query import questions as ask
 from receiver.metadata.sql import statements as sql
@@ -26,7 +26,10 @@ NAMES = st.one_of(
 )
 NODES = st.lists(NAMES, max_size=4).map(lambda names: ("root", *names))
 STEPS = st.one_of(
-    NAMES, st.just(ONE), st.just(MANY), st.sampled_from([Partial("s*"), Partial("*a*b")])
+    NAMES,
+    st.just(ONE),
+    st.just(MANY),
+    st.sampled_from([PartialPattern("s*"), PartialPattern("*a*b")]),
 )
 PATTERNS = st.lists(STEPS, max_size=4).map(lambda steps: Pattern(("root", *steps)))
 PAIRS = st.dictionaries(NAMES, ANY, max_size=3)

@@ -13,7 +13,7 @@ from receiver.metadata.text.mlog_text import (
     DeletePath,
     DeleteStorageGroup,
     SetStorageGroup,
-    SetTtl,
+    TtlLine,
 )
 
 words = st.text(min_size=1, max_size=6) | st.sampled_from(
@@ -29,7 +29,7 @@ records = (
     | st.builds(DeletePath, paths)
     | st.builds(SetStorageGroup, paths)
     | st.builds(DeleteStorageGroup, paths)
-    | st.builds(SetTtl, paths, st.none() | st.integers(1, mlog_text.FOREVER - 1))
+    | st.builds(TtlLine, paths, st.none() | st.integers(1, mlog_text.FOREVER - 1))
     | st.builds(ChangeOffset, paths, offsets)
     | st.builds(ChangeAlias, paths, st.none() | words)
     | st.builds(AlignedDevice, paths)

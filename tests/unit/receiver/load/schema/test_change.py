@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.schemaitems import Altered, Dropped, Group, GroupDropped, Series
+from common.schemaitems import Altered, Dropped, Group, GroupDropped, SeriesItem
 from receiver.load.schema.authority import Authority
 from receiver.load.schema.change import decide_schema
 from receiver.load.schema.task_schema import apply_items, steps
@@ -28,7 +28,7 @@ def engine(tmp_path):
 
 
 def series(name, kind=1, **members):
-    return Series(path=name, type=kind, encoding=0, compression=1, **members)
+    return SeriesItem(path=name, type=kind, encoding=0, compression=1, **members)
 
 
 def apply(engine, *items, sender=A, scope=()):
@@ -283,11 +283,11 @@ def test_a_record_that_breaks_a_rule_is_reported_alone(engine):
         engine,
         Group(path="root.t"),
         series("root.t.d1.ok"),
-        Series(path="root.t.d1.encoding", type=5, encoding=8, compression=1),
-        Series(path="root.t.d1.kind", type=99, encoding=0, compression=1),
+        SeriesItem(path="root.t.d1.encoding", type=5, encoding=8, compression=1),
+        SeriesItem(path="root.t.d1.kind", type=99, encoding=0, compression=1),
         series("root.t.d1.tags", tags={"k": "x" * 1000}),
         series("root.t.d1.labels", tags={"k": "1"}, attributes={"k": "2"}),
-        Series(path="no path", type=1, encoding=0, compression=1),
+        SeriesItem(path="no path", type=1, encoding=0, compression=1),
         series("root.short"),
         Altered(path="root.t.d1.missing", alias="x"),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.schemaitems import UNSET, Altered, Dropped, Group, GroupDropped, Series
+from common.schemaitems import UNSET, Altered, Dropped, Group, GroupDropped, SeriesItem
 from common.tlogtext import write_slot
 from receiver.load.schema.end_state import Reduced, reduce_text
 from receiver.metadata.text.mlog_text import HEADER
@@ -27,7 +27,7 @@ def test_what_was_made_and_deleted_again_leaves_a_deletion_that_changes_nothing(
 
 def test_what_was_deleted_and_made_again_is_one_series() -> None:
     (item,) = items("1,root.a.d.s", "0,root.a.d.s,3,0,0,,,")
-    assert isinstance(item, Series)
+    assert isinstance(item, SeriesItem)
     assert (item.type, item.replaces, item.alias, item.tags) == (3, True, None, {})
 
 
@@ -36,7 +36,7 @@ def test_a_deletion_before_the_news_replaces_nothing_and_is_old() -> None:
     end = sum(len(line) + 1 for line in lines)
     gone, made = items(*lines, news=end)
     assert gone == Dropped(path="root.a.d.t", old=True)
-    assert isinstance(made, Series)
+    assert isinstance(made, SeriesItem)
     assert (made.replaces, made.alias, made.tags) == (False, UNSET, UNSET)
 
 

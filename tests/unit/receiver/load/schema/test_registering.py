@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from common.tsfile import DataType, read_tail
-from receiver.load.schema.registering import Refusal, Registering, read_series
+from receiver.load.schema.registering import Registering, SeriesRefusal, read_series
 from receiver.metadata.commit.draft import Draft
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import format_path, parse_path
@@ -46,7 +46,7 @@ class Task:
 
     def take(
         self, name: str, sg: str, devices: Sequence[records.LoadedDevice]
-    ) -> list[Op] | Refusal:
+    ) -> list[Op] | SeriesRefusal:
         number = int(name[1:] or 0)
         head = load(path(f"{number}-1-0", sg="x"), number, devices={})
         return self.registering.take(head.physical, sg, devices, before=[head])
@@ -66,13 +66,13 @@ def schema_with(*paths: str, groups: tuple[str, ...] = ("root.sg",)) -> Schema:
     return schema
 
 
-def groups_of(found: list[Op] | Refusal) -> list[str]:
+def groups_of(found: list[Op] | SeriesRefusal) -> list[str]:
     assert isinstance(found, list), found
     return [op.path for op in found if isinstance(op, records.StorageGroupSet)]
 
 
-def reason_of(found: list[Op] | Refusal) -> str:
-    assert isinstance(found, Refusal), found
+def reason_of(found: list[Op] | SeriesRefusal) -> str:
+    assert isinstance(found, SeriesRefusal), found
     assert found.hold
     return found.reason
 
@@ -172,7 +172,7 @@ def test_a_series_with_another_type_is_refused_with_both_types() -> None:
     devices = series_of({"root.sg.d1": {"s1": [(1, 2.5)]}})
     found = registering(schema).take("p", "root.sg", devices)
     assert reason_of(found) == "series root.sg.d1.s1 is INT64 in the schema, DOUBLE in the file"
-    assert isinstance(found, Refusal)
+    assert isinstance(found, SeriesRefusal)
     assert found.device == "root.sg.d1"
 
 
@@ -274,7 +274,7 @@ def test_new_series_beyond_the_limit_are_put_off_and_known_ones_are_not() -> Non
     full = registering(schema, max_memory=schema.memory.used)
     new = series_of({"root.sg.d2": {"s1": [(1, 2)]}})
     found = full.take("p1", "root.sg", new)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, SeriesRefusal)
     assert not found.hold
     assert "max_memory" in found.reason
     known = series_of({"root.sg.d1": {"s1": [(1, 2)]}})
@@ -289,7 +289,7 @@ def test_series_that_two_files_of_a_task_make_are_counted_once() -> None:
     assert isinstance(task.take("p1", "root.sg", new), list)
     assert isinstance(task.take("p2", "root.sg", new), list)
     more = series_of({"root.sg.d3": {"s1": [(1, 2)]}})
-    assert isinstance(task.take("p3", "root.sg", more), Refusal)
+    assert isinstance(task.take("p3", "root.sg", more), SeriesRefusal)
 
 
 def test_paths_are_in_their_stored_form() -> None:

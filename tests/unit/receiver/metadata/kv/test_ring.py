@@ -1,6 +1,6 @@
 import pytest
 
-from receiver.metadata.kv.ring import Found, Ring
+from receiver.metadata.kv.ring import Ring, RingHit
 
 
 def filled(size, pairs):
@@ -19,10 +19,10 @@ def test_an_empty_ring_finds_nothing():
 def test_between_two_commits_the_older_counts():
     ring = filled(4, [(100, 7), (200, 9), (300, 12)])
     assert ring.find(99) is None
-    assert ring.find(100) == Found(100, 7, 9)
-    assert ring.find(199) == Found(100, 7, 9)
-    assert ring.find(250) == Found(200, 9, 12)
-    assert ring.find(10**9) == Found(300, 12, 0)
+    assert ring.find(100) == RingHit(100, 7, 9)
+    assert ring.find(199) == RingHit(100, 7, 9)
+    assert ring.find(250) == RingHit(200, 9, 12)
+    assert ring.find(10**9) == RingHit(300, 12, 0)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
@@ -38,7 +38,7 @@ def test_the_answer_is_the_same_at_any_wrap_position(size):
         for each in range(first, number + 1):
             after = 0 if each == number else (each + 1) * 3
             for ts in (each * 10, each * 10 + 9):
-                assert ring.find(ts) == Found(each * 10, each * 3, after)
+                assert ring.find(ts) == RingHit(each * 10, each * 3, after)
 
 
 def test_what_does_not_follow_the_newest_is_refused():
@@ -46,7 +46,7 @@ def test_what_does_not_follow_the_newest_is_refused():
     for ts, revision in ((100, 8), (99, 8), (101, 7)):
         with pytest.raises(ValueError, match="does not follow"):
             ring.push(ts, revision)
-    assert ring.find(1000) == Found(100, 7, 0)
+    assert ring.find(1000) == RingHit(100, 7, 0)
 
 
 def test_a_ring_has_room_for_one_pair_at_least():
@@ -59,4 +59,4 @@ def test_a_cleared_ring_begins_anew():
     ring.clear()
     assert ring.find(3) is None
     ring.push(1, 1)
-    assert ring.find(3) == Found(1, 1, 0)
+    assert ring.find(3) == RingHit(1, 1, 0)

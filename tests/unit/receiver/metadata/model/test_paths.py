@@ -12,7 +12,7 @@ from receiver.metadata.model.paths import (
     MAX_TEXT,
     ONE,
     IllegalPathError,
-    Partial,
+    PartialPattern,
     Pattern,
     device_name,
     device_nodes,
@@ -172,12 +172,12 @@ def test_stars_take_time_that_grows_with_the_name_whatever_it_is():
 @given(form=st.from_regex("[ab*]{,4}[*][ab*]{,4}", fullmatch=True), node=st.text("ab", max_size=9))
 def test_a_star_stands_for_any_text(form, node):
     expected = re.fullmatch(form.replace("*", ".*"), node) is not None
-    assert Partial(form).matches(node) == expected
+    assert PartialPattern(form).matches(node) == expected
 
 
 def test_a_pattern_is_known_by_its_steps():
     pattern = parse_pattern('root.sg.*.**.s*."*"')
-    assert pattern.steps == ("root", "sg", ONE, MANY, Partial("s*"), "*")
+    assert pattern.steps == ("root", "sg", ONE, MANY, PartialPattern("s*"), "*")
     assert pattern.text == "root.sg.*.**.s*.`*`"
     assert pattern.prefix == ("root", "sg")
     assert not pattern.is_path

@@ -5,15 +5,15 @@ import random
 import numpy as np
 import pytest
 
-from receiver.metadata.schema.names import Names, containing
+from receiver.metadata.schema.names import NameTable, containing
 
 
-def holding(names: Names, text: str) -> list[int]:
+def holding(names: NameTable, text: str) -> list[int]:
     return containing(*names.copies(), text).tolist()
 
 
 def test_a_text_is_kept_once_and_comes_back() -> None:
-    names = Names()
+    names = NameTable()
     texts = ["", "s1", "s1 ", "ä", "\0", "a\0b", "\U0001f600", "s" * 300]
     numbers = names.intern_many(texts)
     assert len(set(numbers)) == len(texts)
@@ -24,7 +24,7 @@ def test_a_text_is_kept_once_and_comes_back() -> None:
 
 
 def test_thousands_of_texts_are_found_after_growth() -> None:
-    names = Names()
+    names = NameTable()
     texts = [f"device-{i}" for i in range(20_000)]
     numbers = names.intern_many(texts)
     assert names.find_many(texts) == numbers
@@ -35,7 +35,7 @@ def test_thousands_of_texts_are_found_after_growth() -> None:
 @pytest.mark.parametrize("few", [3, 10_000])
 def test_the_order_is_that_of_the_texts(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("receiver.metadata.schema.names._COMPARED", few)
-    names = Names()
+    names = NameTable()
     source = random.Random(5)
     texts = ["", "\0", "a", "a\0", "a\0\0", "aa", "ä", "z" * 64, "z" * 65, "z" * 64 + "a"]
     texts += [
@@ -49,7 +49,7 @@ def test_the_order_is_that_of_the_texts(few: int, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_search_does_not_find_what_stands_half_in_one_text_and_half_in_the_next() -> None:
-    names = Names()
+    names = NameTable()
     numbers = names.intern_many(["ab", "cd", "abcd", "xbcx", "ä"])
     assert holding(names, "bc") == sorted([numbers[2], numbers[3]])
     assert holding(names, "ä") == [numbers[4]]
@@ -58,7 +58,7 @@ def test_a_search_does_not_find_what_stands_half_in_one_text_and_half_in_the_nex
 
 
 def test_numbers_and_bytes_of_released_texts_are_used_again() -> None:
-    names = Names()
+    names = NameTable()
     texts = [f"name{i}" for i in range(1000)]
     numbers = names.intern_many(texts)
     used = np.zeros(len(names), bool)
@@ -82,12 +82,12 @@ def test_numbers_and_bytes_of_released_texts_are_used_again() -> None:
 
 
 def test_a_restart_gives_the_same_numbers() -> None:
-    names = Names()
+    names = NameTable()
     names.intern_many([f"n{i}" for i in range(100)])
     used = np.ones(len(names), bool)
     used[[3, 5]] = False
     names.release(used)
-    again = Names.thaw({name: bytes(part) for name, part in names.sections()}, swap=False)
+    again = NameTable.thaw({name: bytes(part) for name, part in names.sections()}, swap=False)
     for each in (names, again):
         assert each.find("n3") == -1
         assert each.find("n99") == 99

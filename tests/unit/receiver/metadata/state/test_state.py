@@ -192,8 +192,8 @@ def test_tokens_are_found_by_hash(state):
 
 def test_the_outcome_of_a_task_comes_back_and_the_sender_row_names_it(state):
     outcomes = [
-        records.Outcome("p", Result.LOADED),
-        records.Outcome("q", Result.CONFLICT, device="d", owner=B, hold=True, reason="why"),
+        records.FileOutcome("p", Result.LOADED),
+        records.FileOutcome("q", Result.CONFLICT, device="d", owner=B, hold=True, reason="why"),
     ]
     commit(state, records.TaskDone(A, "01" * 16, outcomes))
     row = state.task_table.get(A, "01" * 16)
@@ -205,7 +205,7 @@ def test_the_outcome_of_a_task_comes_back_and_the_sender_row_names_it(state):
 
 def test_memory_of_tasks_is_bounded_and_keeps_the_newest(state, monkeypatch):
     monkeypatch.setattr(task_tables, "KEPT_OUTCOMES", 1000)
-    many = [records.Outcome("p", Result.LOADED)] * 400
+    many = [records.FileOutcome("p", Result.LOADED)] * 400
     for number in range(300):
         commit(state, records.TaskDone(A, f"{number:032x}", []))
     assert not state.task_table.has(A, f"{43:032x}")

@@ -42,7 +42,7 @@ def test_all_that_a_caller_sees_comes_back():
     do(state, records.FileQuarantined(phys[6], "bad"), records.FileRetired(phys[6]))
     do(state, load(names[1], 9))
     do(state, records.QuarantinePut(A, path(), "01", 1, False, "no space"))
-    do(state, records.TaskDone(A, "01" * 16, [records.Outcome("p", Result.LOADED)]))
+    do(state, records.TaskDone(A, "01" * 16, [records.FileOutcome("p", Result.LOADED)]))
     do(state, records.TaskDone(A, "02" * 16, []), records.OwnerSet("root.t.d0", B, "why"))
     do(state, records.SchemaSynced(A, "log", 5, 1, [("1,x", "no")], 1))
     do(state, records.FileForgotten(phys[3]))

@@ -14,7 +14,7 @@ from receiver.metadata.text.mlog_text import (
     DeleteStorageGroup,
     MlogLineError,
     SetStorageGroup,
-    SetTtl,
+    TtlLine,
 )
 
 S1 = ("root", "turbine", "d1", "s1")
@@ -35,8 +35,8 @@ S1 = ("root", "turbine", "d1", "s1")
             CreateSeries(S1, 3, 2, 1, {"max_point_number": "2", "sdt": "x"}),
         ),
         ("1,root.turbine.d1.s1", DeletePath(S1)),
-        ("10,root.turbine,3600000", SetTtl(("root", "turbine"), 3_600_000)),
-        ("10,root.turbine,9223372036854775807", SetTtl(("root", "turbine"), None)),
+        ("10,root.turbine,3600000", TtlLine(("root", "turbine"), 3_600_000)),
+        ("10,root.turbine,9223372036854775807", TtlLine(("root", "turbine"), None)),
         ("11,root.turbine", DeleteStorageGroup(("root", "turbine"))),
         ("12,root.turbine.d1.s1,700", ChangeOffset(S1, 700)),
         ("13,root.turbine.d1.s1,newAlias", ChangeAlias(S1, "newAlias")),
@@ -138,8 +138,8 @@ def test_the_plain_form_is_what_iotdb_writes() -> None:
     records = [
         SetStorageGroup(("root", "turbine")),
         CreateSeries(S1, 3, 2, 1, {"k": "v", "l": "w"}, "temperature", 0),
-        SetTtl(("root", "turbine"), 10),
-        SetTtl(("root", "turbine"), None),
+        TtlLine(("root", "turbine"), 10),
+        TtlLine(("root", "turbine"), None),
         ChangeOffset(S1, 10),
         ChangeAlias(S1, "x"),
         DeletePath(S1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.schemaitems import Group, Series
+from common.schemaitems import Group, SeriesItem
 from common.tlogtext import SLOT, read_slot
 from receiver.metadata.text.mlog_text import HEADER
 from receiver.metadata.text.schema_dump import Slots, log_lines, log_records, tree_lines
@@ -12,9 +12,9 @@ from receiver.metadata.text.schema_dump import Slots, log_lines, log_records, tr
 ITEMS = [
     Group(path="root.a", ttl=10),
     Group(path="root.b.c"),
-    Series(path="root.a.d1.s1", type=3, encoding=2, compression=1, alias="x", props={"k": "v"}),
-    Series(path="root.a.d1.s2", type=1, encoding=0, compression=0, tags={"t": "1"}),
-    Series(path="root.a.s", type=1, encoding=0, compression=0),
+    SeriesItem(path="root.a.d1.s1", type=3, encoding=2, compression=1, alias="x", props={"k": "v"}),
+    SeriesItem(path="root.a.d1.s2", type=1, encoding=0, compression=0, tags={"t": "1"}),
+    SeriesItem(path="root.a.s", type=1, encoding=0, compression=0),
 ]
 
 
@@ -53,12 +53,12 @@ def test_an_empty_schema_is_a_root() -> None:
 @pytest.mark.parametrize(
     "odd",
     [
-        Series(path="root.a.d2.s1", type=1, encoding=0, compression=0, aligned=True),
-        Series(path="root.a.d2.s1", type=1, encoding=0, compression=0, alias="a,b"),
-        Series(path="root.a.d2.`line\nbreak`", type=1, encoding=0, compression=0),
+        SeriesItem(path="root.a.d2.s1", type=1, encoding=0, compression=0, aligned=True),
+        SeriesItem(path="root.a.d2.s1", type=1, encoding=0, compression=0, alias="a,b"),
+        SeriesItem(path="root.a.d2.`line\nbreak`", type=1, encoding=0, compression=0),
     ],
 )
-def test_what_the_plain_form_cannot_say_makes_all_of_it_the_wider_one(odd: Series) -> None:
+def test_what_the_plain_form_cannot_say_makes_all_of_it_the_wider_one(odd: SeriesItem) -> None:
     lines = "".join(log_lines(log_records([*ITEMS, odd], lambda series: -1))).splitlines()
     assert lines[0] == HEADER
     assert lines[1] == "2,root.a"
@@ -67,14 +67,14 @@ def test_what_the_plain_form_cannot_say_makes_all_of_it_the_wider_one(odd: Serie
 
 def test_slots_for_more_tags_than_usual_are_a_multiple_of_the_usual() -> None:
     slots = Slots()
-    long = Series(path="root.a.d.s", type=1, encoding=0, compression=0, tags={"k": "v" * 1000})
+    long = SeriesItem(path="root.a.d.s", type=1, encoding=0, compression=0, tags={"k": "v" * 1000})
     assert slots.place(long) == 0
     assert slots.place(ITEMS[3]) == 2 * SLOT
     assert slots.place(ITEMS[4]) == -1
 
 
 def test_no_name_moves_a_cursor_or_breaks_a_line_of_the_tree() -> None:
-    odd = Series(
+    odd = SeriesItem(
         path="root.a.`d\n1`.`\x1b[2J`",
         type=1,
         encoding=0,

@@ -59,7 +59,7 @@ def good(tmp_path: Path) -> Expected:
     return expecting(tmp_path, FILE)
 
 
-def check(expected: Expected, **other: Any) -> checks.Checked:
+def check(expected: Expected, **other: Any) -> checks.CheckedPart:
     return check_part(FilePart(0, 0, 0, 0, expected), **other)
 
 

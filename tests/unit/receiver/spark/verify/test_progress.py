@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from receiver.spark.verify.progress import Progress
+from receiver.spark.verify.progress import JobProgress
 
 
 class Terminal(io.StringIO):
@@ -12,7 +12,7 @@ class Terminal(io.StringIO):
 
 def test_progress_is_shown_on_a_terminal_in_one_line() -> None:
     terminal = Terminal()
-    progress = Progress(terminal)
+    progress = JobProgress(terminal)
     progress.say("starting")
     progress.clear()
     assert terminal.getvalue() == "\r\x1b[Kstarting\r\x1b[K"
@@ -20,7 +20,7 @@ def test_progress_is_shown_on_a_terminal_in_one_line() -> None:
 
 def test_nothing_is_written_where_nobody_looks() -> None:
     pipe = io.StringIO()
-    progress = Progress(pipe)
+    progress = JobProgress(pipe)
     progress.say("starting")
     with progress.over(None, 10, 1):  # type: ignore[arg-type]
         pass
