@@ -30,9 +30,8 @@ from common.tsfile.primitives import (
     read_vstr,
 )
 
-__all__ = ["RESOURCE_SUFFIX", "DeviceTimes", "Resource", "parse_resource"]
+__all__ = ["DeviceTimes", "Resource", "parse_resource"]
 
-RESOURCE_SUFFIX: Final = ".tsfile.resource"
 _HEAD: Final = 6  # version, kind, number of devices
 _LEAST_DEVICE: Final = 16 + 1 + 4  # times, an empty id, its index
 _OPEN: Final = -(2**63)

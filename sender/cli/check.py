@@ -25,7 +25,7 @@ def check(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_machi
     Nothing is sent but the question. Exit code 4: a receiver is out of reach, or refuses.
     """
     with opened(invocation, names) as session:
-        found = {lane.name: _ask(lane) for lane in session.lanes}
+        found = {remote.name: _ask(remote) for remote in session.remotes}
     code = worst([int(each["exit_code"]) for each in found.values()])
     if as_machine:
         emit_json(as_receivers(found, code))
@@ -35,16 +35,20 @@ def check(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_machi
     return code
 
 
-def _ask(lane: Any) -> dict[str, Any]:
+def _ask(remote: Any) -> dict[str, Any]:
     from common.errors import TsferryError
     from sender.kept.receiver_file import ReceiverFile
 
-    with lane.sync_tree() as sync:
-        now = ReceiverFile.open(sync, lane.directory).now
-    shown: dict[str, Any] = {"receiver": lane.name, "url": lane.entry.url, "sender": lane.uuid}
+    with remote.sync_tree() as sync:
+        now = ReceiverFile.open(sync, remote.directory).now
+    shown: dict[str, Any] = {
+        "receiver": remote.name,
+        "url": remote.entry.url,
+        "sender": remote.uuid,
+    }
     try:
-        answer = lane.client.check(
-            lane.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
+        answer = remote.client.check(
+            remote.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
         )
     except TsferryError as error:
         problem = {"type": error.slug, "message": error.message}

@@ -55,7 +55,7 @@ def start(invocation: Invocation[SenderConfig], wait: float, as_machine: bool) -
 
     with opened(invocation) as session:
         schema_dir = session.config.schema_dir
-        with session.lanes[0].sync_tree() as sync:
+        with session.remotes[0].sync_tree() as sync:
             found = running(sync)
             if found is None:
                 log = sync.append_file(_LOG, mode=0o640)
@@ -144,7 +144,7 @@ def stop(invocation: Invocation[SenderConfig], wait: float, as_machine: bool) ->
     """
     from sender.daemon.processes import stop_running
 
-    with opened(invocation) as session, session.lanes[0].sync_tree() as sync:
+    with opened(invocation) as session, session.remotes[0].sync_tree() as sync:
         stopped = stop_running(sync, wait)
     if as_machine:
         emit_json({"stopped": stopped})

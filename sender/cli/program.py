@@ -20,7 +20,7 @@ from common.terminal import printable
 from sender.config import ENV_PREFIX, FILE, ReceiverEntry, SenderConfig
 
 if TYPE_CHECKING:
-    from sender.send.lane import ReceiverLink
+    from sender.send.remote import Remote
 
 __all__ = [
     "PROGRAM",
@@ -52,12 +52,12 @@ class Session:
 
     Attributes:
         config: in force.
-        lanes: to the receivers that the command is about.
+        remotes: to the receivers that the command is about.
         stop: set when the process is to end.
     """
 
     config: SenderConfig
-    lanes: list[ReceiverLink]
+    remotes: list[Remote]
     stop: threading.Event
 
 
@@ -67,7 +67,7 @@ def opened(
     names: Sequence[str] = (),
     flags: Mapping[str, object] | None = None,
 ) -> Iterator[Session]:
-    """Load the configuration, set up logging, make the lanes.
+    """Load the configuration, set up logging, make the remotes.
 
     Args:
         invocation: how the program was called.
@@ -78,7 +78,7 @@ def opened(
         UsageError: a name is not configured, or this sender has no identity yet.
     """
     from sender.kept import identity
-    from sender.send.lane import ReceiverLink
+    from sender.send.remote import Remote
 
     loaded = invocation.load(flags)
     invocation.start(loaded.value.log)
@@ -88,14 +88,14 @@ def opened(
     chosen = _chosen(config, names)
     uuid = identity.read(config.schema_dir)
     stop = threading.Event()
-    lanes: list[ReceiverLink] = []
+    remotes: list[Remote] = []
     try:
         for entry in chosen:
-            lanes.append(ReceiverLink.make(config, entry, uuid, stop))
-        yield Session(config, lanes, stop)
+            remotes.append(Remote.make(config, entry, uuid, stop))
+        yield Session(config, remotes, stop)
     finally:
-        for lane in lanes:
-            lane.close()
+        for remote in remotes:
+            remote.close()
 
 
 def _chosen(config: SenderConfig, names: Sequence[str]) -> list[ReceiverEntry]:

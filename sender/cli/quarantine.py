@@ -41,10 +41,10 @@ def list_files(
 
     rows: list[dict[str, Any]] = []
     with opened(invocation, names) as session:
-        for lane in session.lanes:
-            with lane.sync_tree() as sync:
-                troubles = Troubles.open(sync, lane.directory, clock=lambda: 0.0)
-            rows += [_row(lane.name, each) for each in troubles]
+        for remote in session.remotes:
+            with remote.sync_tree() as sync:
+                troubles = Troubles.open(sync, remote.directory, clock=lambda: 0.0)
+            rows += [_row(remote.name, each) for each in troubles]
     if as_machine:
         emit_json(rows)
     elif rows:
@@ -141,13 +141,13 @@ def _change(
     as_machine: bool,
     what: str,
 ) -> int:
-    from sender.kept.desk import changing_troubles
+    from sender.kept.receiver_state import changing_troubles
 
     rows: list[dict[str, Any]] = []
     with opened(invocation, names) as session:
-        for lane in session.lanes:
-            with lane.sync_tree() as sync, changing_troubles(sync, lane.directory) as troubles:
-                rows += [_row(lane.name, each) for each in change(troubles)]
+        for remote in session.remotes:
+            with remote.sync_tree() as sync, changing_troubles(sync, remote.directory) as troubles:
+                rows += [_row(remote.name, each) for each in change(troubles)]
     missing = set(paths) - {row["file"] for row in rows}
     if missing:
         raise UsageError(f"not in quarantine: {', '.join(sorted(missing))}")

@@ -68,8 +68,8 @@ def _status(session: Session, as_machine: bool) -> int:
     from sender.round.look import standing
 
     daemon = _daemon(session)
-    found = [standing(lane) for lane in session.lanes]
-    uuid = session.lanes[0].uuid
+    found = [standing(remote) for remote in session.remotes]
+    uuid = session.remotes[0].uuid
     if as_machine:
         receivers = {each.receiver: to_builtins(each) for each in found}
         emit_json({"sender": uuid, "daemon": daemon, "receivers": receivers})
@@ -177,14 +177,14 @@ def _safe_to_delete(session: Session, as_machine: bool, *, verified: bool) -> in
     from sender.plan.assurance import safe_to_delete
     from sender.round.look import viewing
 
-    lanes = [lane for lane in session.lanes if lane.entry.source == "directories"]
-    if not lanes:
+    remotes = [remote for remote in session.remotes if remote.entry.source == "directories"]
+    if not remotes:
         raise UsageError("--safe-to-delete: the files here belong to the receiver on this node")
     # All inventories first: one receiver out of reach, and nothing is safe.
-    inventories = {lane.name: list(lane.client.inventory()) for lane in lanes}
+    inventories = {remote.name: list(remote.client.inventory()) for remote in remotes}
     with ExitStack() as stack:
-        views = {lane.name: stack.enter_context(viewing(lane)) for lane in lanes}
-        ledgers = {name: view.desk.ledger.entries for name, view in views.items()}
+        views = {remote.name: stack.enter_context(viewing(remote)) for remote in remotes}
+        ledgers = {name: view.kept.ledger.entries for name, view in views.items()}
         scan = next(iter(views.values())).scan
         files = safe_to_delete(scan, ledgers, inventories, verified=verified)
     paths = [str(file.data_dir / file.rel) for file in files]

@@ -23,8 +23,8 @@ from sender.round.report import as_text, worst
 
 if TYPE_CHECKING:
     from sender.round.round import RoundOptions
-    from sender.send.lane import ReceiverLink
     from sender.send.progress import TerminalLine
+    from sender.send.remote import Remote
 
 __all__ = ["run_rounds", "show_reports", "sync"]
 
@@ -74,9 +74,10 @@ def run_rounds(session: Session, options: RoundOptions) -> dict[str, dict[str, A
     line = TerminalLine()
     with stopping(session.stop):
         try:
-            with ThreadPoolExecutor(len(session.lanes), "lane") as pool:
+            with ThreadPoolExecutor(len(session.remotes), "lane") as pool:
                 running = {
-                    lane.name: pool.submit(_round, lane, options, line) for lane in session.lanes
+                    remote.name: pool.submit(_round, remote, options, line)
+                    for remote in session.remotes
                 }
                 return {name: each.result() for name, each in running.items()}
         except BaseException:
@@ -86,27 +87,27 @@ def run_rounds(session: Session, options: RoundOptions) -> dict[str, dict[str, A
             line.clear()
 
 
-def _round(lane: ReceiverLink, options: RoundOptions, line: TerminalLine) -> dict[str, Any]:
+def _round(remote: Remote, options: RoundOptions, line: TerminalLine) -> dict[str, Any]:
     from common.errors import LockedError, TsferryError
     from sender.round.report import RoundReport
     from sender.round.round import Round
     from sender.send.progress import Meter
 
     try:
-        lock = lane.lock()
+        lock = remote.lock()
     except LockedError as locked:
         try:
-            return _by_daemon(lane, options, line, locked)
+            return _by_daemon(remote, options, line, locked)
         except TsferryError as error:
-            return RoundReport(lane.name, error=error).as_json()
+            return RoundReport(remote.name, error=error).as_json()
     try:
-        return Round(lane, options, Meter(lane.name, line.show)).run().as_json()
+        return Round(remote, options, Meter(remote.name, line.show)).run().as_json()
     finally:
         lock.release()
 
 
 def _by_daemon(
-    lane: ReceiverLink, options: RoundOptions, line: TerminalLine, locked: Exception
+    remote: Remote, options: RoundOptions, line: TerminalLine, locked: Exception
 ) -> dict[str, Any]:
     """Ask the process that holds the lock."""
     from dataclasses import asdict
@@ -119,9 +120,9 @@ def _by_daemon(
         known = {name: event[name] for name in RoundProgress.__slots__ if name in event}
         line.show(RoundProgress(**known))
 
-    request = {"do": "round", "receiver": lane.name} | asdict(options)
+    request = {"do": "round", "receiver": remote.name} | asdict(options)
     try:
-        answer = ask(lane.config.schema_dir, request, tell=tell, stop=lane.stop.is_set)
+        answer = ask(remote.config.schema_dir, request, tell=tell, stop=remote.stop.is_set)
     except LockedError as error:
         raise LockedError(f"{locked}; {error.message}") from error
     report: dict[str, Any] = answer["report"]
@@ -146,7 +147,9 @@ def show_reports(reports: dict[str, dict[str, Any]], as_machine: bool) -> int:
 def _dry_run(session: Session, allow_mass_delete: bool, as_machine: bool) -> int:
     from sender.round.look import dry_run as look
 
-    plans = {lane.name: look(lane, allow_mass_delete=allow_mass_delete) for lane in session.lanes}
+    plans = {
+        remote.name: look(remote, allow_mass_delete=allow_mass_delete) for remote in session.remotes
+    }
     code = 6 if any(plan["guard"] for plan in plans.values()) else 0
     if as_machine:
         emit_json(as_receivers(plans, code))

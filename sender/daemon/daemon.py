@@ -17,12 +17,12 @@ from common.names import Kind
 from sender.config import SenderConfig
 from sender.daemon.control import ControlServer
 from sender.daemon.processes import take_daemon_lock
-from sender.daemon.receiver_loop import LaneLoop, Request
+from sender.daemon.receiver_loop import ReceiverLoop, Request
 from sender.daemon.watch import Watch
 from sender.kept import identity
 from sender.round.round import RoundOptions
-from sender.send.lane import ReceiverLink
 from sender.send.progress import RoundProgress
+from sender.send.remote import Remote
 
 __all__ = ["Daemon"]
 
@@ -38,7 +38,7 @@ class Daemon:
     def __init__(self, config: SenderConfig, stop: threading.Event) -> None:
         self._config = config
         self._stop = stop
-        self._loops: dict[str, LaneLoop] = {}
+        self._loops: dict[str, ReceiverLoop] = {}
         self._watch: Watch | None = None
         self._watched: tuple[Path, ...] = ()
 
@@ -58,8 +58,8 @@ class Daemon:
             try:
                 self._write_pid_file()
                 for entry in self._config.receivers:
-                    lane = ReceiverLink.make(self._config, entry, uuid, self._stop)
-                    self._loops[entry.name] = LaneLoop(lane)
+                    remote = Remote.make(self._config, entry, uuid, self._stop)
+                    self._loops[entry.name] = ReceiverLoop(remote)
                 self._serve(ready)
             finally:
                 self._remove_pid_file()
@@ -122,7 +122,7 @@ class Daemon:
 
     def _changed(self) -> None:
         for loop in self._loops.values():
-            if loop.lane.entry.source == "directories":
+            if loop.remote.entry.source == "directories":
                 loop.changed()
 
     # -- commands --------------------------------------------------------------------------
@@ -137,8 +137,8 @@ class Daemon:
             case "status":
                 watch = self._watch
                 polls = watch.polls_because if watch is not None else None
-                lanes = {name: loop.now for name, loop in self._loops.items()}
-                return {"pid": os.getpid(), "lanes": lanes, "polls_because": polls}
+                remotes = {name: loop.now for name, loop in self._loops.items()}
+                return {"pid": os.getpid(), "lanes": remotes, "polls_because": polls}
             case "round":
                 return self._round(request, tell)
         raise UsageError(f"the daemon knows no {request.get('do')!a}")
@@ -164,7 +164,7 @@ class Daemon:
         names = ("allow_mass_delete", "forget", "schema", "only_recover")
         options = RoundOptions(**{name: bool(request.get(name, False)) for name in names})
         asked = Request(options, told)
-        told(RoundProgress(loop.lane.name, step="waiting"))
+        told(RoundProgress(loop.remote.name, step="waiting"))
         loop.ask(asked)
         while not asked.done.wait(1.0):
             if self._stop.is_set() and loop.state == "stopped":

@@ -24,10 +24,10 @@ from common.errors import LockedError, StoppedError, TsferryError
 from sender.round.report import RoundReport
 from sender.round.round import Round, RoundOptions
 from sender.send.backoff import Backoff, retry_helps
-from sender.send.lane import ReceiverLink, label
 from sender.send.progress import Meter, RoundProgress
+from sender.send.remote import Remote, label
 
-__all__ = ["LaneLoop", "Request"]
+__all__ = ["ReceiverLoop", "Request"]
 
 _log = logging.getLogger(__name__)
 
@@ -54,30 +54,30 @@ class Request:
     done: threading.Event = field(default_factory=threading.Event)
 
 
-class LaneLoop:
+class ReceiverLoop:
     """The threads of one receiver."""
 
     def __init__(
         self,
-        lane: ReceiverLink,
+        remote: Remote,
         *,
         clock: Callable[[], float] = time.monotonic,
         backoff: Backoff | None = None,
     ) -> None:
-        self.lane = lane
+        self.remote = remote
         self._clock = clock
-        daemon = lane.config.daemon
+        daemon = remote.config.daemon
         self._backoff = backoff or Backoff(min(_FIRST_RETRY_S, daemon.period), daemon.period)
         self._wake = threading.Condition()
         self._requests: deque[Request] = deque()
         self._changed_at: float | None = None
         self._due = clock()
         self._failures = 0
-        self._meter = Meter(lane.name)
+        self._meter = Meter(remote.name)
         self.state = "starting"
         self.last: RoundReport | None = None
-        self._rounds = threading.Thread(target=self._run, name=f"round-{lane.name}", daemon=True)
-        self._beats = threading.Thread(target=self._beat, name=f"beat-{lane.name}", daemon=True)
+        self._rounds = threading.Thread(target=self._run, name=f"round-{remote.name}", daemon=True)
+        self._beats = threading.Thread(target=self._beat, name=f"beat-{remote.name}", daemon=True)
 
     def start(self) -> None:
         """Begin."""
@@ -85,12 +85,12 @@ class LaneLoop:
         self._beats.start()
 
     def join(self) -> None:
-        """Wait for the threads; `lane.stop` is set."""
+        """Wait for the threads; `remote.stop` is set."""
         with self._wake:
             self._wake.notify_all()
         end = time.monotonic() + _GRACE_S
         self._rounds.join(max(0.0, end - time.monotonic()))
-        self.lane.close()
+        self.remote.close()
 
     # -- from other threads ----------------------------------------------------------------
 
@@ -119,10 +119,10 @@ class LaneLoop:
         if lock is None:
             return
         try:
-            while not self.lane.stop.is_set():
+            while not self.remote.stop.is_set():
                 self.state = "idle"
                 request = self._wait_for_work()
-                if self.lane.stop.is_set():
+                if self.remote.stop.is_set():
                     break
                 self._round(request)
                 _give_back_memory()
@@ -133,24 +133,24 @@ class LaneLoop:
 
     def _take_lock(self) -> Lock | None:
         told = False
-        while not self.lane.stop.is_set():
+        while not self.remote.stop.is_set():
             try:
-                return self.lane.lock()
+                return self.remote.lock()
             except LockedError as error:
                 if not told:
-                    _log.warning("%s: waits: %s", self.lane.name, error.message)
+                    _log.warning("%s: waits: %s", self.remote.name, error.message)
                 told = True
                 self.state = "waiting for another sender to end"
             except (TsferryError, OSError) as error:
-                _log.error("%s: %s", self.lane.name, error)
-            self.lane.stop.wait(_LOCK_RETRY_S)
+                _log.error("%s: %s", self.remote.name, error)
+            self.remote.stop.wait(_LOCK_RETRY_S)
         return None
 
     def _wait_for_work(self) -> Request | None:
         """Until a round is due; the request that it is for, if any."""
-        settle = self.lane.config.daemon.watch_settle
+        settle = self.remote.config.daemon.watch_settle
         with self._wake:
-            while not self.lane.stop.is_set():
+            while not self.remote.stop.is_set():
                 if self._requests:
                     return self._requests.popleft()
                 now = self._clock()
@@ -167,13 +167,13 @@ class LaneLoop:
         self._changed_at = None
         self.state = "in a round"
         tell = request.tell if request else (lambda progress: None)
-        self._meter = Meter(self.lane.name, tell)
+        self._meter = Meter(self.remote.name, tell)
         options = request.options if request else RoundOptions()
         try:
-            report = Round(self.lane, options, self._meter).run()
+            report = Round(self.remote, options, self._meter).run()
         except Exception as error:
-            _log.exception("%s: the round ended with an error nobody foresaw", self.lane.name)
-            report = RoundReport(self.lane.name, error=TsferryError(f"internal: {error!r}"))
+            _log.exception("%s: the round ended with an error nobody foresaw", self.remote.name)
+            report = RoundReport(self.remote.name, error=TsferryError(f"internal: {error!r}"))
         self._finish(report, begin)
         if request is not None:
             request.report = report
@@ -185,7 +185,7 @@ class LaneLoop:
             report.pending_bytes = self.last.pending_bytes
             report.complete_until = self.last.complete_until
         self.last = report
-        period = self.lane.config.daemon.period
+        period = self.remote.config.daemon.period
         failed = report.error is not None and not isinstance(report.error, StoppedError)
         if failed and report.error is not None and retry_helps(report.error):
             self._failures += 1
@@ -194,7 +194,7 @@ class LaneLoop:
         else:
             self._failures = 0
             self._due = max(begin + period, self._clock() + min(period, 1.0))
-        _say(self.lane.name, report)
+        _say(self.remote.name, report)
 
     def _refuse_the_rest(self) -> None:
         with self._wake:
@@ -205,9 +205,9 @@ class LaneLoop:
     # -- heartbeats ------------------------------------------------------------------------
 
     def _beat(self) -> None:
-        client = self.lane.heartbeat_client()
+        client = self.remote.heartbeat_client()
         try:
-            while not self.lane.stop.wait(self.lane.config.daemon.heartbeat):
+            while not self.remote.stop.wait(self.remote.config.daemon.heartbeat):
                 with suppress(TsferryError):
                     answer = client.heartbeat(self._heartbeat())
                     if answer.wanted:

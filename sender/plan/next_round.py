@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from common.names import FilePath
     from common.wire import CheckAnswer, InventoryEntry
-    from sender.kept.desk import ReceiverState
+    from sender.kept.receiver_state import ReceiverState
     from sender.plan.options import PlanOptions
     from sender.select.entry import Entry
     from sender.select.facts import ContentFacts
@@ -67,7 +67,7 @@ class Known:
     @classmethod
     def of(
         cls,
-        desk: ReceiverState,
+        kept: ReceiverState,
         scan: Scan,
         *,
         entries: Mapping[FilePath, Entry] | None = None,
@@ -76,8 +76,8 @@ class Known:
         source_lost: bool = False,
         source_doubt: str | None = None,
     ) -> Known:
-        """What is open on a desk, and what was looked at; `entries` where the list is to change."""
-        ledger = desk.ledger
+        """What is open on a kept, and what was looked at; `entries` where the list is to change."""
+        ledger = kept.ledger
         return cls(
             ledger.entries if entries is None else entries,
             ledger.pending,
@@ -85,7 +85,7 @@ class Known:
             ledger.doubts,
             scan,
             last_copies,
-            desk.troubles.by_path,
+            kept.troubles.by_path,
             check,
             source_lost,
             source_doubt,

@@ -14,8 +14,8 @@ from common import wire
 from common.durable import Tree
 from common.errors import NotFoundError, TsferryError
 from common.wire import TaskState
-from sender.kept.desk import ReceiverState
 from sender.kept.receiver_file import ReceiverFile
+from sender.kept.receiver_state import ReceiverState
 from sender.kept.troubles import Troubles
 from sender.plan.next_round import Known, NextRound, next_round
 from sender.plan.options import PlanOptions
@@ -27,7 +27,7 @@ from sender.schema.shipping import look_at_schema
 from sender.schema.standing import schema_standing
 from sender.select.facts import ContentFacts
 from sender.select.found import LocalFile, Scan, Span, Why
-from sender.send.lane import ReceiverLink
+from sender.send.remote import Remote
 
 __all__ = ["LookedAt", "ReceiverStanding", "dry_run", "standing", "viewing"]
 
@@ -37,24 +37,24 @@ class LookedAt:
     """What is here and what is listed, for one receiver.
 
     Attributes:
-        desk: opened without repair.
+        kept: opened without repair.
         source: of the files.
         scan: the local files.
     """
 
-    desk: ReceiverState
+    kept: ReceiverState
     source: Source
     scan: Scan
 
     def left_behind(self, outcome_of: Callable[[str], wire.TaskAnswer | None]) -> LeftBehind:
         """What a recovery would do."""
-        desk = self.desk
-        return look_over(desk.ledger, desk.logs, desk.snapshot, desk.dirs, outcome_of)
+        kept = self.kept
+        return look_over(kept.ledger, kept.logs, kept.snapshot, kept.dirs, outcome_of)
 
     def known(self, left: LeftBehind, check: wire.CheckAnswer | None = None) -> Known:
         """What a round would know now."""
         return Known.of(
-            self.desk,
+            self.kept,
             self.scan,
             entries=left.entries,
             last_copies=left.last_copies,
@@ -65,60 +65,60 @@ class LookedAt:
 
 
 @contextmanager
-def viewing(lane: ReceiverLink, *, allow_mass_delete: bool = False) -> Iterator[LookedAt]:
+def viewing(remote: Remote, *, allow_mass_delete: bool = False) -> Iterator[LookedAt]:
     """Open what a receiver has, scan, and close it again.
 
     Args:
-        lane: to the receiver.
+        remote: to the receiver.
         allow_mass_delete: look as if a round with this option had begun.
 
     Raises:
         UsageError: no data directory counts.
     """
-    with lane.sync_tree() as sync:
-        memory = ReceiverFile.open(sync, lane.directory)
+    with remote.sync_tree() as sync:
+        memory = ReceiverFile.open(sync, remote.directory)
         if allow_mass_delete:
             memory.suppose(allow_mass_delete=True)
-        source = open_source(lane, memory, remember=False)
+        source = open_source(remote, memory, remember=False)
         with source.dirs:
-            desk = ReceiverState.open(
+            kept = ReceiverState.open(
                 sync,
                 source.dirs,
-                lane.directory,
+                remote.directory,
                 source.facts(),
                 repair=False,
                 md5_known=source.md5_known,
             )
-            desk.memory = memory
-            yield LookedAt(desk, source, source.scan(desk.ledger.entries))
+            kept.memory = memory
+            yield LookedAt(kept, source, source.scan(kept.ledger.entries))
 
 
 # -- dry run -----------------------------------------------------------------------------------
 
 
-def dry_run(lane: ReceiverLink, *, allow_mass_delete: bool) -> dict[str, Any]:
+def dry_run(remote: Remote, *, allow_mass_delete: bool) -> dict[str, Any]:
     """Check, scan and plan; nothing is sent and nothing is changed."""
-    with viewing(lane, allow_mass_delete=allow_mass_delete) as view:
-        desk, now = view.desk, view.desk.memory.now
-        request = lane.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
-        check = lane.patiently(lambda: lane.client.check(request))
-        known = view.known(view.left_behind(lambda task: _committed(lane, task)), check)
+    with viewing(remote, allow_mass_delete=allow_mass_delete) as view:
+        kept, now = view.kept, view.kept.memory.now
+        request = remote.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
+        check = remote.patiently(lambda: remote.client.check(request))
+        known = view.known(view.left_behind(lambda task: _committed(remote, task)), check)
         inventory = None
         if known.comparison is not None:
-            inventory = lane.patiently(lambda: list(lane.client.inventory()))
-        options = PlanOptions.of(lane.config, allow_mass_delete=now.allow_mass_delete)
-        ahead = next_round(known, options, desk.facts, inventory)
+            inventory = remote.patiently(lambda: list(remote.client.inventory()))
+        options = PlanOptions.of(remote.config, allow_mass_delete=now.allow_mass_delete)
+        ahead = next_round(known, options, kept.facts, inventory)
         unfinished = sorted(
-            {state.task for state in desk.logs.left_over().values() if state.task is not None}
+            {state.task for state in kept.logs.left_over().values() if state.task is not None}
         )
-        schema = look_at_schema(lane, desk.sync, check)
-        return _as_plan(lane.name, ahead, unfinished) | {"schema": schema}
+        schema = look_at_schema(remote, kept.sync, check)
+        return _as_plan(remote.name, ahead, unfinished) | {"schema": schema}
 
 
-def _committed(lane: ReceiverLink, task: str) -> wire.TaskAnswer | None:
+def _committed(remote: Remote, task: str) -> wire.TaskAnswer | None:
     """A task's answer if its load is done; a round would wait for one that is not."""
     try:
-        answer = lane.patiently(lambda: lane.client.task(task))
+        answer = remote.patiently(lambda: remote.client.task(task))
     except NotFoundError:
         return None
     return answer if answer.state is TaskState.DONE else None
@@ -199,16 +199,16 @@ class ReceiverStanding:
     problem: str | None = None
 
 
-def standing(lane: ReceiverLink) -> ReceiverStanding:
+def standing(remote: Remote) -> ReceiverStanding:
     """Look at one receiver's lists and the files; no receiver is asked."""
-    found = ReceiverStanding(lane.name, lane.entry.url)
-    with lane.sync_tree() as sync:
-        _from_memory(found, sync, lane.directory)
+    found = ReceiverStanding(remote.name, remote.entry.url)
+    with remote.sync_tree() as sync:
+        _from_memory(found, sync, remote.directory)
     try:
-        with viewing(lane) as view:
+        with viewing(remote) as view:
             known = view.known(view.left_behind(lambda task: None))
-            facts = SparingFacts(view.desk.facts)
-            left = next_round(known, PlanOptions.of(lane.config), facts).remaining(facts)
+            facts = SparingFacts(view.kept.facts)
+            left = next_round(known, PlanOptions.of(remote.config), facts).remaining(facts)
             found.listed = len(known.entries)
             found.pending_files, found.pending_bytes = left.files, left.bytes
             found.complete_until = left.complete_until
@@ -220,7 +220,7 @@ def standing(lane: ReceiverLink) -> ReceiverStanding:
                 FileReason(f"{each.data_dir}/{each.rel}", each.reason)
                 for each in view.scan.unreadable
             )
-            found.doubts = view.desk.ledger.doubts
+            found.doubts = view.kept.ledger.doubts
     except TsferryError as error:
         found.problem = error.message
     return found

@@ -15,8 +15,8 @@ from common.errors import NotFoundError, TsferryError
 from common.linelog import Phase
 from common.names import FilePath
 from common.wire import History, TaskState
-from sender.kept.desk import ReceiverState
 from sender.kept.receiver_file import ReceiverFile
+from sender.kept.receiver_state import ReceiverState
 from sender.kept.troubles import Trouble, expired_paths
 from sender.plan.assurance import remaining
 from sender.plan.next_round import Known, NextRound, next_round
@@ -31,8 +31,8 @@ from sender.round.verdicts import report_trouble
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip, open_schema
 from sender.select.found import Scan
-from sender.send.lane import ReceiverLink
 from sender.send.progress import Meter
+from sender.send.remote import Remote
 
 __all__ = ["Round", "RoundOptions", "fill_report"]
 
@@ -58,17 +58,17 @@ class RoundOptions:
 
 @dataclass
 class Round:
-    """A round; the lane's lock is held by the caller.
+    """A round; the remote's lock is held by the caller.
 
     Attributes:
-        lane: to the receiver.
+        remote: to the receiver.
         options: what is asked.
         meter: hears of progress.
         clock: seconds, for durations.
         new_id: makes task ids.
     """
 
-    lane: ReceiverLink
+    remote: Remote
     options: RoundOptions = field(default_factory=RoundOptions)
     meter: Meter | None = None
     clock: Callable[[], float] = time.monotonic
@@ -76,11 +76,11 @@ class Round:
 
     def run(self) -> RoundReport:
         """Do it; an error of ours that ends it is in the report, never raised."""
-        self._report = RoundReport(self.lane.name)
-        self._meter = self.meter or Meter(self.lane.name)
+        self._report = RoundReport(self.remote.name)
+        self._meter = self.meter or Meter(self.remote.name)
         begin = self.clock()
-        with self.lane.sync_tree() as sync:
-            memory = ReceiverFile.open(sync, self.lane.directory)
+        with self.remote.sync_tree() as sync:
+            memory = ReceiverFile.open(sync, self.remote.directory)
             try:
                 self._run(sync, memory)
             except TsferryError as error:
@@ -99,7 +99,7 @@ class Round:
         try:
             memory.update(last_round=_short(summary), **done)
         except (TsferryError, OSError) as error:
-            _log.error("%s: the round cannot be noted for status: %s", self.lane.name, error)
+            _log.error("%s: the round cannot be noted for status: %s", self.remote.name, error)
 
     def _run(self, sync: Tree, memory: ReceiverFile) -> None:
         if memory.problem:
@@ -108,52 +108,52 @@ class Round:
             memory.update(allow_mass_delete=True)
         self._meter.step("check")
         check = self._check(memory)
-        source = open_source(self.lane, memory, remember=True)
+        source = open_source(self.remote, memory, remember=True)
         with source.dirs:
-            desk = ReceiverState.open(
+            kept = ReceiverState.open(
                 sync,
                 source.dirs,
-                self.lane.directory,
+                self.remote.directory,
                 source.facts(),
                 md5_known=source.md5_known,
             )
-            desk.memory = memory
-            self._with_desk(desk, source, check)
+            kept.memory = memory
+            self._with_kept(kept, source, check)
 
-    def _with_desk(self, desk: ReceiverState, source: Source, check: wire.CheckAnswer) -> None:
+    def _with_kept(self, kept: ReceiverState, source: Source, check: wire.CheckAnswer) -> None:
         if self.options.forget:
-            desk.ledger.forget()
-        resumable, recovered = self._recover(desk, check)
+            kept.ledger.forget()
+        resumable, recovered = self._recover(kept, check)
         if self.options.only_recover:
             return
         self._meter.step("scan")
         known = Known.of(
-            desk,
-            source.scan(desk.ledger.entries),
+            kept,
+            source.scan(kept.ledger.entries),
             last_copies=recovered.last_copies,
             check=check,
             source_lost=source.lost,
             source_doubt=source.doubt,
         )
-        inventory = self._inventory(desk, known)
+        inventory = self._inventory(kept, known)
         self._meter.step("plan")
-        ahead = next_round(known, self._plan_options(desk), desk.facts, inventory)
-        self._take_back(desk, ahead)
-        self._compare(desk, ahead, check)
-        with desk.changing_troubles() as troubles:
+        ahead = next_round(known, self._plan_options(kept), kept.facts, inventory)
+        self._take_back(kept, ahead)
+        self._compare(kept, ahead, check)
+        with kept.changing_troubles() as troubles:
             troubles.prune(ahead.scan)
-        fill_report(self._report, ahead.scan, ahead.work, desk.troubles.by_path.get)
-        desk.ledger.refresh(ahead.work.refreshed)
+        fill_report(self._report, ahead.scan, ahead.work, kept.troubles.by_path.get)
+        kept.ledger.refresh(ahead.work.refreshed)
         crash.point("round.planned")
         try:
-            with open_schema(self.lane, desk.sync, check, whole=self.options.schema) as schema:
-                self._tasks(desk, check, ahead.work, resumable, schema)
+            with open_schema(self.remote, kept.sync, check, whole=self.options.schema) as schema:
+                self._tasks(kept, check, ahead.work, resumable, schema)
         finally:
-            self._stand(desk, ahead.scan)
+            self._stand(kept, ahead.scan)
 
     def _tasks(
         self,
-        desk: ReceiverState,
+        kept: ReceiverState,
         check: wire.CheckAnswer,
         work: RoundPlan,
         resumable: _Resumable,
@@ -168,15 +168,15 @@ class Round:
             task = resumable.take(each) or self.new_id()
             _log.info(
                 "%s: a task of %d files (%d bytes), %d deletions",
-                self.lane.name,
+                self.remote.name,
                 len(each.additions),
                 each.bytes,
                 len(each.deletions),
                 extra={"task": task},
             )
             TaskRun(
-                self.lane,
-                desk,
+                self.remote,
+                kept,
                 check,
                 each,
                 task,
@@ -187,28 +187,28 @@ class Round:
             ).run()
             crash.point("round.task_done")
 
-    def _stand(self, desk: ReceiverState, scan: Scan) -> None:
+    def _stand(self, kept: ReceiverState, scan: Scan) -> None:
         """What is left to do, for status and heartbeats."""
         report = self._report
-        expired = expired_paths(desk.troubles.by_path, scan)
-        left = remaining(scan, desk.ledger.entries, desk.facts, expired)
+        expired = expired_paths(kept.troubles.by_path, scan)
+        left = remaining(scan, kept.ledger.entries, kept.facts, expired)
         report.pending_files, report.pending_bytes = left.files, left.bytes
         report.complete_until = left.complete_until
         report.looked = True
-        self.lane.scanner.forget(
-            file for path, file in scan.files.items() if path in desk.ledger.entries
+        self.remote.scanner.forget(
+            file for path, file in scan.files.items() if path in kept.ledger.entries
         )
 
     # -- check and recovery ----------------------------------------------------------------
 
     def _check(self, memory: ReceiverFile) -> wire.CheckAnswer:
         now = memory.now
-        request = self.lane.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
-        check = self.lane.patiently(lambda: self.lane.client.check(request))
+        request = self.remote.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
+        check = self.remote.patiently(lambda: self.remote.client.check(request))
         if check.busy is not None:
             self._meter.step("load")
             with suppress(NotFoundError):
-                wait_until_loaded(self.lane, check.busy, clock=self.clock)
+                wait_until_loaded(self.remote, check.busy, clock=self.clock)
         if check.history is History.CONTINUES:
             newest = max(now.newest_commit, check.newest_commit)
             memory.update(engine=check.engine, newest_commit=newest, verified=check.verified)
@@ -216,9 +216,9 @@ class Round:
         return check
 
     def _recover(
-        self, desk: ReceiverState, check: wire.CheckAnswer
+        self, kept: ReceiverState, check: wire.CheckAnswer
     ) -> tuple[_Resumable, RecoveryReport]:
-        left = desk.logs.left_over()
+        left = kept.logs.left_over()
         states: dict[str, TaskState] = {}
 
         def outcome_of(task: str) -> wire.TaskAnswer | None:
@@ -226,20 +226,20 @@ class Round:
             if answer is not None:
                 states[task] = answer.state
                 if check.history is History.CONTINUES:
-                    desk.note(answer)
+                    kept.note(answer)
             return answer
 
-        recovered = recover(desk.ledger, desk.logs, desk.snapshot, desk.dirs, outcome_of)
+        recovered = recover(kept.ledger, kept.logs, kept.snapshot, kept.dirs, outcome_of)
         crash.point("round.recovered")
         for task, committed in recovered.tasks.items():
             if committed:
                 self._report.tasks.append(task)
         self._report.sent += len(recovered.added)
         self._report.deleted += len(recovered.removed)
-        with desk.changing_troubles() as troubles:
+        with kept.changing_troubles() as troubles:
             troubles.clear(recovered.added)
         if recovered.tasks:
-            _log.info("%s: recovered", self.lane.name, extra={"tasks": dict(recovered.tasks)})
+            _log.info("%s: recovered", self.remote.name, extra={"tasks": dict(recovered.tasks)})
         resumable = _Resumable()
         for task in {state.task for state in left.values() if state.task is not None}:
             logs = [state for state in left.values() if state.task == task]
@@ -253,58 +253,58 @@ class Round:
 
     def _outcome(self, task: str) -> wire.TaskAnswer | None:
         try:
-            answer = self.lane.patiently(lambda: self.lane.client.task(task))
+            answer = self.remote.patiently(lambda: self.remote.client.task(task))
             if answer.state is TaskState.LOADING:
                 self._meter.step("load")
-                answer = wait_until_loaded(self.lane, task, clock=self.clock)
+                answer = wait_until_loaded(self.remote, task, clock=self.clock)
         except NotFoundError:
             return None
         return answer
 
-    def _inventory(self, desk: ReceiverState, known: Known) -> list[wire.InventoryEntry] | None:
+    def _inventory(self, kept: ReceiverState, known: Known) -> list[wire.InventoryEntry] | None:
         """What the receiver has, where the list is to be compared with it."""
         if known.comparison is None:
             return None
         assert known.check is not None
-        first = known.check.history is History.NEW and desk.memory.now.engine is None
+        first = known.check.history is History.NEW and kept.memory.now.engine is None
         _log.log(
             logging.INFO if first else logging.WARNING,
             "%s: %s; all is compared with the inventory",
-            self.lane.name,
+            self.remote.name,
             known.comparison.reason,
         )
         self._meter.step("inventory")
-        return self.lane.patiently(lambda: list(self.lane.client.inventory()))
+        return self.remote.patiently(lambda: list(self.remote.client.inventory()))
 
-    def _take_back(self, desk: ReceiverState, ahead: NextRound) -> None:
+    def _take_back(self, kept: ReceiverState, ahead: NextRound) -> None:
         """Files that were loaded and are not any more leave the list."""
         for each in ahead.taken_back:
             what = "is wanted again" if each.wanted else "is in quarantine"
-            _log.warning("%s: %s %s: %s", self.lane.name, each.path.text, what, each.reason)
+            _log.warning("%s: %s %s: %s", self.remote.name, each.path.text, what, each.reason)
             if each.wanted:
                 reason = f"{each.reason}; it is here no more" if each.gone else each.reason
                 self._report.wanted.append(FileReason(each.path.text, reason))
         if ahead.leaving:
-            desk.ledger.fold(removed=ahead.leaving)
+            kept.ledger.fold(removed=ahead.leaving)
             crash.point("round.taken_back")
 
-    def _compare(self, desk: ReceiverState, ahead: NextRound, check: wire.CheckAnswer) -> None:
+    def _compare(self, kept: ReceiverState, ahead: NextRound, check: wire.CheckAnswer) -> None:
         """Make the list what it was found to be against the inventory, if it was compared."""
         new = ahead.rebuilt
         if new is None:
             return
-        desk.ledger.become(new)
+        kept.ledger.become(new)
         crash.point("round.rebuilt")
         self._report.already += sum(1 for path in new.taken if path in ahead.known.scan.files)
         if check.history is not History.CONTINUES:
             # First: once the history is begun, nobody would know that they are another's.
-            with desk.changing_troubles() as troubles:
+            with kept.changing_troubles() as troubles:
                 troubles.forget_expired()
         crash.point("round.troubles_forgotten")
-        self._begin_history(desk.memory, check)
+        self._begin_history(kept.memory, check)
         _log.info(
             "%s: compared",
-            self.lane.name,
+            self.remote.name,
             extra={"kept": new.kept, "taken": len(new.taken), "dropped": len(new.dropped)},
         )
 
@@ -324,9 +324,9 @@ class Round:
 
     # -- plan ------------------------------------------------------------------------------
 
-    def _plan_options(self, desk: ReceiverState) -> PlanOptions:
-        allowed = desk.memory.now.allow_mass_delete
-        return PlanOptions.of(self.lane.config, allow_mass_delete=allowed)
+    def _plan_options(self, kept: ReceiverState) -> PlanOptions:
+        allowed = kept.memory.now.allow_mass_delete
+        return PlanOptions.of(self.remote.config, allow_mass_delete=allowed)
 
 
 @dataclass

@@ -20,7 +20,7 @@ from sender.select.found import LocalFile, Scan
 from sender.select.scan import units_of
 from sender.select.upstream import catalogue_dirs, scan_catalogue
 from sender.send.calls import CatalogueNow
-from sender.send.lane import ReceiverLink
+from sender.send.remote import Remote
 
 __all__ = ["CatalogueSource", "DirectorySource", "Source", "open_source"]
 
@@ -32,18 +32,18 @@ _TRIES = 5
 class DirectorySource:
     """The files of the data directories."""
 
-    lane: ReceiverLink
+    remote: Remote
     dirs: DataDirs
     doubt: str | None = None
     lost: bool = False
 
     def scan(self, entries: Mapping[FilePath, Entry]) -> Scan:
         """Look at every file; what `entries` knows is not read again."""
-        return self.lane.scanner.scan(self.dirs, (entries,))
+        return self.remote.scanner.scan(self.dirs, (entries,))
 
     def facts(self) -> ContentFacts:
         """Reads contents and times."""
-        return self.lane.scanner.facts(self.dirs)
+        return self.remote.scanner.facts(self.dirs)
 
     def md5_known(self, file: LocalFile) -> str | None:
         """Nothing is known without reading."""
@@ -54,7 +54,7 @@ class DirectorySource:
 class CatalogueSource:
     """The committed files of the receiver on this node."""
 
-    lane: ReceiverLink
+    remote: Remote
     dirs: DataDirs
     entries: list[wire.CatalogueEntry]
     doubt: str | None = None
@@ -64,7 +64,7 @@ class CatalogueSource:
     _facts: ContentFacts = field(init=False)
 
     def __post_init__(self) -> None:
-        config = self.lane.config
+        config = self.remote.config
         groups = config.storage_groups
         found = scan_catalogue(
             self.entries,
@@ -90,31 +90,31 @@ class CatalogueSource:
 Source = DirectorySource | CatalogueSource
 
 
-def open_source(lane: ReceiverLink, memory: ReceiverFile, *, remember: bool) -> Source:
+def open_source(remote: Remote, memory: ReceiverFile, *, remember: bool) -> Source:
     """Open what a round reads from; its `dirs` are the caller's to close.
 
     Args:
-        lane: to the receiver.
+        remote: to the receiver.
         memory: of it.
         remember: whether new data directories of a catalogue may be noted.
 
     Raises:
         UsageError: no data directory counts.
     """
-    if lane.entry.source == "receiver":
-        return _catalogue(lane, memory, remember)
-    dirs = DataDirs.open(lane.config.data_dirs, lane.uuid)
+    if remote.entry.source == "receiver":
+        return _catalogue(remote, memory, remember)
+    dirs = DataDirs.open(remote.config.data_dirs, remote.uuid)
     if not dirs.mounted:
         dirs.close()
         reasons = "; ".join(f"{each.data_dir} {each.reason}" for each in dirs.unmounted)
         raise UsageError(f"no data directory counts: {reasons}")
-    return DirectorySource(lane, dirs)
+    return DirectorySource(remote, dirs)
 
 
-def _catalogue(lane: ReceiverLink, memory: ReceiverFile, remember: bool) -> CatalogueSource:
-    client = lane.source_client()
+def _catalogue(remote: Remote, memory: ReceiverFile, remember: bool) -> CatalogueSource:
+    client = remote.source_client()
     try:
-        now = _read(lambda: lane.patiently(client.catalogue_now))
+        now = _read(lambda: remote.patiently(client.catalogue_now))
     finally:
         client.close()
     lost = _is_lost(memory.now.source, now)
@@ -124,7 +124,7 @@ def _catalogue(lane: ReceiverLink, memory: ReceiverFile, remember: bool) -> Cata
         # Before any list is written there, so that a list is never forgotten.
         memory.update(data_dirs=tuple(str(path) for path in paths), source=mark)
     dirs = DataDirs.unmarked(Path(path) for path in paths)
-    return CatalogueSource(lane, dirs, now.entries, doubt, lost)
+    return CatalogueSource(remote, dirs, now.entries, doubt, lost)
 
 
 def _read(read: Callable[[], CatalogueNow]) -> CatalogueNow:

@@ -18,7 +18,7 @@ from common import crash, wire
 from common.errors import DigestError, StoppedError, TsferryError
 from common.names import FilePath
 from common.wire import Action, Propagate, Result, TaskState
-from sender.kept.desk import ReceiverState
+from sender.kept.receiver_state import ReceiverState
 from sender.kept.snapshot import SnapshotFile
 from sender.plan.tasks import Addition, TaskPlan
 from sender.round.recovery import recover
@@ -29,9 +29,9 @@ from sender.schema.shipping import SchemaShip
 from sender.select.entry import Entry
 from sender.send.calls import UploadState
 from sender.send.content import Prepared, pages, prepare, without_devices
-from sender.send.lane import ReceiverLink
 from sender.send.progress import Meter
 from sender.send.proofs import Proofs
+from sender.send.remote import Remote
 from sender.send.sending import Fate, Sending, SendJob
 from sender.send.upload import ChangedWhileSentError, ReceivedFile
 
@@ -48,8 +48,8 @@ class TaskRun:
 
     def __init__(
         self,
-        lane: ReceiverLink,
-        desk: ReceiverState,
+        remote: Remote,
+        kept: ReceiverState,
         check: wire.CheckAnswer,
         plan: TaskPlan,
         task: str,
@@ -59,8 +59,8 @@ class TaskRun:
         schema: SchemaShip | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._lane = lane
-        self._desk = desk
+        self._remote = remote
+        self._kept = kept
         self._check = check
         self._plan = plan
         self._task = task
@@ -73,7 +73,7 @@ class TaskRun:
         self._additions = {each.path: each for each in plan.additions}
         self._whole: dict[str, tuple[Prepared, str]] = {}
         """Files that the receiver has whole, with the MD5 of what is here."""
-        self._proofs = Proofs(desk.snapshot, check.limits)
+        self._proofs = Proofs(kept.snapshot, check.limits)
         self._verdicts = Verdicts(report)
 
     def run(self) -> None:
@@ -94,28 +94,28 @@ class TaskRun:
                 answer = self._end()
             if answer.state is not TaskState.DONE:
                 self._meter.step("load")
-                answer = wait_until_loaded(self._lane, self._task, clock=self._clock)
+                answer = wait_until_loaded(self._remote, self._task, clock=self._clock)
             self._conclude(answer)
         finally:
-            self._desk.logs.close()
+            self._kept.logs.close()
             if self._verdicts.troubles:
-                with self._desk.changing_troubles() as troubles:
+                with self._kept.changing_troubles() as troubles:
                     troubles.record(self._verdicts.troubles)
 
     # -- start -----------------------------------------------------------------------------
 
     def _start(self) -> wire.TaskAnswer:
-        self._desk.logs.begin(self._task, self._plan.homes)
+        self._kept.logs.begin(self._task, self._plan.homes)
         crash.point("task.begun")
         request = wire.StartRequest(
             engine=self._check.engine,
-            epoch=self._desk.memory.now.epoch,
-            propagate=Propagate(self._lane.config.propagate_deletes),
+            epoch=self._kept.memory.now.epoch,
+            propagate=Propagate(self._remote.config.propagate_deletes),
         )
-        answer = self._lane.patiently(lambda: self._lane.client.start_task(self._task, request))
+        answer = self._remote.patiently(lambda: self._remote.client.start_task(self._task, request))
         crash.point("task.started")
         if answer.state is not TaskState.DONE:
-            self._desk.note(answer)
+            self._kept.note(answer)
             crash.point("task.epoch")
         self._epoch = answer.epoch
         return answer
@@ -129,14 +129,14 @@ class TaskRun:
 
     def _take_snapshot(self) -> Sequence[SnapshotFile]:
         self._meter.step("plan")
-        taken = self._desk.snapshot.take(each.file for each in self._plan.additions)
+        taken = self._kept.snapshot.take(each.file for each in self._plan.additions)
         crash.point("task.snapshot")
         for dropped in taken.dropped:
             self._verdicts.changed(dropped.path, dropped.reason)
         return taken.files
 
     def _go_on(self) -> None:
-        if self._lane.stop.is_set():
+        if self._remote.stop.is_set():
             raise StoppedError("told to stop")
 
     # -- plan ------------------------------------------------------------------------------
@@ -158,8 +158,8 @@ class TaskRun:
         for snap in taken:
             self._go_on()
             addition = self._additions[snap.path]
-            known = self._desk.md5_known(addition.file)
-            found = prepare(self._desk.snapshot, snap, addition, known)
+            known = self._kept.md5_known(addition.file)
+            found = prepare(self._kept.snapshot, snap, addition, known)
             if isinstance(found, Prepared):
                 yield found
             elif found.changed:
@@ -169,7 +169,9 @@ class TaskRun:
 
     def _ask(self, offered: Sequence[Prepared]) -> list[wire.PlanDecision]:
         page = wire.PlanPage(entries=[each.entry for each in offered])
-        answer = self._lane.patiently(lambda: self._lane.client.plan(self._task, self._epoch, page))
+        answer = self._remote.patiently(
+            lambda: self._remote.client.plan(self._task, self._epoch, page)
+        )
         return answer.decisions
 
     def _decided(self, prepared: Prepared, decision: wire.PlanDecision) -> Iterator[SendJob]:
@@ -190,7 +192,7 @@ class TaskRun:
     def _compare(self, prepared: Prepared, decision: wire.PlanDecision) -> Iterator[SendJob]:
         """The receiver says that it has the file: it counts only if the content is the same."""
         file = prepared.addition.file
-        ours = self._desk.facts.md5(file)
+        ours = self._kept.facts.md5(file)
         if ours is None:
             self._verdicts.changed(file.path, "changed while it was compared")
         elif decision.md5 == ours:
@@ -232,14 +234,14 @@ class TaskRun:
             self._go_on()
             page = paths[at : at + size]
             body = wire.DeletedPage(paths=[path.text for path in page])
-            self._lane.patiently(lambda body=body: self._deleted(body))  # type: ignore[misc]
+            self._remote.patiently(lambda body=body: self._deleted(body))  # type: ignore[misc]
             crash.point("task.deleted.sent")
-            self._desk.logs.deleted(page)
-        self._desk.logs.sending()
-        self._desk.logs.files(FilePath.parse(text) for text in self._whole)
+            self._kept.logs.deleted(page)
+        self._kept.logs.sending()
+        self._kept.logs.files(FilePath.parse(text) for text in self._whole)
 
     def _deleted(self, body: wire.DeletedPage) -> wire.DeletedPage:
-        self._lane.client.deleted(self._task, self._epoch, body)
+        self._remote.client.deleted(self._task, self._epoch, body)
         return body
 
     def _send(self, jobs: Sequence[SendJob]) -> None:
@@ -249,33 +251,33 @@ class TaskRun:
             if job.begin is not None and job.begin.offset:
                 self._meter.sent(job.begin.offset)
         sending = Sending(
-            self._lane.client,
+            self._remote.client,
             self._task,
             self._epoch,
-            self._desk.snapshot,
-            self._lane.config.transfer,
+            self._kept.snapshot,
+            self._remote.config.transfer,
             self._check.limits,
-            self._lane.tries,
-            self._lane.stop.is_set,
+            self._remote.tries,
+            self._remote.stop.is_set,
             self._meter,
             self._is_whole,
         )
         try:
             for fates in sending.run(jobs):
                 whole = [job for job, fate in fates if self._took(job, fate)]
-                self._desk.logs.files(job.prepared.addition.path for job in whole)
+                self._kept.logs.files(job.prepared.addition.path for job in whole)
                 crash.point("task.file.recorded")
                 for job in whole:
                     if job.file:
                         self._proofs.add(job.path, job.prepared.snap)
         finally:
-            self._lane.client.close()  # the connections of threads that have ended
+            self._remote.client.close()  # the connections of threads that have ended
 
     def _is_whole(self, prepared: Prepared) -> bool:
         """After an answer was lost: has the receiver taken the file in?"""
         decision = self._ask([prepared])[0]
         return decision.action in (Action.HAVE, Action.ALREADY) and (
-            decision.md5 == self._desk.facts.md5(prepared.addition.file)
+            decision.md5 == self._kept.facts.md5(prepared.addition.file)
         )
 
     def _took(self, job: SendJob, fate: Fate) -> bool:
@@ -285,7 +287,7 @@ class TaskRun:
             if fate.resumed is not None:
                 self._report.resumed.append(FileOffset(job.path, fate.resumed))
             if job.file:
-                known = self._desk.md5_known(file)
+                known = self._kept.md5_known(file)
                 if known is not None and known != fate.md5:
                     reason = f"its bytes have MD5 {fate.md5}, the catalogue says {known}: run "
                     reason += "tsferry-receiver fsck"
@@ -298,8 +300,8 @@ class TaskRun:
             reason = str(fate) if str(fate) != job.path else "changed while it was sent"
             self._verdicts.changed(file.path, reason)
         else:
-            _log.warning("%s: %s is left: %s", self._lane.name, job.path, fate.message)
-            if isinstance(fate, DigestError) and self._desk.md5_known(file) is not None:
+            _log.warning("%s: %s is left: %s", self._remote.name, job.path, fate.message)
+            if isinstance(fate, DigestError) and self._kept.md5_known(file) is not None:
                 hint = "its bytes here are not what was loaded here: run tsferry-receiver fsck"
                 fate = DigestError(f"{fate.message}; {hint}", extra=fate.extra)
             self._verdicts.failed(file, fate)
@@ -310,11 +312,11 @@ class TaskRun:
     def _end(self) -> wire.TaskAnswer:
         """Announce the end, once it is recorded here what exactly was sent."""
         self._go_on()
-        self._desk.ledger.sent(
+        self._kept.ledger.sent(
             Entry.of(prepared.addition.file, md5, prepared.span)
             for prepared, md5 in self._whole.values()
         )
-        self._desk.logs.end()
+        self._kept.logs.end()
         crash.point("task.ended")
         manifest = [
             wire.ManifestEntry(
@@ -332,8 +334,8 @@ class TaskRun:
             deleted=[path.text for path in self._plan.deleted_paths],
             schema=self._schema_end,
         )
-        answer = self._lane.patiently(
-            lambda: self._lane.client.end_task(self._task, self._epoch, request)
+        answer = self._remote.patiently(
+            lambda: self._remote.client.end_task(self._task, self._epoch, request)
         )
         crash.point("task.end.sent")
         return answer
@@ -341,9 +343,9 @@ class TaskRun:
     def _conclude(self, answer: wire.TaskAnswer) -> None:
         """Fold in what is committed, and nothing else."""
         crash.point("task.loaded")
-        desk = self._desk
-        recover(desk.ledger, desk.logs, desk.snapshot, desk.dirs, lambda _: answer)
-        desk.note(answer)
+        kept = self._kept
+        recover(kept.ledger, kept.logs, kept.snapshot, kept.dirs, lambda _: answer)
+        kept.note(answer)
         crash.point("task.noted")
         if self._schema is not None and self._schema_end is not None:
             self._schema.conclude(answer.schema_position)
@@ -355,7 +357,7 @@ class TaskRun:
             if addition is not None and outcome.result in (Result.LOADED, Result.ALREADY):
                 loaded.append(addition.path)
             self._count(outcome, addition)
-        with desk.changing_troubles() as troubles:
+        with kept.changing_troubles() as troubles:
             troubles.clear(loaded)
 
     def _count(self, outcome: wire.Outcome, addition: Addition | None) -> None:

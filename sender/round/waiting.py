@@ -8,7 +8,7 @@ from collections.abc import Callable
 from common import wire
 from common.errors import BusyError, StoppedError, Transient, UnreachableError
 from common.wire import TaskState
-from sender.send.lane import ReceiverLink
+from sender.send.remote import Remote
 
 __all__ = ["wait_until_loaded"]
 
@@ -17,7 +17,7 @@ _AT_LEAST = 0.5
 
 
 def wait_until_loaded(
-    lane: ReceiverLink, task: str, *, clock: Callable[[], float] = time.monotonic
+    remote: Remote, task: str, *, clock: Callable[[], float] = time.monotonic
 ) -> wire.TaskAnswer:
     """Ask for the outcome of a task until it is there.
 
@@ -29,32 +29,34 @@ def wait_until_loaded(
         StoppedError: told to stop.
         TsferryError: the receiver knows no such task, or refuses.
     """
-    transfer = lane.config.transfer
+    transfer = remote.config.transfer
     deadline = clock() + transfer.load_timeout
     failures = 0
     while True:
-        if lane.stop.is_set():
+        if remote.stop.is_set():
             raise StoppedError("told to stop while the receiver loads")
         asked = clock()
         try:
-            answer = lane.client.task(task, transfer.load_poll)
+            answer = remote.client.task(task, transfer.load_poll)
         except Transient as error:
             failures += 1
             if failures > transfer.max_retries or clock() > deadline:
                 raise
-            pause = lane.tries.backoff.pause(failures, error.retry_after)
-            lane.tries.tell(task, error, pause)
+            pause = remote.tries.backoff.pause(failures, error.retry_after)
+            remote.tries.tell(task, error, pause)
         else:
             failures = 0
             if answer.state is TaskState.DONE:
                 return answer
             if answer.state is TaskState.OPEN:
-                raise UnreachableError(f"{lane.name}: lost the end of task {task}; it comes again")
+                raise UnreachableError(
+                    f"{remote.name}: lost the end of task {task}; it comes again"
+                )
             pause = max(0.0, _AT_LEAST - (clock() - asked))
         if clock() > deadline:
             raise BusyError(
-                f"{lane.name}: task {task} is not loaded after {transfer.load_timeout:g} s; the "
+                f"{remote.name}: task {task} is not loaded after {transfer.load_timeout:g} s; the "
                 "next round asks for it again"
             )
-        if lane.stop.wait(pause):
+        if remote.stop.wait(pause):
             raise StoppedError("told to stop while the receiver loads")

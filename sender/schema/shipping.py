@@ -28,7 +28,7 @@ from sender.schema.upstream_changes import ChangesLog, ChangesPlan
 
 if TYPE_CHECKING:
     from common.durable import Tree
-    from sender.send.lane import ReceiverLink
+    from sender.send.remote import Remote
 
 __all__ = ["SchemaShip", "look_at_schema", "open_schema"]
 
@@ -48,7 +48,7 @@ class SchemaShip:
         report: what came of it.
     """
 
-    lane: ReceiverLink
+    remote: Remote
     notes: SchemaNotes
     log: TextLog | ChangesLog
     plan: TextPlan | ChangesPlan | None
@@ -101,17 +101,17 @@ class SchemaShip:
     def _send(self, task: str, epoch: str | None, begin: int) -> None:
         plan = self.plan
         assert plan is not None
-        most = min(self.lane.config.transfer.chunk_bytes, self.limits.max_chunk_bytes)
+        most = min(self.remote.config.transfer.chunk_bytes, self.limits.max_chunk_bytes)
         for at, piece, slots in self.log.blocks(plan, begin, most // 2):  # type: ignore[arg-type]
             body = encode_schema_block(plan.kind, plan.identity, plan.base, at, piece, slots)
-            self.lane.patiently(lambda body=body: self._block(task, epoch, body))  # type: ignore[misc]
+            self.remote.patiently(lambda body=body: self._block(task, epoch, body))  # type: ignore[misc]
             self.report.bytes += len(piece)
             crash.point("schemaship.block")
 
     def _block(self, task: str, epoch: str | None, body: bytes) -> wire.SchemaAnswer:
         """One block; a receiver without room for it is not waited for, the files are."""
         try:
-            return self.lane.client.schema_block(task, epoch, body)
+            return self.remote.client.schema_block(task, epoch, body)
         except NoSpaceError as error:
             raise TooLargeError(error.message) from error
 
@@ -144,39 +144,37 @@ class SchemaShip:
 
     def fail(self, problem: str) -> None:
         """It cannot be shipped in this round."""
-        _log.warning("%s: the schema is left: %s", self.lane.name, problem)
+        _log.warning("%s: the schema is left: %s", self.remote.name, problem)
         self.report.problem = problem
         self.notes.update(problem=problem)
 
 
 @contextmanager
 def open_schema(
-    lane: ReceiverLink, sync: Tree, check: wire.CheckAnswer, *, whole: bool
+    remote: Remote, sync: Tree, check: wire.CheckAnswer, *, whole: bool
 ) -> Iterator[SchemaShip | None]:
     """What a round has to do with the schema; None if there is none, or nobody takes it.
 
     Args:
-        lane: to the receiver.
+        remote: to the receiver.
         sync: `<schema dir>/sync`.
         check: the receiver's answer.
         whole: send all of it again.
     """
-    with _opened(lane, SchemaNotes.open(sync, lane.directory), check, whole) as ship:
+    with _opened(remote, SchemaNotes.open(sync, remote.directory), check, whole) as ship:
         yield ship
 
 
-def look_at_schema(
-    lane: ReceiverLink, sync: Tree, check: wire.CheckAnswer
-) -> dict[str, Any] | None:
+def look_at_schema(remote: Remote, sync: Tree, check: wire.CheckAnswer) -> dict[str, Any] | None:
     """What a round would do with the schema, for `sync --dry-run`; nothing is noted or sent.
 
     Returns:
         `bytes` of the log that would travel; `whole`, why all of it would, None if it goes on;
         `problem`, why it cannot. None: there is nothing to do.
     """
-    notes = SchemaNotes.open(sync, lane.directory, keep=False)
+    notes = SchemaNotes.open(sync, remote.directory, keep=False)
     notes.update(problem=None)  # of an earlier round
-    with _opened(lane, notes, check, whole=False) as ship:
+    with _opened(remote, notes, check, whole=False) as ship:
         plan, problem = None if ship is None else ship.plan, notes.now.problem
     if (plan is None or not plan.size) and problem is None:
         return None
@@ -189,28 +187,28 @@ def look_at_schema(
 
 @contextmanager
 def _opened(
-    lane: ReceiverLink, notes: SchemaNotes, check: wire.CheckAnswer, whole: bool
+    remote: Remote, notes: SchemaNotes, check: wire.CheckAnswer, whole: bool
 ) -> Iterator[SchemaShip | None]:
     if not check.schema:
         yield None
-    elif lane.entry.source == "receiver":
-        client = lane.source_client()
+    elif remote.entry.source == "receiver":
+        client = remote.source_client()
         try:
-            yield _planned(lane, notes, check, ChangesLog(client), whole)
+            yield _planned(remote, notes, check, ChangesLog(client), whole)
         finally:
             client.close()
     else:
-        with _text_log(lane, notes) as log:
-            yield None if log is None else _planned(lane, notes, check, log, whole)
+        with _text_log(remote, notes) as log:
+            yield None if log is None else _planned(remote, notes, check, log, whole)
 
 
 @contextmanager
-def _text_log(lane: ReceiverLink, notes: SchemaNotes) -> Iterator[TextLog | None]:
+def _text_log(remote: Remote, notes: SchemaNotes) -> Iterator[TextLog | None]:
     with ExitStack() as stack:
         problem = None
         try:
-            log = stack.enter_context(TextLog.open(lane.config.schema_dir))
-            if log is None and binary_log(lane.config.schema_dir):
+            log = stack.enter_context(TextLog.open(remote.config.schema_dir))
+            if log is None and binary_log(remote.config.schema_dir):
                 problem = _BINARY_TEXT
         except (TsferryError, OSError) as error:
             log, problem = None, f"the schema log cannot be read: {error}"
@@ -220,13 +218,13 @@ def _text_log(lane: ReceiverLink, notes: SchemaNotes) -> Iterator[TextLog | None
 
 
 def _planned(
-    lane: ReceiverLink,
+    remote: Remote,
     notes: SchemaNotes,
     check: wire.CheckAnswer,
     log: TextLog | ChangesLog,
     whole: bool,
 ) -> SchemaShip:
-    ship = SchemaShip(lane, notes, log, None, check.limits)
+    ship = SchemaShip(remote, notes, log, None, check.limits)
     applied = check.schema_position
     ship.report.position = applied
     try:

@@ -23,7 +23,7 @@ from sender.send.bandwidth import Bandwidth
 from sender.send.calls import Client, Endpoint
 from sender.send.upload import Tries
 
-__all__ = ["ReceiverLink", "label"]
+__all__ = ["Remote", "label"]
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ def label() -> str:
 
 
 @dataclass
-class ReceiverLink:
+class Remote:
     """One receiver, and how this process speaks to it.
 
     Attributes:
@@ -60,8 +60,8 @@ class ReceiverLink:
     @classmethod
     def make(
         cls, config: SenderConfig, entry: ReceiverEntry, uuid: str, stop: threading.Event
-    ) -> ReceiverLink:
-        """A lane with its own connections; nothing is contacted yet."""
+    ) -> Remote:
+        """A remote with its own connections; nothing is contacted yet."""
         bandwidth = Bandwidth(config.transfer.bandwidth_limit, sleep=stop.wait)
         client = Client(endpoint(config, entry, uuid), bandwidth=bandwidth)
         return cls(config, entry, uuid, stop, Scanner(config), bandwidth, client)

@@ -16,7 +16,7 @@ from sender.kept import identity
 from sender.round.report import RoundReport
 from sender.round.round import Round, RoundOptions
 from sender.select.data_dirs import mark
-from sender.send.lane import ReceiverLink
+from sender.send.remote import Remote
 from tests.support.tsfile_bytes import build
 
 WEEK_MS = 604_800_000
@@ -134,18 +134,18 @@ class Edge:
 
     # -- rounds ----------------------------------------------------------------------------
 
-    def lane(self) -> ReceiverLink:
-        return ReceiverLink.make(self.config, self.config.receivers[0], self.uuid, self.stop)
+    def remote(self) -> Remote:
+        return Remote.make(self.config, self.config.receivers[0], self.uuid, self.stop)
 
     def round(self, **options: bool) -> RoundReport:
         """A round in this process, under the lock."""
-        lane = self.lane()
-        lock = lane.lock()
+        remote = self.remote()
+        lock = remote.lock()
         try:
-            return Round(lane, RoundOptions(**options)).run()
+            return Round(remote, RoundOptions(**options)).run()
         finally:
             lock.release()
-            lane.close()
+            remote.close()
 
     @property
     def listed(self) -> list[str]:

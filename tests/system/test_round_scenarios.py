@@ -240,12 +240,12 @@ def test_one_sender_serves_two_receivers_each_at_its_own_pace(shared, make_edge,
         edge = make_edge(shared.url, propagate_deletes="all", max_delete_fraction=1.0)
         second = ReceiverEntry(name="dc2", url=other.start())
         edge.with_settings(receivers=(*edge.config.receivers, second))
-        lanes = {each.name: each for each in edge.config.receivers}
+        remotes = {each.name: each for each in edge.config.receivers}
 
         def round_with(*names: str) -> None:
             for name in names:
                 both = edge.config
-                edge.with_settings(receivers=(lanes[name],))
+                edge.with_settings(receivers=(remotes[name],))
                 report = edge.round()
                 edge.config = both
                 assert report.exit_code == 0, report.as_json()

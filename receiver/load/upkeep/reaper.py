@@ -1,9 +1,9 @@
 """What leaves the disk, and when: bytes of deleted files, stale uploads, forgotten leftovers.
 
-A deleted file's bytes go when `keep_deleted` has passed since the commit that deleted it, no
-question about the past can see the file any more (the engine's history window), and no reader has
-pinned it. First the file goes, then its row: a crash in between means one more unlink of nothing.
-What has no row at all is never removed here; `fsck` shows it.
+A deleted file's bytes go when `keep_deleted` has passed since the commit that deleted it, and no
+question about the past can see the file any more (the engine's history window). First the file
+goes, then its row: a crash in between means one more unlink of nothing. What has no row at all is
+never removed here; `fsck` shows it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.timestamps import to_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from common.durable import Tree
     from receiver.load.folder.sender_folder import Folders, SenderFolder
@@ -57,8 +57,6 @@ class Reaper:
         self._keep_deleted = keep_deleted
         self._leftover_age = leftover_age
         self._clock = clock
-        self._pins: dict[str, float] = {}
-        self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._tables_due = True
@@ -76,13 +74,6 @@ class Reaper:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-
-    def pin(self, physicals: Iterable[str], seconds: float) -> None:
-        """Keep these files for so long, from now; a pin is never shortened."""
-        until = self._clock() + seconds
-        with self._lock:
-            for each in physicals:
-                self._pins[each] = max(until, self._pins.get(each, 0.0))
 
     def run_once(self) -> int:
         """Make one pass; returns how many deleted files have left the disk."""
@@ -109,9 +100,6 @@ class Reaper:
                 log.exception("removing files failed")
 
     def _reap(self, now: float) -> int:
-        with self._lock:
-            self._pins = {each: until for each, until in self._pins.items() if until > now}
-            pinned = set(self._pins)
         self._engine.collect()
         oldest = self._engine.oldest_answerable
         with self._engine.reading() as state:
@@ -120,7 +108,6 @@ class Reaper:
                 for row in state.file_table.deleted()
                 if to_seconds(row.deleted) + self._keep_deleted <= now
                 and row.deleted <= oldest  # visible at T: not deleted, or deleted after T
-                and row.physical not in pinned
             ]
         for low in range(0, len(due), _BATCH):
             batch = due[low : low + _BATCH]

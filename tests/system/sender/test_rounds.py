@@ -384,7 +384,7 @@ def test_a_wrong_token_is_a_refusal_and_names_itself(centre, make_edge):
 
 def test_another_sender_to_this_receiver_is_noticed(shared, make_edge):
     edge = make_edge(shared.url)
-    lock = edge.lane().lock()
+    lock = edge.remote().lock()
     done = call(edge.write_config(), "sync", "--json")
     lock.release()
     assert done.returncode == 5

@@ -208,10 +208,10 @@ KEPT_BACK = {a_refused_file: 1, a_conflict_beside_a_deletion: 1}
 def test_a_dry_run_announces_what_the_round_does(edge, receiver, situation, propagate):
     edge.with_settings(propagate_deletes=propagate)
     situation(edge, receiver)
-    lane = edge.lane()
-    announced = dry_run(lane, allow_mass_delete=False)
-    stands = standing(lane)
-    lane.close()
+    remote = edge.remote()
+    announced = dry_run(remote, allow_mass_delete=False)
+    stands = standing(remote)
+    remote.close()
     receiver.plans.clear()
     receiver.deleted_pages.clear()
     report = edge.round()
@@ -237,10 +237,10 @@ def test_a_dry_run_announces_what_the_round_does(edge, receiver, situation, prop
 def test_a_dry_run_changes_nothing(edge, receiver, situation):
     situation(edge, receiver)
     before = on_disk(edge)
-    lane = edge.lane()
-    dry_run(lane, allow_mass_delete=False)
-    standing(lane)
-    lane.close()
+    remote = edge.remote()
+    dry_run(remote, allow_mass_delete=False)
+    standing(remote)
+    remote.close()
     assert on_disk(edge) == before
 
 
@@ -258,9 +258,9 @@ def test_status_counts_after_a_round_what_the_round_left(edge, receiver):
         wire.Outcome(path=path, result=Result.CONFLICT) if path == bad else None
     )
     report = edge.round()
-    lane = edge.lane()
-    stands = standing(lane)
-    lane.close()
+    remote = edge.remote()
+    stands = standing(remote)
+    remote.close()
     assert (stands.pending_files, stands.pending_bytes) == (1, len(edge.content(bad)))
     assert (report.pending_files, report.pending_bytes) == (1, len(edge.content(bad)))
     assert stands.complete_until == report.complete_until
@@ -274,7 +274,7 @@ def test_whoever_looks_reads_only_so_much(edge, receiver, monkeypatch):
     path = edge.write(1)
     edge.round()
     edge.put(path, edge.content(path))
-    lane = edge.lane()
-    assert standing(lane).pending_files == 1
-    assert msgspec.json.encode(dry_run(lane, allow_mass_delete=False)["files"]) == b"0"
-    lane.close()
+    remote = edge.remote()
+    assert standing(remote).pending_files == 1
+    assert msgspec.json.encode(dry_run(remote, allow_mass_delete=False)["files"]) == b"0"
+    remote.close()

@@ -15,7 +15,7 @@ from common import crash, wire
 from common.crash import SimulatedCrash
 from common.names import FilePath
 from common.wire import Action, History, Outcome, Result
-from sender.kept.desk import changing_troubles
+from sender.kept.receiver_state import changing_troubles
 from sender.round.look import ReceiverStanding, dry_run, standing
 from sender.round.report import RoundReport
 from tests.support.edge import Edge
@@ -53,10 +53,10 @@ class World:
 
     def retry(self) -> None:
         """The operator lets everything be tried again."""
-        lane = self.edge.lane()
-        with lane.sync_tree() as sync, changing_troubles(sync, lane.directory) as troubles:
+        remote = self.edge.remote()
+        with remote.sync_tree() as sync, changing_troubles(sync, remote.directory) as troubles:
             troubles.retry()
-        lane.close()
+        remote.close()
 
 
 def refuse(action: Action, *, hold: bool = False) -> Callable[[wire.PlanEntry], wire.PlanDecision]:
@@ -330,12 +330,12 @@ def world(tmp_path, receiver):
 
 
 def looked(world: World, look: Callable, **options: bool):
-    lane = world.edge.lane()
+    remote = world.edge.remote()
     before = on_disk(world)
     try:
-        return look(lane, **options)
+        return look(remote, **options)
     finally:
-        lane.close()
+        remote.close()
         assert on_disk(world) == before, "looking changed something"
 
 

@@ -166,10 +166,10 @@ def test_what_is_held_is_not_offered_again_until_the_operator_says_so(edge, rece
     report = edge.round()
     assert [each.file for each in report.quarantined] == [path]
     assert len(receiver.plans) == asked
-    from sender.kept.desk import changing_troubles
+    from sender.kept.receiver_state import changing_troubles
 
-    lane = edge.lane()
-    with lane.sync_tree() as sync, changing_troubles(sync, lane.directory) as troubles:
+    remote = edge.remote()
+    with remote.sync_tree() as sync, changing_troubles(sync, remote.directory) as troubles:
         troubles.retry()
     receiver.decide = lambda entry: None
     assert edge.round().exit_code == 0

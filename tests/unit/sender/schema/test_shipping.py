@@ -72,17 +72,17 @@ def check(position: wire.SchemaPosition | None = None, *, schema: bool = True) -
 
 def ship(edge, receiver, *, position=None, staged=None):
     """Ship what is due; (end, report, notes)."""
-    lane = edge.lane()
-    lane.client = receiver
-    with lane.sync_tree() as sync:
-        with open_schema(lane, sync, check(position), whole=False) as schema:
+    remote = edge.remote()
+    remote.client = receiver
+    with remote.sync_tree() as sync:
+        with open_schema(remote, sync, check(position), whole=False) as schema:
             assert schema is not None
             end = schema.ship("7" * 32, "1.x", staged) if schema.due else None
             if end is not None:
                 schema.conclude(
                     wire.SchemaPosition(identity=end.identity, offset=end.offset, mark=end.mark)
                 )
-        return end, schema.report, SchemaNotes.open(sync, lane.directory).now
+        return end, schema.report, SchemaNotes.open(sync, remote.directory).now
 
 
 def test_the_whole_log_arrives_and_is_noted(edge):
@@ -131,22 +131,25 @@ def test_who_is_told_to_stop_stops(edge):
 
 
 def test_a_receiver_that_takes_no_schema_is_sent_none(edge):
-    lane = edge.lane()
-    with lane.sync_tree() as sync, open_schema(lane, sync, check(schema=False), whole=False) as it:
+    remote = edge.remote()
+    with (
+        remote.sync_tree() as sync,
+        open_schema(remote, sync, check(schema=False), whole=False) as it,
+    ):
         assert it is None
 
 
 def test_a_receiver_that_did_not_apply_it_is_sent_it_again(edge):
-    lane = edge.lane()
-    lane.client = Receiver()
+    remote = edge.remote()
+    remote.client = Receiver()
     with (
-        lane.sync_tree() as sync,
-        open_schema(lane, sync, check(), whole=False) as schema,
+        remote.sync_tree() as sync,
+        open_schema(remote, sync, check(), whole=False) as schema,
     ):
         schema.ship("7" * 32, "1.x", None)
         schema.conclude(None)
         assert "again" in schema.report.problem
-        assert schema_standing(SchemaNotes.open(sync, lane.directory).now)["problem"]
+        assert schema_standing(SchemaNotes.open(sync, remote.directory).now)["problem"]
     end, report, _ = ship(edge, Receiver())
     assert end is not None
     assert report.problem is None
@@ -157,16 +160,16 @@ def test_a_log_that_cannot_be_read_is_named(edge, monkeypatch):
         raise PermissionError(13, "Permission denied", "mlog.txt")
 
     monkeypatch.setattr("sender.schema.shipping.TextLog.open", broken)
-    lane = edge.lane()
-    with lane.sync_tree() as sync:
-        with open_schema(lane, sync, check(), whole=False) as schema:
+    remote = edge.remote()
+    with remote.sync_tree() as sync:
+        with open_schema(remote, sync, check(), whole=False) as schema:
             assert schema is None
-        assert "cannot be read" in SchemaNotes.open(sync, lane.directory).now.problem
+        assert "cannot be read" in SchemaNotes.open(sync, remote.directory).now.problem
         monkeypatch.undo()
         (edge.schema / "mlog.txt").unlink()
-        with open_schema(lane, sync, check(), whole=False) as schema:
+        with open_schema(remote, sync, check(), whole=False) as schema:
             assert schema is None
-        assert SchemaNotes.open(sync, lane.directory).now.problem is None
+        assert SchemaNotes.open(sync, remote.directory).now.problem is None
 
 
 def test_status_has_no_line_where_there_never_was_a_schema():

@@ -7,7 +7,6 @@ import pytest
 from common import crash, wire
 from common.errors import NotATsFileError
 from receiver.node import Node
-from receiver.operator.files import list_files
 from receiver.operator.status import running_status
 from tests.support.node_world import (
     Clock,
@@ -58,22 +57,6 @@ def test_deleted_bytes_leave_the_disk_when_their_time_has_come(
     assert node.load.reaper.run_once() == 1
     assert list(world.loaded().values()) == [tsfile(first=100)]
     assert running_status(node.operator, node.problem()).deleted_files == 0
-
-
-def test_a_pinned_file_stays_for_its_reader(node: Node, world: World, clock: Clock) -> None:
-    delete_one(node)
-    (row,) = list_files(node.operator, state="deleted").files
-    node.load.reaper.pin([row.physical], 500)
-    clock.now += 200
-    node.load.reaper.run_once()
-    assert len(world.loaded()) == 3
-    node.load.reaper.pin([row.physical], 1)  # a pin is never shortened
-    clock.now += 200
-    node.load.reaper.run_once()
-    assert len(world.loaded()) == 3
-    clock.now += 200
-    node.load.reaper.run_once()
-    assert len(world.loaded()) == 1
 
 
 def test_a_death_between_unlink_and_commit_is_repeated_harmlessly(

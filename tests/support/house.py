@@ -1,0 +1,297 @@
+"""Rules of the whole: rooms and their order, circles, names that nobody uses, names used twice.
+
+`tests.support.architecture` judges a module by itself; what is here looks at all of them together.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from tests.support.architecture import ROOT, Module, modules
+
+# -- the rooms -----------------------------------------------------------------------------------
+
+ROOMS: dict[str, tuple[str, ...]] = {
+    "": ("receiver", "sender", "common"),
+    "sender": ("cli", "daemon", "round", "schema", "send", "plan", "kept", "select", "config"),
+    "receiver": (
+        "cli", "web", "node", "spark", "operator", "transfer", "load", "open_engine", "metadata",
+        "points", "config", "principal", "scope",
+    ),
+    "receiver.metadata": (
+        "sql", "query", "kv", "repair", "engine", "upkeep", "checkpointing", "commit", "log",
+        "state", "schema", "text", "etcd", "model",
+    ),
+    "receiver.load": (
+        "service", "loader", "recovery", "loading", "placing", "collecting", "upkeep", "deciding",
+        "schema", "folder",
+    ),
+    "receiver.spark": ("verify", "report", "source", "catalogue", "files", "work"),
+}  # fmt: skip
+"""Package -> its rooms, from the top floor down. A room imports those below it, never one above.
+
+A room is a folder or, where it fills one, a module. Rooms that do not know each other stand in any
+order.
+"""
+
+API = frozenset({
+    # A store is used by who embeds an engine; nothing of tsferry does.
+    "EmbeddedKV.save", "EmbeddedKV.multi_save", "EtcdKV.save", "EtcdKV.multi_save",
+    "SnapshotKV.save", "SnapshotKV.multi_save", "open_kv",
+    "arm",  # tests put their hook there
+    # What others call by name: prompt_toolkit, lark, numba, pyarrow, pyspark, waitress.
+    "SchemaCompleter.get_completions", "Words.lex",
+    "_Locator.get_cache_path", "_Locator.get_source_stamp", "_Locator.get_disambiguator",
+    "_Locator.from_function", "_Sink.seekable",
+    "TsFileSource.streamReader", "TsFileBatchReader.partitions", "TsFileStreamReader.partitions",
+    "TsFileStreamReader.initialOffset", "TsFileStreamReader.latestOffset",
+    "TsFileStreamReader.getDefaultReadLimit", "TsFileStreamReader.reportLatestOffset",
+    "TsFileStreamReader.prepareForTriggerAvailableNow",
+    "Channel.parser_class", "Server.pull_trigger",
+})  # fmt: skip
+"""Public names whose users are not in the source."""
+
+
+@dataclass(frozen=True)
+class House:
+    """All modules of the source, and what each takes from which."""
+
+    modules: Mapping[str, Module]
+
+    @classmethod
+    def of(cls, found: Iterable[Module]) -> House:
+        return cls({module.name: module for module in found})
+
+    @classmethod
+    def as_it_stands(cls) -> House:
+        return cls.of(modules())
+
+    @cached_property
+    def arrows(self) -> dict[str, set[str]]:
+        """Module -> the modules that it imports, for types only as well."""
+        return {name: set(self._imports(module)) for name, module in self.modules.items()}
+
+    def _imports(self, module: Module) -> Iterator[str]:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Import):
+                yield from (each.name for each in node.names if each.name in self.modules)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                for each in node.names:
+                    full = f"{node.module}.{each.name}"
+                    target = full if full in self.modules else node.module
+                    if target in self.modules and target != module.name:
+                        yield target
+
+
+def circles(arrows: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Groups of nodes that reach each other (Tarjan), the members of each sorted."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for target in arrows.get(node, ()):
+            if target not in index:
+                visit(target)
+                low[node] = min(low[node], low[target])
+            elif target in stack:
+                low[node] = min(low[node], index[target])
+        if low[node] == index[node]:
+            group = []
+            while not group or group[-1] != node:
+                group.append(stack.pop())
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for node in sorted(arrows):
+        if node not in index:
+            visit(node)
+    return sorted(found)
+
+
+def room_of(name: str, package: str) -> str | None:
+    """The room of a package that a module is in; None outside of it."""
+    prefix = f"{package}." if package else ""
+    if not name.startswith(prefix):
+        return None
+    return name[len(prefix) :].split(".")[0]
+
+
+def room_arrows(house: House, package: str) -> dict[str, dict[str, list[str]]]:
+    """Room -> room that it imports -> the arrows between their modules, in words."""
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name, targets in house.arrows.items():
+        here = room_of(name, package)
+        for target in targets:
+            there = room_of(target, package)
+            if here is not None and there is not None and here != there:
+                found[here][there].append(f"{name} -> {target}")
+    return found
+
+
+def against_the_order(house: House, rooms: Mapping[str, tuple[str, ...]] = ROOMS) -> list[str]:
+    """Imports of a room above, and rooms that stand on no floor or on one that is not there."""
+    said = []
+    for package, order in rooms.items():
+        floor = {room: number for number, room in enumerate(order)}
+        there = {room_of(name, package) for name in house.modules} - {None, ""}
+        said += [
+            f"{package or 'the top'}: {room} is no floor" for room in sorted(there - set(floor))
+        ]
+        said += [
+            f"{package or 'the top'}: {room} is not there" for room in sorted(set(floor) - there)
+        ]
+        for here, targets in room_arrows(house, package).items():
+            for target, arrows in targets.items():
+                if here in floor and target in floor and floor[here] > floor[target]:
+                    said += [f"{package}: {arrow} runs up" for arrow in arrows]
+    return said
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+GRAMMARS = ("receiver/metadata/sql/grammar.lark",)
+"""A rule of a grammar is called by its name."""
+
+FRAMEWORKS = {"command", "group", "errorhandler", "call", "app_errorhandler"}
+"""Decorators that hand a function to somebody who calls it."""
+
+
+def names_twice(house: House) -> list[str]:
+    """Public classes of one name in several modules."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, module in house.modules.items():
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(name)
+    return [
+        f"{each}: {', '.join(where)}" for each, where in sorted(found.items()) if len(where) > 1
+    ]
+
+
+def unused_names(house: House, elsewhere: Iterable[str] = ()) -> list[str]:
+    """Public functions, classes, methods and constants that nothing in the source uses.
+
+    Told by the name alone: one use of an attribute of this name anywhere is a use. `__all__` and a
+    mere import are none.
+
+    Args:
+        house: all modules.
+        elsewhere: names that are used by what is no module: grammars, frameworks, an API's users.
+    """
+    used = set(elsewhere).union(*map(_names_used, house.modules.values()))
+    return [
+        f"{name}:{line}: {what}"
+        for name, module in house.modules.items()
+        for line, what in _defined(module)
+        if what.rsplit(".", 1)[-1] not in used and what not in used
+    ]
+
+
+def names_of_grammars() -> set[str]:
+    """Every word of the grammars."""
+    return {
+        word
+        for path in GRAMMARS
+        for word in re.findall(r"[a-z_]+", (ROOT / path).read_text(encoding="utf-8"))
+    }
+
+
+def _names_used(module: Module) -> set[str]:
+    """Identifiers that are read, called, handed as keywords, or written as a text of their own."""
+    found: set[str] = set()
+    for top in module.tree.body:
+        if _is_all(top):
+            continue
+        for node in ast.walk(top):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                found.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                found.add(node.attr)
+            elif isinstance(node, ast.keyword) and node.arg:
+                found.add(node.arg)
+            elif isinstance(node, ast.alias) and node.asname:
+                found.add(node.name)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+    return found
+
+
+def _is_all(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and any(
+        isinstance(each, ast.Name) and each.id == "__all__" for each in node.targets
+    )
+
+
+def _defined(module: Module) -> Iterator[tuple[int, str]]:
+    """Line and name of what a module defines for others; members as `Class.member`."""
+    for node in module.tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not _is_for_a_framework(node):
+            yield from _public(node, "")
+            for each in node.body if isinstance(node, ast.ClassDef) else ():
+                if isinstance(each, ast.FunctionDef) and not _is_for_a_framework(each):
+                    yield from _public(each, f"{node.name}.")
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                if isinstance(target, ast.Name) and not target.id.startswith("_"):
+                    yield node.lineno, target.id
+
+
+def _public(node: ast.FunctionDef | ast.ClassDef, before: str) -> Iterator[tuple[int, str]]:
+    if not node.name.startswith("_"):
+        yield node.lineno, f"{before}{node.name}"
+
+
+def _is_for_a_framework(node: ast.FunctionDef | ast.ClassDef) -> bool:
+    return any(
+        isinstance(each, ast.Call) and ast.unparse(each.func).split(".")[-1] in FRAMEWORKS
+        for each in node.decorator_list
+    )
+
+
+# -- the page ------------------------------------------------------------------------------------
+
+BEGIN = "<!-- rooms: made by python -m tests.support.house -->"
+END = "<!-- end of rooms -->"
+
+
+def table(house: House) -> str:
+    """The rooms as the page shows them: what each is, and what it imports of its own package."""
+    lines = []
+    for package, order in ROOMS.items():
+        lines += [f"**{package or 'tsferry'}**", "", "| room | is | imports |", "|---|---|---|"]
+        arrows = room_arrows(house, package)
+        for room in order:
+            below = ", ".join(f"`{each}`" for each in order if each in arrows.get(room, {}))
+            name = f"{package}.{room}" if package else room
+            lines.append(f"| `{room}` | {_first_line(house.modules[name])} | {below or '-'} |")
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+def _first_line(module: Module) -> str:
+    return (ast.get_docstring(module.tree) or "").split("\n")[0].replace("|", "\\|")
+
+
+def on_the_page(page: str) -> str:
+    """What a page has between the marks."""
+    return page.partition(f"{BEGIN}\n")[2].partition(END)[0]
+
+
+if __name__ == "__main__":
+    place = ROOT / "docs/architecture.md"
+    text = place.read_text(encoding="utf-8")
+    before, _, rest = text.partition(f"{BEGIN}\n")
+    after = rest.partition(END)[2]
+    place.write_text(
+        f"{before}{BEGIN}\n{table(House.as_it_stands())}{END}{after}", encoding="utf-8"
+    )
