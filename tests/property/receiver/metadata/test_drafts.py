@@ -158,10 +158,10 @@ def questions(draft):
         for below in [(), *((a,) for a in "abc"), *itertools.product("abc", repeat=2)]
     ]
     schema = draft.schema
-    kinds = {each: schema.nodes.kind(each) for each in nodes}
+    kinds = {each: schema.kind(each) for each in nodes}
     return (
         kinds,
-        {each: (schema.series.type_of(each), schema.alias_of(each)) for each in nodes
+        {each: (schema.type_of(each), schema.alias_of(each)) for each in nodes
          if kinds[each] == "leaf"},
         {each: (schema.group_of(each), schema.group_below(each)) for each in nodes},
         {each: schema.aligned(each) for each in nodes},
