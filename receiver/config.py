@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from common.config import AllowList, ConfigFinding, Duration, Secret, Size, Url, is_loopback
-from common.config.rules import overlapping, whole_milliseconds
+from common.config.shared_rules import overlapping, whole_milliseconds
 from common.logs import LogConfig
 
 __all__ = [

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from receiver.metadata.engine import Engine
-from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.model.engine_options import EngineOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

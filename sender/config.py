@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from common.config import ConfigFinding, Duration, Secret, Size, Timetable, Url, is_loopback
-from common.config.rules import overlapping, whole_milliseconds
+from common.config.shared_rules import overlapping, whole_milliseconds
 from common.logs import LogConfig
 from common.names import endpoint_dir
 

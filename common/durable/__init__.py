@@ -25,8 +25,8 @@ All paths are relative to a `Tree`, a directory held open by descriptor; none ca
 `WriteFile` by one at a time; nothing may be used while another thread closes it.
 """
 
-from common.durable.files import AppendFile, Closing, Lock, WriteFile
-from common.durable.health import failed_sync
+from common.durable.flushing import failed_sync
+from common.durable.open_files import AppendFile, Closing, Lock, WriteFile
 from common.durable.tree import Tree, free_bytes, is_temporary, temporary_name
 
 __all__ = [

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from common import crash
 from common.beneath import exclusive_rename, open_beneath, open_regular, parts, require_regular
 from common.digests import read_blocks
-from common.durable.files import AppendFile, Closing, Lock, WriteFile
-from common.durable.health import flush, flush_names, may_write, meaning
+from common.durable.flushing import flush, flush_names, may_write, meaning
+from common.durable.open_files import AppendFile, Closing, Lock, WriteFile
 from common.errors import (
     LockedError,
     TooLargeError,

@@ -10,17 +10,17 @@
 ``tail_digest`` and the parser of ``.resource`` files stand beside it (``identity``, ``resource``).
 """
 
+from common.tsfile.byte_source import TsFileSource
 from common.tsfile.device import Device, DeviceTotals
+from common.tsfile.device_names import parse_name, quote_node, split_database, split_path
 from common.tsfile.layout import ColumnCategory, Compression, DataType, Encoding
 from common.tsfile.metadata import TableColumn, TableSchema
-from common.tsfile.names import parse_name, quote_node, split_database, split_path
 from common.tsfile.outlines import Outline, read_outlines
 from common.tsfile.primitives import Corrupt
 from common.tsfile.series import Chunk, Series
-from common.tsfile.source import TsFileSource
 from common.tsfile.statistics import Statistics, Value
-from common.tsfile.status import Status, TailVerdict, read_status
 from common.tsfile.tail import MAX_INDEX_BYTES, Tail, read_tail
+from common.tsfile.tail_status import Status, TailVerdict, read_status
 
 __all__ = [
     "MAX_INDEX_BYTES",

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from common.tsfile.byte_source import ByteSource
 from common.tsfile.index import Run
 from common.tsfile.primitives import Malformed, located, read_uvarint, read_vstr
 from common.tsfile.series import chunk_offsets, entries
-from common.tsfile.source import ByteSource
 
 __all__ = ["read_codecs", "read_header"]
 

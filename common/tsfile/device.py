@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from common.tsfile.device_names import in_database
 from common.tsfile.index import Run
 from common.tsfile.layout import TIME_COLUMN_FLAG, VALUE_COLUMN_FLAG, DataType
-from common.tsfile.names import in_database
 from common.tsfile.primitives import Malformed
 from common.tsfile.series import Series, check_chunks, decode, entries
 

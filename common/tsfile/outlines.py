@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from common.tsfile.byte_source import ByteSource, TsFileSource, opened
 from common.tsfile.chunk_headers import read_header
 from common.tsfile.device import Device
 from common.tsfile.layout import DataType
 from common.tsfile.series import chunk_offsets, entries
-from common.tsfile.source import ByteSource, TsFileSource, opened
 from common.tsfile.tail import Tail
 
 __all__ = ["Outline", "read_outlines"]

@@ -13,11 +13,11 @@ from typing import Final
 
 import xxhash
 
+from common.tsfile.byte_source import ByteSource, TsFileSource, opened
 from common.tsfile.layout import HEAD_SIZE
 from common.tsfile.primitives import Corrupt, Malformed, located, read_uvarint
 from common.tsfile.proof import SeriesTable, big_endian
 from common.tsfile.series import chunk_offsets, entries
-from common.tsfile.source import ByteSource, TsFileSource, opened
 from common.tsfile.tail import Tail
 
 __all__ = ["series_proofs", "series_statistics"]

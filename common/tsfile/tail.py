@@ -11,16 +11,16 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
+from common.tsfile.byte_source import ByteSource, LastBlock, TsFileSource, opened
 from common.tsfile.chunk_headers import read_codecs
 from common.tsfile.device import Device, add_up
+from common.tsfile.device_names import device_name, is_table_id
 from common.tsfile.index import DeviceEntry, IndexTree
 from common.tsfile.layout import FOOTER_SIZE, HEAD_SIZE, SEPARATOR
 from common.tsfile.metadata import Footer, TableSchema, read_footer
-from common.tsfile.names import device_name, is_table_id
 from common.tsfile.primitives import Corrupt, Malformed, located
 from common.tsfile.series import Series
-from common.tsfile.source import ByteSource, LastBlock, TsFileSource, opened
-from common.tsfile.status import Status, TailVerdict, status_of
+from common.tsfile.tail_status import Status, TailVerdict, status_of
 
 __all__ = ["MAX_INDEX_BYTES", "Tail", "read_tail"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from common.names import FilePath
-    from receiver.metadata.state.rows import FileRow
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["Move", "move_back", "move_in", "tree_of"]
 

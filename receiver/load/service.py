@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Self
 from common.durable import Tree, free_bytes
 from common.errors import ConfigError, TsferryError
 from receiver.load.folder.sender_folder import Folders, folder_name, looks_unmounted
+from receiver.load.folder_recovery import recover_folder
 from receiver.load.loader import Loader
 from receiver.load.loading import finish
-from receiver.load.recovery import recover_folder
 from receiver.load.upkeep.reaper import Reaper
 from receiver.load.upkeep.registrar import Registrar
 from receiver.load.upkeep.ttl import Ttl, steady

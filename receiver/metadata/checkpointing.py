@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from receiver.metadata.log.checkpoints import Checkpoint
     from receiver.metadata.log.freeze import FrozenState
     from receiver.metadata.model.remote_log import RemoteLog
+    from receiver.metadata.state.history_window import HistoryWindow
     from receiver.metadata.state.lock import Reading
-    from receiver.metadata.state.window import HistoryWindow
 
 __all__ = [
     "Snapshots",

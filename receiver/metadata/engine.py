@@ -33,11 +33,11 @@ from receiver.metadata.log.journal import OwnerJournal
 from receiver.metadata.log.recovering import Opened, is_empty, open_for_writing, recover
 from receiver.metadata.log.segments import Places, commits_since
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import GuardFailed
-from receiver.metadata.model.options import EngineOptions
 from receiver.metadata.model.timestamps import Allocator, from_seconds, hybrid
+from receiver.metadata.state.history_window import HistoryWindow, Horizon
 from receiver.metadata.state.lock import Reading
-from receiver.metadata.state.window import HistoryWindow, Horizon
 from receiver.metadata.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ class Engine(Operations):
 
     @property
     def oldest_answerable(self) -> int:
-        """The oldest timestamp that can be asked about; see `receiver.metadata.state.window`.
+        """The oldest timestamp that can be asked about; see `HistoryWindow`.
 
         It only grows while the engine is open. After a start it may be lower than it was before.
         """

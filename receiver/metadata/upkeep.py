@@ -12,9 +12,9 @@ from common.errors import NoSpaceError, StoppedError, TsferryError
 if TYPE_CHECKING:
     from receiver.metadata.checkpointing import Snapshots
     from receiver.metadata.commit.committer import Committer
-    from receiver.metadata.model.options import EngineOptions
+    from receiver.metadata.model.engine_options import EngineOptions
+    from receiver.metadata.state.history_window import HistoryWindow, Horizon
     from receiver.metadata.state.lock import Reading
-    from receiver.metadata.state.window import HistoryWindow, Horizon
 
 __all__ = ["Upkeep"]
 

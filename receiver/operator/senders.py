@@ -13,7 +13,7 @@ from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.operator.views import SenderView
 from receiver.transfer import epochs
-from receiver.transfer.schema import position_of
+from receiver.transfer.schema_blocks import position_of
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from common.tsfile import Encoding, Statistics
-from receiver.points.checks import Checker, check_times
+from receiver.points.chunk_window import DataPage, Pages
 from receiver.points.columns import Column, expanded, joined_values, no_values
 from receiver.points.decoding import page_times, page_values
 from receiver.points.encodings import Binaries, Values
 from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, Group, TakenPages, groups
-from receiver.points.plain import edges
-from receiver.points.window import DataPage, Pages
+from receiver.points.page_checks import Checker, check_times
+from receiver.points.plain_chunks import edges
 
 __all__ = ["PART_BYTES", "TimeChunk", "TimeGroup", "ValueChunk", "parts"]
 

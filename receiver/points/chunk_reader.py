@@ -9,8 +9,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from common.tsfile import Corrupt, DataType, Device, Series, Status, Tail, read_tail
-from common.tsfile.source import source_of
+from common.tsfile.byte_source import source_of
 from receiver.points.aligned import PART_BYTES, TimeChunk, TimeGroup, ValueChunk, parts
+from receiver.points.chunk_window import WINDOW_BYTES, Pages, PageSource
 from receiver.points.chunks import (
     ChunkRef,
     GroupHeader,
@@ -20,8 +21,7 @@ from receiver.points.chunks import (
 from receiver.points.columns import TextForm
 from receiver.points.errors import DamagedData, DataError, DataPlace, UnsupportedData
 from receiver.points.grouping import GROUP_ROWS
-from receiver.points.plain import PlainChunk
-from receiver.points.window import WINDOW_BYTES, Pages, PageSource
+from receiver.points.plain_chunks import PlainChunk
 
 if TYPE_CHECKING:
     from receiver.points.deletions import Deletions

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.tsfile import Encoding, Statistics
+from receiver.points.chunk_window import DataPage, Pages
 from receiver.points.encodings import (
     BadPage,
     Binaries,
@@ -20,7 +21,6 @@ from receiver.points.encodings import (
 )
 from receiver.points.errors import DamagedData, UnsupportedData
 from receiver.points.summaries import first_out_of_order, row_statistics
-from receiver.points.window import DataPage, Pages
 
 __all__ = ["guessed_times", "page_times", "page_values"]
 

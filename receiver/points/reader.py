@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from common.tsfile import Device, Series
-from receiver.points import proving, rows
+from receiver.points import rows, whole_chunks
 from receiver.points.chunk_reader import ChunkReader
 from receiver.points.chunks import ChunkRef, ChunkSummary, DecodedChunk
 from receiver.points.errors import DataError
@@ -21,14 +21,14 @@ class TsFileReader(ChunkReader):
 
     def decode_chunk(self, device: Device, series: Series, chunk: ChunkRef) -> DecodedChunk:
         """Decode a whole chunk into memory."""
-        return proving.decode_chunk(self, device, series, chunk)
+        return whole_chunks.decode_chunk(self, device, series, chunk)
 
     def summarise_chunk(self, device: Device, series: Series, chunk: ChunkRef) -> ChunkSummary:
         """Decode a chunk in bounded memory, check all of it, and say what its points come to."""
-        return proving.summarise_chunk(self, device, series, chunk)
+        return whole_chunks.summarise_chunk(self, device, series, chunk)
 
     def summaries(
-        self, device: Device, *, observe: proving.Observer | None = None
+        self, device: Device, *, observe: whole_chunks.Observer | None = None
     ) -> Iterator[ChunkSummary | DataError]:
         """``summarise_chunk`` of all chunks of all series of a device, the fastest way.
 
@@ -40,7 +40,7 @@ class TsFileReader(ChunkReader):
             device: of this file.
             observe: is told what passes by, block for block, before a chunk's summary is yielded.
         """
-        return proving.summaries(self, device, observe)
+        return whole_chunks.summaries(self, device, observe)
 
     # points: in the order of time, without what was deleted
 

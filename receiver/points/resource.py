@@ -19,7 +19,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from common.tsfile.names import device_name
+from common.tsfile.device_names import device_name
 from common.tsfile.primitives import (
     INT32,
     TIMES,

@@ -26,12 +26,12 @@ from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.query.past_files import files_at
-from receiver.spark.files import DataFile
+from receiver.spark.finder import DataFile
 
 if TYPE_CHECKING:
     from receiver.metadata.query.past_files import PastFiles
     from receiver.metadata.state.ranges import Devices
-    from receiver.metadata.state.rows import FileRow
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["Catalogue", "Loads", "LocalCatalogue", "RemoteCatalogue", "open_catalogue", "unit_of"]
 

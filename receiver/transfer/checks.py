@@ -23,7 +23,7 @@ from receiver.load.folder.sender_folder import folder_name
 from receiver.load.upkeep.verdicts import is_held
 from receiver.transfer import epochs
 from receiver.transfer.intake import check_sender
-from receiver.transfer.schema import position_of
+from receiver.transfer.schema_blocks import position_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

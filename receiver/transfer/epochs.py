@@ -19,7 +19,7 @@ from common.errors import CloneError, ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from receiver.metadata.state.rows import SenderRow
+    from receiver.metadata.state.table_rows import SenderRow
 
 __all__ = ["EpochStanding", "Step", "accept", "must_be_current", "number_of", "standing", "start"]
 

@@ -21,7 +21,7 @@ from common.errors import (
     TsferryError,
 )
 from common.names import FilePath, is_sender_uuid
-from common.tsfile.identity import tail_digest
+from common.tsfile.tail_digest import tail_digest
 from receiver.load.folder.verify import check_content, check_md5, record_of
 from receiver.metadata.model import records
 

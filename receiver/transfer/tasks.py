@@ -35,7 +35,7 @@ from receiver.transfer import epochs
 from receiver.transfer.batch import receive_batch
 from receiver.transfer.intake import Intake, check_sender
 from receiver.transfer.planning import Room, Situation, decide
-from receiver.transfer.schema import check_end, position_of, receive_block
+from receiver.transfer.schema_blocks import check_end, position_of, receive_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

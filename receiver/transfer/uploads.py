@@ -21,7 +21,7 @@ from common.errors import (
 )
 from common.names import FilePath
 from common.wire import Result
-from receiver.load.recovery import single_task
+from receiver.load.folder_recovery import single_task
 from receiver.transfer.admission import Admission
 from receiver.transfer.body import checker, pieces
 from receiver.transfer.intake import Intake, VerifiedBytes

@@ -29,7 +29,7 @@ from receiver.web.routes import Role
 if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.rows import TokenRow
+    from receiver.metadata.state.table_rows import TokenRow
     from receiver.web.routes import Route
     from receiver.web.server import RequestHead
 

@@ -9,7 +9,7 @@ from flask import Flask, Response
 from werkzeug.exceptions import HTTPException
 
 from common import wire
-from common.durable.health import meaning
+from common.durable.flushing import meaning
 from common.errors import TsferryError
 from receiver.web.server.refusal import problem_headers
 

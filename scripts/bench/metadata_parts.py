@@ -25,8 +25,8 @@ from receiver.metadata.kv.embedded import EmbeddedKV
 from receiver.metadata.model import records
 from receiver.metadata.query.ordering import by_path
 from receiver.metadata.query.questions import ALL, TagFilter
+from receiver.metadata.query.row_source import Look
 from receiver.metadata.query.searching import tagged as tagged_rows
-from receiver.metadata.query.source import Look
 from receiver.metadata.sql.executing import execute
 
 Figures = dict[str, float]
@@ -388,7 +388,7 @@ def _hits(engine: Engine, at: int | None) -> Sequence[object]:
 
 def below_ring(directory: Path) -> Figures:
     """Reads of etcd for a look-up below the ring, with others writing to the cluster as well."""
-    from receiver.metadata.etcd.client import EtcdClient
+    from receiver.metadata.etcd.gateway import EtcdClient
     from receiver.metadata.kv.etcd import EtcdKV
     from tests.support.etcd import running_etcd
 

@@ -17,8 +17,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from receiver.metadata.state.lock import Reading
-from receiver.metadata.state.rows import FileRow, FileState, OwnerRow
 from receiver.metadata.state.state import State
+from receiver.metadata.state.table_rows import FileRow, FileState, OwnerRow
 from receiver.operator.files import list_files
 from receiver.operator.owners import list_owners
 

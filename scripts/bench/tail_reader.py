@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from common.tsfile import read_status, read_tail
-from common.tsfile.identity import tail_digest
+from common.tsfile.tail_digest import tail_digest
 from tests.support.tsfile_bytes import build
 
 SMALL_FILES, SMALL_SERIES = 5_000, 5

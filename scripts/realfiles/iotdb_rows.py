@@ -19,7 +19,7 @@ from typing import Final
 
 from iotdb_client import Client, Field
 
-from common.tsfile.names import device_name
+from common.tsfile.device_names import device_name
 
 __all__ = ["Snapshot", "rows_of_tables", "rows_of_tree", "write_rows"]
 

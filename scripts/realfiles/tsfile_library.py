@@ -26,7 +26,7 @@ from typing import TypeAlias
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from common.tsfile.names import device_name  # noqa: E402
+from common.tsfile.device_names import device_name  # noqa: E402
 
 JAVA = Path(__file__).resolve().parent / "java"
 PAIRS = Path(__file__).resolve().parent / "pairs.tsv"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.entry import enter
+from common.start import enter
 
 __all__ = ["main"]
 

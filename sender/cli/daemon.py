@@ -81,7 +81,7 @@ def _with_a_heap_that_shrinks(invocation: Invocation[SenderConfig]) -> None:
 
     Python's own keeps the arenas of a large round for ever, half empty: 20 MB with 10,000 files.
     The C library gives single pages back (`malloc_trim`). Same process, same pid; a Ctrl-C in
-    between waits until it is answered again (`common.entry`).
+    between waits until it is answered again (`common.start`).
     """
     if "PYTHONMALLOC" not in os.environ:
         environ = os.environ | {"PYTHONMALLOC": "malloc", "MALLOC_ARENA_MAX": "2"}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from common.names import FilePath
-    from sender.plan.options import PlanOptions
+    from sender.plan.plan_options import PlanOptions
     from sender.select.entry import Entry
     from sender.select.facts import ContentFacts
     from sender.select.found import Group, LocalFile, Scan, Span

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from common.names import FilePath
     from common.wire import CheckAnswer, InventoryEntry
     from sender.kept.receiver_state import ReceiverState
-    from sender.plan.options import PlanOptions
+    from sender.plan.plan_options import PlanOptions
     from sender.select.entry import Entry
     from sender.select.facts import ContentFacts
     from sender.select.found import LocalFile, Scan

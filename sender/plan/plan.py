@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 from common.wire import Propagate
 from sender.plan.mass_deletions import GuardVerdict, unexplained
-from sender.plan.options import PlanOptions
-from sender.plan.tasks import Addition, TaskPlan, ToldDeletion, Work, cut
+from sender.plan.plan_options import PlanOptions
+from sender.plan.task_plan import Addition, TaskPlan, ToldDeletion, Work, cut
 from sender.select.entry import Entry, EntryState
 from sender.select.facts import ContentFacts
 from sender.select.found import LocalFile

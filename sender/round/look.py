@@ -18,10 +18,10 @@ from sender.kept.receiver_file import ReceiverFile
 from sender.kept.receiver_state import ReceiverState
 from sender.kept.troubles import Troubles
 from sender.plan.next_round import Known, NextRound, next_round
-from sender.plan.options import PlanOptions
+from sender.plan.plan_options import PlanOptions
+from sender.round.file_source import Source, open_source
 from sender.round.recovery import LeftBehind, look_over
 from sender.round.report import FileReason, verified_json
-from sender.round.source import Source, open_source
 from sender.schema.notes import SchemaNotes
 from sender.schema.shipping import look_at_schema
 from sender.schema.standing import schema_standing

@@ -20,14 +20,14 @@ from sender.kept.receiver_state import ReceiverState
 from sender.kept.troubles import Trouble, expired_paths
 from sender.plan.assurance import remaining
 from sender.plan.next_round import Known, NextRound, next_round
-from sender.plan.options import PlanOptions
 from sender.plan.plan import RoundPlan
-from sender.plan.tasks import TaskPlan
+from sender.plan.plan_options import PlanOptions
+from sender.plan.task_plan import TaskPlan
+from sender.round.file_source import Source, open_source
 from sender.round.recovery import RecoveryReport, recover
+from sender.round.refusals import report_trouble
 from sender.round.report import FileDevice, FileReason, RoundReport
-from sender.round.source import Source, open_source
 from sender.round.task_run import TaskRun
-from sender.round.verdicts import report_trouble
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip, open_schema
 from sender.select.found import Scan

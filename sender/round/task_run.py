@@ -20,10 +20,10 @@ from common.names import FilePath
 from common.wire import Action, Propagate, Result, TaskState
 from sender.kept.receiver_state import ReceiverState
 from sender.kept.snapshot import SnapshotFile
-from sender.plan.tasks import Addition, TaskPlan
+from sender.plan.task_plan import Addition, TaskPlan
 from sender.round.recovery import recover
+from sender.round.refusals import Verdicts
 from sender.round.report import FileOffset, FileReason, RoundReport
-from sender.round.verdicts import Verdicts
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip
 from sender.select.entry import Entry

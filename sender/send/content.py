@@ -13,9 +13,9 @@ from common import wire
 from common.digests import md5_of_fd
 from common.errors import UnsafePathError
 from common.tsfile import Corrupt, read_tail
-from common.tsfile.identity import tail_digest
+from common.tsfile.tail_digest import tail_digest
 from sender.kept.snapshot import Snapshot, SnapshotFile, still_same
-from sender.plan.tasks import Addition
+from sender.plan.task_plan import Addition
 from sender.select.found import Span, stat_identity
 
 __all__ = [

@@ -64,7 +64,12 @@ def _full_name(node: ast.expr, aliases: dict[str, str]) -> str | None:
 # -- the one door to the disk --------------------------------------------------------------------
 
 DOOR = frozenset(
-    {"common.beneath", "common.durable.files", "common.durable.health", "common.durable.tree"}
+    {
+        "common.beneath",
+        "common.durable.open_files",
+        "common.durable.flushing",
+        "common.durable.tree",
+    }
 )
 _OS_CALLS = frozenset({
     "copy_file_range", "fdatasync", "fsync", "ftruncate", "link", "makedirs", "mkdir", "mkfifo",
@@ -301,7 +306,7 @@ def _says_nothing(node: ast.stmt) -> bool:
 
 def printing(module: Module) -> list[str]:
     """Output to the terminal from anything but a command."""
-    if module.name == "common.entry" or "cli" in module.name.split("."):
+    if module.name == "common.start" or "cli" in module.name.split("."):
         return []
     aliases = _aliases(module)
     return [

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from common.errors import UnreachableError
-from receiver.metadata.etcd.client import EtcdClient
+from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.etcd.patience import Patience
 from receiver.metadata.model.errors import UnknownOutcomeError
 

@@ -28,10 +28,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "state", "schema", "text", "etcd", "model",
     ),
     "receiver.load": (
-        "service", "loader", "recovery", "loading", "placing", "collecting", "upkeep", "deciding",
-        "schema", "folder",
+        "service", "loader", "folder_recovery", "loading", "placing", "collecting", "upkeep",
+        "deciding", "schema", "folder",
     ),
-    "receiver.spark": ("verify", "report", "source", "catalogue", "files", "work"),
+    "receiver.spark": ("verify", "report", "source", "catalogue", "finder", "work"),
 }  # fmt: skip
 """Package -> its rooms, from the top floor down. A room imports those below it, never one above.
 
@@ -174,6 +174,28 @@ def names_twice(house: House) -> list[str]:
                 found[node.name].append(name)
     return [
         f"{each}: {', '.join(where)}" for each, where in sorted(found.items()) if len(where) > 1
+    ]
+
+
+SUBJECTS = frozenset({
+    "batch", "daemon", "files", "fsck", "init", "owners", "quarantine", "schema", "senders",
+    "series", "sql", "status", "sync", "tasks", "ttl",
+})  # fmt: skip
+"""Modules of one name on several floors, about one thing: its table, its calls, its command."""
+ON_EACH_SIDE = frozenset({"__init__", "__main__", "cli", "commands", "config", "errors", "wire"})
+"""Names that each program, or each room that needs one, has for the same thing of its own."""
+
+
+def modules_of_one_name(house: House) -> list[str]:
+    """Modules that are called the same and are not about the same."""
+    found: dict[str, list[str]] = defaultdict(list)
+    packages = {name.rpartition(".")[0] for name in house.modules}
+    for name in set(house.modules) - packages:
+        found[name.rpartition(".")[2]].append(name)
+    return [
+        f"{each}: {', '.join(sorted(where))}"
+        for each, where in sorted(found.items())
+        if len(where) > 1 and each not in SUBJECTS | ON_EACH_SIDE
     ]
 
 

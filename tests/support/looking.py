@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from receiver.metadata.engine import Engine
-from receiver.metadata.state.rows import FileRow, FileState
+from receiver.metadata.state.table_rows import FileRow, FileState
 from tests.support.edge import Edge
 
 Root = Path

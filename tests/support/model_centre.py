@@ -14,9 +14,9 @@ from common.digests import md5_of_fd
 from common.errors import UnreachableError
 from common.names import FilePath
 from common.wire import InventoryEntry, Outcome, Propagate, Result, TaskAnswer, TaskState
-from sender.plan.options import PlanOptions
 from sender.plan.plan import plan
-from sender.plan.tasks import TaskPlan
+from sender.plan.plan_options import PlanOptions
+from sender.plan.task_plan import TaskPlan
 from sender.round.recovery import RecoveryReport, recover
 from sender.select.entry import Entry
 from tests.support.site import Site, rebuild

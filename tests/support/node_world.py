@@ -22,8 +22,8 @@ from common import wire
 from common.digests import xxh3_64, xxh3_128
 from common.durable import Tree
 from common.tsfile import read_tail
-from common.tsfile.identity import tail_digest
 from common.tsfile.proving import series_proofs
+from common.tsfile.tail_digest import tail_digest
 from receiver.config import LimitsConfig, LoadConfig, MetadataConfig, ReceiverConfig
 from receiver.load.service import LoadService
 from receiver.load.upkeep.fsck import Report, examine

@@ -30,7 +30,7 @@ from common.errors import TsferryError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.alterations import Alteration, Upsert
-from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.model.engine_options import EngineOptions
 from tests.support import schema_view
 from tests.support.metadata import seen
 from tests.support.powercut import Disk

@@ -19,8 +19,8 @@ from sender.kept.ledger import Ledger
 from sender.kept.rebuilt import Rebuilt, rebuilt
 from sender.kept.snapshot import Snapshot
 from sender.kept.sync_logs import SyncLogs
-from sender.plan.options import PlanOptions
 from sender.plan.plan import RoundPlan, plan
+from sender.plan.plan_options import PlanOptions
 from sender.select import data_dirs
 from sender.select.data_dirs import DataDirs
 from sender.select.entry import Entry

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from receiver.metadata.engine import Engine
-from receiver.metadata.etcd.client import EtcdClient
+from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.kv import SnapshotKV
 from receiver.metadata.kv.embedded import EmbeddedKV
 from receiver.metadata.kv.etcd import EtcdKV

@@ -11,7 +11,7 @@ import pytest
 from common import crash
 from common.config import Secret
 from common.crash import SimulatedCrash
-from receiver.metadata.state.rows import FileState
+from receiver.metadata.state.table_rows import FileState
 from sender.config import ReceiverEntry
 from tests.support.centre import centre as serving
 from tests.support.edge import Edge

@@ -8,7 +8,7 @@ import pytest
 
 from common import crash
 from common.crash import SimulatedCrash
-from receiver.metadata.state.rows import FileState
+from receiver.metadata.state.table_rows import FileState
 from sender.config import StorageGroupFilter
 from sender.select.data_dirs import mark
 from tests.support.looking import in_sync, loaded, once, rows

@@ -114,7 +114,7 @@ def judge(rule, text, name="sender.module"):
 )
 def test_a_raw_change_of_the_disk_is_seen(text):
     assert judge(architecture.raw_disk_calls, text)
-    assert judge(architecture.raw_disk_calls, text, "common.durable.files") == []
+    assert judge(architecture.raw_disk_calls, text, "common.durable.open_files") == []
 
 
 @pytest.mark.parametrize(

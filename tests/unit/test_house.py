@@ -37,6 +37,10 @@ def test_a_public_class_has_a_name_of_its_own():
     assert house.names_twice(HERE) == []
 
 
+def test_a_module_has_a_name_of_its_own_unless_it_is_about_the_same_thing():
+    assert house.modules_of_one_name(HERE) == []
+
+
 def test_every_room_is_on_the_page_of_the_architecture_and_every_room_of_the_page_is_there():
     assert house.on_the_page(PAGE) == house.table(HERE)
 
@@ -113,6 +117,11 @@ def test_a_name_that_is_used_elsewhere_is_fine():
 def test_a_class_name_that_means_two_things_is_seen():
     built = a_house(a="class Facts: ...", b="class Facts: ...", c="class _Facts: ...")
     assert house.names_twice(built) == ["Facts: a, b"]
+
+
+def test_a_module_name_that_means_two_things_is_seen():
+    built = a_house(a__rows="", b__rows="", a__files="", b__files="", c__one="")
+    assert house.modules_of_one_name(built) == ["rows: a.rows, b.rows"]
 
 
 def test_a_page_that_lacks_a_room_is_seen():

@@ -20,7 +20,7 @@ from common.names import FilePath
 
 if TYPE_CHECKING:
     from receiver.metadata.model.records import FileLoaded
-    from receiver.metadata.state.rows import FileRow
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["Coverage", "Gone", "judge_gone"]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from receiver.metadata.schema import Schema
-    from receiver.metadata.state.rows import FileRow
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["PER_MILLISECOND", "Expiry"]
 

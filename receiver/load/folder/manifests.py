@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from common.tsfile import Tail
     from common.wire import ProofEntry
     from receiver.load.folder.sender_folder import SenderFolder
-    from receiver.metadata.state.rows import FileRow
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = [
     "contradiction",

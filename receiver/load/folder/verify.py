@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from common.digests import md5_of_fd
 from common.errors import DigestError, NotATsFileError
 from common.tsfile import read_tail
-from common.tsfile.identity import tail_digest
+from common.tsfile.tail_digest import tail_digest
 from receiver.load.folder.staged import Verified
 
 if TYPE_CHECKING:

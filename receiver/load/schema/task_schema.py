@@ -16,8 +16,8 @@ from common import crash
 from common.schemaitems import Altered, Dropped, GroupDropped, Item, SeriesItem, read_items
 from common.wire import SchemaKind
 from receiver.load.schema.authority import Authority
-from receiver.load.schema.change import KEPT_FAILURES, SchemaChange, decide_schema
 from receiver.load.schema.end_state import Reduced, reduce_text
+from receiver.load.schema.schema_change import KEPT_FAILURES, SchemaChange, decide_schema
 from receiver.metadata.commit.draft import Draft
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.rows import FileRow
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["Registrar", "registration"]
 

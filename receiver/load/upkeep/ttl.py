@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.rows import FileRow
     from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["Ttl", "steady"]
 

@@ -19,7 +19,7 @@ from common import crash
 from common.errors import TooLargeError
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
-from receiver.metadata.state.rows import FileState
+from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -36,7 +36,7 @@ from receiver.metadata.model.types import (
 )
 
 if TYPE_CHECKING:
-    from receiver.metadata.model.options import EngineOptions
+    from receiver.metadata.model.engine_options import EngineOptions
     from receiver.metadata.state.lock import Reading
     from receiver.metadata.state.state import State
 

@@ -21,7 +21,7 @@ from receiver.metadata.commit.touched import Key, Touched
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.snapshot_kv import check_keys, check_prefixes
-from receiver.metadata.state.rows import FileState
+from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
     from receiver.metadata.state.state import State

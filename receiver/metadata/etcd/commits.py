@@ -29,7 +29,7 @@ import msgspec
 
 from common import crash
 from common.errors import ConflictError, DamagedError, NoSpaceError, TsferryError, UnreachableError
-from receiver.metadata.etcd.client import EtcdClient
+from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.etcd.messages import (
     Compare,
     Delete,
@@ -48,7 +48,7 @@ from receiver.metadata.model.errors import NewerLogError, UnknownOutcomeError
 from receiver.metadata.model.remote_log import RemoteLog
 
 if TYPE_CHECKING:
-    from receiver.metadata.etcd.client import EtcdSettings
+    from receiver.metadata.etcd.gateway import EtcdSettings
 
 __all__ = ["EtcdLog", "open_remote"]
 

@@ -26,7 +26,7 @@ from receiver.metadata.etcd.patience import Patience, insist
 from receiver.metadata.model.errors import FencedError
 
 if TYPE_CHECKING:
-    from receiver.metadata.etcd.client import EtcdClient
+    from receiver.metadata.etcd.gateway import EtcdClient
 
 __all__ = ["Ownership"]
 

@@ -11,7 +11,7 @@ from common.errors import UnreachableError
 from receiver.metadata.model.errors import UnknownOutcomeError
 
 if TYPE_CHECKING:
-    from receiver.metadata.etcd.client import EtcdClient
+    from receiver.metadata.etcd.gateway import EtcdClient
     from receiver.metadata.etcd.messages import Compare, Operation, TransactionResult
 
 __all__ = ["DEFAULT_PATIENCE", "Patience", "insist"]

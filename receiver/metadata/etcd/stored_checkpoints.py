@@ -23,7 +23,7 @@ from common.errors import DamagedError, TooLargeError
 from receiver.metadata.etcd.messages import MAX_OPERATIONS, Delete, Get, Operation, Put, prefix_end
 
 if TYPE_CHECKING:
-    from receiver.metadata.etcd.client import EtcdClient
+    from receiver.metadata.etcd.gateway import EtcdClient
 
 __all__ = ["Checkpoints", "EtcdCheckpoint"]
 

@@ -16,7 +16,7 @@ from common.errors import DamagedError
 from receiver.metadata.etcd.messages import Get, KeyValue, Put, prefix_end
 
 if TYPE_CHECKING:
-    from receiver.metadata.etcd.client import EtcdClient
+    from receiver.metadata.etcd.gateway import EtcdClient
 
 __all__ = ["PART_SIZE", "Frame", "Frames"]
 

@@ -19,7 +19,7 @@ from receiver.metadata.kv.timeline import SeenRevision, Timeline, TimelineHead, 
 from receiver.metadata.model.errors import CompactedError, KeyConflictError, UnknownOutcomeError
 
 if TYPE_CHECKING:
-    from receiver.metadata.etcd.client import EtcdClient
+    from receiver.metadata.etcd.gateway import EtcdClient
 
 __all__ = ["Decider"]
 

@@ -39,8 +39,8 @@ from receiver.metadata.etcd.messages import (
     prefix_end,
 )
 from receiver.metadata.etcd.patience import DEFAULT_PATIENCE, Patience
-from receiver.metadata.kv.batch import PART_SIZE, Batch, digest_of
 from receiver.metadata.kv.deciding import Decider
+from receiver.metadata.kv.packed_commit import PART_SIZE, Batch, digest_of
 from receiver.metadata.kv.ring import DEFAULT_SIZE, Ring
 from receiver.metadata.kv.timeline import (
     Marker,
@@ -64,7 +64,7 @@ from receiver.metadata.model.snapshot_kv import (
 from receiver.metadata.model.timestamps import Allocator, hybrid
 
 if TYPE_CHECKING:
-    from receiver.metadata.etcd.client import EtcdClient
+    from receiver.metadata.etcd.gateway import EtcdClient
     from receiver.metadata.etcd.messages import KeyValue
 
 __all__ = ["MAX_COMMIT", "EtcdKV"]

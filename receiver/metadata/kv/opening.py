@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from receiver.metadata.etcd.client import EtcdClient
+from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.kv.embedded import EmbeddedKV
 from receiver.metadata.kv.etcd import EtcdKV
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
-    from receiver.metadata.etcd.client import EtcdSettings
+    from receiver.metadata.etcd.gateway import EtcdSettings
     from receiver.metadata.model.snapshot_kv import SnapshotKV
 
 __all__ = ["open_kv"]

@@ -29,7 +29,7 @@ from receiver.metadata.kv.ring import Ring
 from receiver.metadata.model.errors import CompactedError, NewerLogError
 
 if TYPE_CHECKING:
-    from receiver.metadata.etcd.client import EtcdClient
+    from receiver.metadata.etcd.gateway import EtcdClient
 
 __all__ = ["Marker", "RevisionView", "SeenRevision", "Timeline", "TimelineHead", "nothing"]
 

@@ -45,7 +45,7 @@ import msgspec
 import xxhash
 
 from common import crash
-from common.durable.health import meaning
+from common.durable.flushing import meaning
 from common.errors import DamagedError, TooLargeError, TsferryError
 from receiver.metadata.model.errors import NewerLogError
 from receiver.metadata.model.records import Commit, decode_commits

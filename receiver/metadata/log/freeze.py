@@ -31,7 +31,8 @@ from common.errors import DamagedError
 from receiver.metadata.schema import Schema
 from receiver.metadata.state.key_versions import KeyTable
 from receiver.metadata.state.ranges import Devices
-from receiver.metadata.state.rows import (
+from receiver.metadata.state.state import State
+from receiver.metadata.state.table_rows import (
     FileRow,
     OwnerRow,
     QuarantineRow,
@@ -40,7 +41,6 @@ from receiver.metadata.state.rows import (
     TaskRow,
     TokenRow,
 )
-from receiver.metadata.state.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

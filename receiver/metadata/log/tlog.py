@@ -24,7 +24,7 @@ import xxhash
 
 from common import crash
 from common.durable import Closing
-from common.durable.health import meaning
+from common.durable.flushing import meaning
 from common.errors import DamagedError
 from receiver.metadata.model.errors import NewerLogError
 from receiver.metadata.model.tag_layout import ENTRY

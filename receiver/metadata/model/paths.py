@@ -10,8 +10,8 @@ A pattern has wildcards, in nodes without quotes: ``*`` is one level, ``**`` one
 ``root.sg.**`` is all below ``root.sg``, and ``root.**.s1`` does not match ``root.s1``), and ``s*``
 any text within its level. In quotes a star is a star.
 
-Devices of files have names of their own (`common.tsfile.names`); `device_nodes` says where in the
-tree they stand.
+Devices of files have names of their own (`common.tsfile.device_names`); `device_nodes` says where
+in the tree they stand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import Final
 
 from common.errors import EXIT_USAGE, Permanent
-from common.tsfile import names
+from common.tsfile import device_names
 
 __all__ = [
     "MANY",
@@ -57,7 +57,7 @@ MAX_NODES: Final = 255
 MAX_TEXT: Final = 1 << 16
 """Characters of a path's text."""
 
-quote_node = names.quote_node
+quote_node = device_names.quote_node
 
 _PLAIN: Final = re.compile(r"root(?:\.[A-Za-z_\u2E80-\u9FFF][A-Za-z0-9_\u2E80-\u9FFF]*+)*")
 """A path that is its own stored form: no node has quotes, or reads as a number."""
@@ -390,9 +390,9 @@ def device_nodes(name: str) -> Nodes:
         IllegalPathError: it begins as a table device and is none.
     """
     if name.startswith("/"):
-        database, device = names.split_database(name)
+        database, device = device_names.split_database(name)
         try:
-            is_table, parts = names.parse_name(device)
+            is_table, parts = device_names.parse_name(device)
         except ValueError as error:
             raise _illegal(name, 0, str(error)) from error
         if not is_table:
@@ -400,7 +400,7 @@ def device_nodes(name: str) -> Nodes:
         table = parts[0] or ""
         tags = device[len(quote_node(table)) + 1 :]
         return (ROOT, f"/{database}", table, f":{tags}")
-    nodes = tuple(names.split_path(name))
+    nodes = tuple(device_names.split_path(name))
     if nodes[0] != ROOT or (len(nodes) > 1 and nodes[1].startswith("/")):
         return (ROOT, _OUTSIDE, *nodes)
     return nodes
@@ -410,7 +410,7 @@ def device_name(nodes: Nodes) -> str:
     """The name of the device that stands at a place: `device_nodes`, undone."""
     if len(nodes) > 1 and nodes[1].startswith("/"):
         if nodes[1] == _OUTSIDE:
-            return names.tree_name(nodes[2:])
+            return device_names.tree_name(nodes[2:])
         if len(nodes) == 4 and nodes[3].startswith(":"):
-            return names.in_database(f"{quote_node(nodes[2])}{nodes[3]}", nodes[1][1:])
+            return device_names.in_database(f"{quote_node(nodes[2])}{nodes[3]}", nodes[1][1:])
     return format_path(nodes)

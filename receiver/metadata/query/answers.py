@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from receiver.metadata.query import nodes, tags, timeseries
 from receiver.metadata.query import questions as ask
-from receiver.metadata.query.source import STEP, Answering, Look, Row, RowSource
+from receiver.metadata.query.row_source import STEP, Answering, Look, Row, RowSource
 
 __all__ = ["Answer", "AnswerPlace"]
 

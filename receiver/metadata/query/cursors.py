@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from common.errors import GoneError
 from receiver.metadata.query.answers import Answer, AnswerPlace
-from receiver.metadata.query.source import Row
+from receiver.metadata.query.row_source import Row
 
 __all__ = ["AnswerPage", "Cursors"]
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from receiver.metadata.model.paths import MANY, ONE, Nodes, Pattern, device_name, format_path
 from receiver.metadata.query import questions as ask
 from receiver.metadata.query.ordering import Ahead, by_path, first_by_text, take_ahead
-from receiver.metadata.query.searching import Rows, ancestors, distinct, select, storage_groups
-from receiver.metadata.query.source import (
+from receiver.metadata.query.row_source import (
     Labels,
     Look,
     Row,
@@ -19,13 +18,14 @@ from receiver.metadata.query.source import (
     short,
     text_of,
 )
+from receiver.metadata.query.searching import Rows, ancestors, distinct, select, storage_groups
 from receiver.metadata.query.timeseries import run_of
-from receiver.metadata.schema.columns import view
-from receiver.metadata.schema.walk import has_leaves, walk
+from receiver.metadata.schema.growing_columns import view
+from receiver.metadata.schema.pattern_walk import has_leaves, walk
 
 if TYPE_CHECKING:
     from receiver.metadata.schema import DeviceRow
-    from receiver.metadata.schema.walk import Wanted
+    from receiver.metadata.schema.pattern_walk import Wanted
     from receiver.metadata.state.state import State
 
 __all__ = [

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from receiver.metadata.model.paths import Pattern
+from receiver.metadata.query.row_source import Look, TakenRows
 from receiver.metadata.query.searching import Rows, pieces
-from receiver.metadata.query.source import Look, TakenRows
-from receiver.metadata.schema.walk import Wanted, is_level, path_order, sort_keys, walk
+from receiver.metadata.schema.pattern_walk import Wanted, is_level, path_order, sort_keys, walk
 
 if TYPE_CHECKING:
     from receiver.metadata.state.state import State

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
-from receiver.metadata.state.rows import FileState
+from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.records import Commit, Op
-    from receiver.metadata.state.rows import FileRow
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["PastFiles", "files_at"]
 

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from receiver.metadata.model.paths import Pattern
 from receiver.metadata.query.questions import ALL
-from receiver.metadata.query.source import Look
-from receiver.metadata.schema.columns import view
+from receiver.metadata.query.row_source import Look
+from receiver.metadata.schema.growing_columns import view
 from receiver.metadata.schema.matching import WIDEST, NodeColumns, matching
-from receiver.metadata.schema.names import containing
-from receiver.metadata.schema.tree import KIND, ROOT_ROW, STORAGE_GROUP
-from receiver.metadata.schema.walk import Wanted, few
+from receiver.metadata.schema.name_table import containing
+from receiver.metadata.schema.node_tree import KIND, ROOT_ROW, STORAGE_GROUP
+from receiver.metadata.schema.pattern_walk import Wanted, few
 
 if TYPE_CHECKING:
     from receiver.metadata.query.questions import TagFilter

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from receiver.metadata.model.paths import Pattern
 from receiver.metadata.query import questions as ask
 from receiver.metadata.query.ordering import Ahead, first_by_text, take_ahead
+from receiver.metadata.query.row_source import Look, RowSource, TakenRows, same
 from receiver.metadata.query.searching import tag_keys, tag_pairs
-from receiver.metadata.query.source import Look, RowSource, TakenRows, same
 from receiver.metadata.query.timeseries import series_meant
 
 if TYPE_CHECKING:

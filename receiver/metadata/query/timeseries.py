@@ -12,8 +12,8 @@ from receiver.metadata.model.paths import MANY, MAX_NODES, ONE, Nodes, Pattern, 
 from receiver.metadata.model.types import COMPRESSION_TEXTS, ENCODING_TEXTS, TYPE_TEXTS
 from receiver.metadata.query import questions as ask
 from receiver.metadata.query.ordering import Ahead, by_heat, by_path, take_ahead
+from receiver.metadata.query.row_source import Labels, Look, Row, RowSource, TakenRows, text_of
 from receiver.metadata.query.searching import Rows, ancestors, select, tag_keys, tagged, texts_of
-from receiver.metadata.query.source import Labels, Look, Row, RowSource, TakenRows, text_of
 
 if TYPE_CHECKING:
     from receiver.metadata.schema import SeriesRow

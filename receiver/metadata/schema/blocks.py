@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from receiver.metadata.schema.columns import BATCH, view
-from receiver.metadata.schema.tree import KIND, LEAF
+from receiver.metadata.schema.growing_columns import BATCH, view
+from receiver.metadata.schema.node_tree import KIND, LEAF
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from receiver.metadata.schema.tree import NodeTree
+    from receiver.metadata.schema.node_tree import NodeTree
 
 __all__ = ["are_leaves", "codes_are", "rows_below"]
 

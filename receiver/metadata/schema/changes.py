@@ -12,11 +12,11 @@ import numpy as np
 
 from receiver.metadata.model.paths import MANY, Nodes, Pattern
 from receiver.metadata.schema.blocks import rows_below
-from receiver.metadata.schema.columns import BATCH, view
 from receiver.metadata.schema.ended import NODE, OFFSET, POSTING, TTL
+from receiver.metadata.schema.growing_columns import BATCH, view
 from receiver.metadata.schema.matching import select_series
 from receiver.metadata.schema.memory import ALIAS_BYTES, INNER_BYTES, LEAF_BYTES, TAG_BYTES
-from receiver.metadata.schema.tree import (
+from receiver.metadata.schema.node_tree import (
     ALIAS,
     ALIGNED,
     INTERNAL,

@@ -8,10 +8,10 @@ import numpy as np
 
 from receiver.metadata.model.paths import Nodes
 from receiver.metadata.schema.blocks import are_leaves, codes_are, rows_below
-from receiver.metadata.schema.columns import BATCH, view
+from receiver.metadata.schema.growing_columns import BATCH, view
+from receiver.metadata.schema.node_tree import ALIGNED, KIND, LEAF, NodeTree
+from receiver.metadata.schema.pattern_walk import has_leaves
 from receiver.metadata.schema.schemarows import DeviceRow
-from receiver.metadata.schema.tree import ALIGNED, KIND, LEAF, NodeTree
-from receiver.metadata.schema.walk import has_leaves
 
 __all__ = ["DeviceLookup"]
 

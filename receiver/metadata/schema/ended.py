@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from common.errors import DamagedError
-from receiver.metadata.schema.columns import Ints, Section, append_many, restore
+from receiver.metadata.schema.growing_columns import Ints, Section, append_many, restore
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from receiver.metadata.schema.columns import Ints, Section
+    from receiver.metadata.schema.growing_columns import Ints, Section
 
 __all__ = ["FrozenSchema", "room", "size_of"]
 

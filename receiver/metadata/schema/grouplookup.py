@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from receiver.metadata.model.paths import ROOT, Nodes
-from receiver.metadata.schema.columns import view
+from receiver.metadata.schema.growing_columns import view
+from receiver.metadata.schema.node_tree import INTERNAL, KIND, ROOT_ROW, STORAGE_GROUP
 from receiver.metadata.schema.schemarows import StorageGroupRow
-from receiver.metadata.schema.tree import INTERNAL, KIND, ROOT_ROW, STORAGE_GROUP
 
 if TYPE_CHECKING:
     from receiver.metadata.schema.schemacolumns import SchemaColumns

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from receiver.metadata.schema.columns import Ints, view
+from receiver.metadata.schema.growing_columns import Ints, view
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

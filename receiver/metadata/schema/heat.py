@@ -15,13 +15,20 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from common.errors import DamagedError
-from receiver.metadata.schema.columns import Ints, Section, append_many, reach, restore, view
-from receiver.metadata.schema.tree import KIND, LEAF
+from receiver.metadata.schema.growing_columns import (
+    Ints,
+    Section,
+    append_many,
+    reach,
+    restore,
+    view,
+)
+from receiver.metadata.schema.node_tree import KIND, LEAF
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from receiver.metadata.schema.tree import NodeTree
+    from receiver.metadata.schema.node_tree import NodeTree
 
 __all__ = ["COLD", "Heat"]
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from receiver.metadata.model.paths import MANY, ONE, ROOT, PartialPattern, Pattern
-from receiver.metadata.schema.columns import view
-from receiver.metadata.schema.tree import KIND, LEAF, ROOT_ROW, NodeTree
-from receiver.metadata.schema.walk import Wanted, few, walk
+from receiver.metadata.schema.growing_columns import view
+from receiver.metadata.schema.node_tree import KIND, LEAF, ROOT_ROW, NodeTree
+from receiver.metadata.schema.pattern_walk import Wanted, few, walk
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from receiver.metadata.model.paths import Nodes
-from receiver.metadata.schema.schemarows import Kind
-from receiver.metadata.schema.tree import (
+from receiver.metadata.schema.node_tree import (
     ALIAS,
     ALIGNED,
     INTERNAL,
@@ -16,6 +15,7 @@ from receiver.metadata.schema.tree import (
     STORAGE_GROUP,
     NodeTree,
 )
+from receiver.metadata.schema.schemarows import Kind
 
 __all__ = ["NodeLookup"]
 

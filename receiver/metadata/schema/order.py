@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from receiver.metadata.schema.columns import Ints, view
+from receiver.metadata.schema.growing_columns import Ints, view
 
 if TYPE_CHECKING:
-    from receiver.metadata.schema.names import NameTable
+    from receiver.metadata.schema.name_table import NameTable
 
 __all__ = ["Order"]
 

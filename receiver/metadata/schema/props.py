@@ -7,13 +7,13 @@ from array import array
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from receiver.metadata.schema.columns import Ints, Section, reach, restore, view
+from receiver.metadata.schema.growing_columns import Ints, Section, reach, restore, view
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from receiver.metadata.schema.names import NameTable
+    from receiver.metadata.schema.name_table import NameTable
 
 __all__ = ["Props", "props_text"]
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from common.errors import DamagedError
-from receiver.metadata.schema.columns import Section, Versions
 from receiver.metadata.schema.ended import Ended
+from receiver.metadata.schema.growing_columns import Section, Versions
 from receiver.metadata.schema.heat import Heat
+from receiver.metadata.schema.node_tree import NodeTree
 from receiver.metadata.schema.props import Props
 from receiver.metadata.schema.tagindex import TagIndex
-from receiver.metadata.schema.tree import NodeTree
 
 __all__ = ["SchemaColumns"]
 

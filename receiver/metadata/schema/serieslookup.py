@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from receiver.metadata.model.paths import ROOT, Nodes, Pattern, format_path, quote_node
-from receiver.metadata.schema.columns import BATCH, Ints, view
+from receiver.metadata.schema.growing_columns import BATCH, Ints, view
 from receiver.metadata.schema.heat import COLD
+from receiver.metadata.schema.node_tree import ALIAS, ALIGNED, KIND, LEAF, STORAGE_GROUP
+from receiver.metadata.schema.pattern_walk import walk
 from receiver.metadata.schema.schemarows import SeriesRow
-from receiver.metadata.schema.tree import ALIAS, ALIGNED, KIND, LEAF, STORAGE_GROUP
-from receiver.metadata.schema.walk import walk
 
 if TYPE_CHECKING:
     from receiver.metadata.schema.schemacolumns import SchemaColumns

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from common.errors import DamagedError
-from receiver.metadata.schema.columns import Ints, Section, reach, restore, view
+from receiver.metadata.schema.growing_columns import Ints, Section, reach, restore, view
 from receiver.metadata.schema.hashindex import PairIndex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from receiver.metadata.schema.names import NameTable
+    from receiver.metadata.schema.name_table import NameTable
 
 __all__ = ["TagIndex"]
 

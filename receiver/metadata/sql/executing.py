@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from common.errors import UsageError
 from receiver.metadata.query.answers import Answer
 from receiver.metadata.query.questions import At
-from receiver.metadata.query.source import Row
+from receiver.metadata.query.row_source import Row
 from receiver.metadata.sql import statements as sql
 from receiver.metadata.sql.parser import parse
 

@@ -21,9 +21,9 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from common.errors import TsferryError
 from receiver.metadata.model.errors import SqlError
-from receiver.metadata.sql import reading
+from receiver.metadata.sql import statement_reader
 from receiver.metadata.sql.lexing import END, MAX_TEXT, Words, shown, sql_error
-from receiver.metadata.sql.reading import Misfit, Reader
+from receiver.metadata.sql.statement_reader import Misfit, Reader
 from receiver.metadata.sql.statements import Statement
 
 __all__ = ["keywords", "next_words", "parse"]
@@ -70,7 +70,9 @@ def parse(text: str) -> Statement:
 
 @cache
 def _parser() -> Lark:
-    grammar = resources.files(reading.__package__).joinpath("grammar.lark").read_text("utf-8")
+    grammar = (
+        resources.files(statement_reader.__package__).joinpath("grammar.lark").read_text("utf-8")
+    )
     return Lark(grammar, parser="lalr", lexer=Words, transformer=Reader(), maybe_placeholders=False)
 
 

@@ -16,7 +16,7 @@ from receiver.metadata.model.tag_layout import layout
 from receiver.metadata.schema import Schema
 from receiver.metadata.state.key_versions import KeyTable
 from receiver.metadata.state.ranges import DeviceTable
-from receiver.metadata.state.rows import (
+from receiver.metadata.state.table_rows import (
     FileRow,
     FileState,
     OwnerRow,

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-    from receiver.spark.source.options import SourceOptions
     from receiver.spark.source.read_plan import ReadPlan
-    from receiver.spark.source.schema import ResultColumn
+    from receiver.spark.source.result_columns import ResultColumn
     from receiver.spark.source.selection import Selection
+    from receiver.spark.source.source_options import SourceOptions
 
 __all__ = ["TsFileBatchReader", "TsFileSource", "register"]
 
@@ -58,7 +58,7 @@ class TsFileSource(DataSource):
         Raises:
             UsageError: an option is wrong or of streams alone, or a column cannot be had.
         """
-        from receiver.spark.source.options import refuse_stream_options
+        from receiver.spark.source.source_options import refuse_stream_options
 
         refuse_stream_options(dict(self.options))
         return TsFileBatchReader(_read_plan(self._parsed(), schema), _tags(schema))
@@ -77,7 +77,7 @@ class TsFileSource(DataSource):
         return TsFileStreamReader(_read_plan(self._parsed(), schema))
 
     def _parsed(self) -> SourceOptions:
-        from receiver.spark.source.options import parse_options
+        from receiver.spark.source.source_options import parse_options
 
         return parse_options(dict(self.options))
 
@@ -145,7 +145,7 @@ class TsFileBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The tasks; none has nothing to do, unless there is nothing to do at all."""
         from receiver.spark.source.inferring import list_sources, read_tail_of
-        from receiver.spark.source.planning import plan
+        from receiver.spark.source.slicing import plan
 
         options = self._plan.options
         files = list_sources(options)
@@ -161,7 +161,7 @@ class TsFileBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task, as record batches."""
         assert isinstance(partition, TsFilePartition)
-        from receiver.spark.source.reading import read_slices
+        from receiver.spark.source.slice_reader import read_slices
 
         return read_slices(partition.slices, self._plan)
 
@@ -191,14 +191,14 @@ def _struct(columns: Sequence[ResultColumn]) -> StructType:
 
 
 def _tags(schema: StructType) -> frozenset[str]:
-    from receiver.spark.source.schema import TAG
+    from receiver.spark.source.result_columns import TAG
 
     return frozenset(each.name for each in schema.fields if TAG in (each.metadata or {}))
 
 
 def _read_plan(options: SourceOptions, schema: StructType) -> ReadPlan:
     from receiver.spark.source.inferring import plan_of
-    from receiver.spark.source.schema import ResultColumn
+    from receiver.spark.source.result_columns import ResultColumn
 
     columns = [ResultColumn(each.name, each.dataType.simpleString()) for each in schema.fields]
     return plan_of(options, columns)

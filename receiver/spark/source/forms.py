@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from common.tsfile import Device, Series
     from receiver.points import TsFileReader
     from receiver.spark.source.picking import Picker
-    from receiver.spark.source.planning import Slice
     from receiver.spark.source.read_plan import ReadPlan
     from receiver.spark.source.selection import TimeRange
+    from receiver.spark.source.slicing import Slice
 
 __all__ = ["Form", "LongForm", "Piece", "WideForm", "arrow_schema", "form_of"]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from common.errors import UsageError
 from common.tsfile import Status, Tail, read_tail
-from receiver.spark.files import DataFile, list_files
+from receiver.spark.finder import DataFile, list_files
 from receiver.spark.source.forms import form_of
-from receiver.spark.source.options import SourceOptions, bounds
 from receiver.spark.source.picking import DATA_TYPE, DEVICE, MEASUREMENT, TAG, Picker
 from receiver.spark.source.read_plan import ReadPlan
-from receiver.spark.source.schema import ResultColumn, WideSchema, long_columns
+from receiver.spark.source.result_columns import ResultColumn, WideSchema, long_columns
 from receiver.spark.source.selection import Condition, Selection, TimeRange
+from receiver.spark.source.source_options import SourceOptions, bounds
 from receiver.spark.source.value_types import LONG_VALUES
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 if TYPE_CHECKING:
-    from receiver.spark.source.planning import Slice
+    from receiver.spark.source.slicing import Slice
 
 __all__ = ["TsFilePartition"]
 

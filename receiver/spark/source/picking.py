@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from common.tsfile import Series, Tail
-    from receiver.spark.files import DataFile
-    from receiver.spark.source.options import SourceOptions
+    from receiver.spark.finder import DataFile
     from receiver.spark.source.selection import Selection
+    from receiver.spark.source.source_options import SourceOptions
 
 __all__ = ["DATA_TYPE", "DEVICE", "MEASUREMENT", "TAG", "Picker", "row_device", "tags_of"]
 

@@ -9,9 +9,9 @@ from common import __version__
 from receiver.spark.source.picking import Picker
 
 if TYPE_CHECKING:
-    from receiver.spark.source.options import SourceOptions
-    from receiver.spark.source.schema import ResultColumn
+    from receiver.spark.source.result_columns import ResultColumn
     from receiver.spark.source.selection import Selection
+    from receiver.spark.source.source_options import SourceOptions
 
 __all__ = ["ReadPlan"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from types import FrameType
 
-from common.entry import enter
+from common.start import enter
 
 __all__ = ["main"]
 

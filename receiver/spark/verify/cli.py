@@ -13,7 +13,7 @@ from common.cli import Invocation
 from common.config.units import parse_duration
 from common.errors import UsageError
 from receiver.config import ReceiverConfig
-from receiver.spark.verify.options import MANY_BAD, PROGRAM, VerifyOptions
+from receiver.spark.verify.verify_options import MANY_BAD, PROGRAM, VerifyOptions
 
 __all__ = ["cli"]
 

@@ -13,7 +13,7 @@ from receiver.load.deciding.expiry import Expiry
 from receiver.load.folder.manifests import read_table
 from receiver.load.folder.sender_folder import looks_unmounted
 from receiver.metadata.model.timestamps import from_seconds
-from receiver.metadata.state.rows import FileState
+from receiver.metadata.state.table_rows import FileState
 from receiver.spark.catalogue import LocalCatalogue
 from receiver.spark.report.results import Finding, Severity
 from receiver.spark.verify.parts import Expected
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from common.tsfile.proof import SeriesTable
     from receiver.config import ReceiverConfig
-    from receiver.metadata.state.rows import FileRow
     from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["CommittedFile", "CommittedFiles", "FileScope", "Neighbour"]
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from common.errors import TsferryError
-from common.tsfile.names import split_database
+from common.tsfile.device_names import split_database
 from receiver.points.reader import TsFileReader
-from receiver.spark.files import shown
+from receiver.spark.finder import shown
 from receiver.spark.report.results import Duplicates
-from receiver.spark.verify.checks import opened
+from receiver.spark.verify.file_checks import opened
 from receiver.spark.verify.limits import TimeIsUp, time_limit
 from receiver.spark.verify.parts import Expected
 

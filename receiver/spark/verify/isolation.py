@@ -25,7 +25,7 @@ from receiver.spark.verify.part_rows import Settings, do_part, row_of
 from receiver.spark.verify.parts import FilePart, PartResult
 
 if TYPE_CHECKING:
-    from receiver.spark.verify.checks import CheckedPart
+    from receiver.spark.verify.file_checks import CheckedPart
 
 __all__ = ["Isolated", "main"]
 
@@ -82,7 +82,7 @@ def _start() -> tuple[subprocess.Popen[bytes], socket.socket]:
 
 
 def _given_up(part: FilePart, why: str) -> pa.RecordBatch:
-    from receiver.spark.verify.checks import CheckedPart
+    from receiver.spark.verify.file_checks import CheckedPart
 
     finding = Finding(Severity.UNPROVED, "worker", None, None, None, why)
     checked: CheckedPart = CheckedPart(PartResult(part.file, part.part, findings=[finding]))

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from receiver.spark.files import shown
+from receiver.spark.finder import shown
 from receiver.spark.report.results import (
     CodecTotal,
     DayCount,
@@ -29,9 +29,9 @@ from receiver.spark.report.results import (
     arrow_schema,
 )
 from receiver.spark.verify.duplicates import Pair, common_times
+from receiver.spark.verify.job_progress import JobProgress
 from receiver.spark.verify.part_rows import ROW, Settings, span_schema
 from receiver.spark.verify.parts import Expected, PartResult, group_parts, pack, split
-from receiver.spark.verify.progress import JobProgress
 from receiver.spark.verify.relations import (
     Meeting,
     Overlap,
@@ -41,8 +41,8 @@ from receiver.spark.verify.relations import (
     overlaps,
 )
 from receiver.spark.verify.session import SparkFailedError, was_interrupted
-from receiver.spark.verify.shipping import shipped, unfit
 from receiver.spark.verify.worker import Worker
+from receiver.spark.verify.worker_code import shipped, unfit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

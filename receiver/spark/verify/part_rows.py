@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from receiver.spark.verify.checks import CheckedPart
+    from receiver.spark.verify.file_checks import CheckedPart
 
 __all__ = ["ROW", "Settings", "do_part", "row_of", "row_schema", "span_schema", "span_table"]
 
@@ -44,7 +44,7 @@ class Settings:
 
 def do_part(part: FilePart, settings: Settings) -> CheckedPart:
     """Work off a part in this process."""
-    from receiver.spark.verify.checks import check_part
+    from receiver.spark.verify.file_checks import check_part
 
     begun = time.monotonic()
     checked = check_part(

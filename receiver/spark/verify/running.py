@@ -11,13 +11,13 @@ import click
 from common.cli import emit_json
 from common.errors import TsferryError
 from common.terminal import printable
-from receiver.spark.files import list_files, shown
+from receiver.spark.finder import list_files, shown
 from receiver.spark.report import Delivery, summarise, text, write
 from receiver.spark.verify.committed import CommittedFiles, FileScope
 from receiver.spark.verify.delivery import Verdict, deliver
-from receiver.spark.verify.options import MANY_BAD, PROGRAM
+from receiver.spark.verify.job_progress import JobProgress
 from receiver.spark.verify.part_rows import Settings
-from receiver.spark.verify.progress import JobProgress
+from receiver.spark.verify.verify_options import MANY_BAD, PROGRAM
 from receiver.spark.verify.verifying import Run, verdicts_of, verify_catalogue, verify_plain
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from receiver.config import ReceiverConfig
     from receiver.spark.report.results import Verification
-    from receiver.spark.verify.options import VerifyOptions
     from receiver.spark.verify.parts import Expected
+    from receiver.spark.verify.verify_options import VerifyOptions
 
 __all__ = ["verify_paths", "verify_receiver"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from common.tsfile import Compression, DataType, Encoding
 from receiver.metadata.model.paths import device_name, parse_stored
 from receiver.spark.report.results import Finding, Severity
-from receiver.spark.verify.outlines import DeviceOutline, unpack_outline
+from receiver.spark.verify.packed_outlines import DeviceOutline, unpack_outline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

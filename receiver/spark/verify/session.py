@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from common.errors import EXIT_INTERNAL, Transient
 from receiver.spark.verify.java import find_java_home
-from receiver.spark.verify.shipping import unfit
+from receiver.spark.verify.worker_code import unfit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from common.tsfile.names import in_database
+from common.tsfile.device_names import in_database
 from common.tsfile.proof import SeriesTable
 from receiver.load.upkeep.verdicts import Verdict
 from receiver.metadata.model.timestamps import to_seconds
-from receiver.spark.files import kind_of, shown
+from receiver.spark.finder import kind_of, shown
 from receiver.spark.report.results import FileResult, Finding, Judgement, Severity, Verification
 from receiver.spark.verify.job import Neighbours, Subject, VerifyJob
 from receiver.spark.verify.part_rows import span_table
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from receiver.spark.files import DataFile
+    from receiver.spark.finder import DataFile
     from receiver.spark.verify.committed import CommittedFile, CommittedFiles
+    from receiver.spark.verify.job_progress import JobProgress
     from receiver.spark.verify.part_rows import Settings
-    from receiver.spark.verify.progress import JobProgress
 
 __all__ = ["Run", "verdicts_of", "verify_catalogue", "verify_plain"]
 

@@ -8,7 +8,7 @@ a worker. What is added here:
 * a lingering close: when an answer goes out before its request was read, the rest is read and
   thrown away for a while, since closing at once would reset the connection and take the answer
   with it;
-* bodies in pieces (`receiver.web.server.parser`);
+* bodies in pieces (`receiver.web.server.request_parser`);
 * a stop of its own for each state, so no descriptor stays behind.
 """
 
@@ -24,8 +24,8 @@ from waitress.channel import HTTPChannel
 from waitress.task import WSGITask
 
 from receiver.web.server.host import READ_BYTES
-from receiver.web.server.parser import Parser, Rest
 from receiver.web.server.refusal import RefusalTask
+from receiver.web.server.request_parser import Parser, Rest
 
 if TYPE_CHECKING:
     from receiver.web.server.host import Host

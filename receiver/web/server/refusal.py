@@ -1,7 +1,7 @@
 """Answers that the server gives itself, without asking the application: problem+json, then close.
 
 They are for requests that broke HTTP, and for those that the gate refused before their body was
-read (`receiver.web.server.parser`).
+read (`receiver.web.server.request_parser`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import pytest
 import requests
 
 from receiver.metadata.engine import Engine
-from receiver.metadata.state.rows import FileState
+from receiver.metadata.state.table_rows import FileState
 from tests.support import tiers, trace
 from tests.support.centre import COMMAND, Centre
 from tests.support.centre import centre as serving

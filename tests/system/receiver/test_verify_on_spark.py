@@ -18,14 +18,14 @@ pytest.importorskip("pyspark")
 pytest.importorskip("numba")
 
 from common.cli import run
-from receiver.metadata.state.rows import FileState
+from receiver.metadata.state.table_rows import FileState
 from receiver.spark.verify import job as jobs
 from receiver.spark.verify import parts
 from receiver.spark.verify.cli import cli
 from receiver.spark.verify.job import Neighbours, Subject, VerifyJob
+from receiver.spark.verify.job_progress import JobProgress
 from receiver.spark.verify.part_rows import Settings, span_table
 from receiver.spark.verify.parts import Expected, PartSpan
-from receiver.spark.verify.progress import JobProgress
 from tests.support.site import Site, path
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import build

@@ -1,6 +1,6 @@
 import pytest
 
-from common.config.source import key_lines, read_toml
+from common.config.toml_file import key_lines, read_toml
 from common.errors import ConfigError, Permanent
 
 TOML = '''\

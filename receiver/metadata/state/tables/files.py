@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from receiver.metadata.model import records
-from receiver.metadata.state.rows import FileRow, FileState
 from receiver.metadata.state.sorted_keys import SortedKeys
+from receiver.metadata.state.table_rows import FileRow, FileState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from receiver.metadata.model import records
-from receiver.metadata.state.rows import OwnerRow
 from receiver.metadata.state.sorted_keys import SortedKeys
+from receiver.metadata.state.table_rows import OwnerRow
 
 if TYPE_CHECKING:
     from receiver.metadata.state.ranges import DeviceTable

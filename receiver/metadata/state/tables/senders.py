@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from receiver.metadata.model import records
-from receiver.metadata.state.rows import SchemaPositionRow, SenderRow, TokenRow
+from receiver.metadata.state.table_rows import SchemaPositionRow, SenderRow, TokenRow
 
 if TYPE_CHECKING:
     from receiver.metadata.state.tables import Operations

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from receiver.metadata.model import records
-from receiver.metadata.state.rows import QuarantineRow, TaskRow, encode_outcomes
+from receiver.metadata.state.table_rows import QuarantineRow, TaskRow, encode_outcomes
 
 if TYPE_CHECKING:
     from receiver.metadata.state.tables import Operations

@@ -23,13 +23,13 @@ from pathlib import Path
 import pytest
 
 from common.durable import Tree
-from common.durable.health import meaning
+from common.durable.flushing import meaning
 from common.errors import DiskError, NoSpaceError, TsferryError
 from receiver.metadata.engine import Engine
 from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.metadata.model import records
 from receiver.metadata.model.alterations import Upsert
-from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.model.engine_options import EngineOptions
 from tests.support import powercut, schema_view, tiers
 from tests.support.disk import CHANGING, LOOKING, NAMING, Faults
 from tests.support.metadata import has_commit

@@ -18,8 +18,8 @@ from common.errors import DamagedError, NoSpaceError, TsferryError
 from receiver.metadata.engine import Engine
 from receiver.metadata.kv.embedded import EmbeddedKV
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import HistoryGoneError, MemoryLimitError, NewerLogError
-from receiver.metadata.model.options import EngineOptions
 from receiver.metadata.sql.executing import execute
 from tests.support import metadata as files
 from tests.support.asking import column, number, refused, rows, run

@@ -12,7 +12,7 @@ from tests.support import trace
 IMPORTS = """
 from receiver.metadata.model import records
 from receiver.metadata.engine import Engine
-from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.model.engine_options import EngineOptions
 """
 BEGIN = """
 engine = Engine.open(root / "schema", options=EngineOptions(history=0.0), background=False)

@@ -107,7 +107,7 @@ import sys
 from pathlib import Path
 from receiver.metadata.model import records
 from receiver.metadata.engine import Engine
-from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.model.engine_options import EngineOptions
 engine = Engine.open(Path(sys.argv[1]), options=EngineOptions(history=0.0), background=False)
 print(engine.commit([records.StorageGroupSet("root.t")]), "", flush=True)
 for number in range(9):

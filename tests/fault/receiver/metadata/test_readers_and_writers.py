@@ -11,8 +11,8 @@ import pytest
 from common.errors import TsferryError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import HistoryGoneError, NotATagError
-from receiver.metadata.model.options import EngineOptions
 from receiver.metadata.sql.executing import execute
 from tests.support import schema_view as view
 

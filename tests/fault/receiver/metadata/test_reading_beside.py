@@ -10,7 +10,7 @@ import pytest
 from receiver.metadata.engine import Engine
 from receiver.metadata.log import recovering
 from receiver.metadata.model import records
-from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.model.engine_options import EngineOptions
 from tests.support.metadata import A, seen
 from tests.support.schema_commits import HISTORY, everything, series
 

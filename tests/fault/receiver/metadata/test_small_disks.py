@@ -10,7 +10,7 @@ import pytest
 from common.errors import NoSpaceError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.model.engine_options import EngineOptions
 from tests.support.asking import column
 from tests.support.schema_commits import everything, series
 from tests.system.test_full_disks import fill, tmpfs

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from receiver.web.app import close, create_app, site_of
-from receiver.web.server.parser import Parser
+from receiver.web.server.request_parser import Parser
 from tests.support.mutate import mutants
 from tests.support.node_world import A, World
 from tests.support.web import connect, running, until

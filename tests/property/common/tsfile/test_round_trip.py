@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.tsfile import Status, read_status, read_tail
-from common.tsfile.names import device_name, parse_name, tree_name
+from common.tsfile.device_names import device_name, parse_name, tree_name
 from tests.support import tiers
 from tests.support.tsfile_bytes import build
 

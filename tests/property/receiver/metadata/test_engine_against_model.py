@@ -25,8 +25,8 @@ from hypothesis.stateful import (
 from common.errors import ConflictError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import RefusedCommitError
-from receiver.metadata.model.options import EngineOptions
 from receiver.metadata.state.state import FileState
 from tests.support import tiers
 from tests.support.metadata import A, B, has_commit, load, log_file, path, physical, seen, token

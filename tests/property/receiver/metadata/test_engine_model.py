@@ -20,8 +20,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from common.errors import DamagedError, TsferryError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import alterations, records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import HistoryGoneError
-from receiver.metadata.model.options import EngineOptions
 from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.sql.executing import execute
 from tests.support import metadata as files

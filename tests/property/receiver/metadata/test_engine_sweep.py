@@ -16,8 +16,8 @@ import pytest
 from common.errors import DamagedError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import NewerLogError
-from receiver.metadata.model.options import EngineOptions
 from tests.support import schema_view as view
 from tests.support import tiers
 

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from common.errors import TsferryError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.model.engine_options import EngineOptions
 from tests.support import schema_view, tiers
 from tests.support.metadata import A, B, load, path, physical, seen
 from tests.support.schema_commits import everything, series

@@ -3,7 +3,7 @@ import pytest
 from common.errors import DamagedError, LockedError, NotFoundError
 from receiver.metadata import repair
 from receiver.metadata.engine import Engine
-from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.repair import bad_tags, cut, mend_tags, put_aside, report
 from tests.support.metadata import A, B, log_file, plain, seen
 from tests.support.schema_commits import HISTORY, everything

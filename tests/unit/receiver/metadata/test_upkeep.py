@@ -11,7 +11,7 @@ from common.errors import NoSpaceError, ReadOnlyError
 from receiver.metadata import checkpointing
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.model.engine_options import EngineOptions
 
 BOUND = 60
 

@@ -6,7 +6,7 @@ import pytest
 
 from common.errors import UsageError
 from receiver.metadata.model import records
-from receiver.metadata.state.rows import FileRow, FileState
+from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.metadata.state.tables.files import FileTable
 from receiver.node import Node
 from receiver.operator import paging

@@ -16,8 +16,8 @@ import pytest
 from common.tsfile import Encoding, read_tail
 from receiver.points import ChunkSummary, DamagedData, TsFileReader, UnsupportedData
 from receiver.points import batches as batches_module
-from receiver.points import proving as proving_module
 from receiver.points import rows as rows_module
+from receiver.points import whole_chunks as proving_module
 from tests.support import tsfile_bytes
 from tests.support.encoders import dictionary
 from tests.support.tsfile_bytes import build, uvarint, vstr

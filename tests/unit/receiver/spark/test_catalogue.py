@@ -18,7 +18,7 @@ from receiver.metadata.model.timestamps import to_seconds
 from receiver.operator.tokens import make_token
 from receiver.spark.catalogue import Catalogue, _locations, unit_of
 from receiver.spark.source.inferring import catalogue_of, list_sources
-from receiver.spark.source.options import parse_options
+from receiver.spark.source.source_options import parse_options
 from receiver.web.app import close, create_app, site_of
 from tests.support.spark_world import NORTH, World
 from tests.support.tsfile_bytes import build

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from common.errors import CloneError, ProtocolError
-from receiver.metadata.state.rows import SenderRow
+from receiver.metadata.state.table_rows import SenderRow
 from receiver.transfer import epochs
 from receiver.transfer.epochs import EpochStanding, standing, start
 

@@ -9,7 +9,7 @@ from common.schemaitems import Dropped, Group, GroupDropped, SeriesItem
 from receiver.metadata.engine import Engine
 from receiver.metadata.log import frames
 from receiver.metadata.model import records
-from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.transfer.schemachanges import SchemaReader
 from tests.support.metadata import A, load, path, seen
 

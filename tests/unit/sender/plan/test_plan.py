@@ -8,9 +8,9 @@ import pytest
 from common.names import FilePath
 from common.wire import Propagate
 from sender.kept.troubles import Trouble, TroubleKind
-from sender.plan.options import PlanOptions
 from sender.plan.plan import HeldWhy, plan
-from sender.plan.tasks import Addition, TaskPlan, ToldDeletion
+from sender.plan.plan_options import PlanOptions
+from sender.plan.task_plan import Addition, TaskPlan, ToldDeletion
 from sender.select.entry import Entry, EntryState
 from sender.select.found import Clash, LocalFile, Scan, Span, Unmounted, Waiting, Why
 from tests.support.site import FakeFacts, Site, path, tsfile

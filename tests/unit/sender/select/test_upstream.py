@@ -4,8 +4,8 @@ import pytest
 
 from common.wire import CatalogueEntry
 from sender.kept.ledger import Ledger
-from sender.plan.options import PlanOptions
 from sender.plan.plan import plan
+from sender.plan.plan_options import PlanOptions
 from sender.select.data_dirs import DataDirs
 from sender.select.entry import Entry
 from sender.select.found import Why

@@ -7,8 +7,8 @@ import pytest
 
 from common.errors import LockedError, UnreachableError
 from receiver.metadata.engine import Engine
-from receiver.metadata.etcd.client import EtcdClient
 from receiver.metadata.etcd.commits import EtcdLog, open_remote
+from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.etcd.messages import Delete, Get, prefix_end
 from receiver.metadata.etcd.patience import Patience
 from receiver.metadata.kv.embedded import EmbeddedKV

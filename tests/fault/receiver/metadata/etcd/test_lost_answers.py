@@ -6,8 +6,8 @@ import pytest
 
 from common import crash
 from common.errors import UnreachableError
-from receiver.metadata.etcd.client import EtcdClient
 from receiver.metadata.etcd.commits import EtcdLog
+from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.etcd.messages import Delete, Get, prefix_end
 from receiver.metadata.etcd.patience import Patience
 from receiver.metadata.etcd.stored_frames import PART_SIZE

@@ -6,7 +6,7 @@ import pytest
 
 from common import crash
 from common.errors import NoSpaceError, UnreachableError
-from receiver.metadata.etcd.client import EtcdClient
+from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.etcd.messages import Get, prefix_end
 from receiver.metadata.etcd.patience import Patience
 from receiver.metadata.kv.etcd import EtcdKV

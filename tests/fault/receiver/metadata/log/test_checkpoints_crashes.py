@@ -9,7 +9,7 @@ import pytest
 from common import crash
 from common.errors import DamagedError
 from receiver.metadata.engine import Engine
-from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.model.engine_options import EngineOptions
 from tests.support.metadata import seen
 from tests.support.schema_commits import HISTORY, everything
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from common.errors import TsferryError
 from common.schemaitems import UNSET, Altered, Dropped, Group, Item, SeriesItem
 from receiver.load.schema.authority import Authority
-from receiver.load.schema.change import decide_schema
 from receiver.load.schema.registering import Registering, SeriesRefusal
+from receiver.load.schema.schema_change import decide_schema
 from receiver.metadata.commit.draft import Draft, examine
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import format_path, parse_stored

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UnreachableError
-from receiver.metadata.etcd.client import EtcdClient
 from receiver.metadata.etcd.commits import EtcdLog
+from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.etcd.messages import Delete, Get, prefix_end
 from receiver.metadata.etcd.stored_frames import PART_SIZE
 from receiver.metadata.model.errors import FencedError

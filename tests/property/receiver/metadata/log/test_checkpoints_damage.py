@@ -13,8 +13,8 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.log.checkpoints import Checkpoint, checkpoints, open_checkpoint
 from receiver.metadata.log.segments import segments
 from receiver.metadata.log.tlog import TLOG_NAME
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import NewerLogError
-from receiver.metadata.model.options import EngineOptions
 from tests.support.schema_commits import HISTORY, everything
 
 

@@ -5,8 +5,8 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from common.tsfile.names import device_name as file_device_name
-from common.tsfile.names import in_database, tree_name
+from common.tsfile.device_names import device_name as file_device_name
+from common.tsfile.device_names import in_database, tree_name
 from receiver.metadata.model.paths import (
     IllegalPathError,
     Pattern,

@@ -9,6 +9,7 @@ from receiver.metadata.commit.operations import NewSeries, storage_group_at
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.alterations import AddTags, Drop, Rename, SetValues, Upsert
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import (
     AliasTakenError,
     EncodingRefusedError,
@@ -22,7 +23,6 @@ from receiver.metadata.model.errors import (
     TtlRefusedError,
     UnknownTypeError,
 )
-from receiver.metadata.model.options import EngineOptions
 from receiver.metadata.model.paths import IllegalPathError, parse_pattern
 from tests.support.asking import number
 from tests.support.committing import groups, seen, series

@@ -8,13 +8,13 @@ from receiver.metadata.commit.draft import examine
 from receiver.metadata.commit.touched import Touched
 from receiver.metadata.engine import Engine, Guard
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import (
     MemoryLimitError,
     RefusedCommitError,
     SeriesExistsError,
     SeriesNestedError,
 )
-from receiver.metadata.model.options import EngineOptions
 from tests.support.committing import create, do, fresh, refuse, seen, series
 from tests.support.metadata import A
 from tests.support.metadata import seen as sender_seen

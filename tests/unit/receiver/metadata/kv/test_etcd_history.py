@@ -6,7 +6,7 @@ import random
 import pytest
 
 from common.errors import DamagedError, UnreachableError
-from receiver.metadata.etcd.client import EtcdClient
+from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.etcd.messages import Delete, Put, prefix_end
 from receiver.metadata.etcd.patience import Patience
 from receiver.metadata.kv.etcd import EtcdKV

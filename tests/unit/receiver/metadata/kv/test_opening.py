@@ -2,12 +2,12 @@ import pytest
 
 from common.errors import ReadOnlyError
 from receiver.metadata.engine import Engine
-from receiver.metadata.etcd.client import EtcdClient
+from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.etcd.messages import Get
 from receiver.metadata.kv.embedded import EmbeddedKV
 from receiver.metadata.kv.opening import open_kv
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import HistoryGoneError, KeyMissingError
-from receiver.metadata.model.options import EngineOptions
 
 
 @pytest.fixture

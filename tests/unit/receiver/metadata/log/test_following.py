@@ -10,8 +10,8 @@ from common import crash
 from common.errors import LockedError, ReadOnlyError, UnreachableError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import FencedError, UnknownOutcomeError
-from receiver.metadata.model.options import EngineOptions
 from tests.support.metadata import B, seen
 from tests.support.remote_log import MemoryPlace, MemoryRemote
 from tests.support.schema_commits import HISTORY, everything

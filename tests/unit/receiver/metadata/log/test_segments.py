@@ -17,8 +17,8 @@ from receiver.metadata.log.frames import (
 )
 from receiver.metadata.log.segments import Segment, behind, segments
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import HistoryGoneError
-from receiver.metadata.model.options import EngineOptions
 from tests.support.metadata import B, load, seen
 from tests.support.schema_commits import HISTORY, everything, series
 

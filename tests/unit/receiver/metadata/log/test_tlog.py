@@ -7,8 +7,8 @@ from common.errors import DamagedError
 from receiver.metadata.engine import Engine
 from receiver.metadata.log.tlog import FIRST, TLOG_NAME, Tlog
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import NewerLogError, TagsTooLargeError
-from receiver.metadata.model.options import EngineOptions
 from receiver.metadata.model.tag_layout import layout
 from tests.support.metadata import seen
 from tests.support.schema_commits import series

@@ -8,8 +8,8 @@ import pytest
 
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import HistoryGoneError
-from receiver.metadata.model.options import EngineOptions
 from receiver.metadata.query.past_files import files_at
 from tests.support.spark_world import NORTH, World
 from tests.support.tsfile_bytes import build

@@ -8,8 +8,8 @@ from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.model.paths import device_name
 from receiver.metadata.query import ordering, searching
 from receiver.metadata.query.answers import Answer
-from receiver.metadata.query.source import Look
-from receiver.metadata.schema import walk
+from receiver.metadata.query.row_source import Look
+from receiver.metadata.schema import pattern_walk
 from receiver.metadata.sql.executing import execute
 from receiver.metadata.sql.parser import parse
 from tests.support.metadata import A, load, path, seen
@@ -149,7 +149,7 @@ def test_every_way_of_searching_finds_the_same(engine, text, by, monkeypatch):
     expected = answer(engine, text)
     small(monkeypatch)
     if by != "walk":
-        monkeypatch.setattr(walk, "_BUDGET", 0)
+        monkeypatch.setattr(pattern_walk, "_BUDGET", 0)
     if by == "columns and walk":
         monkeypatch.setattr(ordering, "_SORTED", 0)
     assert answer(engine, text) == expected
@@ -165,7 +165,7 @@ def test_an_answer_is_of_one_commit_whatever_comes_between_two_looks(
 ):
     expected = answer(engine, text)
     small(monkeypatch)
-    monkeypatch.setattr(walk, "_BUDGET", 0)
+    monkeypatch.setattr(pattern_walk, "_BUDGET", 0)
     if ordered == "met":
         monkeypatch.setattr(ordering, "_SORTED", 0)
     asked = Answer(engine, parse(text))
@@ -204,7 +204,7 @@ def test_history_that_goes_in_the_middle_of_a_search_ends_it(engine, clock, monk
 
 def test_a_search_lets_others_in_between_its_pieces(engine, monkeypatch):
     small(monkeypatch)
-    monkeypatch.setattr(walk, "_BUDGET", 0)
+    monkeypatch.setattr(pattern_walk, "_BUDGET", 0)
     monkeypatch.setattr(ordering, "_SORTED", 0)
     rows = len(engine._state.schema.tree)
     looks = []

@@ -3,7 +3,7 @@
 import pytest
 
 from receiver.metadata.engine import Engine
-from receiver.metadata.model.options import EngineOptions
+from receiver.metadata.model.engine_options import EngineOptions
 
 
 @pytest.fixture

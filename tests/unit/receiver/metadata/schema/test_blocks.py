@@ -9,7 +9,7 @@ import pytest
 
 from receiver.metadata.model.paths import Nodes, parse_pattern
 from receiver.metadata.schema import Schema
-from receiver.metadata.schema.walk import path_order, sort_keys
+from receiver.metadata.schema.pattern_walk import path_order, sort_keys
 
 D1 = ("root", "sg", "d1")
 SIZES = [2, 10, 40]

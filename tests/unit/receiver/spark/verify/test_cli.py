@@ -11,12 +11,12 @@ pytest.importorskip("numba")
 
 from common.cli import run
 from common.errors import NoSpaceError
-from receiver.spark.files import DataFile
+from receiver.spark.finder import DataFile
 from receiver.spark.report.results import FileResult, Finding, Judgement, Severity
 from receiver.spark.verify import running
 from receiver.spark.verify.cli import cli
-from receiver.spark.verify.options import VerifyOptions
 from receiver.spark.verify.parts import Expected
+from receiver.spark.verify.verify_options import VerifyOptions
 from receiver.spark.verify.verifying import _unknown, verdicts_of
 from tests.support.verifications import file
 from tests.support.verifications import run as verification

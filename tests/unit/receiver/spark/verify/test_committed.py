@@ -18,8 +18,8 @@ from receiver.metadata.model import records
 from receiver.metadata.model.timestamps import to_seconds
 from receiver.metadata.state.state import OwnerRow, State
 from receiver.spark.report.results import Finding, Severity
-from receiver.spark.verify.checks import check_part
 from receiver.spark.verify.committed import CommittedFiles, FileScope, _ownership
+from receiver.spark.verify.file_checks import check_part
 from receiver.spark.verify.parts import FilePart
 from receiver.spark.verify.verifying import _against_manifest
 from tests.support.spark_world import NORTH, SOUTH, World

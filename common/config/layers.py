@@ -1,0 +1,324 @@
+"""Loading: flags over environment over file over defaults, and for each value where it is from.
+
+Each layer is spread over the schema into settings (dotted key -> raw value); a higher layer
+replaces a lower one key by key, a whole array of tables at once where it names the array. Then
+the tables are built bottom up. All that is wrong is collected, so that one look at the error is
+enough to put a file right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from common.config import tables as schemas
+from common.config.kinds import ValueKind
+from common.config.model import (
+    CheckedTable,
+    ConfigFinding,
+    ConfigProblem,
+    Flag,
+    Loaded,
+    Origin,
+    Secret,
+    config_error,
+)
+from common.config.tables import ArrayNode, LeafNode, Node, TableNode
+from common.config.toml_file import Document, read_secret, read_toml, readable_by_others
+from common.terminal import printable
+
+__all__ = ["load"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_FILE_SUFFIX = "_file"
+_RANK = {"default": 0, "file": 1, "environment": 2, "flag": 3}
+
+# Kubernetes puts these into each container beside a service named tsferry-receiver.
+_INJECTED = re.compile(r"SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_.*)?")
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """A value as its layer has it.
+
+    Attributes:
+        raw: as TOML would have it, or text where `text` is set.
+        origin: where it stands.
+        text: `raw` comes from a variable or a flag and is still to be read by its kind.
+        base: what relative paths are relative to.
+    """
+
+    raw: Any
+    origin: Origin
+    text: bool
+    base: Path
+
+
+def load(
+    schema: type[T],
+    *,
+    file: Path | None,
+    env_prefix: str,
+    environ: Mapping[str, str],
+    flags: Mapping[str, object],
+    secrets: bool = True,
+) -> Loaded[T]:
+    """Load and check a configuration.
+
+    Args:
+        schema: the top table.
+        file: the TOML file; None for none.
+        env_prefix: such as ``TSFERRY_SENDER_``; ``<prefix>TRANSFER__MAX_RETRIES`` is
+            ``transfer.max_retries``. An empty variable counts as not set; ``<prefix>CONFIG`` names
+            the file and is none of ours.
+        environ: the environment.
+        flags: dotted key -> value or `Flag`; None counts as not given.
+        secrets: read the files that hold tokens; without, they need not be there yet.
+
+    Raises:
+        ConfigError: names file, key, value and expectation of everything that is wrong.
+    """
+    loading = _Loading(schema, env_prefix, secrets)
+    if file is not None:
+        loading.add_file(read_toml(file.absolute()))
+    loading.add_environment(environ)
+    loading.add_flags(flags)
+    value = loading.table(schema, "")
+    if loading.problems or value is None:
+        raise config_error(loading.problems)
+    return Loaded(value, loading.origins, tuple(loading.warnings))
+
+
+_Maker = Callable[[str, Any], _Setting]
+"""(dotted key, raw value) -> the setting, as the layer makes it."""
+
+
+class _Loading:
+    """The settings of all layers, and what has been made of them so far."""
+
+    def __init__(self, root: type[msgspec.Struct], env_prefix: str, secrets: bool) -> None:
+        self.root = root
+        self.env_prefix = env_prefix
+        self.secrets = secrets
+        self.settings: dict[str, _Setting] = {}
+        self.origins: dict[str, Origin] = {}
+        self.problems: list[ConfigProblem] = []
+        self.warnings: list[str] = []
+        self.quotes: dict[str, str] = {}
+        """Dotted key -> value as an error may show it."""
+
+    def add_file(self, document: Document) -> None:
+        base = document.path.parent
+
+        def setting(key: str, raw: Any) -> _Setting:
+            return _Setting(raw, Origin("file", document.where(key)), False, base)
+
+        self._spread(TableNode(self.root), "", document.tree, setting)
+
+    def add_environment(self, environ: Mapping[str, str]) -> None:
+        # Sorted: `RECEIVER` as a whole comes before `RECEIVER__0__URL`, which adds to it.
+        for name in sorted(environ):
+            text, rest = environ[name], name.removeprefix(self.env_prefix)
+            ignored = rest == "CONFIG" or _INJECTED.fullmatch(rest)
+            if rest == name or not text or ignored:
+                continue
+            segments: list[str | int] = [
+                int(part) if part.isdecimal() and len(part) < 5 else part.lower()
+                for part in rest.split("__")
+            ]
+            self._place(segments, text, Origin("environment", name))
+
+    def add_flags(self, flags: Mapping[str, object]) -> None:
+        for key in sorted(flags):
+            given = flags[key]
+            flag = given if isinstance(given, Flag) else Flag(given, _flag_name(key))
+            if flag.value is not None:
+                self._place(schemas.split_key(key), flag.value, Origin("flag", flag.name))
+
+    def _place(self, segments: list[str | int], raw: object, origin: Origin) -> None:
+        """Take a value from a flag or a variable at the place that it names."""
+        node: Node = TableNode(self.root)
+        key = ""
+        for segment in segments:
+            below = schemas.child(node, segment)
+            if below is None:
+                self._unknown(origin, key, str(segment))
+                return
+            node, key = below, schemas.join_key(key, segment)
+
+        def setting(_key: str, value: Any) -> _Setting:
+            return _Setting(value, origin, isinstance(value, str), Path.cwd())
+
+        if isinstance(raw, str) and not isinstance(node, LeafNode):
+            raw = _from_json(raw)
+        self._spread(node, key, raw, setting)
+
+    def _spread(self, node: Node, key: str, raw: Any, setting: _Maker) -> None:
+        """Cut a value along the schema and keep its leaves."""
+        if isinstance(node, LeafNode):
+            self.settings[key] = setting(key, raw)
+        elif isinstance(node, ArrayNode):
+            if not isinstance(raw, list) or not all(isinstance(item, dict) for item in raw):
+                self._misshapen(setting(key, raw).origin, key, f"an array of tables: [[{key}]]")
+                return
+            self._forget(key + "[")
+            for index, item in enumerate(raw):
+                self._spread(TableNode(node.schema), f"{key}[{index}]", item, setting)
+        elif not isinstance(raw, Mapping):
+            self._misshapen(setting(key, raw).origin, key, f"a table: [{key}]")
+        else:
+            for name, value in raw.items():
+                below = schemas.child(node, name)
+                full = schemas.join_key(key, name)
+                if below is None:
+                    self._unknown(setting(full, value).origin, key, name)
+                else:
+                    self._spread(below, full, value, setting)
+
+    def _forget(self, prefix: str) -> None:
+        for key in [key for key in self.settings if key.startswith(prefix)]:
+            del self.settings[key]
+
+    def _unknown(self, origin: Origin, parent: str, name: str) -> None:
+        # The value is not shown: behind a misspelt `token` it would be one.
+        hint = schemas.suggestion(self.root, parent, name)
+        key = printable(schemas.join_key(parent, name))
+        self._problem(origin, key, None, f"unknown key, {hint}")
+
+    def _misshapen(self, origin: Origin, key: str, expected: str) -> None:
+        self._problem(origin, key, None, f"expected {expected}")
+
+    def _problem(self, origin: Origin, key: str, value: str | None, expected: str) -> None:
+        where = "" if origin.kind == "default" else origin.where
+        self.problems.append(ConfigProblem(where, key, value, expected))
+
+    def table(self, schema: type[T], key: str) -> T | None:
+        """Build a table; None where something in it is wrong."""
+        before = len(self.problems)
+        values: dict[str, Any] = {}
+        for field, node in schemas.fields(schema):
+            full = schemas.join_key(key, field.encode_name)
+            if isinstance(node, TableNode):
+                values[field.name] = self.table(node.schema, full)
+            elif isinstance(node, ArrayNode):
+                values[field.name] = self._array(node.schema, full)
+            elif full in self.settings:
+                values[field.name] = self._leaf(node.kind, full, self.settings[full])
+            elif field.required:
+                self._missing(node.kind, full)
+            else:
+                values[field.name] = field.default
+                self.origins[full] = Origin("default", "default")
+        self._read_secrets(schema, key, values)
+        if len(self.problems) > before:
+            return None
+        built = schema(**values)
+        checked: object = built
+        if isinstance(checked, CheckedTable):
+            self._take(checked.check(), key)
+        return built if len(self.problems) == before else None
+
+    def _array(self, schema: type[T], key: str) -> tuple[T | None, ...]:
+        start = key + "["
+        found = {int(k[len(start) :].split("]")[0]) for k in self.settings if k.startswith(start)}
+        gap = next((index for index in range(len(found)) if index not in found), None)
+        if gap is not None:
+            self.problems.append(
+                ConfigProblem(
+                    "", f"{key}[{gap}]", None, f"missing, but {key}[{max(found)}] is given"
+                )
+            )
+            return ()
+        return tuple(self.table(schema, f"{key}[{index}]") for index in range(len(found)))
+
+    def _leaf(self, kind: ValueKind, key: str, setting: _Setting) -> Any:
+        self.origins[key] = setting.origin
+        self.quotes[key] = kind.quote(setting.raw)
+        try:
+            value = kind.parse(kind.from_text(setting.raw) if setting.text else setting.raw)
+        except (ValueError, OverflowError) as error:
+            why = f" ({printable(str(error))})" if str(error) and not kind.secret else ""
+            expected = f"expected {kind.expected}{why}"
+            self._problem(setting.origin, key, self.quotes[key], expected)
+            return None
+        if kind.secret and setting.origin.kind == "file":
+            self._warn_if_open(Path(re.sub(r":[0-9]+$", "", setting.origin.where)), key)
+        return _rooted(value, setting.base)
+
+    def _missing(self, kind: ValueKind, key: str) -> None:
+        variable = self.env_prefix + re.sub(r"[.\[]", "__", key).replace("]", "").upper()
+        expected = f"missing: expected {kind.expected}, in the file or in {variable}"
+        self.problems.append(ConfigProblem("", key, None, expected))
+
+    def _read_secrets(self, schema: type[msgspec.Struct], key: str, values: dict[str, Any]) -> None:
+        """Fill in ``token`` from ``token_file``, unless a higher layer has the token itself."""
+        for field, node in schemas.fields(schema):
+            path = values.get(field.name + _FILE_SUFFIX)
+            if not (isinstance(node, LeafNode) and node.kind.secret and isinstance(path, Path)):
+                continue
+            full = schemas.join_key(key, field.encode_name)
+            origin = self.origins[full + _FILE_SUFFIX]
+            rank, given = _RANK[origin.kind], _RANK[self.origins[full].kind]
+            if given == rank and values[field.name] is not None:
+                both = f"expected one of {full} and {full}{_FILE_SUFFIX}, not both"
+                self._problem(origin, full + _FILE_SUFFIX, None, both)
+            elif given <= rank and self.secrets:
+                values[field.name] = self._secret(node.kind, full, path, origin)
+
+    def _secret(self, kind: ValueKind, key: str, path: Path, origin: Origin) -> Secret | None:
+        try:
+            secret = kind.parse(read_secret(path))
+        except ValueError as error:
+            expected = f"expected a file that holds {kind.expected}"
+            why = f" ({error})" if str(error) else ""
+            self._problem(origin, key + _FILE_SUFFIX, printable(str(path)), expected + why)
+            return None
+        self.origins[key] = Origin(origin.kind, str(path))
+        self._warn_if_open(path, key)
+        assert isinstance(secret, Secret)
+        return secret
+
+    def _warn_if_open(self, path: Path, key: str) -> None:
+        if readable_by_others(path):
+            self.warnings.append(
+                f"{printable(str(path))}: holds {key} and others than its owner may read it: "
+                f"chmod 600 it"
+            )
+
+    def _take(self, findings: Iterable[ConfigFinding], key: str) -> None:
+        for finding in findings:
+            full = schemas.join_key(key, finding.key)
+            if any(problem.key == full for problem in self.problems):
+                continue  # said already, and nearer to its cause
+            origin = self.origins.get(full, Origin("default", "default"))
+            if finding.fatal:
+                self._problem(origin, full, self.quotes.get(full), finding.text)
+            else:
+                where = "" if origin.kind == "default" else f"{origin.where}: "
+                self.warnings.append(f"{where}{full}: {finding.text}")
+
+
+def _rooted(value: Any, base: Path) -> Any:
+    """Paths made absolute, relative ones below the directory of what names them."""
+    if isinstance(value, Path):
+        return base / value
+    if isinstance(value, tuple):
+        return tuple(_rooted(item, base) for item in value)
+    return value
+
+
+def _flag_name(key: str) -> str:
+    return "--" + key.rpartition(".")[2].replace("_", "-")
+
+
+def _from_json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text

@@ -1,0 +1,136 @@
+"""Chunks of a device whose series each have times of their own.
+
+The content of a page: uvarint bytes of times, the times, the values. Source: apache/tsfile,
+``PageReader``, ``PageWriter``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from common.tsfile import Encoding, Statistics
+from common.tsfile.primitives import Malformed, read_uvarint
+from receiver.points.chunk_window import DataPage, Pages
+from receiver.points.chunks import PointBlock
+from receiver.points.columns import Column, joined_values
+from receiver.points.decoding import guessed_times, page_times, page_values
+from receiver.points.encodings import Bytes, Values
+from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, Group, TakenPages, groups
+from receiver.points.page_checks import Checker, check_times
+
+__all__ = ["PlainChunk", "edges"]
+
+
+class PlainChunk:
+    """A chunk with times and values.
+
+    Attributes:
+        pages: its pages.
+        taken: of each page decoded so far.
+    """
+
+    def __init__(self, pages: Pages, *, check: bool) -> None:
+        self.pages = pages
+        self.taken = TakenPages()
+        self._time_encoding: int | None = None
+        self._checker = Checker(pages) if check else None
+        self._skip = self._checker.skip if self._checker else None
+        self._previous = LEAST_TIME
+
+    def blocks(
+        self, start: int | None = None, end: int | None = None, *, rows: int = GROUP_ROWS
+    ) -> Iterator[PointBlock]:
+        """Decode group after group, but the pages without points in ``start`` to ``end``.
+
+        Args:
+            start: inclusive.
+            end: inclusive.
+            rows: a group ends where it has so many.
+
+        With a check the headers of the pages that are left out are checked as well.
+        """
+        for group in groups(self.pages, start, end, rows=rows, skip=self._skip):
+            yield self._decode(group)
+
+    @property
+    def exact(self) -> bool:
+        """See ``Checker``; false without a check."""
+        return self._checker is not None and self._checker.exact
+
+    def finish(self) -> Statistics:
+        """What the points come to, after all blocks; compared with the index.
+
+        Raises:
+            DamagedData: the index says otherwise.
+        """
+        assert self._checker is not None
+        return self._checker.finish()
+
+    def _decode(self, group: Group) -> PointBlock:
+        stamps, parts, counts = [], [], [0]
+        for page, content in group:
+            behind, pos = self._split(page, content)
+            stamps.append(self._times(page, content, pos, behind))
+            parts.append(page_values(self.pages, page, content, behind, page.points))
+            counts.append(page.points)
+        listed = [page for page, _ in group]
+        times = stamps[0] if len(stamps) == 1 else np.concatenate(stamps)
+        values = joined_values(parts)
+        if self._checker:
+            self._check(listed, times, values, np.cumsum(counts, dtype=np.int64))
+        if len(times):
+            self._previous = int(times[-1])
+        self.taken.add(listed)
+        return PointBlock(times, Column(self.pages.code, values), listed[0].number, len(listed))
+
+    def _times(self, page: DataPage, content: Bytes, pos: int, end: int) -> npt.NDArray[np.int64]:
+        if self._time_encoding is None and page.points:
+            self._time_encoding, times = guessed_times(self.pages, page, content, pos, end)
+            return times
+        encoding = Encoding.TS_2DIFF if self._time_encoding is None else self._time_encoding
+        return page_times(self.pages, page, encoding, content, pos, end)
+
+    def _split(self, page: DataPage, content: Bytes) -> tuple[int, int]:
+        """Where values begin and where times begin."""
+        try:
+            size, pos = read_uvarint(content[:5].tobytes(), 0) if len(content) else (0, 0)
+        except (Malformed, IndexError):
+            raise self.pages.damaged("no length of its times", page) from None
+        if size > len(content) - pos:
+            raise self.pages.damaged(f"times of {size} bytes, more than it has", page)
+        return pos + size, pos
+
+    def _check(
+        self,
+        group: list[DataPage],
+        times: npt.NDArray[np.int64],
+        values: Values,
+        bounds: npt.NDArray[np.int64],
+    ) -> None:
+        check_times(self.pages, group, times, bounds, self._previous)
+        starts, ends = edges(times, bounds)
+        assert self._checker is not None
+        self._checker.add(group, values, bounds, starts, ends)
+
+
+def edges(
+    times: npt.NDArray[np.int64], bounds: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """First and last time of each page; zeros for a page without rows.
+
+    Args:
+        times: of all pages.
+        bounds: where each begins, and the end.
+    """
+    if not len(times):
+        none = np.zeros(len(bounds) - 1, np.int64)
+        return none, none
+    if len(bounds) == 2:
+        return times[:1], times[-1:]
+    some = bounds[1:] > bounds[:-1]
+    starts = np.where(some, times[np.minimum(bounds[:-1], len(times) - 1)], 0)
+    ends = np.where(some, times[np.maximum(bounds[1:], 1) - 1], 0)
+    return starts, ends

@@ -1,0 +1,161 @@
+"""What a worker does: opens the files of its part, and gives record batches as Spark wants them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from common import __version__
+from common.errors import Integrity, Permanent, TsferryError, UsageError
+from receiver.spark.source.forms import Piece, form_of
+from receiver.spark.source.picking import Picker, row_device
+
+if TYPE_CHECKING:
+    from common.tsfile import Device
+    from receiver.points import TsFileReader
+    from receiver.spark.finder import DataFile
+    from receiver.spark.source.read_plan import ReadPlan
+    from receiver.spark.source.slicing import Slice
+
+__all__ = ["ChangedFileError", "MissingFileError", "read_slices"]
+
+_SMALL: Final = 8
+"""A batch of this part of the rows that it may have is sent as it is, a smaller one with others."""
+_BYTES: Final = 32 << 20
+"""Batches that come to so much are not put together."""
+_log = logging.getLogger(__name__)
+
+
+class MissingFileError(Permanent):
+    """A file that was listed is not there."""
+
+    slug = "missing-file"
+
+
+class ChangedFileError(Integrity):
+    """A file is not the one that was listed."""
+
+    slug = "changed-file"
+
+
+def read_slices(slices: Sequence[Slice], plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+    """The rows of a part, in batches that have exactly the plan's columns.
+
+    Raises:
+        TsferryError: a file cannot be read, and the option ``onError`` is ``fail``; names file,
+            device, series, chunk and offset, as far as they are known.
+        UsageError: this worker has another version of tsferry than the driver.
+    """
+    if plan.version != __version__:
+        raise UsageError(
+            f"{sys.executable} on {socket.gethostname()} has tsferry {__version__}, the driver "
+            f"{plan.version}: install the same on all of them"
+        )
+    task = _Task(plan)
+    return _gathered(task.rows(slices), task.batch_rows)
+
+
+class _Task:
+    """Reads slice by slice; what cannot be read is dealt with as the options say."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        self._plan = plan
+        self._form = form_of(plan)
+        self._picker = plan.picker()
+        self.batch_rows = self._form.batch_rows
+
+    def rows(self, slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
+        """The rows of all slices."""
+        for part in slices:
+            with ExitStack() as stack:
+                try:
+                    file = _open(part.file, self._plan, stack)
+                    devices = _devices(file, part, self._picker)
+                except (TsferryError, OSError) as error:
+                    yield from self._failed(error, part.file, None)
+                    continue
+                for device in devices:
+                    for piece in self._form.pieces(file, device, part, self._picker):
+                        yield from self._guarded(piece, part.file, device)
+
+    def _guarded(self, piece: Piece, file: DataFile, device: Device) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from piece()
+        except (TsferryError, OSError) as error:
+            yield from self._failed(error, file, row_device(device, file.database))
+
+    def _failed(
+        self, error: TsferryError | OSError, file: DataFile, device: str | None
+    ) -> Iterator[pa.RecordBatch]:
+        # A schema that does not fit is the query's fault, whatever shall become of bad files.
+        if self._plan.options.on_error == "fail" or isinstance(error, UsageError):
+            if isinstance(error, OSError):
+                raise MissingFileError(f"{file.name}: {error}") from error
+            raise error
+        said = str(error) if file.name in str(error) else f"{file.name}: {error}"
+        _log.warning("not read: %s", said)
+        if self._plan.options.on_error == "row":
+            yield self._form.error_row(file.name, device, said)
+
+
+def _open(file: DataFile, plan: ReadPlan, stack: ExitStack) -> TsFileReader:
+    # Only here: the driver, which plans, needs no compiler.
+    from receiver.points import TsFileReader
+    from receiver.points.deletions import Deletions
+
+    path = next((each for each in file.locations if os.path.exists(each)), None)
+    if path is None:
+        raise MissingFileError(f"{file.name}: not there any more: {', '.join(file.locations)}")
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    stack.callback(os.close, fd)
+    size = os.fstat(fd).st_size
+    if size != file.size:
+        raise ChangedFileError(f"{file.name}: {size} bytes, it had {file.size} when it was listed")
+    deletions = Deletions.beside(path) if plan.options.deletions else None
+    for dropped in () if deletions is None else deletions.dropped:
+        _log.warning("%s", dropped)
+    return stack.enter_context(
+        TsFileReader(fd, name=file.name, deletions=deletions, text=plan.options.text)
+    )
+
+
+def _devices(file: TsFileReader, part: Slice, picker: Picker) -> list[Device]:
+    found = picker.devices(part.file, file.tail)
+    if part.devices is None:
+        return list(found)
+    wanted = frozenset(part.devices)
+    return [each for each in found if each.name in wanted]
+
+
+def _gathered(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches that are worth sending: those of small devices together."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        if rows and (rows + batch.num_rows > most or size + batch.nbytes > _BYTES):
+            yield from _joined(waiting)
+            waiting, rows, size = [], 0, 0
+        if not rows and batch.num_rows * _SMALL >= most:
+            yield batch
+            continue
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+    if waiting:
+        yield from _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    if len(batches) == 1:
+        yield batches[0]
+    else:
+        yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
