@@ -19,7 +19,6 @@ from msgspec import UNSET, UnsetType
 from common.wire import Count, Struct
 
 __all__ = [
-    "UNSET",
     "Altered",
     "Dropped",
     "Group",

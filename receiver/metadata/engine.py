@@ -34,7 +34,6 @@ from receiver.metadata.log.recovering import Opened, is_empty, open_for_writing,
 from receiver.metadata.log.segments import Places, commits_since
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
-from receiver.metadata.model.errors import GuardFailed
 from receiver.metadata.model.timestamps import Allocator, from_seconds, hybrid
 from receiver.metadata.state.history_window import HistoryWindow, Horizon
 from receiver.metadata.state.lock import Reading
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from common.durable import Lock
     from receiver.metadata.model.remote_log import RemoteLog
 
-__all__ = ["Engine", "EngineOptions", "Guard", "GuardFailed"]
+__all__ = ["Engine"]
 
 LOCK_NAME = "engine.lock"
 _LOOKS = 5

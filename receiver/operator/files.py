@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from common.errors import UsageError
 from receiver.load.placing import tree_of
-from receiver.metadata.state.state import FileState
+from receiver.metadata.state.table_rows import FileState
 from receiver.operator.paging import every_row
 from receiver.operator.views import FilesPage, FileView
 from receiver.transfer.listing import page_limit
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from common.durable import Tree
-    from receiver.metadata.state.state import FileRow
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.operator.directories import ReceiverDirectories
 
 __all__ = ["EXPIRED", "FILE_STATES", "list_files"]

@@ -23,12 +23,12 @@ from receiver.load.upkeep.verdicts import hold_of
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import IllegalPathError
-from receiver.metadata.state.state import FileState
+from receiver.metadata.state.table_rows import FileState
 from receiver.operator.views import QuarantineView
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.state import FileRow, QuarantineRow
+    from receiver.metadata.state.table_rows import FileRow, QuarantineRow
     from receiver.operator.directories import RunningReceiver
 
 __all__ = ["drop_quarantined", "list_quarantine", "retry_quarantined"]

@@ -17,7 +17,8 @@ from receiver.transfer.schema_blocks import position_of
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.state import SenderRow, State
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import SenderRow
     from receiver.operator.directories import RunningReceiver
 
 __all__ = ["accept_sender", "list_running_senders", "list_senders", "loaded_bad"]

@@ -13,7 +13,8 @@ both name the file, device, measurement, chunk, page and offset. Needs numpy, nu
 """
 
 from receiver.points.chunks import ChunkRef, ChunkSummary, DecodedChunk, PointBlock
-from receiver.points.columns import Binaries, Column, arrow_type
+from receiver.points.columns import Column, arrow_type
+from receiver.points.encodings import Binaries
 from receiver.points.errors import DamagedData, DataPlace, UnsupportedData
 from receiver.points.reader import TsFileReader
 

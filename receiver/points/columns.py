@@ -31,7 +31,6 @@ from receiver.points.jit import kernel
 
 __all__ = [
     "BINARY",
-    "Binaries",
     "Column",
     "InvalidValue",
     "TextForm",

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.state import FileRow, SenderRow, State
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow, SenderRow
     from receiver.principal import Principal
 
 __all__ = ["Checks"]

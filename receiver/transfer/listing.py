@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from receiver.config import ReceiverConfig
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.state import FileRow
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.principal import Principal
 
 __all__ = ["Listing", "page_limit"]

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from receiver.load.deciding.expiry import Expiry
     from receiver.load.deciding.retired import Retired
     from receiver.load.folder.staged import Staged, Verified
-    from receiver.metadata.state.state import FileRow, State
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.scope import Scope
 
 __all__ = ["Resumable", "Room", "Situation", "decide", "same_content"]

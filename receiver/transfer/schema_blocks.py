@@ -11,7 +11,7 @@ from common.wire import SchemaAnswer, SchemaFailure, SchemaPosition
 if TYPE_CHECKING:
     from common.wire import SchemaEnd
     from receiver.load.folder.sender_folder import SenderFolder
-    from receiver.metadata.state.state import SchemaPositionRow
+    from receiver.metadata.state.table_rows import SchemaPositionRow
     from receiver.transfer.intake import Intake
 
 __all__ = ["check_end", "position_of", "receive_block"]

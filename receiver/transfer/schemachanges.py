@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import UNSET
+
 from common.errors import UsageError
-from common.schemaitems import UNSET, Dropped, Group, GroupDropped, Item, SchemaChanges, SeriesItem
+from common.schemaitems import Dropped, Group, GroupDropped, Item, SchemaChanges, SeriesItem
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.model.paths import (

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.state import SenderRow, TaskRow
+    from receiver.metadata.state.table_rows import SenderRow, TaskRow
     from receiver.principal import Principal
     from receiver.transfer.uploads import Uploads
 

@@ -20,9 +20,10 @@ from typing import Any
 
 import peers
 
-from receiver.metadata.engine import Engine, EngineOptions
+from receiver.metadata.engine import Engine
 from receiver.metadata.kv.embedded import EmbeddedKV
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.query.ordering import by_path
 from receiver.metadata.query.questions import ALL, TagFilter
 from receiver.metadata.query.row_source import Look

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from sender.select.data_dirs import DataDirs
 
-__all__ = ["Entry", "EntryState", "Ledger", "sender_dir"]
+__all__ = ["Ledger", "sender_dir"]
 
 LAST = "last_local_files.txt"
 CURRENT = "current_local_files.txt"

@@ -36,17 +36,7 @@ if TYPE_CHECKING:
     from sender.kept.troubles import Trouble
     from sender.select.found import Group, Scan, Span
 
-__all__ = [
-    "Addition",
-    "GuardVerdict",
-    "Held",
-    "HeldWhy",
-    "RoundPlan",
-    "Skipped",
-    "TaskPlan",
-    "ToldDeletion",
-    "plan",
-]
+__all__ = ["Held", "HeldWhy", "RoundPlan", "Skipped", "plan"]
 
 
 class HeldWhy(StrEnum):

@@ -12,13 +12,8 @@ from sender.select.filters import group_filter
 from sender.select.found import (
     Clash,
     LocalFile,
-    ResourceStat,
     Scan,
-    Span,
-    Unmounted,
     Unreadable,
-    Waiting,
-    Why,
 )
 from sender.select.stat_cache import StatCache
 from sender.select.walk import Walk, WalkResult, WalkRules
@@ -34,19 +29,7 @@ if TYPE_CHECKING:
     from sender.select.entry import Entry
     from sender.select.found import Group
 
-__all__ = [
-    "Clash",
-    "LocalFile",
-    "ResourceStat",
-    "Scan",
-    "Scanner",
-    "Span",
-    "Unmounted",
-    "Unreadable",
-    "Waiting",
-    "Why",
-    "units_of",
-]
+__all__ = ["Scanner", "units_of"]
 
 _UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 

@@ -18,7 +18,7 @@ from common.schemaitems import SchemaChanges
 from sender.send.bandwidth import Bandwidth
 from sender.send.transport import Endpoint, HttpReply, Transport, media_type, seen, short
 
-__all__ = ["CatalogueNow", "Client", "Endpoint", "UploadState", "base64_md5"]
+__all__ = ["CatalogueNow", "Client", "UploadState", "base64_md5"]
 
 T = TypeVar("T", bound=wire.Struct)
 

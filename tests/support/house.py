@@ -199,6 +199,34 @@ def modules_of_one_name(house: House) -> list[str]:
     ]
 
 
+FACES = frozenset({"receiver.spark.source.pyspark_tsfile"})
+"""Modules whose only work is to hand on a name, as packages may do too."""
+
+
+def handed_on(house: House, packages: Iterable[str] = ()) -> list[str]:
+    """Names with two addresses: in `__all__` of a module that only imports them.
+
+    Args:
+        house: all modules.
+        packages: modules that may.
+    """
+    said = []
+    for name, module in house.modules.items():
+        imported = {
+            each.asname or each.name
+            for node in module.tree.body
+            if isinstance(node, ast.ImportFrom)
+            for each in node.names
+        }
+        for node in module.tree.body:
+            if isinstance(node, ast.Assign) and _is_all(node) and name not in packages:
+                listed = [
+                    each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant)
+                ]
+                said += [f"{name}: {each}" for each in listed if each in imported]
+    return said
+
+
 def unused_names(house: House, elsewhere: Iterable[str] = ()) -> list[str]:
     """Public functions, classes, methods and constants that nothing in the source uses.
 

@@ -10,7 +10,8 @@ import msgspec
 
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.metadata.state.state import FileState, State
+from receiver.metadata.state.state import State
+from receiver.metadata.state.table_rows import FileState
 
 A = "aa" * 16
 B = "bb" * 16

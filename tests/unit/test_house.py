@@ -41,6 +41,11 @@ def test_a_module_has_a_name_of_its_own_unless_it_is_about_the_same_thing():
     assert house.modules_of_one_name(HERE) == []
 
 
+def test_a_name_has_one_address():
+    packages = {name.rpartition(".")[0] for name in HERE.modules}
+    assert house.handed_on(HERE, packages | house.FACES) == []
+
+
 def test_every_room_is_on_the_page_of_the_architecture_and_every_room_of_the_page_is_there():
     assert house.on_the_page(PAGE) == house.table(HERE)
 
@@ -122,6 +127,12 @@ def test_a_class_name_that_means_two_things_is_seen():
 def test_a_module_name_that_means_two_things_is_seen():
     built = a_house(a__rows="", b__rows="", a__files="", b__files="", c__one="")
     assert house.modules_of_one_name(built) == ["rows: a.rows, b.rows"]
+
+
+def test_a_name_that_is_handed_on_is_seen():
+    built = a_house(a="from b import C\n__all__ = ['C', 'D']\nclass D: ...", b="class C: ...")
+    assert house.handed_on(built) == ["a: C"]
+    assert house.handed_on(built, {"a"}) == []
 
 
 def test_a_page_that_lacks_a_room_is_seen():

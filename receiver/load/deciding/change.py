@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from receiver.load.folder.current_task import Planned, TaskRecord
     from receiver.load.folder.staged import Verified
     from receiver.load.schema.registering import Registering
-    from receiver.metadata.state.state import FileRow, State
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["Candidate", "Change", "Load", "decide_change", "physical_name"]
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from common.names import FilePath
-    from receiver.metadata.state.state import FileRow, State
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["Retired"]
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from common import tlogtext
-from common.schemaitems import UNSET, Altered, Dropped, Group, GroupDropped, Item, SeriesItem
+from common.schemaitems import Altered, Dropped, Group, GroupDropped, Item, SeriesItem
 from receiver.metadata.model.paths import Nodes, format_path
 from receiver.metadata.text import mlog_text
 from receiver.metadata.text.mlog_text import BadLine

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from common.schemaitems import UNSET, Group
+from msgspec import UNSET
+
+from common.schemaitems import Group
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import Nodes, format_path
 

@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from common.errors import DamagedError, TsferryError
-from common.schemaitems import UNSET, Altered, Dropped, Group, GroupDropped, Item, SeriesItem
+from common.schemaitems import Altered, Dropped, Group, GroupDropped, Item, SeriesItem
 from receiver.load.schema.acceptance import acceptable
 from receiver.load.schema.groups import GroupPlan, Refused
 from receiver.metadata.model import records

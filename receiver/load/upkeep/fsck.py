@@ -35,7 +35,7 @@ from receiver.metadata.log.journal import JOURNAL, parse_journal
 from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.metadata.model import records
 from receiver.metadata.model.timestamps import to_seconds
-from receiver.metadata.state.state import FileState
+from receiver.metadata.state.table_rows import FileState
 from receiver.open_engine import open_engine
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from receiver.config import ReceiverConfig
     from receiver.load.folder.sender_folder import SenderFolder
-    from receiver.metadata.state.state import FileRow
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["Found", "Report", "examine", "fsck"]
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.state import FileRow, QuarantineRow, State
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow, QuarantineRow
 
 __all__ = [
     "LONGEST_REASON",

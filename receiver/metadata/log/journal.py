@@ -21,7 +21,7 @@ from common.errors import NoSpaceError, TsferryError
 from common.linelog import parse_lines
 from common.terminal import printable
 from receiver.metadata.model.timestamps import to_seconds
-from receiver.metadata.state.state import OwnerChange
+from receiver.metadata.state.tables.owners import OwnerChange
 
 if TYPE_CHECKING:
     from common.durable import Tree, WriteFile

@@ -18,16 +18,14 @@ from receiver.metadata.state.key_versions import KeyTable
 from receiver.metadata.state.ranges import DeviceTable
 from receiver.metadata.state.table_rows import (
     FileRow,
-    FileState,
     OwnerRow,
     QuarantineRow,
     SchemaPositionRow,
     SenderRow,
-    TaskRow,
     TokenRow,
 )
-from receiver.metadata.state.tables.files import FileTable, FileTotals, GroupKey
-from receiver.metadata.state.tables.owners import OwnerChange, OwnerTable
+from receiver.metadata.state.tables.files import FileTable
+from receiver.metadata.state.tables.owners import OwnerTable
 from receiver.metadata.state.tables.senders import SchemaPositions, SenderTable, TokenTable
 from receiver.metadata.state.tables.series import SchemaTable
 from receiver.metadata.state.tables.tasks import QuarantineTable, TaskTable
@@ -37,20 +35,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.model.paths import Nodes
 
-__all__ = [
-    "FileRow",
-    "FileState",
-    "FileTotals",
-    "GroupKey",
-    "OwnerChange",
-    "OwnerRow",
-    "QuarantineRow",
-    "SchemaPositionRow",
-    "SenderRow",
-    "State",
-    "TaskRow",
-    "TokenRow",
-]
+__all__ = ["State"]
 
 
 class State:

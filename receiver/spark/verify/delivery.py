@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from receiver.config import ReceiverConfig
 
-__all__ = ["Delivered", "Verdict", "deliver"]
+__all__ = ["Delivered", "deliver"]
 
 _FRAME_BYTES = 1024
 _ENTRY_BYTES = 128

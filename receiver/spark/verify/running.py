@@ -11,10 +11,11 @@ import click
 from common.cli import emit_json
 from common.errors import TsferryError
 from common.terminal import printable
+from receiver.load.upkeep.verdicts import Verdict
 from receiver.spark.finder import list_files, shown
 from receiver.spark.report import Delivery, summarise, text, write
 from receiver.spark.verify.committed import CommittedFiles, FileScope
-from receiver.spark.verify.delivery import Verdict, deliver
+from receiver.spark.verify.delivery import deliver
 from receiver.spark.verify.job_progress import JobProgress
 from receiver.spark.verify.part_rows import Settings
 from receiver.spark.verify.verify_options import MANY_BAD, PROGRAM

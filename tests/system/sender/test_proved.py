@@ -7,7 +7,8 @@ from pathlib import Path
 
 from common.config import load
 from receiver.config import ENV_PREFIX, ReceiverConfig
-from receiver.spark.verify.delivery import Verdict, deliver
+from receiver.load.upkeep.verdicts import Verdict
+from receiver.spark.verify.delivery import deliver
 from tests.system.sender.test_rounds import call, in_sync
 
 

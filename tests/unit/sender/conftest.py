@@ -4,7 +4,8 @@ import pytest
 
 from common.config import Timetable
 from sender.send.bandwidth import Bandwidth
-from sender.send.calls import Client, Endpoint
+from sender.send.calls import Client
+from sender.send.transport import Endpoint
 from tests.support.scripted_receiver import ScriptedReceiver
 
 

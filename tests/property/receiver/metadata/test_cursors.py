@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from receiver.metadata import upkeep
-from receiver.metadata.engine import Engine, EngineOptions
+from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import HistoryGoneError, NotATagError
 from receiver.metadata.query import ordering
 from receiver.metadata.schema import order

@@ -27,7 +27,7 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import RefusedCommitError
-from receiver.metadata.state.state import FileState
+from receiver.metadata.state.table_rows import FileState
 from tests.support import tiers
 from tests.support.metadata import A, B, has_commit, load, log_file, path, physical, seen, token
 

@@ -9,7 +9,8 @@ from common.errors import (
     TooLargeError,
 )
 from receiver.metadata.commit import committer
-from receiver.metadata.engine import Engine, Guard
+from receiver.metadata.commit.guards import Guard
+from receiver.metadata.engine import Engine
 from receiver.metadata.log.frames import VERSION, encode_log_head
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import (

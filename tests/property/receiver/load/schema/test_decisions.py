@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from common.errors import TsferryError
-from common.schemaitems import UNSET, Altered, Dropped, Group, Item, SeriesItem
+from common.schemaitems import Altered, Dropped, Group, Item, SeriesItem
 from receiver.load.schema.authority import Authority
 from receiver.load.schema.registering import Registering, SeriesRefusal
 from receiver.load.schema.schema_change import decide_schema

@@ -8,7 +8,8 @@ import pytest
 
 from common.errors import ConflictError
 from receiver.metadata.commit import committer
-from receiver.metadata.engine import Engine, Guard
+from receiver.metadata.commit.guards import Guard
+from receiver.metadata.engine import Engine
 from receiver.metadata.log.frames import LogWriter
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError

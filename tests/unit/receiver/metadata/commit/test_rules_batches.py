@@ -5,8 +5,9 @@ import threading
 import pytest
 
 from receiver.metadata.commit.draft import examine
+from receiver.metadata.commit.guards import Guard
 from receiver.metadata.commit.touched import Touched
-from receiver.metadata.engine import Engine, Guard
+from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import (

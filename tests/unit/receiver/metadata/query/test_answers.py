@@ -7,8 +7,9 @@ import tracemalloc
 import pytest
 
 from common.errors import UsageError
-from receiver.metadata.engine import Engine, EngineOptions
+from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import HistoryGoneError, NotATagError
 from receiver.metadata.query import ordering
 from receiver.metadata.query.answers import Answer

@@ -2,8 +2,9 @@
 
 import pytest
 
-from receiver.metadata.engine import Engine, EngineOptions
+from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.model.paths import device_name
 from receiver.metadata.query import ordering, searching

@@ -2,8 +2,10 @@ import pytest
 
 from common.wire import Result
 from receiver.metadata.model import records
-from receiver.metadata.state.state import FileState, GroupKey, State
+from receiver.metadata.state.state import State
+from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.tables import tasks as task_tables
+from receiver.metadata.state.tables.files import GroupKey
 from tests.support.metadata import A, B, load, path, physical, seen, token
 
 

@@ -16,7 +16,8 @@ from common.errors import NotFoundError
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.model import records
 from receiver.metadata.model.timestamps import to_seconds
-from receiver.metadata.state.state import OwnerRow, State
+from receiver.metadata.state.state import State
+from receiver.metadata.state.table_rows import OwnerRow
 from receiver.spark.report.results import Finding, Severity
 from receiver.spark.verify.committed import CommittedFiles, FileScope, _ownership
 from receiver.spark.verify.file_checks import check_part

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from common.errors import LockedError, TsferryError
-from receiver.load.upkeep.verdicts import MOST_VERDICTS
+from receiver.load.upkeep.verdicts import MOST_VERDICTS, Verdict
 from receiver.node import Node
 from receiver.open_engine import open_engine
 from receiver.operator.files import list_files
 from receiver.operator.quarantine import list_quarantine
 from receiver.operator.status import running_status
 from receiver.spark.verify import delivery
-from receiver.spark.verify.delivery import Delivered, Verdict, deliver
+from receiver.spark.verify.delivery import Delivered, deliver
 from receiver.web import serving
 from tests.support.node_world import Edge, World, path_of, tsfile
 from tests.support.web import BOUND
