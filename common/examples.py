@@ -9,7 +9,6 @@ import pwd
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 
 from common.durable import Tree
@@ -86,11 +85,14 @@ def write_unit(
 
 
 def _shipped(name: str) -> str:
-    """A file of `conf/`: of the wheel, or of the sources that an editable installation runs."""
-    package = resources.files("common")
-    if not (found := package / "conf" / name).is_file():
-        found = Path(str(package)).parent / "conf" / name
-    return found.read_text(encoding="utf-8")
+    """A file of `conf/`: beside the packages that a wheel installs it is called `tsferry_conf`.
+
+    Not below `common`: of an editable installation that alone would be among the other packages,
+    and a program without our sources would take it for the package.
+    """
+    beside = Path(__file__).parent.parent
+    found = beside / "tsferry_conf" / name
+    return (found if found.is_file() else beside / "conf" / name).read_text(encoding="utf-8")
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:

@@ -213,6 +213,6 @@ def test_the_wheel_has_them(tmp_path, monkeypatch):
     monkeypatch.chdir(CONF.parent)
     with zipfile.ZipFile(tmp_path / build_wheel(str(tmp_path))) as wheel:
         for each in CONF.iterdir():
-            assert wheel.read(f"common/conf/{each.name}") == each.read_bytes()
+            assert wheel.read(f"tsferry_conf/{each.name}") == each.read_bytes()
         (licence,) = (each for each in wheel.namelist() if each.endswith("licenses/LICENSE"))
         assert wheel.read(licence) == (CONF.parent / "LICENSE").read_bytes()
