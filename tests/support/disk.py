@@ -87,4 +87,4 @@ class Faults:
 
 def heal(patch: pytest.MonkeyPatch) -> None:
     """What a restart does for the memory of a failed sync."""
-    patch.setattr(durable.health, "_failure", None)
+    patch.setattr(durable.flushing, "_failure", None)

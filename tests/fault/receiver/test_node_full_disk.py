@@ -50,7 +50,7 @@ def try_until_done(world: crashes.World, told: crashes.Told) -> dict[str, str]:
         try:
             node = world.node()
         except (TsferryError, OSError) as error:
-            durable.health._failure = None  # what a new process has
+            durable.flushing._failure = None  # what a new process has
             last, tries = error, tries + 1
             continue
         with node:
@@ -62,7 +62,7 @@ def try_until_done(world: crashes.World, told: crashes.Told) -> dict[str, str]:
                     last = error
                     if node.problem() is not None:
                         break
-        durable.health._failure = None
+        durable.flushing._failure = None
     raise AssertionError("the round does not come to an end") from last
 
 
@@ -95,7 +95,7 @@ def test_a_write_that_fails_once_costs_a_retry_and_nothing_else(
         with monkeypatch.context() as patch:
             failing = Failing(patch, call, nth, code)
             outcome = try_until_done(world, told)
-        durable.health._failure = None
+        durable.flushing._failure = None
         crashes.check_end(world, outcome)
         shutil.rmtree(root)
         if not failing.failed:

@@ -624,7 +624,7 @@ def test_the_first_failure_is_the_one_that_is_told(tree, monkeypatch):
 
 def test_reading_goes_on_after_a_failed_sync(tree, monkeypatch):
     tree.write_atomic("x", b"old")
-    monkeypatch.setattr(durable.health, "_failure", "x: broken")
+    monkeypatch.setattr(durable.flushing, "_failure", "x: broken")
     assert tree.read("x") == b"old"
     assert [name for name, _ in tree.listing()] == ["x"]
 

@@ -22,7 +22,7 @@ def home(tmp_path):
 @pytest.fixture
 def engine(home, monkeypatch):
     # A failed sync is remembered by the process.
-    monkeypatch.setattr(durable.health, "_failure", None)
+    monkeypatch.setattr(durable.flushing, "_failure", None)
     engine = Engine.open(home)
     engine.commit([seen()])
     yield engine
@@ -49,7 +49,7 @@ def test_a_failed_sync_publishes_nothing_and_the_engine_takes_no_more(home, engi
             engine.commit([load()])
     assert view(engine) == before
     assert "mlog-1.tsf" in engine.failed
-    monkeypatch.setattr(durable.health, "_failure", None)
+    monkeypatch.setattr(durable.flushing, "_failure", None)
     with pytest.raises(ReadOnlyError, match="takes no commits"):
         engine.commit([load()])
     assert view(engine) == before
@@ -64,7 +64,7 @@ def test_after_a_failed_sync_the_next_start_has_all_of_the_commit_or_nothing(
         with pytest.raises(FailedSyncError):
             engine.commit([load(), seen(B)])
     engine.close()
-    monkeypatch.setattr(durable.health, "_failure", None)
+    monkeypatch.setattr(durable.flushing, "_failure", None)
     with Engine.open(home) as again:
         found = view(again)
         assert found == before or (B in found["senders"] and len(found["files"]) == 1)
@@ -136,7 +136,7 @@ def test_an_io_error_on_write_turns_the_engine_read_only(home, engine, monkeypat
 
 
 def test_a_sync_that_failed_elsewhere_in_the_process_stops_commits(engine, monkeypatch):
-    monkeypatch.setattr(durable.health, "_failure", "data/x: Input/output error")
+    monkeypatch.setattr(durable.flushing, "_failure", "data/x: Input/output error")
     with pytest.raises(ReadOnlyError, match="failed sync"):
         engine.commit([load()])
     assert engine.failed
@@ -155,7 +155,7 @@ def test_half_a_commit_in_memory_is_shown_to_nobody(home, engine, monkeypatch):
         pass
     assert engine.failed
     monkeypatch.undo()
-    monkeypatch.setattr(durable.health, "_failure", None)
+    monkeypatch.setattr(durable.flushing, "_failure", None)
     engine.close()
     with Engine.open(home) as again:
         assert B in view(again)["senders"], "it was durable, so it counts"

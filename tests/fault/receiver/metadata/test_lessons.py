@@ -37,7 +37,7 @@ QUESTIONS = [
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    monkeypatch.setattr(durable.health, "_failure", None)
+    monkeypatch.setattr(durable.flushing, "_failure", None)
     return tmp_path / "schema"
 
 

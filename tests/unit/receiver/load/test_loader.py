@@ -127,7 +127,7 @@ def test_after_a_failed_sync_nothing_is_taken_and_the_receiver_says_so(
     edge = Edge(node)
     edge.round({path_of(1): CONTENT})
     task = edge.start()
-    monkeypatch.setattr(durable.health, "_failure", None)
+    monkeypatch.setattr(durable.flushing, "_failure", None)
 
     def fails(fd: int) -> None:
         raise OSError(5, "Input/output error")

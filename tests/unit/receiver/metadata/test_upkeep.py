@@ -40,7 +40,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    monkeypatch.setattr(durable.health, "_failure", None)
+    monkeypatch.setattr(durable.flushing, "_failure", None)
     world = World(tmp_path / "schema", checkpoint_entries=10, checkpoint_rest=3600.0)
     yield world
     world.engine.close()
