@@ -25,7 +25,7 @@ import numpy as np
 from common.tsfile import DataType, Encoding
 from receiver.points.encodings.bits import take, window
 from receiver.points.encodings.codes import BAD_INDEX, BAD_WIDTH, MORE, TRUNCATED
-from receiver.points.encodings.decoder import Decoders, numeric
+from receiver.points.encodings.decoder import Decoders, integers, numeric
 from receiver.points.encodings.gorilla import END_DOUBLE, END_FLOAT, END_INT32, END_INT64
 from receiver.points.jit import Number, kernel
 
@@ -128,15 +128,12 @@ def decode_32(data: Any, pos: Number, end: Number, out: Any, last: Number) -> Nu
     return len(out), (bit >> 3) + 1, 0
 
 
-_INT32 = numeric(decode_32, np.int32, np.int32, END_INT32)
-_INT64 = numeric(decode_64, np.int64, np.int64, END_INT64)
-
 DECODERS: Final[Decoders] = {
-    (Encoding.CHIMP, DataType.INT32): _INT32,
-    (Encoding.CHIMP, DataType.DATE): _INT32,
-    (Encoding.CHIMP, DataType.INT64): _INT64,
-    (Encoding.CHIMP, DataType.TIMESTAMP): _INT64,
-    (Encoding.CHIMP, DataType.VECTOR): _INT64,
+    **integers(
+        Encoding.CHIMP,
+        numeric(decode_32, np.int32, np.int32, END_INT32),
+        numeric(decode_64, np.int64, np.int64, END_INT64),
+    ),
     (Encoding.CHIMP, DataType.FLOAT): numeric(decode_32, np.int32, np.float32, END_FLOAT),
     (Encoding.CHIMP, DataType.DOUBLE): numeric(decode_64, np.int64, np.float64, END_DOUBLE),
 }

@@ -21,7 +21,19 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Binaries", "Bytes", "Decoded", "Decoder", "Decoders", "Values", "numeric"]
+from common.tsfile import DataType, Encoding
+
+__all__ = [
+    "Array",
+    "Binaries",
+    "Bytes",
+    "Decoded",
+    "Decoder",
+    "Decoders",
+    "Values",
+    "integers",
+    "numeric",
+]
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Array: TypeAlias = npt.NDArray[Any]
@@ -82,3 +94,19 @@ def numeric(
         return Decoded(out[:n] if view is None else out[:n].view(view), n, pos, error)
 
     return decode
+
+
+def integers(encoding: Encoding, narrow: Decoder, wide: Decoder, *, times: bool = True) -> Decoders:
+    """The decoders of all that is an integer of 32 (``narrow``) or 64 bits (``wide``).
+
+    Args:
+        encoding: of them.
+        narrow: of INT32 and DATE.
+        wide: of INT64, TIMESTAMP and VECTOR.
+        times: whether a column of times, VECTOR, can have the encoding.
+    """
+    types = dict.fromkeys((DataType.INT32, DataType.DATE), narrow)
+    types |= dict.fromkeys((DataType.INT64, DataType.TIMESTAMP), wide)
+    if times:
+        types[DataType.VECTOR] = wide
+    return {(encoding, each): decoder for each, decoder in types.items()}

@@ -23,7 +23,7 @@ import numpy as np
 from common.tsfile import DataType, Encoding
 from receiver.points.encodings.bits import load, take, window
 from receiver.points.encodings.codes import BAD_WIDTH, MORE, TRUNCATED
-from receiver.points.encodings.decoder import Decoders, numeric
+from receiver.points.encodings.decoder import Decoders, integers, numeric
 from receiver.points.jit import Number, kernel
 
 __all__ = [
@@ -178,15 +178,12 @@ def _careful(
     return len(out), (value, bit, length, trailing), 0
 
 
-_INT32 = numeric(decode_32, np.int32, np.int32, END_INT32)
-_INT64 = numeric(decode_64, np.int64, np.int64, END_INT64)
-
 DECODERS: Final[Decoders] = {
-    (Encoding.GORILLA, DataType.INT32): _INT32,
-    (Encoding.GORILLA, DataType.DATE): _INT32,
-    (Encoding.GORILLA, DataType.INT64): _INT64,
-    (Encoding.GORILLA, DataType.TIMESTAMP): _INT64,
-    (Encoding.GORILLA, DataType.VECTOR): _INT64,
+    **integers(
+        Encoding.GORILLA,
+        numeric(decode_32, np.int32, np.int32, END_INT32),
+        numeric(decode_64, np.int64, np.int64, END_INT64),
+    ),
     (Encoding.GORILLA, DataType.FLOAT): numeric(decode_32, np.int32, np.float32, END_FLOAT),
     (Encoding.GORILLA, DataType.DOUBLE): numeric(decode_64, np.int64, np.float64, END_DOUBLE),
 }

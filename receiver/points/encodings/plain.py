@@ -25,6 +25,7 @@ from receiver.points.encodings.decoder import (
     Decoded,
     Decoder,
     Decoders,
+    integers,
     numeric,
 )
 from receiver.points.encodings.zigzag import decode_varints
@@ -94,16 +95,9 @@ def _booleans(data: Bytes, pos: int, end: int, count: int) -> Decoded:
     return Decoded(values, len(values), pos + len(values), 0)
 
 
-_INT32 = numeric(decode_varints, np.int32)
-_INT64 = _fixed(">i8", np.int64)
-
 DECODERS: Final[Decoders] = {
     (Encoding.PLAIN, DataType.BOOLEAN): _booleans,
-    (Encoding.PLAIN, DataType.INT32): _INT32,
-    (Encoding.PLAIN, DataType.DATE): _INT32,
-    (Encoding.PLAIN, DataType.INT64): _INT64,
-    (Encoding.PLAIN, DataType.TIMESTAMP): _INT64,
-    (Encoding.PLAIN, DataType.VECTOR): _INT64,
+    **integers(Encoding.PLAIN, numeric(decode_varints, np.int32), _fixed(">i8", np.int64)),
     (Encoding.PLAIN, DataType.FLOAT): _fixed(">f4", np.float32),
     (Encoding.PLAIN, DataType.DOUBLE): _fixed(">f8", np.float64),
     (Encoding.PLAIN, DataType.TEXT): _binaries,

@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.tsfile import DataType, Encoding
+from common.tsfile import Encoding
 from receiver.points.encodings.bits import load, take
 from receiver.points.encodings.codes import BAD_COUNT, BAD_LENGTH, BAD_MARK, MORE, TRUNCATED
-from receiver.points.encodings.decoder import Decoders, numeric
+from receiver.points.encodings.decoder import Decoders, integers, numeric
 from receiver.points.jit import Number, kernel
 
 __all__ = ["DECODERS", "decode"]
@@ -81,13 +81,6 @@ def _int32(data: Any, at: Number, end: Number) -> Number:
     return np.int64(np.int32(take(data, at * 8, 32, end)))
 
 
-_INT32 = numeric(decode, np.int32)
-_INT64 = numeric(decode, np.int64)
-
-DECODERS: Final[Decoders] = {
-    (Encoding.REGULAR, DataType.INT32): _INT32,
-    (Encoding.REGULAR, DataType.DATE): _INT32,
-    (Encoding.REGULAR, DataType.INT64): _INT64,
-    (Encoding.REGULAR, DataType.TIMESTAMP): _INT64,
-    (Encoding.REGULAR, DataType.VECTOR): _INT64,
-}
+DECODERS: Final[Decoders] = integers(
+    Encoding.REGULAR, numeric(decode, np.int32), numeric(decode, np.int64)
+)

@@ -27,7 +27,7 @@ import numpy as np
 from common.tsfile import DataType, Encoding
 from receiver.points.encodings.bits import take, window
 from receiver.points.encodings.codes import BAD_COUNT, BAD_MARK, BAD_WIDTH, MORE, TRUNCATED
-from receiver.points.encodings.decoder import Decoders, numeric
+from receiver.points.encodings.decoder import Decoders, integers, numeric
 from receiver.points.jit import Number, kernel
 
 __all__ = ["DECODERS", "OLD_DECODERS", "decode", "decode_old"]
@@ -160,14 +160,8 @@ def decode_old(data: Any, pos: Number, end: Number, out: Any) -> Number:
     return n, pos, 0
 
 
-_INT32 = numeric(decode, np.int32)
-_INT64 = numeric(decode, np.int64)
-
 DECODERS: Final[Decoders] = {
-    (Encoding.RLBE, DataType.INT32): _INT32,
-    (Encoding.RLBE, DataType.DATE): _INT32,
-    (Encoding.RLBE, DataType.INT64): _INT64,
-    (Encoding.RLBE, DataType.TIMESTAMP): _INT64,
+    **integers(Encoding.RLBE, numeric(decode, np.int32), numeric(decode, np.int64), times=False),
     (Encoding.RLBE, DataType.FLOAT): numeric(decode, np.int32, np.float32),
     (Encoding.RLBE, DataType.DOUBLE): numeric(decode, np.int64, np.float64),
 }

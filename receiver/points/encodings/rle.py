@@ -30,7 +30,7 @@ from receiver.points.encodings.codes import (
     TRUNCATED,
 )
 from receiver.points.encodings.decimal import decimal
-from receiver.points.encodings.decoder import Bytes, Decoded, Decoders, numeric
+from receiver.points.encodings.decoder import Bytes, Decoded, Decoders, integers, numeric
 from receiver.points.jit import Number, kernel
 
 __all__ = ["DECODERS", "decode"]
@@ -111,11 +111,7 @@ _INT64 = numeric(decode, np.int64)
 
 DECODERS: Final[Decoders] = {
     (Encoding.RLE, DataType.BOOLEAN): _booleans,
-    (Encoding.RLE, DataType.INT32): _INT32,
-    (Encoding.RLE, DataType.DATE): _INT32,
-    (Encoding.RLE, DataType.INT64): _INT64,
-    (Encoding.RLE, DataType.TIMESTAMP): _INT64,
-    (Encoding.RLE, DataType.VECTOR): _INT64,
+    **integers(Encoding.RLE, _INT32, _INT64),
     (Encoding.RLE, DataType.FLOAT): decimal(_INT32, np.float32),
     (Encoding.RLE, DataType.DOUBLE): decimal(_INT64, np.float64),
 }

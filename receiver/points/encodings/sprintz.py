@@ -38,7 +38,7 @@ from receiver.points.encodings.codes import (
     OVERFLOW,
     TRUNCATED,
 )
-from receiver.points.encodings.decoder import Decoders, numeric
+from receiver.points.encodings.decoder import Decoders, integers, numeric
 from receiver.points.encodings.gorilla import END_DOUBLE, END_FLOAT
 from receiver.points.jit import Number, kernel
 
@@ -179,14 +179,13 @@ def _predict_64(out: Any, n: Number, floating: Number) -> None:
         out[index] = value
 
 
-_INT32 = numeric(decode_32, np.int32, np.int32, _INTEGER)
-_INT64 = numeric(decode_64, np.int64, np.int64, _INTEGER)
-
 DECODERS: Final[Decoders] = {
-    (Encoding.SPRINTZ, DataType.INT32): _INT32,
-    (Encoding.SPRINTZ, DataType.DATE): _INT32,
-    (Encoding.SPRINTZ, DataType.INT64): _INT64,
-    (Encoding.SPRINTZ, DataType.TIMESTAMP): _INT64,
+    **integers(
+        Encoding.SPRINTZ,
+        numeric(decode_32, np.int32, np.int32, _INTEGER),
+        numeric(decode_64, np.int64, np.int64, _INTEGER),
+        times=False,
+    ),
     (Encoding.SPRINTZ, DataType.FLOAT): numeric(decode_32, np.int32, np.float32, END_FLOAT),
     (Encoding.SPRINTZ, DataType.DOUBLE): numeric(decode_64, np.int64, np.float64, END_DOUBLE),
 }

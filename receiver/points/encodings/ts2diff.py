@@ -23,7 +23,7 @@ from common.tsfile import DataType, Encoding
 from receiver.points.encodings.bits import load, unpack
 from receiver.points.encodings.codes import BAD_COUNT, BAD_WIDTH, MORE, TRUNCATED
 from receiver.points.encodings.decimal import decimal
-from receiver.points.encodings.decoder import Bytes, Decoded, Decoder, Decoders, numeric
+from receiver.points.encodings.decoder import Bytes, Decoded, Decoder, Decoders, integers, numeric
 from receiver.points.jit import Number, kernel
 
 __all__ = ["DECODERS", "decode"]
@@ -105,11 +105,7 @@ _INT32 = numeric(decode, np.int32)
 _INT64 = numeric(decode, np.int64)
 
 DECODERS: Final[Decoders] = {
-    (Encoding.TS_2DIFF, DataType.INT32): _INT32,
-    (Encoding.TS_2DIFF, DataType.DATE): _INT32,
-    (Encoding.TS_2DIFF, DataType.INT64): _INT64,
-    (Encoding.TS_2DIFF, DataType.TIMESTAMP): _INT64,
-    (Encoding.TS_2DIFF, DataType.VECTOR): _INT64,
+    **integers(Encoding.TS_2DIFF, _INT32, _INT64),
     (Encoding.TS_2DIFF, DataType.FLOAT): _either(
         decimal(_INT32, np.float32), _bits(_INT32, np.float32)
     ),

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.tsfile import DataType, Encoding
+from common.tsfile import Encoding
 from receiver.points.encodings.bits import uvarint
 from receiver.points.encodings.codes import BAD_COUNT, BAD_LENGTH, MORE, OVERFLOW, TRUNCATED
-from receiver.points.encodings.decoder import Decoders, numeric
+from receiver.points.encodings.decoder import Decoders, integers, numeric
 from receiver.points.jit import Number, kernel
 
 __all__ = ["DECODERS", "decode", "decode_varints"]
@@ -64,13 +64,6 @@ def decode_varints(data: Any, pos: Number, end: Number, out: Any) -> Number:
     return len(out), pos, 0
 
 
-_INT32 = numeric(decode, np.int32)
-_INT64 = numeric(decode, np.int64)
-
-DECODERS: Final[Decoders] = {
-    (Encoding.ZIGZAG, DataType.INT32): _INT32,
-    (Encoding.ZIGZAG, DataType.DATE): _INT32,
-    (Encoding.ZIGZAG, DataType.INT64): _INT64,
-    (Encoding.ZIGZAG, DataType.TIMESTAMP): _INT64,
-    (Encoding.ZIGZAG, DataType.VECTOR): _INT64,
-}
+DECODERS: Final[Decoders] = integers(
+    Encoding.ZIGZAG, numeric(decode, np.int32), numeric(decode, np.int64)
+)
