@@ -41,7 +41,6 @@ order.
 
 API = frozenset({
     # A store is used by who embeds an engine; nothing of tsferry does.
-    "EmbeddedKV.save", "EmbeddedKV.multi_save", "EtcdKV.save", "EtcdKV.multi_save",
     "SnapshotKV.save", "SnapshotKV.multi_save", "open_kv",
     "arm",  # tests put their hook there
     # What others call by name: prompt_toolkit, lark, numba, pyarrow, pyspark, waitress.

@@ -52,14 +52,6 @@ class EmbeddedKV(SnapshotKV):
                 self._engine.check_answerable(ts)
             return state.keys.load_with_prefix(prefix, ts)
 
-    def save(self, key: str, value: str) -> int:
-        """See `SnapshotKV.save`."""
-        return self.multi_save_and_remove_with_prefix({key: value}, ())
-
-    def multi_save(self, kvs: Mapping[str, str], *additions: Addition) -> int:
-        """See `SnapshotKV.multi_save`."""
-        return self.multi_save_and_remove_with_prefix(kvs, (), *additions)
-
     def multi_save_and_remove_with_prefix(
         self, saves: Mapping[str, str], removals: Sequence[str], *additions: Addition
     ) -> int:

@@ -173,14 +173,6 @@ class EtcdKV(SnapshotKV):
 
     # -- writing -----------------------------------------------------------------------------
 
-    def save(self, key: str, value: str) -> int:
-        """See `SnapshotKV.save`."""
-        return self.multi_save_and_remove_with_prefix({key: value}, ())
-
-    def multi_save(self, kvs: Mapping[str, str], *additions: Addition) -> int:
-        """See `SnapshotKV.multi_save`."""
-        return self.multi_save_and_remove_with_prefix(kvs, (), *additions)
-
     def multi_save_and_remove_with_prefix(
         self, saves: Mapping[str, str], removals: Sequence[str], *additions: Addition
     ) -> int:

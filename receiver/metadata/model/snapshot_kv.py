@@ -52,6 +52,7 @@ class SnapshotKV(Protocol):
 
     def save(self, key: str, value: str) -> int:
         """Set a key; returns the timestamp of the commit."""
+        return self.multi_save_and_remove_with_prefix({key: value}, ())
 
     def multi_save(self, kvs: Mapping[str, str], *additions: Addition) -> int:
         """Set keys together; returns the timestamp of the commit.
@@ -70,6 +71,7 @@ class SnapshotKV(Protocol):
             UnreachableError: the store does not answer; nothing was written, nor will it be.
             UnknownOutcomeError: the store took the commit and has not answered since.
         """
+        return self.multi_save_and_remove_with_prefix(kvs, (), *additions)
 
     def multi_save_and_remove_with_prefix(
         self, saves: Mapping[str, str], removals: Sequence[str], *additions: Addition
