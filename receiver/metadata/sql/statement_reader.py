@@ -189,6 +189,19 @@ def _first(children: Sequence[Any]) -> Word | None:
     return next((child for child in children if isinstance(child, Word)), None)
 
 
+def _asking(kind: Callable[..., T], **more: Any) -> Callable[[object, list[Any]], T]:
+    """The method of a question that has a path, or none, and clauses behind it."""
+
+    def ask(_: object, children: list[Any]) -> T:
+        pattern, parts = _split(children)
+        clauses = _parts(parts)
+        if pattern is not None:
+            clauses["pattern"] = pattern
+        return kind(**clauses, **more)
+
+    return ask
+
+
 class Reader:
     """Makes the value of each rule; without state, so one serves all threads."""
 
@@ -298,46 +311,24 @@ class Reader:
 
     # -- what asks ---------------------------------------------------------------------------------
 
-    def show_timeseries(self, children: list[Any]) -> query.ShowTimeseries:
-        return _ask(query.ShowTimeseries, children)
-
-    def show_latest(self, children: list[Any]) -> query.ShowTimeseries:
-        return _ask(query.ShowTimeseries, children, by_heat=True)
-
-    def show_devices(self, children: list[Any]) -> query.ShowDevices:
-        return _ask(query.ShowDevices, children)
-
-    def show_storage_groups(self, children: list[Any]) -> query.ShowStorageGroups:
-        return _ask(query.ShowStorageGroups, children)
-
-    def show_child_paths(self, children: list[Any]) -> query.ShowChildPaths:
-        return _ask(query.ShowChildPaths, children)
-
-    def show_child_nodes(self, children: list[Any]) -> query.ShowChildNodes:
-        return _ask(query.ShowChildNodes, children)
+    show_timeseries = _asking(query.ShowTimeseries)
+    show_latest = _asking(query.ShowTimeseries, by_heat=True)
+    show_devices = _asking(query.ShowDevices)
+    show_storage_groups = _asking(query.ShowStorageGroups)
+    show_child_paths = _asking(query.ShowChildPaths)
+    show_child_nodes = _asking(query.ShowChildNodes)
 
     def show_ttl(self, children: list[Any]) -> query.ShowTtl:
         groups = tuple(_pattern(child) for child in children if isinstance(child, Word))
         parts = _parts(child for child in children if isinstance(child, Part))
         return query.ShowTtl(groups=groups, **parts)
 
-    def show_tag_keys(self, children: list[Any]) -> query.ShowTagKeys:
-        return _ask(query.ShowTagKeys, children)
-
-    def show_tag_values(self, children: list[Any]) -> query.ShowTagValues:
-        return _ask(query.ShowTagValues, children)
-
-    def count_timeseries(self, children: list[Any]) -> query.CountTimeseries:
-        return _ask(query.CountTimeseries, children)
-
-    def count_devices(self, children: list[Any]) -> query.CountDevices:
-        return _ask(query.CountDevices, children)
-
-    def count_storage_groups(self, children: list[Any]) -> query.CountStorageGroups:
-        return _ask(query.CountStorageGroups, children)
-
-    def count_nodes(self, children: list[Any]) -> query.CountNodes:
-        return _ask(query.CountNodes, children)
+    show_tag_keys = _asking(query.ShowTagKeys)
+    show_tag_values = _asking(query.ShowTagValues)
+    count_timeseries = _asking(query.CountTimeseries)
+    count_devices = _asking(query.CountDevices)
+    count_storage_groups = _asking(query.CountStorageGroups)
+    count_nodes = _asking(query.CountNodes)
 
     def where_is(self, children: list[Word]) -> Part:
         return Part("where", query.TagFilter(_name(children[0]), _text(children[1])), children[0])
@@ -387,11 +378,3 @@ def _series(name: str, parts: dict[str, Any]) -> NewSeries:
         attributes=parts.get("attributes", {}),
         props=props,
     )
-
-
-def _ask(kind: Callable[..., T], children: list[Any], **more: Any) -> T:
-    pattern, parts = _split(children)
-    clauses = _parts(parts)
-    if pattern is not None:
-        clauses["pattern"] = pattern
-    return kind(**clauses, **more)
