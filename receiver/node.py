@@ -12,7 +12,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
-from common.durable import failed_sync
+from common.durable import Closing, failed_sync
 from receiver.load.service import LoadService
 from receiver.load.upkeep.ttl import steady
 from receiver.open_engine import open_engine
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Node"]
 
 
-class Node:
+class Node(Closing):
     """A running receiver; one a schema directory.
 
     Attributes:
@@ -109,12 +109,6 @@ class Node:
         with self._closing:
             self._closed = True
             self._resources.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def problem(self) -> str | None:
         """Why this receiver takes no files now (`/readyz`), or None: it is ready."""

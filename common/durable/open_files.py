@@ -54,7 +54,23 @@ class Closing:
         self.close()
 
 
-class WriteFile(Closing):
+class _Descriptor(Closing):
+    """What has an open descriptor of its own."""
+
+    _fd: int
+
+    def fileno(self) -> int:
+        """The descriptor, open for reading as well."""
+        return self._fd
+
+    def close(self) -> None:
+        """Close; closing twice is harmless."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class WriteFile(_Descriptor):
     """A file being written; nothing of it counts before `sync`."""
 
     def __init__(self, fd: int, what: str) -> None:
@@ -111,18 +127,8 @@ class WriteFile(Closing):
         if self._lost:
             raise NoSpaceError(f"{self._what} was not flushed before and is to be written afresh")
 
-    def fileno(self) -> int:
-        """The descriptor, open for reading as well."""
-        return self._fd
 
-    def close(self) -> None:
-        """Close; closing twice is harmless."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-
-class AppendFile(Closing):
+class AppendFile(_Descriptor):
     """A log: what `append` returned from is on the disk, whole; a failed append leaves no trace.
 
     After a failed write the log is cut back to its last good length, so a later append never
@@ -204,18 +210,8 @@ class AppendFile(Closing):
             flush(self._fd, self._what)
             self._good = size
 
-    def fileno(self) -> int:
-        """The descriptor."""
-        return self._fd
 
-    def close(self) -> None:
-        """Close; closing twice is harmless."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-
-class Lock(Closing):
+class Lock(_Descriptor):
     """An flock held for as long as this object (or its process) lives.
 
     A process forked from the holder holds it as well, until both have closed it.
@@ -226,10 +222,4 @@ class Lock(Closing):
 
     def release(self) -> None:
         """Give the lock back; releasing twice is harmless."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def close(self) -> None:
-        """The same, for a `with` block."""
-        self.release()
+        self.close()

@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from common.durable import Tree
+from common.durable import Closing, Tree
 from common.errors import DamagedError, NotFoundError, ReadOnlyError
 from receiver.metadata.checkpointing import Snapshots
 from receiver.metadata.commit.committer import Build, Committer, Publish
@@ -52,7 +52,7 @@ _LOOKS = 5
 """Times that a reader beside a running server begins anew when files vanish under it."""
 
 
-class Engine(Operations):
+class Engine(Operations, Closing):
     """One engine of a schema directory; see the module. Made by `open` and `read_only`.
 
     Attributes:
@@ -395,12 +395,6 @@ class Engine(Operations):
     def close(self) -> None:
         """Finish what is being committed, refuse what comes later, give the lock back."""
         self._resources.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _make(tree: Tree, allocate: Allocator) -> None:

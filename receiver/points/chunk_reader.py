@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
+from common.durable import Closing
 from common.tsfile import Corrupt, DataType, Device, Series, Status, Tail, read_tail
 from common.tsfile.byte_source import source_of
 from receiver.points.aligned import PART_BYTES, TimeChunk, TimeGroup, ValueChunk, parts
@@ -32,7 +32,7 @@ _KEPT_ROWS: Final = 4 * 1024 * 1024
 """Times of a chunk of so many rows are kept, for its other columns."""
 
 
-class ChunkReader:
+class ChunkReader(Closing):
     """A TsFile of version 3 or 4, tree or table model.
 
     Not for several threads at once. Every method raises ``DamagedData`` or ``UnsupportedData``
@@ -99,17 +99,6 @@ class ChunkReader:
             raise UnsupportedData(tail.reason, DataPlace(self.name))
         if not tail.complete:
             raise DamagedData(f"{tail.status}: {tail.reason}", DataPlace(self.name))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close what was opened here."""

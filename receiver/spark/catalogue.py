@@ -12,15 +12,15 @@ import datetime
 import os
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import requests
 
 from common import wire
 from common.config import is_loopback, load
+from common.durable import Closing
 from common.errors import ProtocolError, UnreachableError, UsageError
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.engine import Engine
@@ -52,7 +52,7 @@ class Loads(NamedTuple):
     held: list[DataFile]
 
 
-class Catalogue(AbstractContextManager["Catalogue"]):
+class Catalogue(Closing):
     """What a receiver has loaded."""
 
     uuid: str
@@ -108,12 +108,6 @@ class Catalogue(AbstractContextManager["Catalogue"]):
         return DataFile(
             places, physical, size, database, created, devices, first, last, is_known=True
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def open_catalogue(

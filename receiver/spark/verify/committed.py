@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from common.config.units import format_duration
+from common.durable import Closing
 from common.errors import NotFoundError, TsferryError
 from receiver.load.deciding.expiry import Expiry
 from receiver.load.folder.manifests import read_table
@@ -102,7 +103,7 @@ class Neighbour:
     ranges: tuple[tuple[str, int, int], ...]
 
 
-class CommittedFiles:
+class CommittedFiles(Closing):
     """The committed files at one commit; a context manager.
 
     Attributes:
@@ -159,12 +160,6 @@ class CommittedFiles:
     def close(self) -> None:
         """Let the state go."""
         self._catalogue.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def neighbours(self) -> list[Neighbour]:
         """The current files that are not asked for, in the partitions of those that are."""

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from common.durable import Closing
 from receiver.spark.finder import shown
 from receiver.spark.report.results import (
     CodecTotal,
@@ -99,7 +100,7 @@ class Neighbours:
         return self.spans.set_column(0, "file", shifted)
 
 
-class VerifyJob:
+class VerifyJob(Closing):
     """One run over some files; a context manager, whose tables live as long as it does.
 
     Attributes:
@@ -155,12 +156,6 @@ class VerifyJob:
         if self._packed is not None:
             self._packed.destroy()
         self._rows = self._packed = None
-
-    def __enter__(self) -> VerifyJob:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def _spark(self) -> SparkSession:

@@ -7,6 +7,7 @@ that the one which kills it becomes a row like any other.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from receiver.spark.verify.isolation import Isolated
@@ -42,24 +43,18 @@ class Worker:
                         yield do(part)
 
 
-class _doing:
-    """How a part is worked off in this attempt: a context manager over `FilePart -> row`."""
+@contextmanager
+def _doing(settings: Settings) -> Iterator[Callable[[FilePart], pa.RecordBatch]]:
+    """How a part is worked off in this attempt."""
+    from pyspark import TaskContext
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._close: Callable[[], None] | None = None
-
-    def __enter__(self) -> Callable[[FilePart], pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        again = context is not None and context.attemptNumber() > 0
-        if not (again or self._settings.isolated):
-            return lambda part: row_of(do_part(part, self._settings))
-        child = Isolated(self._settings)
-        self._close = child.close
-        return child.do
-
-    def __exit__(self, *_: object) -> None:
-        if self._close is not None:
-            self._close()
+    context = TaskContext.get()
+    again = context is not None and context.attemptNumber() > 0
+    if not (again or settings.isolated):
+        yield lambda part: row_of(do_part(part, settings))
+        return
+    child = Isolated(settings)
+    try:
+        yield child.do
+    finally:
+        child.close()
