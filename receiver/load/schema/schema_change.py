@@ -23,8 +23,8 @@ from msgspec import UNSET
 
 from common.errors import DamagedError, TsferryError
 from common.schemaitems import Altered, Dropped, Group, GroupDropped, Item, SeriesItem
-from receiver.load.schema.acceptance import acceptable
 from receiver.load.schema.groups import GroupPlan, Refused
+from receiver.metadata.commit.draft import acceptable
 from receiver.metadata.model import records
 from receiver.metadata.model.alterations import check_labels
 from receiver.metadata.model.paths import IllegalPathError, Nodes, format_path, parse_stored

@@ -12,7 +12,7 @@ A draft is of one moment: committed state must stand still as long as it is used
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from common.errors import TsferryError
 from receiver.metadata.commit.rules import Rules
@@ -20,6 +20,7 @@ from receiver.metadata.commit.schema_rules import SchemaRules
 from receiver.metadata.commit.touched import Touched
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import MemoryLimitError, RefusedCommitError
+from receiver.metadata.model.paths import format_path, parse_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from receiver.metadata.commit.schema_draft import SchemaDraft
     from receiver.metadata.state.state import State
 
-__all__ = ["Draft", "examine"]
+__all__ = ["Draft", "acceptable", "examine"]
+
+T = TypeVar("T")
 
 
 def examine(state: State, ops: Sequence[records.Op], *, pending: int = 0) -> Touched:
@@ -161,3 +164,63 @@ def _grown(ops: Sequence[records.Op]) -> str:
         if isinstance(op, records.StorageGroupSet):
             return f"the storage group {op.path}"
     return "the commit"
+
+
+def acceptable(
+    draft: Draft, ops: Sequence[records.Op]
+) -> tuple[list[records.Op], list[tuple[str, str]]]:
+    """Of operations that belong together those that are taken, and (path, reason) of the others.
+
+    A part that is refused is cut in halves until what is to blame stands alone.
+    """
+    good: list[records.Op] = []
+    refused: list[tuple[str, str]] = []
+    parts: list[Sequence[records.Op]] = [ops] if ops else []
+    while parts:
+        part = parts.pop()
+        error = draft.attempt(part)
+        if error is None:
+            good += part
+        elif (smaller := _halves(part)) is not None:
+            parts += reversed(smaller)
+        else:
+            refused.append((_path(part[0]), error.message))
+    return good, refused
+
+
+def _halves(part: Sequence[records.Op]) -> tuple[Sequence[records.Op], ...] | None:
+    if len(part) > 1:
+        return part[: len(part) // 2], part[len(part) // 2 :]
+    op = part[0]
+    if isinstance(op, records.SeriesCreated) and len(op.names) > 1:
+        middle = len(op.names) // 2
+        return [_slice(op, 0, middle)], [_slice(op, middle, len(op.names))]
+    return None
+
+
+def _slice(op: records.SeriesCreated, begin: int, end: int) -> records.SeriesCreated:
+    def cut(column: Sequence[T] | None) -> Sequence[T] | None:
+        return None if column is None else column[begin:end]
+
+    return records.SeriesCreated(
+        op.device,
+        op.names[begin:end],
+        op.types[begin:end],
+        op.encodings[begin:end],
+        op.compressions[begin:end],
+        op.aligned,
+        cut(op.aliases),
+        cut(op.tags),
+        cut(op.attributes),
+        cut(op.props),
+    )
+
+
+def _path(op: records.Op) -> str:
+    match op:
+        case records.SeriesCreated():
+            return format_path((*parse_stored(op.device), op.names[0]))
+        case records.SeriesDeleted():
+            return op.pattern
+        case _:
+            return str(getattr(op, "path", type(op).__name__))

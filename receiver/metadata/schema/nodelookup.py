@@ -1,10 +1,13 @@
-"""Nodes of any kind: what stands at a path, and how far down there is anything."""
+"""Nodes: what stands at a path, how far down there is anything, and in which storage group."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from receiver.metadata.model.paths import Nodes
+import numpy as np
+
+from receiver.metadata.model.paths import ROOT, Nodes
+from receiver.metadata.schema.growing_columns import view
 from receiver.metadata.schema.node_tree import (
     ALIAS,
     ALIGNED,
@@ -15,9 +18,12 @@ from receiver.metadata.schema.node_tree import (
     STORAGE_GROUP,
     NodeTree,
 )
-from receiver.metadata.schema.schemarows import Kind
+from receiver.metadata.schema.schemarows import Kind, StorageGroupRow
 
-__all__ = ["NodeLookup"]
+if TYPE_CHECKING:
+    from receiver.metadata.schema.schemacolumns import SchemaColumns
+
+__all__ = ["NodeLookup", "StorageGroupLookup"]
 
 _KINDS: Final[dict[int, Kind]] = {
     INTERNAL: "internal",
@@ -76,3 +82,76 @@ class NodeLookup:
                 return depth, row
             tree.remember(nodes[:depth], row)
         return depth, row
+
+
+class StorageGroupLookup:
+    """Questions about storage groups."""
+
+    __slots__ = ("_columns", "_tree", "_ttls")
+
+    def __init__(self, columns: SchemaColumns) -> None:
+        self._columns = columns
+        self._tree = columns.tree
+        self._ttls = columns.ttls
+
+    def of(self, nodes: Nodes, at: int | None = None) -> Nodes | None:
+        """The storage group that a path is or lies in, None for none."""
+        tree = self._tree
+        row = ROOT_ROW if nodes[:1] == (ROOT,) else -1
+        for depth, node in enumerate(nodes[1:], 2):
+            name = tree.names.find(node)
+            if row < 0 or name < 0 or (row := tree.child(row, name, at)) < 0:
+                return None
+            if tree.kind[row] & KIND == STORAGE_GROUP:
+                return nodes[:depth]
+        return None
+
+    def is_any_below(self, nodes: Nodes, at: int | None = None) -> bool:
+        """Whether a storage group lies strictly below a path."""
+        tree = self._tree
+        row = tree.find(nodes, at)
+        if row < 0 or tree.kind[row] & KIND != INTERNAL or tree.storage_group(row) >= 0:
+            return False
+        # A node above storage groups is there only as long as one of them is; root always is.
+        if row != ROOT_ROW:
+            return True
+        if at is None:
+            return self._columns.storage_group_count > 0
+        return bool(self._rows(at))
+
+    def rows(self, at: int | None = None) -> list[StorageGroupRow]:
+        """All storage groups, in path order."""
+        tree = self._tree
+        found = []
+        for row in self._rows(at):
+            inner = tree.ref[row]
+            ttl = self._ttls.get(inner, at, -1)
+            changed = max(tree.created[row], self._ttls.changed(inner, at))
+            created = tree.created[row]
+            nodes = tree.nodes(row)
+            found.append(StorageGroupRow(nodes, None if ttl < 0 else ttl, created, changed))
+        return sorted(found)
+
+    def _rows(self, at: int | None) -> list[int]:
+        rows = np.flatnonzero(view(self._tree.kind) & KIND == STORAGE_GROUP)
+        found: list[int] = rows[self._tree.visible(rows, at)].tolist()
+        return found
+
+    def changed(self, nodes: Nodes) -> int:
+        """The newest commit that made, altered or deleted this storage group; 0 for never."""
+        tree = self._tree
+        return max(
+            (
+                max(tree.created[row], tree.deleted[row], self._ttls.changed(tree.ref[row]))
+                for row in tree.lives_at(nodes, STORAGE_GROUP)
+            ),
+            default=0,
+        )
+
+    def ttl(self, nodes: Nodes, at: int | None = None) -> int | None:
+        """The TTL of a storage group in milliseconds, None for ever."""
+        row = self._tree.find(nodes, at)
+        if row < 0 or self._tree.kind[row] & KIND != STORAGE_GROUP:
+            return None
+        found = self._ttls.get(self._tree.ref[row], at, -1)
+        return None if found < 0 else found

@@ -26,9 +26,8 @@ from receiver.metadata.schema.changes import TreeChanges
 from receiver.metadata.schema.collector import Collector
 from receiver.metadata.schema.devicelookup import DeviceLookup
 from receiver.metadata.schema.frozen import FrozenSchema, size_of
-from receiver.metadata.schema.grouplookup import StorageGroupLookup
 from receiver.metadata.schema.memory import MemoryEstimate
-from receiver.metadata.schema.nodelookup import NodeLookup
+from receiver.metadata.schema.nodelookup import NodeLookup, StorageGroupLookup
 from receiver.metadata.schema.schemacolumns import SchemaColumns
 from receiver.metadata.schema.serieslookup import SeriesLookup
 

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from receiver.metadata.engine import Engine
-from receiver.metadata.log import merging
-from receiver.metadata.log.merging import Merged
+from receiver.metadata.log import replay
+from receiver.metadata.log.replay import Merged
 from receiver.metadata.model import records
 from tests.support.schema_commits import everything, series
 
@@ -40,7 +40,7 @@ def test_taking_commits_together_changes_nothing(tmp_path, monkeypatch, seed):
 
 
 def test_what_is_held_back_is_bounded(monkeypatch):
-    monkeypatch.setattr(merging, "_MOST", 3)
+    monkeypatch.setattr(replay, "_MOST", 3)
     merged = Merged()
     commits = [records.Commit(n, [series("root.t.d", f"s{n}")]) for n in range(1, 6)]
     assert [merged.takes(each) for each in commits] == [True, True, True, False, False]
