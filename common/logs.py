@@ -42,7 +42,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TextFormatter(logging.Formatter):
-    """``2026-01-31T23:59:59.123+00:00 INFO sender.transfer: message key=value``.
+    """``2026-01-31T23:59:59.123+00:00 INFO sender.send: message key=value``.
 
     Lines of a traceback follow behind ``  | ``, so that none of them can pass for a record.
     """

@@ -34,7 +34,6 @@ OFFSET_TYPE = "application/offset+octet-stream"
 CHECKSUM_MISMATCH = 460
 """HTTP status of the tus checksum extension."""
 
-TAIL_DIGEST_BYTES = 1 << 16
 """The tail digest of a plan entry is xxh3-128 (hex) over the last min(size, 64 KiB) bytes."""
 
 

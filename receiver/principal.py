@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from common.errors import ForbiddenError
 
-__all__ = ["OPERATOR", "READER", "SENDER", "Principal", "Role"]
+__all__ = ["OPERATOR", "READER", "SENDER", "Principal"]
 
 Role = Literal["sender", "reader", "operator"]
 SENDER: Final = "sender"

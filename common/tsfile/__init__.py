@@ -10,7 +10,7 @@
 ``tail_digest`` and the parser of ``.resource`` files stand beside it (``identity``, ``resource``).
 """
 
-from common.tsfile.byte_source import TsFileSource
+from common.tsfile.byte_source import TsFileOrigin
 from common.tsfile.device import Device, DeviceTotals
 from common.tsfile.device_names import parse_name, quote_node, split_database, split_path
 from common.tsfile.layout import ColumnCategory, Compression, DataType, Encoding
@@ -40,7 +40,7 @@ __all__ = [
     "TableSchema",
     "Tail",
     "TailVerdict",
-    "TsFileSource",
+    "TsFileOrigin",
     "Value",
     "parse_name",
     "quote_node",

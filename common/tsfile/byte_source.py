@@ -9,10 +9,10 @@ from typing import Final, Protocol, TypeAlias
 
 from common.tsfile.primitives import Corrupt
 
-__all__ = ["ByteSource", "BytesLike", "TsFileSource", "opened", "source_of"]
+__all__ = ["ByteSource", "BytesLike", "TsFileOrigin", "opened", "source_of"]
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
-TsFileSource: TypeAlias = int | BytesLike | str | os.PathLike[str]
+TsFileOrigin: TypeAlias = int | BytesLike | str | os.PathLike[str]
 """A file descriptor (its offset is not touched), the file's bytes, or its path."""
 
 _LAST_BLOCK: Final = 64 * 1024  # holds the whole index of most files: one read instead of three
@@ -89,7 +89,7 @@ def source_of(content: int | BytesLike) -> ByteSource:
 
 
 @contextlib.contextmanager
-def opened(source: TsFileSource) -> Iterator[ByteSource]:
+def opened(source: TsFileOrigin) -> Iterator[ByteSource]:
     """Yield ``source`` ready to read; what was opened here is closed here.
 
     Raises:

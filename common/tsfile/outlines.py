@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from common.tsfile.byte_source import ByteSource, TsFileSource, opened
+from common.tsfile.byte_source import ByteSource, TsFileOrigin, opened
 from common.tsfile.chunk_headers import read_header
 from common.tsfile.device import Device
 from common.tsfile.layout import DataType
@@ -37,7 +37,7 @@ class Outline(NamedTuple):
     last: int | None
 
 
-def read_outlines(source: TsFileSource, tail: Tail) -> Iterator[tuple[Device, list[Outline]]]:
+def read_outlines(source: TsFileOrigin, tail: Tail) -> Iterator[tuple[Device, list[Outline]]]:
     """Yield each device with its measurements, both in the file's order.
 
     Args:

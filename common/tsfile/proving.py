@@ -13,7 +13,7 @@ from typing import Final
 
 import xxhash
 
-from common.tsfile.byte_source import ByteSource, TsFileSource, opened
+from common.tsfile.byte_source import ByteSource, TsFileOrigin, opened
 from common.tsfile.layout import HEAD_SIZE
 from common.tsfile.primitives import Corrupt, Malformed, located, read_uvarint
 from common.tsfile.proof import SeriesTable, big_endian
@@ -38,7 +38,7 @@ def series_statistics(tail: Tail) -> SeriesTable:
     return columns.table(array("Q", bytes(8 * len(columns.names))))
 
 
-def series_proofs(source: TsFileSource, tail: Tail) -> SeriesTable:
+def series_proofs(source: TsFileOrigin, tail: Tail) -> SeriesTable:
     """Read all chunks of a file and make its table. Memory: 50 bytes a chunk beside the tail.
 
     Args:

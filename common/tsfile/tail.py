@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
-from common.tsfile.byte_source import ByteSource, LastBlock, TsFileSource, opened
+from common.tsfile.byte_source import ByteSource, LastBlock, TsFileOrigin, opened
 from common.tsfile.chunk_headers import read_codecs
 from common.tsfile.device import Device, add_up
 from common.tsfile.device_names import device_name, is_table_id
@@ -67,7 +67,7 @@ class Tail(TailVerdict):
 
 
 def read_tail(
-    source: TsFileSource,
+    source: TsFileOrigin,
     *,
     structure: bool = True,
     chunk_headers: bool = False,

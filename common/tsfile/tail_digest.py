@@ -6,14 +6,14 @@ from typing import Final
 
 import xxhash
 
-from common.tsfile.byte_source import TsFileSource, opened
+from common.tsfile.byte_source import TsFileOrigin, opened
 
 __all__ = ["TAIL_DIGEST_BYTES", "tail_digest"]
 
 TAIL_DIGEST_BYTES: Final = 64 * 1024
 
 
-def tail_digest(source: TsFileSource) -> str:
+def tail_digest(source: TsFileOrigin) -> str:
     """Digest the last 64 KiB (or all, of a smaller file): 32 hex digits of XXH3-128, canonical.
 
     The end of a TsFile holds its statistics, times and offsets, so two files of different data

@@ -11,7 +11,7 @@ import enum
 import os
 from typing import Final
 
-from common.tsfile.byte_source import ByteSource, TsFileSource, opened, source_of
+from common.tsfile.byte_source import ByteSource, TsFileOrigin, opened, source_of
 from common.tsfile.layout import FOOTER_SIZE, HEAD_SIZE, MAGIC, VERSIONS
 from common.tsfile.primitives import INT32, Corrupt
 
@@ -61,7 +61,7 @@ class TailVerdict:
         return self.status is Status.COMPLETE
 
 
-def read_status(source: TsFileSource) -> TailVerdict:
+def read_status(source: TsFileOrigin) -> TailVerdict:
     """Judge a file by its head, its tail magic and the sanity of its footer: two short reads.
 
     ``COMPLETE`` says that a writer has closed the file, not that its index is sound: that is

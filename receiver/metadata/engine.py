@@ -28,7 +28,7 @@ from receiver.metadata.commit.guards import Guard
 from receiver.metadata.commit.operations import Operations
 from receiver.metadata.log.appending import Appender
 from receiver.metadata.log.following import follow, hand_in
-from receiver.metadata.log.frames import LOG_NAME, create_log, encode_payload
+from receiver.metadata.log.frames import LOCK_NAME, LOG_NAME, create_log, encode_payload
 from receiver.metadata.log.journal import OwnerJournal
 from receiver.metadata.log.recovering import Opened, is_empty, open_for_writing, recover
 from receiver.metadata.log.segments import Places, commits_since
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine"]
 
-LOCK_NAME = "engine.lock"
 _LOOKS = 5
 """Times that a reader beside a running server begins anew when files vanish under it."""
 

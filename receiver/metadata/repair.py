@@ -19,7 +19,7 @@ from common.digests import read_blocks
 from common.durable import Tree
 from common.errors import DamagedError, NotFoundError
 from receiver.metadata.log.checkpoints import checkpoints, open_checkpoint
-from receiver.metadata.log.frames import LogReader, create_log
+from receiver.metadata.log.frames import LOCK_NAME, LogReader, create_log
 from receiver.metadata.log.freeze import thaw
 from receiver.metadata.log.replay import Replay
 from receiver.metadata.log.segments import (
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Damage", "LogReport", "bad_tags", "cut", "mend_tags", "put_aside", "report"]
 
-LOCK_NAME = "engine.lock"
 _PAGE = 10_000
 _LOOKS = 5
 """Times that it begins anew when files vanish under it."""

@@ -41,7 +41,6 @@ Tags: TypeAlias = tuple[str | None, ...]
 """Segments of a table device: the table, then its tags; None is a null tag."""
 
 _ANY: Final = "*"
-_MANY: Final = "**"
 _NODE: Final = re.compile(r"`((?:[^`]++|``)+)`(?=\.|\Z)|([^.]*)")
 
 
@@ -151,7 +150,6 @@ class PathPattern:
 
 _PatternNode: TypeAlias = tuple[str, ...]
 """What stands between the stars of a node; a name without any is a single part."""
-_ANY_NODE: Final = ("", "")
 _MANY_NODE: Final = ("", "", "")
 
 

@@ -1,1 +1,1 @@
-"""Taking files in: checks, tasks, plans, uploads, and what an operator may ask and change."""
+"""Taking files in: checks, tasks, plans, uploads, and pages of what is committed."""

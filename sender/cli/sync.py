@@ -74,7 +74,7 @@ def run_rounds(session: Session, options: RoundOptions) -> dict[str, dict[str, A
     line = TerminalLine()
     with stopping(session.stop):
         try:
-            with ThreadPoolExecutor(len(session.remotes), "lane") as pool:
+            with ThreadPoolExecutor(len(session.remotes), "receiver") as pool:
                 running = {
                     remote.name: pool.submit(_round, remote, options, line)
                     for remote in session.remotes

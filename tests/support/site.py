@@ -165,12 +165,12 @@ class FakeFacts:
     asked: list[FilePath] = field(default_factory=list)
 
     def md5(self, file: LocalFile) -> str | None:
-        """See `sender.plan.plan.Facts`."""
+        """See `ContentFacts`."""
         self.asked.append(file.path)
         return self.digests.get(file.path)
 
     def span(self, file: LocalFile) -> Span | None:
-        """See `sender.plan.plan.Facts`."""
+        """See `ContentFacts`."""
         return self.spans.get(file.path)
 
 

@@ -32,7 +32,7 @@ from receiver.metadata.model.paths import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from common.tsfile import Outline, Tail, TsFileSource
+    from common.tsfile import Outline, Tail, TsFileOrigin
     from receiver.metadata.commit.draft import Draft
     from receiver.metadata.model.paths import Nodes
 
@@ -57,7 +57,7 @@ class _Shared:
         return self._codes.setdefault(codes, codes)
 
 
-def read_series(source: TsFileSource, tail: Tail, sg: str) -> Sequence[records.LoadedDevice]:
+def read_series(source: TsFileOrigin, tail: Tail, sg: str) -> Sequence[records.LoadedDevice]:
     """The series of a file, device by device, in the file's order.
 
     Devices without series (a file may name such) are left out.

@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from receiver.metadata.commit.guards import Guard
     from receiver.metadata.schema import Schema
 
-__all__ = ["KEPT_FAILURES", "SchemaChange", "decide_schema"]
+__all__ = ["SchemaChange", "decide_schema"]
 
-KEPT_FAILURES = 100
 """Failures that are kept with their reasons; of the others only the number."""
 
 Tags = tuple[Mapping[str, str], Mapping[str, str]]

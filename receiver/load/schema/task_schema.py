@@ -17,11 +17,12 @@ from common.schemaitems import Altered, Dropped, GroupDropped, Item, SeriesItem,
 from common.wire import SchemaKind
 from receiver.load.schema.authority import Authority
 from receiver.load.schema.end_state import Reduced, reduce_text
-from receiver.load.schema.schema_change import KEPT_FAILURES, SchemaChange, decide_schema
+from receiver.load.schema.schema_change import SchemaChange, decide_schema
 from receiver.metadata.commit.draft import Draft
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.metadata.model.paths import IllegalPathError
+from receiver.metadata.state.tables.senders import KEPT_FAILURES
 from receiver.scope import Scope
 
 if TYPE_CHECKING:

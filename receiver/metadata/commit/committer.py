@@ -60,7 +60,7 @@ Build = Callable[[int], "Sequence[Op]"]
 
 
 Publish = tuple[Commit, "Sequence[Sequence[int] | None] | None", int]
-"""A commit that is on the disk; where its tags are (`tlog.Layout.offsets`), and their bytes."""
+"""A commit that is on the disk; where its tags are (`Layout.offsets`), and their bytes."""
 
 
 class _Request:

@@ -5,7 +5,9 @@
     kv.load("a")          # as of now
     kv.load("a", ts - 1)  # as it was: KeyMissingError
 
-The interface is that of the metaSnapShot design; see `SnapshotKV`. `embedded` keeps the keys in the
+Nothing of tsferry keeps its own knowledge here: it is an interface for those who embed the engine
+and want keys with a past beside it. The interface is that of the metaSnapShot design; see
+`SnapshotKV`. `embedded` keeps the keys in the
 log of the engine, `etcd` in a cluster of etcd, where other programs can read them.
 """
 

@@ -55,9 +55,19 @@ if TYPE_CHECKING:
 
     from common.durable import AppendFile, Tree
 
-__all__ = ["LOG_NAME", "MAX_PAYLOAD", "VERSION", "LogReader", "LogWriter", "create_log"]
+__all__ = [
+    "LOCK_NAME",
+    "LOG_NAME",
+    "MAX_PAYLOAD",
+    "VERSION",
+    "LogReader",
+    "LogWriter",
+    "create_log",
+]
 
 LOG_NAME = "mlog-1.tsf"
+LOCK_NAME = "engine.lock"
+"""Held by who writes beneath a schema directory."""
 """The first segment."""
 VERSION = 3
 MAX_PAYLOAD = 1 << 30

@@ -185,10 +185,6 @@ def _moment(text: str, word: Word) -> datetime.datetime:
         ) from None
 
 
-def _first(children: Sequence[Any]) -> Word | None:
-    return next((child for child in children if isinstance(child, Word)), None)
-
-
 def _asking(kind: Callable[..., T], **more: Any) -> Callable[[object, list[Any]], T]:
     """The method of a question that has a path, or none, and clauses behind it."""
 

@@ -88,7 +88,7 @@ class Neighbours:
 
     Attributes:
         files: numbered on from the files of the run.
-        spans: of them, with numbers of their own from 0 on (`worker.span_schema`).
+        spans: of them, with numbers of their own from 0 on (`part_rows.span_schema`).
     """
 
     files: Sequence[Subject]

@@ -124,7 +124,7 @@ class PartResult:
         pages: likewise.
         first_time: of the file by its index.
         last_time: likewise.
-        findings: at most `checks.MOST_FINDINGS`.
+        findings: at most `findings.MOST_FINDINGS`.
         dropped: findings beyond those.
         days: points by day since 1970 in UTC.
         codecs: what was decoded, by type, encoding and compression.

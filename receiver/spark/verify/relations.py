@@ -91,7 +91,7 @@ def overlaps(spans: pa.Table, files: npt.NDArray[np.bool_]) -> Iterator[Overlap]
     """Files that overlap an earlier one, device by device.
 
     Args:
-        spans: `worker.span_schema`.
+        spans: `part_rows.span_schema`.
         files: of each number, whether it is a sequence file that counts.
     """
     rows = _Sorted.of(spans, files)
@@ -116,7 +116,7 @@ def meetings(
     """Where a device has common time in a sequence and an unsequence file.
 
     Args:
-        spans: `worker.span_schema`.
+        spans: `part_rows.span_schema`.
         sequence: of each number, whether it is a sequence file that counts.
         unsequence: the same of unsequence files.
     """
@@ -143,7 +143,7 @@ def large_overlaps(spans: DataFrame, kinds: Mapping[int, bool]) -> Iterator[Over
     """`overlaps` for more spans than fit into one machine.
 
     Args:
-        spans: `worker.span_schema`.
+        spans: `part_rows.span_schema`.
         kinds: numbers of the sequence files that count.
     """
     from pyspark.sql import Window

@@ -32,7 +32,7 @@ class SchemaCheck:
         self._known: dict[bytes, tuple[Finding, ...]] = {}
 
     def findings(self, packed: bytes) -> tuple[Finding, ...]:
-        """What is to be said of a file with this outline (`outlines.pack_outline`)."""
+        """What is to be said of a file with this outline (`packed_outlines.pack_outline`)."""
         found = self._known.get(packed)
         if found is None:
             found = self._known[packed] = tuple(self._compare(unpack_outline(packed)))
