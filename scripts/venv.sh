@@ -4,13 +4,13 @@
 venv() {
     local extras=$1 venv=${2:-.venv} python=""
     for candidate in "${PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11; do
-        if [ -n "$candidate" ] && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        if [ -n "$candidate" ] && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11, 2))' 2>/dev/null; then
             python=$candidate
             break
         fi
     done
     if [ -z "$python" ]; then
-        echo "tsferry needs Python 3.11 or later; set PYTHON to one" >&2
+        echo "tsferry needs Python 3.11.2 or later; set PYTHON to one" >&2
         return 2
     fi
     local stamp="$venv/.installed-${extras//,/-}" want
