@@ -8,8 +8,9 @@ from typing import Any
 
 from common.tlogtext import SLOT, read_slot, write_slot
 from receiver.metadata.model.paths import format_path
-from receiver.metadata.text.mlog_text import CreateSeries, SetStorageGroup, TtlLine, parse
+from receiver.metadata.text.mlog_text import CreateSeries, SetStorageGroup, TtlLine
 from tests.support.centre import COMMAND
+from tests.support.mlog import parse
 
 
 class SchemaLog:

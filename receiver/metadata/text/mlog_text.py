@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -45,14 +45,11 @@ __all__ = [
     "DeletePath",
     "DeleteStorageGroup",
     "MlogLineError",
-    "Parsed",
     "Record",
     "SetStorageGroup",
     "TtlLine",
-    "dump",
     "iter_lines",
     "needs_wide",
-    "parse",
     "parse_line",
     "print_line",
 ]
@@ -182,42 +179,7 @@ class BadLine:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """What a log, or a piece of one, holds.
-
-    Attributes:
-        records: (offset of the line in the log, record) in order.
-        bad: lines that are none.
-        end: offset behind the last whole line; what follows never happened.
-        lines: how many whole lines there are.
-    """
-
-    records: list[tuple[int, Record]]
-    bad: list[BadLine]
-    end: int
-    lines: int
-
-
 # -- reading -------------------------------------------------------------------------------------
-
-
-def parse(data: bytes, *, start: int = 0, wide: bool = False) -> Parsed:
-    """Read the whole lines of a log.
-
-    Args:
-        data: of the log, from the beginning of a line on.
-        start: offset of `data` in the log.
-        wide: whether the log, which `data` is a later piece of, began with `HEADER`.
-    """
-    records: list[tuple[int, Record]] = []
-    bad: list[BadLine] = []
-    for at, found in iter_lines(data, start=start, wide=wide):
-        if isinstance(found, BadLine):
-            bad.append(found)
-        else:
-            records.append((at, found))
-    return Parsed(records, bad, start + data.rfind(b"\n") + 1, data.count(b"\n"))
 
 
 def iter_lines(
@@ -461,25 +423,6 @@ def print_line(record: Record, *, wide: bool = False) -> str:
             return f"13,{path},{_write(record.alias or '', wide)}"
         case AlignedDevice():
             return f"#aligned,{path}"
-
-
-def dump(records: Iterable[Record], *, wide: bool = True) -> Iterator[str]:
-    """The lines of a log, each with its end, in the wider form.
-
-    Args:
-        records: of the log.
-        wide: False for the plain form; a record that it cannot say raises.
-
-    Raises:
-        MlogLineError: the plain form has no line for a record.
-    """
-    if wide:
-        yield f"{HEADER}\n"
-    for record in records:
-        line = print_line(record, wide=wide)
-        if not wide and not _is_plain(line, record):
-            raise MlogLineError(f"{format_path(record.path)!a} cannot be said in the plain form")
-        yield f"{line}\n"
 
 
 def needs_wide(record: Record) -> bool:

@@ -15,6 +15,7 @@ from common.schemaitems import Group, SeriesItem, encode_items, read_items
 from common.schemawire import decode_block, encode_schema_block
 from common.tlogtext import TlogSlotError, read_slot, write_slot
 from receiver.metadata.text import mlog_text
+from tests.support import mlog
 from tests.support.mutate import mutants
 
 ROUNDS = 4000
@@ -150,7 +151,7 @@ ITEMS = encode_items(
 def test_a_damaged_schema_log_gives_records_and_reports(wide):
     seeds = [MLOG, mlog_text.HEADER.encode() + b"\n" + MLOG]
     for data in mutants(seeds, ROUNDS):
-        parsed = mlog_text.parse(data, wide=wide)
+        parsed = mlog.parse(data, wide=wide)
         assert parsed.end <= len(data)
         assert len(parsed.records) + len(parsed.bad) <= parsed.lines
         for _, record in parsed.records:

@@ -12,7 +12,6 @@ from receiver.load.schema.end_state import reduce_text
 from receiver.load.schema.task_schema import import_items
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.paths import format_path
-from receiver.metadata.text import mlog_text
 from receiver.metadata.text.mlog_text import (
     ChangeAlias,
     CreateSeries,
@@ -22,7 +21,7 @@ from receiver.metadata.text.mlog_text import (
 )
 from receiver.metadata.text.schema_dump import Slots, log_lines, log_records, tree_lines
 from receiver.transfer.schemachanges import SchemaReader
-from tests.support import tiers
+from tests.support import mlog, tiers
 
 LEGAL = [(0, 0, 1), (1, 2, 1), (2, 4, 7), (3, 8, 1), (4, 0, 0), (5, 0, 2)]
 names = st.sampled_from(["d1", "d2", "a,b", "x y", "1", "`q`", "b\\c", "dotted.name", "风", "*"])
@@ -81,7 +80,7 @@ def test_a_dump_that_is_imported_into_an_empty_engine_gives_the_same_tree(items)
             tree = list(tree_lines(before, lambda series: -1))
         slots = {
             record.offset: tlog.content()[record.offset :]
-            for _, record in mlog_text.parse(text.encode()).records
+            for _, record in mlog.parse(text.encode()).records
             if isinstance(record, CreateSeries) and record.offset >= 0
         }
         reduced = reduce_text(text.encode(), slots)
@@ -144,7 +143,7 @@ def applied(items, there):
 @given(histories)
 def test_the_end_state_of_a_log_is_what_a_database_has_that_plays_it(records):
     logged, there = play(records)
-    text = "".join(mlog_text.dump(logged, wide=False)).encode()
+    text = "".join(mlog.dump(logged, wide=False)).encode()
     reduced = reduce_text(text, {})
     assert reduced.failed == []
     assert applied(reduced.items, {}) == there
@@ -153,7 +152,7 @@ def test_the_end_state_of_a_log_is_what_a_database_has_that_plays_it(records):
 @settings(max_examples=tiers.examples(150))
 @given(histories)
 def test_a_log_that_is_told_again_changes_nothing(records):
-    text = "".join(mlog_text.dump(play(records)[0], wide=False)).encode()
+    text = "".join(mlog.dump(play(records)[0], wide=False)).encode()
     items = reduce_text(text, {}).items
     once = applied(items, {})
     assert applied(items, once) == once
@@ -171,7 +170,7 @@ def test_a_log_that_is_told_again_changes_nothing(records):
 )
 def test_a_log_in_two_pieces_ends_as_the_whole_does(records, cut):
     logged, there = play(records)
-    lines = list(mlog_text.dump(logged, wide=False))
+    lines = list(mlog.dump(logged, wide=False))
     first, second = ("".join(part).encode() for part in (lines[:cut], lines[cut:]))
     state = applied(reduce_text(first, {}).items, {})
     start = len(first)

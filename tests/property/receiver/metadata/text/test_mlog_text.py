@@ -15,6 +15,7 @@ from receiver.metadata.text.mlog_text import (
     SetStorageGroup,
     TtlLine,
 )
+from tests.support import mlog
 
 words = st.text(min_size=1, max_size=6) | st.sampled_from(
     ["a", "s1", "a,b", "1,2,3", "x=y", "`", "\\", "\\x41", "\n", "\r", '"', "#", "&"]
@@ -38,8 +39,8 @@ records = (
 
 @given(st.lists(records, max_size=8))
 def test_what_is_written_in_the_wider_form_reads_back(given_records):
-    text = "".join(mlog_text.dump(given_records)).encode()
-    parsed = mlog_text.parse(text)
+    text = "".join(mlog.dump(given_records)).encode()
+    parsed = mlog.parse(text)
     assert [record for _, record in parsed.records] == given_records
     assert not parsed.bad
     assert parsed.end == len(text)
@@ -49,14 +50,14 @@ def test_what_is_written_in_the_wider_form_reads_back(given_records):
 def test_the_plain_form_says_the_same_or_is_known_not_to(record):
     if mlog_text.needs_wide(record):
         return
-    parsed = mlog_text.parse(f"{mlog_text.print_line(record)}\n".encode())
+    parsed = mlog.parse(f"{mlog_text.print_line(record)}\n".encode())
     assert [each for _, each in parsed.records] == [record]
 
 
 @given(st.lists(records, max_size=5), st.integers(0, 1000))
 def test_every_cut_of_a_log_gives_a_prefix_of_its_records(given_records, cut):
-    text = "".join(mlog_text.dump(given_records)).encode()
-    parsed = mlog_text.parse(text[:cut])
+    text = "".join(mlog.dump(given_records)).encode()
+    parsed = mlog.parse(text[:cut])
     found = [record for _, record in parsed.records]
     assert found == given_records[: len(found)]
     assert not parsed.bad
@@ -65,7 +66,7 @@ def test_every_cut_of_a_log_gives_a_prefix_of_its_records(given_records, cut):
 
 @given(st.binary(max_size=200) | st.text('0123,root.a&=`"\n#-', max_size=80).map(str.encode))
 def test_any_bytes_are_records_or_reports(data):
-    parsed = mlog_text.parse(data)
+    parsed = mlog.parse(data)
     assert parsed.end <= len(data)
     assert len(parsed.records) + len(parsed.bad) <= parsed.lines
 

@@ -16,6 +16,7 @@ from receiver.metadata.text.mlog_text import (
     SetStorageGroup,
     TtlLine,
 )
+from tests.support import mlog
 
 S1 = ("root", "turbine", "d1", "s1")
 
@@ -113,7 +114,7 @@ def test_what_is_no_operation_is_said_to_be_none(line: str) -> None:
 
 def test_a_torn_last_line_never_happened() -> None:
     data = b"2,root.a\n2,root.b\n0,root.a.d.s,3,2,1,,"
-    parsed = mlog_text.parse(data)
+    parsed = mlog.parse(data)
     assert [record.path for _, record in parsed.records] == [("root", "a"), ("root", "b")]
     assert parsed.end == len(b"2,root.a\n2,root.b\n")
     assert not parsed.bad
@@ -121,7 +122,7 @@ def test_a_torn_last_line_never_happened() -> None:
 
 def test_a_bad_line_is_reported_and_the_others_count() -> None:
     data = b"2,root.a\r\nrubbish\r\n\r\n2,root.\xff\r\n2,root.b\r\n"
-    parsed = mlog_text.parse(data, start=100)
+    parsed = mlog.parse(data, start=100)
     assert [(at, record.path[-1]) for at, record in parsed.records] == [(100, "a"), (131, "b")]
     assert [(bad.number, bad.offset, bad.text) for bad in parsed.bad] == [
         (2, 110, "rubbish"),
@@ -145,7 +146,7 @@ def test_the_plain_form_is_what_iotdb_writes() -> None:
         DeletePath(S1),
         DeleteStorageGroup(("root", "turbine")),
     ]
-    assert "".join(mlog_text.dump(records, wide=False)).splitlines() == [
+    assert "".join(mlog.dump(records, wide=False)).splitlines() == [
         "2,root.turbine",
         "0,root.turbine.d1.s1,3,2,1,k=v&l=w,temperature,0",
         "10,root.turbine,10",
@@ -169,13 +170,13 @@ def test_the_plain_form_is_what_iotdb_writes() -> None:
 def test_what_the_plain_form_cannot_say_the_wider_one_says(record: mlog_text.Record) -> None:
     assert mlog_text.needs_wide(record)
     with pytest.raises(MlogLineError):
-        list(mlog_text.dump([record], wide=False))
-    text = "".join(mlog_text.dump([record]))
-    assert [each for _, each in mlog_text.parse(text.encode()).records] == [record]
+        list(mlog.dump([record], wide=False))
+    text = "".join(mlog.dump([record]))
+    assert [each for _, each in mlog.parse(text.encode()).records] == [record]
 
 
 def test_a_plain_reader_takes_the_lines_of_the_wider_form_for_comments() -> None:
-    lines = "".join(mlog_text.dump([AlignedDevice(S1[:-1]), SetStorageGroup(S1[:2])]))
+    lines = "".join(mlog.dump([AlignedDevice(S1[:-1]), SetStorageGroup(S1[:2])]))
     assert [line[0] for line in lines.splitlines()] == ["#", "#", "2"]
 
 
