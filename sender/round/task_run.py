@@ -33,6 +33,7 @@ from sender.send.progress import Meter
 from sender.send.proofs import Proofs
 from sender.send.remote import Remote
 from sender.send.sending import Fate, Sending, SendJob
+from sender.send.task_calls import TaskCalls
 from sender.send.upload import ChangedWhileSentError, ReceivedFile
 
 __all__ = ["TaskRun"]
@@ -250,15 +251,20 @@ class TaskRun:
         for job in jobs:
             if job.begin is not None and job.begin.offset:
                 self._meter.sent(job.begin.offset)
-        sending = Sending(
-            self._remote.client,
+        remote = self._remote
+        calls = TaskCalls(
+            remote.client,
             self._task,
             self._epoch,
+            remote.tries,
+            remote.stop.is_set,
+            self._meter.sent,
+        )
+        sending = Sending(
+            calls,
             self._kept.snapshot,
-            self._remote.config.transfer,
+            remote.config.transfer,
             self._check.limits,
-            self._remote.tries,
-            self._remote.stop.is_set,
             self._meter,
             self._is_whole,
         )

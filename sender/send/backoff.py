@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from common.errors import DigestError, StoppedError, Transient, TsferryError
 
-__all__ = ["Backoff", "Sleep", "retry_helps", "retrying"]
+__all__ = ["Backoff", "Sleep", "Tries", "retry_helps", "retrying"]
 
 T = TypeVar("T")
 
@@ -79,3 +79,20 @@ def retrying(
             tell(error, pause)
         if sleep(pause):
             raise StoppedError("told to stop")
+
+
+@dataclass(frozen=True)
+class Tries:
+    """How often and how fast to try again.
+
+    Attributes:
+        retries: failures in a row that are forgiven.
+        backoff: the pauses.
+        sleep: carries them out; True when told to stop.
+        tell: hears of each failure.
+    """
+
+    retries: int
+    backoff: Backoff
+    sleep: Sleep
+    tell: Callable[[str, TsferryError, float], None] = lambda path, error, pause: None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from common import crash, wire
@@ -21,8 +21,8 @@ from common.errors import (
     UnreachableError,
 )
 from sender.send.backoff import retry_helps
-from sender.send.calls import Client
-from sender.send.upload import ChangedWhileSentError, Content, ReceivedFile, Tries
+from sender.send.task_calls import TaskCalls
+from sender.send.upload import ChangedWhileSentError, Content, ReceivedFile
 
 __all__ = ["BatchSender", "Outcome"]
 
@@ -42,22 +42,12 @@ class BatchSender:
     """Sends files in batches and says of each what became of it.
 
     Attributes:
-        client: the calls.
-        task: the task they belong to.
-        epoch: of the task.
+        calls: of the task they belong to; each file has its own count of failures.
         body_bytes: of one request, at most.
-        tries: patience; each file has its own count of failures.
-        stop: True when the process is to end.
-        sent: called with the bytes of each file that was taken in.
     """
 
-    client: Client
-    task: str
-    epoch: str | None
+    calls: TaskCalls
     body_bytes: int
-    tries: Tries
-    stop: Callable[[], bool] = lambda: False
-    sent: Callable[[int], None] = lambda size: None
     _failures: dict[str, int] = field(default_factory=dict, init=False)
     _alone: set[str] = field(default_factory=set, init=False)
 
@@ -70,9 +60,9 @@ class BatchSender:
         pending = list(contents)
         limit = self.body_bytes
         while pending:
-            if self.stop():
+            if self.calls.stop():
                 raise StoppedError("told to stop")
-            chosen = self._choose(pending, self.client.bandwidth.block(limit))
+            chosen = self._choose(pending, self.calls.client.bandwidth.block(limit))
             del pending[: len(chosen)]
             again: list[Content] = []
             failure: TsferryError | None = None
@@ -132,7 +122,7 @@ class BatchSender:
             return fates
         crash.point("batch.before")
         body = wire.encode_batch((entry, data) for _, entry, data in packed)
-        answer = self.client.batch(self.task, self.epoch, body)
+        answer = self.calls.batch(body)
         results = self._matched(answer, [entry for _, entry, _ in packed])
         crash.point("batch.acknowledged")
         for (content, entry, _), result in zip(packed, results, strict=True):
@@ -149,7 +139,7 @@ class BatchSender:
 
     def _outcome(self, entry: wire.BatchEntry, result: wire.BatchResult) -> Outcome:
         if result.problem is None and not result.quarantined:
-            self.sent(entry.size)
+            self.calls.sent(entry.size)
             return ReceivedFile(entry.md5, entry.size, None)
         problem = result.problem or wire.Problem(detail="quarantined")
         error = wire.from_problem(problem)
@@ -162,12 +152,9 @@ class BatchSender:
             return False
         failures = self._failures.get(content.path, 0) + 1
         self._failures[content.path] = failures
-        return failures <= self.tries.retries
+        return failures <= self.calls.tries.retries
 
     def _pause(self, again: Sequence[Content], error: TsferryError) -> None:
         failures = max(self._failures[content.path] for content in again)
-        pause = self.tries.backoff.pause(failures, error.retry_after)
         what = again[0].path if len(again) == 1 else f"{len(again)} files"
-        self.tries.tell(what, error, pause)
-        if self.tries.sleep(pause):
-            raise StoppedError("told to stop")
+        self.calls.pause(what, failures, error)

@@ -18,11 +18,10 @@ from common.terminal import printable
 from sender.config import ReceiverEntry, SenderConfig
 from sender.kept import identity
 from sender.select.scan import Scanner
-from sender.send.backoff import Backoff, retrying
+from sender.send.backoff import Backoff, Tries, retrying
 from sender.send.bandwidth import Bandwidth
 from sender.send.calls import Client
 from sender.send.transport import Endpoint
-from sender.send.upload import Tries
 
 __all__ = ["Remote", "label"]
 

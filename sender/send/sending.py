@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from common import wire
 from common.errors import (
@@ -23,7 +23,7 @@ from common.errors import (
 from sender.config import TransferConfig
 from sender.kept.snapshot import Snapshot
 from sender.send.batch import BatchSender
-from sender.send.calls import Client, UploadState
+from sender.send.calls import UploadState
 from sender.send.content import (
     OpenFile,
     Prepared,
@@ -34,7 +34,8 @@ from sender.send.content import (
     small_resource,
 )
 from sender.send.progress import Meter
-from sender.send.upload import ChangedWhileSentError, ReceivedFile, Tries, TusUpload
+from sender.send.task_calls import TaskCalls
+from sender.send.upload import ChangedWhileSentError, ReceivedFile, TusUpload
 
 __all__ = ["Fate", "SendJob", "Sending"]
 
@@ -77,32 +78,26 @@ class Sending:
     """Sends the files of one task.
 
     Attributes:
-        client: the calls.
-        task: its id.
-        epoch: of the task.
+        calls: of the task.
         snapshot: holds the files.
         config: how files travel.
         limits: of the receiver.
-        tries: patience; its `sleep` and `tell` are used.
-        stop: True when the process is to end.
         meter: hears of progress.
         ask: whether the receiver has a planned file whole by now.
     """
 
-    client: Client
-    task: str
-    epoch: str | None
+    calls: TaskCalls
     snapshot: Snapshot
     config: TransferConfig
     limits: wire.Limits
-    tries: Tries
-    stop: Callable[[], bool]
     meter: Meter
     ask: Callable[[Prepared], bool]
 
     def __post_init__(self) -> None:
         self._halt = threading.Event()
-        self.tries = Tries(self.tries.retries, self.tries.backoff, self._pause, self.tries.tell)
+        self._told_to_stop = self.calls.stop
+        tries = replace(self.calls.tries, sleep=self._pause)
+        self.calls = replace(self.calls, tries=tries, stop=self._stopped)
 
     def run(self, jobs: Sequence[SendJob]) -> Iterator[list[tuple[SendJob, Fate]]]:
         """Send all; yields each job once, with what became of it, a few at a time.
@@ -143,7 +138,7 @@ class Sending:
         if not any(isinstance(fate, UnreachableError) for _, fate in fates):
             return None
         try:
-            self.client.task(self.task)
+            self.calls.client.task(self.calls.task)
         except (UnreachableError, *_ENDS_ALL) as error:
             return error
         except TsferryError:
@@ -154,14 +149,14 @@ class Sending:
         """Sleep in short steps; True when nothing more is to be sent."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            if self._halt.is_set() or self.stop():
+            if self._halt.is_set() or self._told_to_stop():
                 return True
             if self._halt.wait(min(left, 0.25)):
                 return True
         return self._stopped()
 
     def _stopped(self) -> bool:
-        return self._halt.is_set() or self.stop()
+        return self._halt.is_set() or self._told_to_stop()
 
     # -- units of work ---------------------------------------------------------------------
 
@@ -231,15 +226,7 @@ class Sending:
             yield job, _joined(job, found)
 
     def _batches(self) -> BatchSender:
-        return BatchSender(
-            self.client,
-            self.task,
-            self.epoch,
-            self._body_bytes,
-            self.tries,
-            self._stopped,
-            self.meter.sent,
-        )
+        return BatchSender(self.calls, self._body_bytes)
 
     def _alone(self, jobs: list[SendJob]) -> Iterator[tuple[SendJob, Fate]]:
         """A large file in blocks, then its resource."""
@@ -271,15 +258,10 @@ class Sending:
         asks = content.path == job.path
         begin = job.begin if asks else None
         upload = TusUpload(
-            self.client,
-            self.task,
-            self.epoch,
+            self.calls,
             content,
             self._block_bytes,
-            self.tries,
             begin,
-            self._stopped,
-            self.meter.sent,
             (lambda: self.ask(job.prepared)) if asks else (lambda: False),
         )
         try:

@@ -25,10 +25,11 @@ from common.errors import (
     TsferryError,
     UnreachableError,
 )
-from sender.send.backoff import Backoff, Sleep, retry_helps
-from sender.send.calls import Client, UploadState
+from sender.send.backoff import retry_helps
+from sender.send.calls import UploadState
+from sender.send.task_calls import TaskCalls
 
-__all__ = ["Content", "ReceivedFile", "RunningMd5", "Tries", "TusUpload"]
+__all__ = ["Content", "ReceivedFile", "RunningMd5", "TusUpload"]
 
 SMALLEST_BLOCK = 1 << 16
 
@@ -64,23 +65,6 @@ class ReceivedFile:
     md5: str
     sent: int
     resumed: int | None
-
-
-@dataclass(frozen=True)
-class Tries:
-    """How often and how fast to try again.
-
-    Attributes:
-        retries: failures in a row that are forgiven.
-        backoff: the pauses.
-        sleep: carries them out; True when told to stop.
-        tell: hears of each failure.
-    """
-
-    retries: int
-    backoff: Backoff
-    sleep: Sleep
-    tell: Callable[[str, TsferryError, float], None] = lambda path, error, pause: None
 
 
 class RunningMd5:
@@ -121,27 +105,17 @@ class TusUpload:
     """Brings one file to the receiver.
 
     Attributes:
-        client: the calls.
-        task: the task it belongs to.
-        epoch: of the task.
+        calls: of the task it belongs to.
         content: the bytes.
         block_bytes: of one request, at most.
-        tries: patience.
         begin: a partial upload to go on with, as the plan has it.
-        stop: True when the process is to end.
-        sent: called with the bytes of each block that was acknowledged.
         ask: what the receiver would have done with the file now: True when it has it whole.
     """
 
-    client: Client
-    task: str
-    epoch: str | None
+    calls: TaskCalls
     content: Content
     block_bytes: int
-    tries: Tries
     begin: UploadState | None = None
-    stop: Callable[[], bool] = lambda: False
-    sent: Callable[[int], None] = lambda size: None
     ask: Callable[[], bool] = lambda: False
     _upload: str | None = field(default=None, init=False)
     _offset: int | None = field(default=None, init=False)
@@ -164,7 +138,7 @@ class TusUpload:
         self._block_bytes = self.block_bytes
         self._take_up()
         while True:
-            if self.stop():
+            if self.calls.stop():
                 raise StoppedError("told to stop")
             try:
                 if self._step():
@@ -186,9 +160,7 @@ class TusUpload:
             if self.ask():
                 return True
         if self._upload is None:
-            made = self.client.create_upload(
-                self.task, self.epoch, self.content.path, self.content.size
-            )
+            made = self.calls.create_upload(self.content.path, self.content.size)
             self._upload, self._offset, self._in_doubt = made.id, made.offset, 0
             if made.offset != 0:
                 raise ProtocolError(f"{self.content.path}: a new upload begins at {made.offset}")
@@ -198,7 +170,7 @@ class TusUpload:
 
     def _asked(self, upload: str) -> int:
         """The receiver's offset after a break, which may be past a block whose answer was lost."""
-        state = self.client.head_upload(upload, self.content.size)
+        state = self.calls.client.head_upload(upload, self.content.size)
         if state.offset > self._in_doubt:
             raise ProtocolError(
                 f"{self.content.path}: the receiver claims {state.offset} bytes, "
@@ -209,7 +181,7 @@ class TusUpload:
 
     def _send_block(self, upload: str, offset: int) -> bool:
         size = self.content.size
-        limit = self.client.bandwidth.block(self._block_bytes)
+        limit = self.calls.client.bandwidth.block(self._block_bytes)
         block = self.content.read(offset, min(limit, size - offset))
         end = offset + len(block)
         if len(block) < min(limit, size - offset) or not self.content.unchanged():
@@ -219,14 +191,14 @@ class TusUpload:
         self._in_doubt = max(self._in_doubt, end)
         crash.point("upload.block.before")
         self._travelled += len(block)
-        acknowledged = self.client.patch_upload(upload, self.epoch, offset, block, last)
+        acknowledged = self.calls.patch_upload(upload, offset, block, last)
         crash.point("upload.block.acknowledged")
         if acknowledged != end:
             raise ProtocolError(
                 f"{self.content.path}: {end} bytes were sent, the receiver answers {acknowledged}"
             )
         self._offset = end
-        self.sent(len(block))
+        self.calls.sent(len(block))
         self._block_bytes = min(self.block_bytes, self._block_bytes * 2)
         self._note_progress(end)
         return end == size
@@ -242,15 +214,12 @@ class TusUpload:
         if isinstance(error, StoppedError) or not self._way_on(error):
             raise error
         self._failures += 1
-        if self._failures > self.tries.retries:
+        if self._failures > self.calls.tries.retries:
             raise error
         # A line that breaks in every block may carry smaller ones.
         if isinstance(error, UnreachableError):
             self._block_bytes = max(min(SMALLEST_BLOCK, self.block_bytes), self._block_bytes // 2)
-        pause = self.tries.backoff.pause(self._failures, error.retry_after)
-        self.tries.tell(self.content.path, error, pause)
-        if self.tries.sleep(pause):
-            raise StoppedError("told to stop")
+        self.calls.pause(self.content.path, self._failures, error)
 
     def _way_on(self, error: TsferryError) -> bool:
         creating = self._upload is None
@@ -273,7 +242,7 @@ class TusUpload:
     def _give_up_upload(self) -> None:
         if self._upload is not None:
             with suppress(TsferryError):
-                self.client.drop_upload(self._upload)
+                self.calls.client.drop_upload(self._upload)
         self._afresh()
 
     def _afresh(self) -> None:

@@ -10,9 +10,10 @@ from common.errors import (
     StoppedError,
     UnauthorizedError,
 )
-from sender.send.backoff import Backoff
+from sender.send.backoff import Backoff, Tries
 from sender.send.batch import BatchSender
-from sender.send.upload import ChangedWhileSentError, ReceivedFile, Tries
+from sender.send.task_calls import TaskCalls
+from sender.send.upload import ChangedWhileSentError, ReceivedFile
 from tests.support.scripted_receiver import Alter, Answer, Drop, Reply, html, problem
 from tests.unit.sender.send.test_upload import TASK, Bytes, Countdown
 
@@ -32,7 +33,7 @@ def batch(receiver, client):
 
     def make(body_bytes: int = 1 << 20, stop=lambda: False) -> BatchSender:
         tries = Tries(5, Backoff(chance=lambda: 0.0), lambda _: False)
-        return BatchSender(client, TASK, "1.x", body_bytes, tries, stop)
+        return BatchSender(TaskCalls(client, TASK, "1.x", tries, stop), body_bytes)
 
     return make
 

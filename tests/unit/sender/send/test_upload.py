@@ -17,9 +17,10 @@ from common.errors import (
     TsferryError,
     UnreachableError,
 )
-from sender.send.backoff import Backoff
+from sender.send.backoff import Backoff, Tries
 from sender.send.calls import UploadState
-from sender.send.upload import ChangedWhileSentError, ReceivedFile, Tries, TusUpload
+from sender.send.task_calls import TaskCalls
+from sender.send.upload import ChangedWhileSentError, ReceivedFile, TusUpload
 from tests.support.scripted_receiver import (
     Alter,
     Answer,
@@ -69,8 +70,9 @@ def upload(receiver, client, pauses):
 
     def make(content: Bytes | None = None, **settings) -> TusUpload:
         tries = Tries(5, Backoff(first=1, chance=lambda: 0.0), sleep)
-        settings = {"block_bytes": 30_000, "tries": tries} | settings
-        return TusUpload(client, TASK, "1.x", content or Bytes(), **settings)
+        ears = {key: settings.pop(key) for key in ("stop", "sent") if key in settings}
+        calls = TaskCalls(client, TASK, "1.x", tries, **ears)
+        return TusUpload(calls, content or Bytes(), **({"block_bytes": 30_000} | settings))
 
     return make
 
