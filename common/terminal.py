@@ -64,8 +64,8 @@ def _padded(cell: str, width: int, right: bool) -> str:
 def size_text(size: int) -> str:
     """Bytes for people: `12.3 MiB`."""
     amount = float(size)
-    for unit in ("B", "KiB", "MiB", "GiB"):
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if amount < 1024:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
-    return f"{amount:.1f} TiB"
+    return f"{amount:.1f} PiB"

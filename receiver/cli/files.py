@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation
-from receiver.cli.showing import commit_time, json_option, show, size
+from common.terminal import size_text
+from receiver.cli.showing import commit_time, json_option, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import ask
 from receiver.operator.files import FILE_STATES, list_files
@@ -73,7 +74,7 @@ def files(
             each.path,
             each.sender[:8],
             each.state if each.reason is None else f"{each.state} ({each.reason})",
-            size(each.size),
+            size_text(each.size),
             each.devices,
             each.points,
             commit_time(each.created),

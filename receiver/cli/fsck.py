@@ -6,8 +6,8 @@ import click
 
 from common.cli import Invocation
 from common.errors import UsageError
-from common.terminal import printable, table
-from receiver.cli.showing import json_option, size, write_json
+from common.terminal import printable, size_text, table
+from receiver.cli.showing import json_option, write_json
 from receiver.config import ReceiverConfig
 
 __all__ = ["fsck"]
@@ -55,7 +55,7 @@ def fsck(invocation: Invocation[ReceiverConfig], repair: bool, cut_log: bool, as
         click.echo(table(_HEADERS, rows))
     left = sum(not each.repaired for each in report.found)
     click.echo(
-        f"{report.files} files, {size(report.bytes)} checked; "
+        f"{report.files} files, {size_text(report.bytes)} checked; "
         f"{len(rows)} problems found, {left} left "
         f"(engine {printable(report.engine or 'unreadable')})"
     )

@@ -9,8 +9,8 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.errors import Integrity, NotFoundError, UsageError
-from common.terminal import printable
-from receiver.cli.showing import commit_time, json_option, show, size
+from common.terminal import printable, size_text
+from receiver.cli.showing import commit_time, json_option, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.quarantine import list_quarantine as list_of_entries
@@ -48,7 +48,7 @@ def list_quarantine(
         (
             each.path,
             each.sender[:8],
-            size(each.size),
+            size_text(each.size),
             "yes" if each.hold else "no",
             commit_time(each.since),
             each.digest,

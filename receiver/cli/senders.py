@@ -6,8 +6,9 @@ import click
 
 from common.cli import Invocation
 from common.errors import NotFoundError
+from common.terminal import size_text
 from common.wire import SchemaPosition
-from receiver.cli.showing import commit_time, json_option, moment, show, size
+from receiver.cli.showing import commit_time, json_option, moment, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
 from receiver.operator.senders import list_senders as list_of_senders
@@ -54,7 +55,7 @@ def list_senders(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
             each.label or None,
             each.files,
             each.verified,
-            size(each.bytes),
+            size_text(each.bytes),
             each.quarantined,
             commit_time(each.last_commit),
             moment(each.heartbeat_at),

@@ -1,4 +1,4 @@
-"""How commands show times, sizes and lists."""
+"""How commands show times and lists."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from common import wire
 from common.cli import emit_json
 from common.terminal import table
 
-__all__ = ["commit_time", "json_option", "moment", "show", "size", "write_json"]
+__all__ = ["commit_time", "json_option", "moment", "show", "write_json"]
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _COUNTER_BITS = 18
 """A commit timestamp is milliseconds << 18 | counter."""
 
@@ -52,16 +51,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(each) for each in value]
     return value
-
-
-def size(count: int) -> str:
-    """Bytes for people: `1.5 MiB`."""
-    amount = float(count)
-    for unit in _UNITS:
-        if amount < 1024 or unit == _UNITS[-1]:
-            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    raise AssertionError("unreachable")
 
 
 def moment(seconds: float | None) -> str:

@@ -6,8 +6,8 @@ import click
 
 from common.cli import Invocation
 from common.errors import EXIT_UNREACHABLE
-from common.terminal import printable
-from receiver.cli.showing import commit_time, json_option, moment, size, write_json
+from common.terminal import printable, size_text
+from receiver.cli.showing import commit_time, json_option, moment, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.directories import look
@@ -53,13 +53,13 @@ def _write(view: StatusView, running: bool) -> None:
         "newest commit": commit_time(view.newest_commit),
         "senders": str(view.senders),
         "devices": str(view.devices),
-        "files": f"{view.files}, {size(view.bytes)}",
+        "files": f"{view.files}, {size_text(view.bytes)}",
         "verified": _verified(view),
         "deleted, on disk": str(view.deleted_files),
         "quarantined": str(view.quarantined),
         "uploads": str(view.uploads),
-        "not loaded yet": f"{size(view.staged_bytes)}, {view.loading} tasks to load",
-        "free": size(view.free_bytes),
+        "not loaded yet": f"{size_text(view.staged_bytes)}, {view.loading} tasks to load",
+        "free": size_text(view.free_bytes),
     }
     lines |= _schema(view.schema)
     for name, text in lines.items():
@@ -74,15 +74,15 @@ def _verified(view: StatusView) -> str:
 
 
 def _schema(view: SchemaView) -> dict[str, str]:
-    limit = "no limit" if view.max_memory is None else f"at most {size(view.max_memory)}"
+    limit = "no limit" if view.max_memory is None else f"at most {size_text(view.max_memory)}"
     checkpoint = "none yet"
     if view.checkpoint_at is not None:
-        checkpoint = f"{moment(view.checkpoint_at)}, {size(view.checkpoint_bytes)}"
+        checkpoint = f"{moment(view.checkpoint_at)}, {size_text(view.checkpoint_bytes)}"
     expiring = f"{view.ttl_groups} storage groups, {view.expired_files} expired files on disk"
     lines = {
         "series": f"{view.series} of {view.devices} devices in {view.storage_groups} groups",
         "tags": f"{view.tag_entries} entries",
-        "schema memory": f"{size(view.memory)}, {limit}",
+        "schema memory": f"{size_text(view.memory)}, {limit}",
         "history since": commit_time(view.oldest_answerable),
         "checkpoint": f"{checkpoint}; {view.log_entries} log entries since",
         "TTL": expiring,

@@ -75,12 +75,13 @@ def test_a_long_report_is_cut_and_says_so():
 
 
 def test_sizes_for_people():
-    assert [size_text(n) for n in (0, 1023, 1024, 5 << 20, 3 << 40)] == [
+    assert [size_text(n) for n in (0, 1023, 1024, 5 << 20, 3 << 40, 2 << 50)] == [
         "0 B",
         "1023 B",
         "1.0 KiB",
         "5.0 MiB",
         "3.0 TiB",
+        "2.0 PiB",
     ]
 
 
