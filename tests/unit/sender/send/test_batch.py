@@ -119,3 +119,12 @@ def test_answers_about_other_files_are_not_believed(receiver, batch, files):
 def test_a_stop_ends_between_two_requests(batch, files):
     with pytest.raises(StoppedError):
         list(batch(10_000, Countdown(2)).run(files))
+
+
+def test_a_stop_during_a_pause_sends_nothing_more(receiver, client, files):
+    client.start_task(TASK, wire.StartRequest(engine="e" * 32))
+    receiver.fault("POST /tasks/.*/batch", Drop(), Drop())
+    tries = Tries(5, Backoff(chance=lambda: 0.0), lambda _: True)
+    with pytest.raises(StoppedError):
+        list(BatchSender(TaskCalls(client, TASK, "1.x", tries), 1 << 20).run(files))
+    assert receiver.received == {}
