@@ -19,8 +19,8 @@ from receiver.points.chunk_window import DataPage, Pages
 from receiver.points.columns import Column, expanded, joined_values, no_values
 from receiver.points.decoding import page_times, page_values
 from receiver.points.encodings import Binaries, Values
-from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, Group, TakenPages, groups
-from receiver.points.page_checks import Checker, check_times
+from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, Group, groups
+from receiver.points.page_checks import CheckedChunk, Checker, check_times
 from receiver.points.plain_chunks import edges
 
 __all__ = ["PART_BYTES", "TimeChunk", "TimeGroup", "ValueChunk", "parts"]
@@ -60,18 +60,11 @@ class TimeGroup:
         return TimeGroup(times, bounds - bounds[0], self.first + low)
 
 
-class TimeChunk:
-    """The times of a chunk's rows.
-
-    Attributes:
-        pages: its pages.
-        taken: of each page decoded so far.
-    """
+class TimeChunk(CheckedChunk):
+    """The times of a chunk's rows."""
 
     def __init__(self, pages: Pages, *, check: bool) -> None:
-        self.pages = pages
-        self.taken = TakenPages()
-        self._checker = Checker(pages) if check else None
+        super().__init__(pages, check=check)
         self._skip = self._checker.skip if self._checker else None
         self._previous = LEAST_TIME
 
@@ -95,11 +88,6 @@ class TimeChunk:
         """How many pages there were so far, those left out counted."""
         return self.pages.passed
 
-    @property
-    def exact(self) -> bool:
-        """See ``Checker``; false without a check."""
-        return self._checker is not None and self._checker.exact
-
     def finish(self) -> Statistics:
         """See ``PlainChunk.finish``."""
         assert self._checker is not None
@@ -120,18 +108,11 @@ class TimeChunk:
         return TimeGroup(times, bounds, listed[0].number)
 
 
-class ValueChunk:
-    """The values of one series in the rows of a time chunk.
-
-    Attributes:
-        pages: its pages.
-        taken: of each page decoded so far.
-    """
+class ValueChunk(CheckedChunk):
+    """The values of one series in the rows of a time chunk."""
 
     def __init__(self, pages: Pages, *, check: bool) -> None:
-        self.pages = pages
-        self.taken = TakenPages()
-        self._checker = Checker(pages) if check else None
+        super().__init__(pages, check=check)
         self._empty = pages.begin == pages.end
         self._passed = 0
 
@@ -173,11 +154,6 @@ class ValueChunk:
         self.taken.add(pages)
         values = dense if valid is None else expanded(dense, valid)
         return Column(self.pages.code, values, valid)
-
-    @property
-    def exact(self) -> bool:
-        """See ``Checker``; false without a check."""
-        return self._checker is not None and self._checker.exact
 
     def finish(self, pages: int) -> Statistics:
         """See ``PlainChunk.finish``.

@@ -15,9 +15,10 @@ from receiver.points import summaries
 from receiver.points.chunk_window import DataPage, Pages
 from receiver.points.columns import BINARY
 from receiver.points.encodings import Binaries, Values, is_rounded
+from receiver.points.grouping import TakenPages
 from receiver.points.rounding import far
 
-__all__ = ["Checker", "check_times"]
+__all__ = ["CheckedChunk", "Checker", "check_times"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -192,6 +193,25 @@ class Checker:
             whole = summaries.fold(self._code, self._rows)
         self._refuse(self._differing(whole, self._known, whole=True), None)
         return whole
+
+
+class CheckedChunk:
+    """A chunk that is decoded page by page, and checked if that is wanted.
+
+    Attributes:
+        pages: its pages.
+        taken: of each page decoded so far.
+    """
+
+    def __init__(self, pages: Pages, *, check: bool) -> None:
+        self.pages = pages
+        self.taken = TakenPages()
+        self._checker = Checker(pages) if check else None
+
+    @property
+    def exact(self) -> bool:
+        """See ``Checker``; false without a check."""
+        return self._checker is not None and self._checker.exact
 
 
 def check_times(

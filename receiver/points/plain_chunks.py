@@ -18,25 +18,18 @@ from receiver.points.chunks import PointBlock
 from receiver.points.columns import Column, joined_values
 from receiver.points.decoding import guessed_times, page_times, page_values
 from receiver.points.encodings import Bytes, Values
-from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, Group, TakenPages, groups
-from receiver.points.page_checks import Checker, check_times
+from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, Group, groups
+from receiver.points.page_checks import CheckedChunk, check_times
 
 __all__ = ["PlainChunk", "edges"]
 
 
-class PlainChunk:
-    """A chunk with times and values.
-
-    Attributes:
-        pages: its pages.
-        taken: of each page decoded so far.
-    """
+class PlainChunk(CheckedChunk):
+    """A chunk with times and values."""
 
     def __init__(self, pages: Pages, *, check: bool) -> None:
-        self.pages = pages
-        self.taken = TakenPages()
+        super().__init__(pages, check=check)
         self._time_encoding: int | None = None
-        self._checker = Checker(pages) if check else None
         self._skip = self._checker.skip if self._checker else None
         self._previous = LEAST_TIME
 
@@ -54,11 +47,6 @@ class PlainChunk:
         """
         for group in groups(self.pages, start, end, rows=rows, skip=self._skip):
             yield self._decode(group)
-
-    @property
-    def exact(self) -> bool:
-        """See ``Checker``; false without a check."""
-        return self._checker is not None and self._checker.exact
 
     def finish(self) -> Statistics:
         """What the points come to, after all blocks; compared with the index.
