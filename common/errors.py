@@ -191,7 +191,6 @@ class ProtocolError(Permanent):
 
     slug = "protocol"
     exit_code = EXIT_UNREACHABLE
-    http_status = 400
 
 
 class TooLargeError(Permanent):

@@ -83,7 +83,6 @@ class TimestampRefusedError(Transient):
     """The allocator gave a timestamp that does not follow the newest; only this commit is lost."""
 
     slug = "timestamp-refused"
-    http_status = 503
 
 
 class FencedError(Permanent):
@@ -97,7 +96,6 @@ class UnknownOutcomeError(Transient):
     """The remote log did not say whether a commit is in it; look again before trying again."""
 
     slug = "unknown-outcome"
-    http_status = 503
 
 
 class KeyMissingError(NotFoundError):
@@ -193,7 +191,6 @@ class StorageGroupMissingError(SchemaRefusedError, NotFoundError):
     """There is no storage group of that name, or none that a series could lie in."""
 
     slug = "storage-group-missing"
-    exit_code = EXIT_USAGE
     http_status = 404
 
 
@@ -207,7 +204,6 @@ class SeriesMissingError(SchemaRefusedError, NotFoundError):
     """There is no series of that name, or none that a pattern matches."""
 
     slug = "series-missing"
-    exit_code = EXIT_USAGE
     http_status = 404
 
 
@@ -279,7 +275,6 @@ class TagMissingError(SchemaRefusedError, NotFoundError):
     """A series has no tag or attribute of that key (`extra["key"]`)."""
 
     slug = "tag-missing"
-    exit_code = EXIT_USAGE
     http_status = 404
 
 
