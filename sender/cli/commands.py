@@ -11,10 +11,8 @@ from sender.cli.daemon import run_daemon, start, stop
 from sender.cli.init import init
 from sender.cli.program import PROGRAM
 from sender.cli.quarantine import quarantine
-from sender.cli.recover import recover
-from sender.cli.resync import resync
 from sender.cli.status import status
-from sender.cli.sync import sync
+from sender.cli.sync import recover, resync, sync
 
 __all__ = ["cli"]
 

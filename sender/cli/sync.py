@@ -1,4 +1,4 @@
-"""`tsferry-sender sync`: one round now."""
+"""`tsferry-sender sync`, `recover`, `resync`: one round now, and those that do less or more."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sender.send.progress import TerminalLine
     from sender.send.remote import Remote
 
-__all__ = ["run_rounds", "show_reports", "sync"]
+__all__ = ["recover", "resync", "run_rounds", "show_reports", "sync"]
 
 
 @click.command(
@@ -64,6 +64,43 @@ def sync(
         from sender.round.round import RoundOptions
 
         reports = run_rounds(session, RoundOptions(allow_mass_delete=allow_mass_delete))
+        return show_reports(reports, as_machine)
+
+
+@click.command(epilog="Example: tsferry-sender recover --json")
+@receiver_option
+@json_option
+@click.pass_obj
+def recover(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_machine: bool) -> int:
+    """Fold in what the receiver committed of an interrupted task, and clean up.
+
+    Every round begins with this; by hand it is wanted only to see that all is in order. Nothing
+    is sent. Twice does no harm.
+    """
+    with opened(invocation, names) as session:
+        from sender.round.round import RoundOptions
+
+        return show_reports(run_rounds(session, RoundOptions(only_recover=True)), as_machine)
+
+
+@click.command(epilog="Example: tsferry-sender resync --schema --receiver dc1")
+@receiver_option
+@click.option("--schema", is_flag=True, help="Send the whole schema again as well.")
+@json_option
+@click.pass_obj
+def resync(
+    invocation: Invocation[SenderConfig], names: tuple[str, ...], schema: bool, as_machine: bool
+) -> int:
+    """Throw the list of loaded files away and compare all with the receiver's inventory.
+
+    Nothing that is loaded travels again; deletions wait for the round after. For when something
+    was changed at the receiver that this node cannot know of. With --schema what the schema log
+    says is told there once more: for when something of it could not be applied, and can be now.
+    """
+    with opened(invocation, names) as session:
+        from sender.round.round import RoundOptions
+
+        reports = run_rounds(session, RoundOptions(forget=True, schema=schema))
         return show_reports(reports, as_machine)
 
 

@@ -1,4 +1,4 @@
-"""Sources of all that is not a series: devices, storage groups, nodes of the tree."""
+"""Sources of all that is not a series: devices, storage groups, nodes of the tree, tags."""
 
 from __future__ import annotations
 
@@ -18,8 +18,16 @@ from receiver.metadata.query.row_source import (
     short,
     text_of,
 )
-from receiver.metadata.query.searching import Rows, ancestors, distinct, select, storage_groups
-from receiver.metadata.query.timeseries import run_of
+from receiver.metadata.query.searching import (
+    Rows,
+    ancestors,
+    distinct,
+    select,
+    storage_groups,
+    tag_keys,
+    tag_pairs,
+)
+from receiver.metadata.query.timeseries import run_of, series_meant
 from receiver.metadata.schema.growing_columns import view
 from receiver.metadata.schema.pattern_walk import has_leaves, walk
 
@@ -36,6 +44,8 @@ __all__ = [
     "SHOW_CHILD_PATHS",
     "SHOW_DEVICES",
     "SHOW_STORAGE_GROUPS",
+    "SHOW_TAG_KEYS",
+    "SHOW_TAG_VALUES",
     "SHOW_TTL",
 ]
 
@@ -215,6 +225,42 @@ def _count_nodes(look: Look, asked: ask.CountNodes) -> list[Row]:
     return [(len(distinct(ancestors(look, select(look, pattern, "node"), asked.level))),)]
 
 
+# -- tags ------------------------------------------------------------------------------------------
+
+
+def _tagged(look: Look, pattern: Pattern) -> Pattern:
+    return pattern if pattern == ask.ALL else series_meant(look, pattern)
+
+
+def _take_keys(look: Look, asked: ask.ShowTagKeys, position: Ahead | None, count: int) -> TakenRows:
+    def search(last: Any, most: int) -> tuple[list[int], Any]:
+        numbers = tag_keys(look, _tagged(look, asked.pattern))
+        return first_by_text(look, numbers, _names, last, most)
+
+    return take_ahead(position, count, search)
+
+
+def _take_values(
+    look: Look, asked: ask.ShowTagValues, position: Ahead | None, count: int
+) -> TakenRows:
+    def search(last: Any, most: int) -> tuple[list[int], Any]:
+        pairs = tag_pairs(look, _tagged(look, asked.pattern), asked.key)
+        return first_by_text(look, pairs, _pairs, last, most)
+
+    return take_ahead(position, count, search)
+
+
+def _pairs(state: State, pairs: Sequence[int]) -> list[tuple[str, str]]:
+    text, index = state.schema.tree.names.text, state.schema.index
+    return [(text(index.key[pair]), text(index.value[pair])) for pair in pairs]
+
+
+def _describe_values(
+    state: State, pairs: Sequence[int], _: int | None
+) -> Sequence[tuple[str, str]]:
+    return _pairs(state, pairs)
+
+
 # -- their sources ---------------------------------------------------------------------------------
 
 SHOW_DEVICES: Final = RowSource(
@@ -235,3 +281,5 @@ SHOW_TTL: Final = RowSource(("storage group", "ttl"), _take_groups, _describe_gr
 COUNT_DEVICES: Final = short(("count(devices)",), _count_devices)
 COUNT_STORAGE_GROUPS: Final = short(("count(storage group)",), _count_groups)
 COUNT_NODES: Final = short(("count(nodes)",), _count_nodes)
+SHOW_TAG_KEYS: Final = RowSource(("tag key",), _take_keys, _describe_names, same)
+SHOW_TAG_VALUES: Final = RowSource(("tag key", "tag value"), _take_values, _describe_values, same)
