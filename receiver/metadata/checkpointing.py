@@ -100,7 +100,7 @@ class Snapshots:
             return self.newest
 
     def _take(self, stopped: Callable[[], bool]) -> None:
-        self._committer.between_batches(self._rotate)
+        self._committer.between_batches(self._appender.rotate)
         with self._reading as state:
             size = state.schema.frozen_bytes()
         # Writers wait for the copy alone: memory for it is there before.
@@ -115,9 +115,6 @@ class Snapshots:
         if self._remote is not None:
             self._put(made)
         self.let_go()
-
-    def _rotate(self) -> None:
-        self._appender.rotate()
 
     def _flush_tags(self, lsn: int) -> None:
         self._committer.between_batches(self._appender.mend_tags)

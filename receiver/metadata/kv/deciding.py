@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from common.errors import NoSpaceError, UnreachableError
-from receiver.metadata.etcd.messages import Compare, Get, Operation, Put, TransactionResult
+from receiver.metadata.etcd.messages import Compare, Get, Operation, Put
 from receiver.metadata.etcd.patience import Patience, insist
 from receiver.metadata.kv.timeline import SeenRevision, Timeline, TimelineHead, nothing
 from receiver.metadata.model.errors import CompactedError, KeyConflictError, UnknownOutcomeError
@@ -90,7 +90,9 @@ class Decider:
             barrier = msgspec.structs.replace(before.head, first=before.begun, barred=head.id)
         put = Put(self._head, msgspec.json.encode(barrier))
         try:
-            result = self.insist([self.unchanged(before)], [put], [Get(self._head)])
+            result = insist(
+                self._client, self._patience, [self.unchanged(before)], [put], [Get(self._head)]
+            )
         except UnreachableError as error:
             raise UnknownOutcomeError(
                 f"commit {head.ts} was sent to etcd, which has not answered since; it may be true "
@@ -116,15 +118,6 @@ class Decider:
         if seen is None or seen.head.id != head.id:
             raise self.conflict(head)
         return seen
-
-    def insist(
-        self,
-        conditions: Sequence[Compare],
-        then: Sequence[Operation],
-        otherwise: Sequence[Operation] = (),
-    ) -> TransactionResult:
-        """See `receiver.metadata.etcd.patience.insist`."""
-        return insist(self._client, self._patience, conditions, then, otherwise)
 
     def conflict(self, head: TimelineHead) -> KeyConflictError:
         """The error of a commit that another one came before."""

@@ -38,7 +38,7 @@ from receiver.metadata.etcd.messages import (
     Put,
     prefix_end,
 )
-from receiver.metadata.etcd.patience import DEFAULT_PATIENCE, Patience
+from receiver.metadata.etcd.patience import DEFAULT_PATIENCE, Patience, insist
 from receiver.metadata.kv.deciding import Decider
 from receiver.metadata.kv.packed_commit import PART_SIZE, Batch, digest_of
 from receiver.metadata.kv.ring import DEFAULT_SIZE, Ring
@@ -101,6 +101,7 @@ class EtcdKV(SnapshotKV):
         self._head = self._prefix + b"/head"
         self._keys = self._prefix + b"/kv/"
         self._batches = self._prefix + b"/batch/"
+        self._patience = patience
         self._allocate = allocate or hybrid()
         self._timeline = Timeline(client, self._head, Ring(ring))
         self._decider = Decider(client, self._head, self._timeline, patience)
@@ -258,7 +259,7 @@ class EtcdKV(SnapshotKV):
         conditions = [self._decider.unchanged(before)]
         for number, part in enumerate(parts):
             key = self._parts(head.id) + b"%06d" % number
-            result = self._decider.insist(conditions, [Put(key, part), Get(key)])
+            result = insist(self._client, self._patience, conditions, [Put(key, part), Get(key)])
             if not result.succeeded:
                 raise self._decider.conflict(head)
         # Whoever sweeps takes all parts of a commit at once, so one speaks for all.
@@ -279,7 +280,7 @@ class EtcdKV(SnapshotKV):
                 [Put(self._keys + key.encode(), value.encode()) for key, value in piece.items()]
             )
         for step in steps:
-            if not self._decider.insist(conditions, step).succeeded:
+            if not insist(self._client, self._patience, conditions, step).succeeded:
                 return self._timeline.read(nothing)  # another process was faster
             crash.point("kv.etcd.batch.unpacking")
         parts = self._parts(seen.head.id)
@@ -288,7 +289,7 @@ class EtcdKV(SnapshotKV):
             Put(self._head, msgspec.json.encode(plain)),
             Delete(parts, prefix_end(parts)),
         ]
-        self._decider.insist(conditions, last)
+        insist(self._client, self._patience, conditions, last)
         return self._timeline.read(nothing)
 
     def _sweep(self, seen: SeenRevision | None) -> None:
@@ -299,7 +300,7 @@ class EtcdKV(SnapshotKV):
         for parts in sorted(ids - {keep}):
             # On the condition that this head still is the newest: another one may name them.
             removal = Delete(parts, prefix_end(parts))
-            self._decider.insist([self._decider.unchanged(seen)], [removal])
+            insist(self._client, self._patience, [self._decider.unchanged(seen)], [removal])
         self._swept = True
 
 

@@ -22,11 +22,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.tsfile import DataType, Encoding
+from common.tsfile import Encoding
 from receiver.points.encodings.bits import take, window
 from receiver.points.encodings.codes import BAD_INDEX, BAD_WIDTH, MORE, TRUNCATED
-from receiver.points.encodings.decoder import Decoders, integers, numeric
-from receiver.points.encodings.gorilla import END_DOUBLE, END_FLOAT, END_INT32, END_INT64
+from receiver.points.encodings.decoder import Decoders
+from receiver.points.encodings.gorilla import bit_decoders
 from receiver.points.jit import Number, kernel
 
 __all__ = ["DECODERS", "decode_32", "decode_64"]
@@ -128,12 +128,4 @@ def decode_32(data: Any, pos: Number, end: Number, out: Any, last: Number) -> Nu
     return len(out), (bit >> 3) + 1, 0
 
 
-DECODERS: Final[Decoders] = {
-    **integers(
-        Encoding.CHIMP,
-        numeric(decode_32, np.int32, np.int32, END_INT32),
-        numeric(decode_64, np.int64, np.int64, END_INT64),
-    ),
-    (Encoding.CHIMP, DataType.FLOAT): numeric(decode_32, np.int32, np.float32, END_FLOAT),
-    (Encoding.CHIMP, DataType.DOUBLE): numeric(decode_64, np.int64, np.float64, END_DOUBLE),
-}
+DECODERS: Final[Decoders] = bit_decoders(Encoding.CHIMP, decode_32, decode_64)

@@ -30,6 +30,7 @@ __all__ = [
     "Decoded",
     "Decoder",
     "Decoders",
+    "Kernel",
     "Values",
     "integers",
     "numeric",

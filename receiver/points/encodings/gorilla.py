@@ -23,15 +23,14 @@ import numpy as np
 from common.tsfile import DataType, Encoding
 from receiver.points.encodings.bits import load, take, window
 from receiver.points.encodings.codes import BAD_WIDTH, MORE, TRUNCATED
-from receiver.points.encodings.decoder import Decoders, integers, numeric
+from receiver.points.encodings.decoder import Decoders, Kernel, integers, numeric
 from receiver.points.jit import Number, kernel
 
 __all__ = [
     "DECODERS",
     "END_DOUBLE",
     "END_FLOAT",
-    "END_INT32",
-    "END_INT64",
+    "bit_decoders",
     "decode_32",
     "decode_64",
 ]
@@ -178,12 +177,17 @@ def _careful(
     return len(out), (value, bit, length, trailing), 0
 
 
-DECODERS: Final[Decoders] = {
-    **integers(
-        Encoding.GORILLA,
-        numeric(decode_32, np.int32, np.int32, END_INT32),
-        numeric(decode_64, np.int64, np.int64, END_INT64),
-    ),
-    (Encoding.GORILLA, DataType.FLOAT): numeric(decode_32, np.int32, np.float32, END_FLOAT),
-    (Encoding.GORILLA, DataType.DOUBLE): numeric(decode_64, np.int64, np.float64, END_DOUBLE),
-}
+def bit_decoders(encoding: Encoding, narrow: Kernel, wide: Kernel) -> Decoders:
+    """The decoders of all numbers whose bits are encoded and followed by an end."""
+    return {
+        **integers(
+            encoding,
+            numeric(narrow, np.int32, np.int32, END_INT32),
+            numeric(wide, np.int64, np.int64, END_INT64),
+        ),
+        (encoding, DataType.FLOAT): numeric(narrow, np.int32, np.float32, END_FLOAT),
+        (encoding, DataType.DOUBLE): numeric(wide, np.int64, np.float64, END_DOUBLE),
+    }
+
+
+DECODERS: Final[Decoders] = bit_decoders(Encoding.GORILLA, decode_32, decode_64)

@@ -1,4 +1,8 @@
-"""Parts in a process of their own, for those that may kill it.
+"""What runs inside Spark's Python workers, and parts in a process of their own that may kill it.
+
+A first attempt works in the worker itself. If the worker dies (killed for its memory, or by a fault
+of ours), Spark starts the task again, and then each part is worked off in a process of its own, so
+that the one which kills it becomes a row like any other.
 
 The child is started anew (no fork: threads and locks of this process stay out of it), works off one
 part after the other, and is replaced when it died or took too long. Its memory is limited, so that
@@ -16,22 +20,63 @@ import struct
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from receiver.spark.report.results import Finding, Severity
 from receiver.spark.verify.part_rows import Settings, do_part, row_of
-from receiver.spark.verify.parts import FilePart, PartResult
+from receiver.spark.verify.parts import FilePart, PartResult, unpack
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from receiver.spark.verify.file_checks import CheckedPart
 
-__all__ = ["Isolated", "main"]
+__all__ = ["Isolated", "Worker", "main"]
 
 _HEAD = struct.Struct(">I")
 _START_S = 120.0
 """For a child to import what it needs on a slow machine, beyond the limit of the part."""
+
+
+class Worker:
+    """The function that `mapInArrow` is given.
+
+    Args:
+        groups: packed groups of parts, by number; a broadcast value.
+        settings: for all of them.
+    """
+
+    def __init__(self, groups: Any, settings: Settings) -> None:
+        self._groups = groups
+        self._settings = settings
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Numbers of groups in, rows out."""
+        with _doing(self._settings) as do:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    for part in unpack(self._groups.value[number]):
+                        yield do(part)
+
+
+@contextmanager
+def _doing(settings: Settings) -> Iterator[Callable[[FilePart], pa.RecordBatch]]:
+    """How a part is worked off in this attempt."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    again = context is not None and context.attemptNumber() > 0
+    if not (again or settings.isolated):
+        yield lambda part: row_of(do_part(part, settings))
+        return
+    child = Isolated(settings)
+    try:
+        yield child.do
+    finally:
+        child.close()
 
 
 class Isolated:

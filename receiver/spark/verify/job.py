@@ -30,6 +30,7 @@ from receiver.spark.report.results import (
     arrow_schema,
 )
 from receiver.spark.verify.duplicates import Pair, common_times
+from receiver.spark.verify.isolation import Worker
 from receiver.spark.verify.job_progress import JobProgress
 from receiver.spark.verify.part_rows import ROW, Settings, span_schema
 from receiver.spark.verify.parts import Expected, PartResult, group_parts, pack, split
@@ -42,7 +43,6 @@ from receiver.spark.verify.relations import (
     overlaps,
 )
 from receiver.spark.verify.session import SparkFailedError, was_interrupted
-from receiver.spark.verify.worker import Worker
 from receiver.spark.verify.worker_code import shipped, unfit
 
 if TYPE_CHECKING:
