@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
+from common.decoders import from_json
 from common.digests import xxh3_64
 from common.errors import DigestError, Permanent, ProtocolError, Transient, TsferryError, by_slug
 
@@ -522,7 +523,7 @@ def decode(data: bytes, kind: type[T], what: str) -> T:
         ProtocolError: it is not one; `what` names it in the message.
     """
     try:
-        return msgspec.json.decode(data, type=kind)
+        return from_json(data, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"{what}: {error}") from error
 

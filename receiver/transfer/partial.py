@@ -23,6 +23,7 @@ import msgspec
 import xxhash
 
 from common import crash
+from common.decoders import from_json
 from common.digests import md5 as new_md5
 from common.digests import read_blocks
 from common.errors import TsferryError
@@ -98,7 +99,7 @@ def parse_upload(data: bytes) -> tuple[UploadMeta | None, list[UploadBlock], int
     """
     first = data.find(b"\n")
     try:
-        meta = msgspec.json.decode(data[: max(first, 0)], type=UploadMeta)
+        meta = from_json(data[: max(first, 0)], UploadMeta)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None, [], 0
     blocks: list[UploadBlock] = []

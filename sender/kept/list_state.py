@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from common.decoders import from_json
 from common.digests import is_md5, xxh3_128
 from common.errors import NameRefusedError
 from common.names import FilePath
@@ -98,7 +99,7 @@ def parse_state(
     try:
         if not newline:
             return ListFacts(), "it is missing" if not content else "its header is cut off"
-        header = msgspec.json.decode(head, type=_Header)
+        header = from_json(head, _Header)
         if header.format != _FORMAT or header.version != _VERSION:
             return (
                 ListFacts(),
@@ -107,7 +108,7 @@ def parse_state(
         if xxh3_128(body).hex() != header.xxh3:
             return ListFacts(), "its checksum does not match"
         lists, *lines = body.splitlines()
-        digests = msgspec.json.decode(lists, type=tuple[str, ...])
+        digests = from_json(lists, tuple[str, ...])
         entries: dict[FilePath, Entry] = {}
         pending: dict[FilePath, Entry] = {}
         for line in lines:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from common.decoders import from_json
 from common.errors import ReadOnlyError
 from common.wire import TaskMark, VerifiedFiles
 
@@ -96,7 +97,7 @@ class ReceiverFile:
             with suppress(ReadOnlyError):  # then nothing is sent either
                 # An epoch that a killed process left unsynced must not be used and then be lost.
                 sync.sync_dir(endpoint)
-            memory.now = msgspec.json.decode(content, type=Receiver)
+            memory.now = from_json(content, Receiver)
             if memory.now.version != _VERSION:
                 memory.problem = f"version {memory.now.version} is not known here"
         except FileNotFoundError:

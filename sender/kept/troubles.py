@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from common.decoders import from_json
 from common.errors import NameRefusedError
 from common.names import FilePath
 
@@ -153,7 +154,7 @@ class Troubles:
         """
         troubles = cls(sync, endpoint, clock)
         try:
-            content = msgspec.json.decode(sync.read(troubles._rel), type=_File)
+            content = from_json(sync.read(troubles._rel), _File)
             if content.version != _VERSION:
                 raise ValueError(f"version {content.version} is not known here")
             troubles._by_path = {FilePath.parse(each.path): each for each in content.troubles}

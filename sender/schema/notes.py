@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from common.decoders import from_json
 from common.wire import SchemaPosition
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class SchemaNotes:
         """
         notes = cls(sync, endpoint, keep=keep)
         try:
-            found = msgspec.json.decode(sync.read(notes._rel), type=SchemaMemory)
+            found = from_json(sync.read(notes._rel), SchemaMemory)
         except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
             return notes
         if found.version == _VERSION:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from common import crash
+from common.decoders import from_json
 from common.linelog import Phase, SyncLog
 from common.wire import (
     ManifestEntry,
@@ -274,7 +275,7 @@ def _write_record(folder: TaskPlace, record: TaskRecord) -> None:
 def _read_record(folder: TaskPlace) -> TaskRecord | None:
     try:
         data = folder.tree.read(folder.at("task.json"))
-        return msgspec.json.decode(data, type=TaskRecord)
+        return from_json(data, TaskRecord)
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from common.decoders import from_json
 from common.durable import Tree
 from common.errors import TsferryError
 
@@ -157,7 +158,7 @@ def _read(directory: Path) -> _Record | None:
     """The record; one that cannot be read counts as none."""
     try:
         with Tree(directory) as tree:
-            return msgspec.json.decode(tree.read(RECORD), type=_Record)
+            return from_json(tree.read(RECORD), _Record)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from common import crash
+from common.decoders import from_json
 from common.digests import md5_of_fd
 from common.durable import Tree
 from common.errors import DamagedError, NameRefusedError, TsferryError
@@ -269,7 +270,7 @@ def _expected(tree: Tree) -> Iterator[str]:
     """Physical names of the files that tasks with an end are about to commit."""
     for folder in _folders(tree):
         try:
-            record = msgspec.json.decode(tree.read(folder.at("task.json")), type=TaskRecord)
+            record = from_json(tree.read(folder.at("task.json")), TaskRecord)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             record = None
         names = [(record.task, each.path) for each in record.manifest or ()] if record else []

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from common import crash
+from common.decoders import from_json
 from common.errors import ConflictError, DamagedError, NoSpaceError, TsferryError, UnreachableError
 from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.etcd.messages import (
@@ -180,7 +181,7 @@ class EtcdLog(RemoteLog):
             self._head, self._head_changed = _Head(), 0
             return
         try:
-            self._head = msgspec.json.decode(found[0].value, type=_Head)
+            self._head = from_json(found[0].value, _Head)
         except msgspec.MsgspecError as error:
             what = self._head_key.decode()
             raise DamagedError(

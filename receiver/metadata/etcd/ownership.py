@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from common.decoders import from_json
 from common.errors import LockedError, TsferryError, UnreachableError
 from receiver.metadata.etcd.messages import Compare, Get, KeyValue, Put
 from receiver.metadata.etcd.patience import Patience, insist
@@ -186,6 +187,6 @@ class Ownership:
 
 def _decode(key: KeyValue) -> _Owner:
     try:
-        return msgspec.json.decode(key.value, type=_Owner)
+        return from_json(key.value, _Owner)
     except msgspec.MsgspecError:
         return _Owner("", f"an unknown host ({key.key.decode(errors='replace')})", 0)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from common import crash
+from common.decoders import from_json
 from common.digests import read_blocks
 from common.errors import DamagedError, TooLargeError
 from receiver.metadata.etcd.messages import MAX_OPERATIONS, Delete, Get, Operation, Put, prefix_end
@@ -146,7 +147,7 @@ class Checkpoints:
         if not found:
             return None
         try:
-            return msgspec.json.decode(found[0].value, type=_Manifest)
+            return from_json(found[0].value, _Manifest)
         except msgspec.MsgspecError as error:
             what = self._manifest_key.decode()
             raise DamagedError(
