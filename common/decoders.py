@@ -1,7 +1,7 @@
 """Decoders of structs, each made once and by one thread at a time.
 
 What msgspec must know of a struct it finds out when the struct is first decoded. Two threads that
-do so at once have ended a sender with a segmentation fault (msgspec 0.19, Python 3.11).
+do so at once have ended a sender with a segmentation fault (msgspec 0.22.0, Python 3.11.7).
 """
 
 from __future__ import annotations
