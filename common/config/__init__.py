@@ -6,7 +6,7 @@ each value is from, `render` and `as_json` show it. See `kinds` for the types a 
 
 from common.config.kinds import Duration, Size, Url
 from common.config.layers import load
-from common.config.model import (
+from common.config.loaded_values import (
     CheckedTable,
     ConfigFinding,
     ConfigProblem,

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from common.config import units
-from common.config.model import Secret
+from common.config.loaded_values import Secret
 from common.config.networks import AllowList
 from common.config.timetable import Timetable
 from common.terminal import printable

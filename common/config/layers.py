@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from common.config import tables as schemas
+from common.config import keys as schemas
+from common.config.keys import ArrayNode, LeafNode, Node, TableNode
 from common.config.kinds import ValueKind
-from common.config.model import (
+from common.config.loaded_values import (
     CheckedTable,
     ConfigFinding,
     ConfigProblem,
@@ -28,7 +29,6 @@ from common.config.model import (
     Secret,
     config_error,
 )
-from common.config.tables import ArrayNode, LeafNode, Node, TableNode
 from common.config.toml_file import Document, read_secret, read_toml, readable_by_others
 from common.terminal import printable
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from common.config import tables as schemas
-from common.config.model import Loaded
-from common.config.tables import ArrayNode, LeafNode, TableNode
+from common.config import keys as schemas
+from common.config.keys import ArrayNode, LeafNode, TableNode
+from common.config.loaded_values import Loaded
 from common.terminal import display_width, printable
 
 __all__ = ["as_json", "render"]

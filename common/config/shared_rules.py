@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from common.config.model import ConfigFinding
+from common.config.loaded_values import ConfigFinding
 
 __all__ = ["overlapping", "whole_milliseconds"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.config.model import ConfigProblem, config_error
+from common.config.loaded_values import ConfigProblem, config_error
 from common.errors import ConfigError
 
 __all__ = ["Document", "key_lines", "read_secret", "read_toml", "readable_by_others"]

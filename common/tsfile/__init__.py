@@ -13,8 +13,8 @@
 from common.tsfile.byte_source import TsFileOrigin
 from common.tsfile.device import Device, DeviceTotals
 from common.tsfile.device_names import parse_name, quote_node, split_database, split_path
+from common.tsfile.footer import TableColumn, TableSchema
 from common.tsfile.layout import ColumnCategory, Compression, DataType, Encoding
-from common.tsfile.metadata import TableColumn, TableSchema
 from common.tsfile.outlines import Outline, read_outlines
 from common.tsfile.primitives import Corrupt
 from common.tsfile.series import Chunk, Series

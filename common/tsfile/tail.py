@@ -15,9 +15,9 @@ from common.tsfile.byte_source import ByteSource, LastBlock, TsFileOrigin, opene
 from common.tsfile.chunk_headers import read_codecs
 from common.tsfile.device import Device, add_up
 from common.tsfile.device_names import device_name, is_table_id
+from common.tsfile.footer import Footer, TableSchema, read_footer
 from common.tsfile.index import DeviceEntry, IndexTree
 from common.tsfile.layout import FOOTER_SIZE, HEAD_SIZE, SEPARATOR
-from common.tsfile.metadata import Footer, TableSchema, read_footer
 from common.tsfile.primitives import Corrupt, Malformed, located
 from common.tsfile.series import Series
 from common.tsfile.tail_status import Status, TailVerdict, status_of

@@ -15,8 +15,8 @@ from common.names import FilePath
 from common.tsfile import Corrupt, read_tail
 from common.wire import Result
 from receiver.load.deciding.change import Candidate, Change, physical_name
+from receiver.load.folder.content_checks import hash_staged
 from receiver.load.folder.manifests import contradiction
-from receiver.load.folder.verify import hash_staged
 from receiver.load.schema.registering import read_series
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import IllegalPathError

@@ -20,8 +20,8 @@ from common.errors import NameRefusedError, NotATsFileError
 from common.names import FilePath
 from common.wire import ManifestEntry, Propagate
 from receiver.load.deciding.change import physical_name
+from receiver.load.folder.content_checks import hash_staged
 from receiver.load.folder.current_task import CurrentTask, TaskRecord, open_task
-from receiver.load.folder.verify import hash_staged
 from receiver.load.loading import finish
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from receiver.metadata.checkpointing import Snapshots
 from receiver.metadata.commit.committer import Build, Committer, Publish
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.commit.operations import Operations
+from receiver.metadata.engine_upkeep import Upkeep
 from receiver.metadata.log.appending import Appender
 from receiver.metadata.log.following import follow, hand_in
 from receiver.metadata.log.frames import LOCK_NAME, LOG_NAME, create_log, encode_payload
@@ -37,7 +38,6 @@ from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.timestamps import Allocator, from_seconds, hybrid
 from receiver.metadata.state.history_window import HistoryWindow, Horizon
 from receiver.metadata.state.lock import Reading
-from receiver.metadata.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

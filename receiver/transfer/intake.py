@@ -22,7 +22,7 @@ from common.errors import (
 )
 from common.names import FilePath, is_sender_uuid
 from common.tsfile.tail_digest import tail_digest
-from receiver.load.folder.verify import check_content, check_md5, record_of
+from receiver.load.folder.content_checks import check_content, check_md5, record_of
 from receiver.metadata.model import records
 
 if TYPE_CHECKING:

@@ -390,7 +390,7 @@ def _hits(engine: Engine, at: int | None) -> Sequence[object]:
 def below_ring(directory: Path) -> Figures:
     """Reads of etcd for a look-up below the ring, with others writing to the cluster as well."""
     from receiver.metadata.etcd.gateway import EtcdClient
-    from receiver.metadata.kv.etcd import EtcdKV
+    from receiver.metadata.kv.etcd_kv import EtcdKV
     from tests.support.etcd import running_etcd
 
     with running_etcd(directory / "etcd") as server:

@@ -10,7 +10,7 @@ from common.cli import Invocation, emit_json
 from common.terminal import printable
 from sender.cli.program import as_receivers, json_option, opened, receiver_option
 from sender.config import SenderConfig
-from sender.round.report import worst
+from sender.round.round_report import worst
 
 __all__ = ["check"]
 

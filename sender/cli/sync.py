@@ -19,7 +19,7 @@ from sender.cli.program import (
     stopping,
 )
 from sender.config import SenderConfig
-from sender.round.report import as_text, worst
+from sender.round.round_report import as_text, worst
 
 if TYPE_CHECKING:
     from sender.round.round import RoundOptions
@@ -126,8 +126,8 @@ def run_rounds(session: Session, options: RoundOptions) -> dict[str, dict[str, A
 
 def _round(remote: Remote, options: RoundOptions, line: TerminalLine) -> dict[str, Any]:
     from common.errors import LockedError, TsferryError
-    from sender.round.report import RoundReport
     from sender.round.round import Round
+    from sender.round.round_report import RoundReport
     from sender.send.progress import Meter
 
     try:

@@ -21,8 +21,8 @@ import common
 from common import wire
 from common.durable import Lock
 from common.errors import LockedError, StoppedError, TsferryError
-from sender.round.report import RoundReport
 from sender.round.round import Round, RoundOptions
+from sender.round.round_report import RoundReport
 from sender.send.backoff import Backoff, retry_helps
 from sender.send.progress import Meter, RoundProgress
 from sender.send.remote import Remote, label

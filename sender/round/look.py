@@ -21,7 +21,7 @@ from sender.plan.next_round import Known, NextRound, next_round
 from sender.plan.plan_options import PlanOptions
 from sender.round.file_source import Source, open_source
 from sender.round.recovery import LeftBehind, look_over
-from sender.round.report import FileReason, verified_json
+from sender.round.round_report import FileReason, verified_json
 from sender.schema.notes import SchemaNotes
 from sender.schema.shipping import look_at_schema
 from sender.schema.standing import schema_standing

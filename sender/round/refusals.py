@@ -7,7 +7,7 @@ from common.errors import ConflictError, ForbiddenError, NotATsFileError, Tsferr
 from common.names import FilePath
 from common.wire import Action, Result
 from sender.kept.troubles import Trouble, TroubleKind
-from sender.round.report import FileDevice, FileReason, RoundReport
+from sender.round.round_report import FileDevice, FileReason, RoundReport
 from sender.select.found import LocalFile
 
 __all__ = ["Verdicts"]

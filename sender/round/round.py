@@ -26,7 +26,7 @@ from sender.plan.task_plan import TaskPlan
 from sender.round.file_source import Source, open_source
 from sender.round.recovery import RecoveryReport, recover
 from sender.round.refusals import report_trouble
-from sender.round.report import FileDevice, FileReason, RoundReport
+from sender.round.round_report import FileDevice, FileReason, RoundReport
 from sender.round.task_run import TaskRun
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip, open_schema

@@ -23,7 +23,7 @@ from sender.kept.snapshot import SnapshotFile
 from sender.plan.task_plan import Addition, TaskPlan
 from sender.round.recovery import recover
 from sender.round.refusals import Verdicts
-from sender.round.report import FileOffset, FileReason, RoundReport
+from sender.round.round_report import FileOffset, FileReason, RoundReport
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip
 from sender.select.entry import Entry

@@ -13,8 +13,8 @@ import msgspec
 from common.config import Secret
 from sender.config import ReceiverEntry, SenderConfig, TransferConfig
 from sender.kept import identity
-from sender.round.report import RoundReport
 from sender.round.round import Round, RoundOptions
+from sender.round.round_report import RoundReport
 from sender.select.data_dirs import mark
 from sender.send.remote import Remote
 from tests.support.tsfile_bytes import build

@@ -24,7 +24,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "points", "config", "principal", "scope",
     ),
     "receiver.metadata": (
-        "sql", "query", "kv", "repair", "engine", "upkeep", "checkpointing", "commit", "log",
+        "sql", "query", "kv", "repair", "engine", "engine_upkeep", "checkpointing", "commit", "log",
         "state", "schema", "text", "etcd", "model",
     ),
     "receiver.load": (

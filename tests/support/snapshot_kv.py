@@ -12,7 +12,7 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.kv import SnapshotKV
 from receiver.metadata.kv.embedded import EmbeddedKV
-from receiver.metadata.kv.etcd import EtcdKV
+from receiver.metadata.kv.etcd_kv import EtcdKV
 from tests.support.etcd import Etcd
 
 SEED = (

@@ -7,8 +7,8 @@
 
 Nothing of tsferry keeps its own knowledge here: it is an interface for those who embed the engine
 and want keys with a past beside it. The interface is that of the metaSnapShot design; see
-`SnapshotKV`. `embedded` keeps the keys in the
-log of the engine, `etcd` in a cluster of etcd, where other programs can read them.
+`SnapshotKV`. `embedded` keeps the keys in the log of the engine, `etcd_kv` in a cluster of etcd,
+where other programs can read them.
 """
 
 from receiver.metadata.model.snapshot_kv import Addition, SnapshotKV

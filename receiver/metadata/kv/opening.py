@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.kv.embedded import EmbeddedKV
-from receiver.metadata.kv.etcd import EtcdKV
+from receiver.metadata.kv.etcd_kv import EtcdKV
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine

@@ -2,6 +2,6 @@
 
 from receiver.spark.report.directory import write
 from receiver.spark.report.summary import Delivery, Summary, summarise
-from receiver.spark.report.text import text
+from receiver.spark.report.summary_text import text
 
 __all__ = ["Delivery", "Summary", "summarise", "text", "write"]

@@ -14,8 +14,8 @@ from hatchling.build import build_wheel
 
 import receiver.config
 import sender.config
-from common.config import load, tables
-from common.config.tables import ArrayNode, LeafNode
+from common.config import keys, load
+from common.config.keys import ArrayNode, LeafNode
 from common.errors import UsageError
 from common.examples import configuration, toml, write_unit
 
@@ -45,7 +45,7 @@ def everything(program):
 
 def leaves(node, tree, key=""):
     """(key, field, kind, value in the tree) of every key of the schema that the tree has."""
-    for field, below in tables.fields(node):
+    for field, below in keys.fields(node):
         value = tree.get(field.encode_name)
         full = f"{key}.{field.encode_name}".lstrip(".")
         if isinstance(below, LeafNode):
@@ -83,7 +83,7 @@ def test_the_example_loads_as_it_is_and_means_the_defaults(program):
 
 
 def test_the_example_has_each_key_of_the_schema_and_no_other(program):
-    known = {key.replace("[]", "") for key in tables.keys(SCHEMAS[program])}
+    known = {key.replace("[]", "") for key in keys.keys(SCHEMAS[program])}
     shown = list(tree_keys(everything(program)))
     assert sorted(shown) == sorted(known)
 
@@ -116,7 +116,7 @@ def test_what_has_a_default_is_commented_and_what_has_none_is_not(program):
 
 def test_each_attribute_of_each_schema_is_documented(program):
     def documented(node):
-        for field, below in tables.fields(node):
+        for field, below in keys.fields(node):
             assert re.search(rf"^ +{field.name}: ", node.__doc__, re.MULTILINE), field.name
             if not isinstance(below, LeafNode):
                 documented(below.schema)

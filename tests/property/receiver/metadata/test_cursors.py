@@ -12,7 +12,7 @@ from unittest import mock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from receiver.metadata import upkeep
+from receiver.metadata import engine_upkeep
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
@@ -151,7 +151,7 @@ class World:
 def test_cursors_show_their_commit_whatever_comes_between_two_pages(seed, ordered, ahead):
     with (
         tempfile.TemporaryDirectory() as home,
-        mock.patch.object(upkeep, "_BUDGET", 3),
+        mock.patch.object(engine_upkeep, "_BUDGET", 3),
         mock.patch.object(order, "_SORTED_FROM", ordered),
         mock.patch.object(ordering, "_AHEAD", ahead),
     ):

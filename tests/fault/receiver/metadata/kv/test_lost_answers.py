@@ -9,7 +9,7 @@ from common.errors import NoSpaceError, UnreachableError
 from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.etcd.messages import Get, prefix_end
 from receiver.metadata.etcd.patience import Patience
-from receiver.metadata.kv.etcd import EtcdKV
+from receiver.metadata.kv.etcd_kv import EtcdKV
 from receiver.metadata.model.errors import (
     CompactedError,
     KeyConflictError,

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.metadata.etcd.gateway import EtcdClient
-from receiver.metadata.kv.etcd import EtcdKV
+from receiver.metadata.kv.etcd_kv import EtcdKV
 from receiver.metadata.model.errors import CompactedError
 from tests.support import tiers
 from tests.support.etcd import running_etcd

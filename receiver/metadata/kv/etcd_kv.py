@@ -39,7 +39,7 @@ from receiver.metadata.etcd.messages import (
     prefix_end,
 )
 from receiver.metadata.etcd.patience import DEFAULT_PATIENCE, Patience, insist
-from receiver.metadata.kv.deciding import Decider
+from receiver.metadata.kv.conditional_commits import Decider
 from receiver.metadata.kv.packed_commit import PART_SIZE, Batch, digest_of
 from receiver.metadata.kv.ring import DEFAULT_SIZE, Ring
 from receiver.metadata.kv.timeline import (

@@ -15,7 +15,7 @@ from common.errors import (
     UnreachableError,
 )
 from common.terminal import size_text
-from sender.round.report import FileDevice, FileReason, RoundReport, as_text, worst
+from sender.round.round_report import FileDevice, FileReason, RoundReport, as_text, worst
 from sender.send.progress import Meter, RoundProgress, TerminalLine
 
 REASON = FileReason("sequence/root.a/0/0/1-1-0-0.tsfile", "why")
