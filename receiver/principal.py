@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from common.errors import ForbiddenError
 
 __all__ = ["OPERATOR", "READER", "SENDER", "Principal"]
 
-Role = Literal["sender", "reader", "operator"]
 SENDER: Final = "sender"
 READER: Final = "reader"
 OPERATOR: Final = "operator"

@@ -17,7 +17,7 @@ from common.config.kinds import ValueKind, kind_of
 __all__ = [
     "ArrayNode",
     "LeafNode",
-    "Node",
+    "SettingNode",
     "TableNode",
     "child",
     "fields",
@@ -52,16 +52,16 @@ class LeafNode:
     kind: ValueKind
 
 
-Node = TableNode | ArrayNode | LeafNode
+SettingNode = TableNode | ArrayNode | LeafNode
 
 
-def fields(schema: type[msgspec.Struct]) -> Iterator[tuple[FieldInfo, Node]]:
+def fields(schema: type[msgspec.Struct]) -> Iterator[tuple[FieldInfo, SettingNode]]:
     """The fields of a table and what each of them is; `FieldInfo.encode_name` is the key."""
     for field in msgspec.structs.fields(schema):
         yield field, _node(field.type)
 
 
-def _node(annotation: Any) -> Node:
+def _node(annotation: Any) -> SettingNode:
     if _is_table(annotation):
         return TableNode(annotation)
     arguments = typing.get_args(annotation)
@@ -74,7 +74,7 @@ def _is_table(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)
 
 
-def child(node: Node, segment: str | int) -> Node | None:
+def child(node: SettingNode, segment: str | int) -> SettingNode | None:
     """What stands below a node under a key or an index; None where there is no such thing."""
     if isinstance(node, ArrayNode) and isinstance(segment, int):
         return TableNode(node.schema)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from common.config import keys as schemas
-from common.config.keys import ArrayNode, LeafNode, Node, TableNode
+from common.config.keys import ArrayNode, LeafNode, SettingNode, TableNode
 from common.config.kinds import ValueKind
 from common.config.loaded_values import (
     CheckedTable,
@@ -143,7 +143,7 @@ class _Loading:
 
     def _place(self, segments: list[str | int], raw: object, origin: Origin) -> None:
         """Take a value from a flag or a variable at the place that it names."""
-        node: Node = TableNode(self.root)
+        node: SettingNode = TableNode(self.root)
         key = ""
         for segment in segments:
             below = schemas.child(node, segment)
@@ -159,7 +159,7 @@ class _Loading:
             raw = _from_json(raw)
         self._spread(node, key, raw, setting)
 
-    def _spread(self, node: Node, key: str, raw: Any, setting: _Maker) -> None:
+    def _spread(self, node: SettingNode, key: str, raw: Any, setting: _Maker) -> None:
         """Cut a value along the schema and keep its leaves."""
         if isinstance(node, LeafNode):
             self.settings[key] = setting(key, raw)

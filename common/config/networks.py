@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 __all__ = ["AllowList", "is_loopback", "parse_network"]
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-def _address(text: str) -> Address:
+def _address(text: str) -> _Address:
     """An address; an IPv4 one inside IPv6 (``::ffff:10.0.0.1``) is the IPv4 one."""
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None

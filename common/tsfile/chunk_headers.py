@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from common.tsfile.byte_source import ByteSource
-from common.tsfile.index import Run
+from common.tsfile.index import SeriesRun
 from common.tsfile.primitives import Malformed, located, read_uvarint, read_vstr
 from common.tsfile.series import chunk_offsets, entries
 
@@ -20,7 +20,7 @@ _MARKERS: Final = (1, 5)  # several pages, one page
 _LONGEST_FRAME: Final = 1 + 5 + 5 + 3  # all of a header but its name
 
 
-def read_codecs(file: ByteSource, buf: bytes, runs: Sequence[Run], limit: int) -> bytes:
+def read_codecs(file: ByteSource, buf: bytes, runs: Sequence[SeriesRun], limit: int) -> bytes:
     """Read and check the header of each chunk of some runs, one short read each.
 
     Args:

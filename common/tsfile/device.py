@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from common.tsfile.device_names import in_database
-from common.tsfile.index import Run
+from common.tsfile.index import SeriesRun
 from common.tsfile.layout import TIME_COLUMN_FLAG, VALUE_COLUMN_FLAG, DataType
 from common.tsfile.primitives import Malformed
 from common.tsfile.series import Series, check_chunks, decode, entries
@@ -54,7 +54,7 @@ class Device:
     is_table: bool
     totals: DeviceTotals
     index: bytes = dataclasses.field(repr=False, compare=False)
-    runs: tuple[Run, ...] = dataclasses.field(repr=False, compare=False)
+    runs: tuple[SeriesRun, ...] = dataclasses.field(repr=False, compare=False)
     _codecs: bytes | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def name_in(self, database: str) -> str:
@@ -107,7 +107,7 @@ class Device:
                 yield decode(self.index, entry, codecs)
 
 
-def add_up(buf: bytes, runs: Sequence[Run], limit: int, *, check: bool) -> DeviceTotals:
+def add_up(buf: bytes, runs: Sequence[SeriesRun], limit: int, *, check: bool) -> DeviceTotals:
     """Read the series of one device.
 
     Args:

@@ -24,11 +24,11 @@ from common.tsfile.layout import (
 )
 from common.tsfile.primitives import INT64, Malformed, read_int64, read_uvarint, read_vstr
 
-__all__ = ["DeviceEntry", "IndexNode", "IndexTree", "Key", "Run", "read_node"]
+__all__ = ["DeviceEntry", "IndexKey", "IndexNode", "IndexTree", "SeriesRun", "read_node"]
 
-Key: TypeAlias = tuple[str | None, ...]
+IndexKey: TypeAlias = tuple[str | None, ...]
 """Of a device in v4 its segments, of one in v3 its path, of a measurement its name."""
-Run: TypeAlias = tuple[int, int]
+SeriesRun: TypeAlias = tuple[int, int]
 """Begin and end of TimeseriesMetadata, as positions in the index."""
 
 _MAX_DEPTH: Final = 32  # two children a node would make 4 billion leaves
@@ -38,7 +38,7 @@ _LEAST_CHILD: Final = 9  # an empty key and an offset
 class IndexNode(NamedTuple):
     """A node as it stands in the file; its offsets are not checked yet."""
 
-    keys: list[Key]
+    keys: list[IndexKey]
     offsets: list[int]
     end: int
     kind: int
@@ -47,8 +47,8 @@ class IndexNode(NamedTuple):
 class DeviceEntry(NamedTuple):
     """A device, and where its series are."""
 
-    key: Key
-    runs: tuple[Run, ...]
+    key: IndexKey
+    runs: tuple[SeriesRun, ...]
 
 
 def read_node(buf: bytes, pos: int, *, segmented: bool) -> tuple[IndexNode, int]:
@@ -72,14 +72,14 @@ def read_node(buf: bytes, pos: int, *, segmented: bool) -> tuple[IndexNode, int]
     return IndexNode(keys, offsets, end, buf[at]), at + 1
 
 
-def _read_name(buf: bytes, pos: int) -> tuple[Key, int]:
+def _read_name(buf: bytes, pos: int) -> tuple[IndexKey, int]:
     name, at = read_vstr(buf, pos)
     if name is None:
         raise Malformed("an index key without a name", pos)
     return (name,), at
 
 
-def _read_segments(buf: bytes, pos: int) -> tuple[Key, int]:
+def _read_segments(buf: bytes, pos: int) -> tuple[IndexKey, int]:
     number, at = read_uvarint(buf, pos)
     if number > len(buf) - at:
         raise Malformed(f"a device of {number} segments, more than there is room for", pos)
@@ -137,7 +137,7 @@ class IndexTree:
                 self._check_key(key, child, begin)
                 yield from self._devices(child, begin, depth + 1)
 
-    def _runs(self, node: IndexNode, limit: int, depth: int) -> Iterator[Run]:
+    def _runs(self, node: IndexNode, limit: int, depth: int) -> Iterator[SeriesRun]:
         if node.kind not in (INTERNAL_MEASUREMENT, LEAF_MEASUREMENT):
             raise Malformed(f"a node of type {node.kind} at the measurement level", limit)
         for key, begin, end in self._children(node, limit, depth):
@@ -151,7 +151,9 @@ class IndexTree:
                 self._check_key(key, child, begin)
                 yield from self._runs(child, begin, depth + 1)
 
-    def _children(self, node: IndexNode, limit: int, depth: int) -> Iterator[tuple[Key, int, int]]:
+    def _children(
+        self, node: IndexNode, limit: int, depth: int
+    ) -> Iterator[tuple[IndexKey, int, int]]:
         """Yield key, begin and end of each child; all lie before ``limit``, one behind another."""
         if depth > _MAX_DEPTH:
             raise Malformed(f"an index of more than {_MAX_DEPTH} levels", limit)
@@ -173,7 +175,7 @@ class IndexTree:
         self._visit(behind - begin, begin)
         return node
 
-    def _check_key(self, key: Key, child: IndexNode, begin: int) -> None:
+    def _check_key(self, key: IndexKey, child: IndexNode, begin: int) -> None:
         if self.strict and child.keys[:1] != [key]:
             raise Malformed(f"the index child of {key} does not begin with it,", begin)
 

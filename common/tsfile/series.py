@@ -16,9 +16,9 @@ from common.tsfile.layout import DataType
 from common.tsfile.primitives import INT64, TIMES, Malformed, read_uvarint
 from common.tsfile.statistics import BODY_SIZES, Statistics, body_end, read_body, read_statistics
 
-__all__ = ["Chunk", "Entry", "Series", "check_chunks", "chunk_offsets", "decode", "entries"]
+__all__ = ["Chunk", "Series", "SeriesEntry", "check_chunks", "chunk_offsets", "decode", "entries"]
 
-Entry: TypeAlias = tuple[int, str, int, int, int, int, int, int, int]
+SeriesEntry: TypeAlias = tuple[int, str, int, int, int, int, int, int, int]
 """kind, name, type code, count, start, end; positions of the body, chunk list, next entry."""
 
 _MANY: Final = 0x3F
@@ -67,7 +67,7 @@ class Series:
         return self.statistics.end if self.statistics.count else None
 
 
-def entries(buf: bytes, pos: int, end: int) -> Iterator[Entry]:
+def entries(buf: bytes, pos: int, end: int) -> Iterator[SeriesEntry]:
     """Yield the entries of the run ``buf[pos:end]``. The hot loop: a million series pass here.
 
     Reading past ``end`` is harmless (the buffer holds) and is noticed once the entry is whole.
@@ -105,7 +105,7 @@ def entries(buf: bytes, pos: int, end: int) -> Iterator[Entry]:
         pos = following
 
 
-def check_chunks(buf: bytes, entry: Entry, limit: int) -> int:
+def check_chunks(buf: bytes, entry: SeriesEntry, limit: int) -> int:
     """Check an entry against its chunk list; return the number of its chunks.
 
     Args:
@@ -164,7 +164,7 @@ def _chunk_list(buf: bytes, code: int, pos: int, end: int) -> Iterator[tuple[int
         pos = following
 
 
-def chunk_offsets(buf: bytes, entry: Entry) -> Iterator[int]:
+def chunk_offsets(buf: bytes, entry: SeriesEntry) -> Iterator[int]:
     """Yield where the chunk headers of a checked entry stand in the file."""
     kind, _, code, _, _, _, _, pos, following = entry
     if not kind & _MANY:
@@ -174,7 +174,7 @@ def chunk_offsets(buf: bytes, entry: Entry) -> Iterator[int]:
         yield INT64(buf, at)[0]
 
 
-def decode(buf: bytes, entry: Entry, codecs: Iterator[int] | None) -> Series:
+def decode(buf: bytes, entry: SeriesEntry, codecs: Iterator[int] | None) -> Series:
     """Make a ``Series`` of a checked entry.
 
     Args:

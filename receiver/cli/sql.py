@@ -11,7 +11,7 @@ import click
 from common.cli import Invocation
 from common.errors import TsferryError, UsageError
 from common.terminal import printable
-from receiver.cli.sqlformat import Form, caret, output
+from receiver.cli.sqlformat import OutputForm, caret, output
 from receiver.cli.sqlsource import SqlSource
 from receiver.config import ReceiverConfig
 
@@ -48,7 +48,7 @@ def sql(
     statement: str | None,
     at: str | None,
     fetch_size: int | None,
-    form: Form | None,
+    form: OutputForm | None,
     keep_going: bool,
 ) -> int:
     """Carry out STATEMENT; without one those on standard input, or a shell on a terminal.
@@ -83,7 +83,7 @@ def _run_script(
     script: str,
     at: int | str | None,
     size: int | None,
-    form: Form,
+    form: OutputForm,
     keep_going: bool,
 ) -> int:
     from receiver.metadata.sql.lexing import statements
@@ -117,7 +117,7 @@ def _placed(statement: Placed, error: TsferryError) -> str:
 
 
 def write_reply(
-    source: SqlSource, statement: str, at: int | str | None, size: int | None, form: Form
+    source: SqlSource, statement: str, at: int | str | None, size: int | None, form: OutputForm
 ) -> None:
     """Carry out a statement, and write to standard output what it gave."""
     reply = source.run(statement, at, size)

@@ -10,19 +10,21 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from common.errors import TsferryError
 from common.terminal import display_width, printable
 from receiver.cli.showing import commit_time
 
-__all__ = ["Form", "Output", "caret", "output"]
+if TYPE_CHECKING:
+    from receiver.cli.sqlsource import SqlRow
+
+__all__ = ["Output", "OutputForm", "caret", "output"]
 
 _AROUND = 100
 """Characters of a line that are shown on each side of a fault."""
 
-Form = Literal["table", "json", "csv"]
-Row = Sequence[Any]
+OutputForm = Literal["table", "json", "csv"]
 
 _GAP = "  "
 _WIDEST = 64
@@ -37,16 +39,20 @@ class Output(Protocol):
     def begin(self, columns: Sequence[str]) -> None:
         """Names of the columns."""
 
-    def page(self, rows: Sequence[Row]) -> None:
+    def page(self, rows: Sequence[SqlRow]) -> None:
         """Some more rows."""
 
     def done(self, message: str, commit: int) -> None:
         """What a statement without an answer did, in which commit."""
 
 
-def output(form: Form, stream: TextIO) -> Output:
+def output(form: OutputForm, stream: TextIO) -> Output:
     """The output of a form to a stream."""
-    kinds: dict[Form, Callable[[TextIO], Output]] = {"table": _Table, "json": _Lines, "csv": _Csv}
+    kinds: dict[OutputForm, Callable[[TextIO], Output]] = {
+        "table": _Table,
+        "json": _Lines,
+        "csv": _Csv,
+    }
     return kinds[form](stream)
 
 
@@ -62,7 +68,7 @@ class _Table:
     def begin(self, columns: Sequence[str]) -> None:
         self._columns, self._widths = columns, []
 
-    def page(self, rows: Sequence[Row]) -> None:
+    def page(self, rows: Sequence[SqlRow]) -> None:
         cells = [[_cell(name, value) for name, value in zip(self._columns, row)] for row in rows]  # noqa: B905  # a newer server may send more columns
         first = not self._widths
         if first:
@@ -124,7 +130,7 @@ class _Lines:
     def begin(self, columns: Sequence[str]) -> None:
         self._columns = columns
 
-    def page(self, rows: Sequence[Row]) -> None:
+    def page(self, rows: Sequence[SqlRow]) -> None:
         for row in rows:
             self._write(dict(zip(self._columns, row)))  # noqa: B905  # see above
 
@@ -145,13 +151,13 @@ class _Csv:
     def begin(self, columns: Sequence[str]) -> None:
         self._write([columns])
 
-    def page(self, rows: Sequence[Row]) -> None:
+    def page(self, rows: Sequence[SqlRow]) -> None:
         self._write(rows)
 
     def done(self, message: str, commit: int) -> None:
         """A table in a file says nothing of what was done."""
 
-    def _write(self, rows: Sequence[Row]) -> None:
+    def _write(self, rows: Sequence[SqlRow]) -> None:
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\r\n")
         for row in rows:

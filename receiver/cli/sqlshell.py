@@ -28,7 +28,7 @@ import common
 from common.durable import Tree
 from common.errors import TsferryError
 from common.terminal import printable
-from receiver.cli.sqlformat import Form, caret, output
+from receiver.cli.sqlformat import OutputForm, caret, output
 from receiver.cli.sqlsource import SqlReply, SqlSource
 from receiver.metadata.model.errors import SqlError
 from receiver.metadata.model.paths import quote_node
@@ -84,7 +84,7 @@ class Shell:
     def __init__(
         self,
         source: SqlSource,
-        form: Form,
+        form: OutputForm,
         at: int | str | None,
         size: int | None,
         environ: Mapping[str, str],

@@ -13,9 +13,9 @@ from receiver.web.sql_wire import SqlAnswer, SqlRequest
 if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
 
-__all__ = ["Row", "SqlReply", "SqlSource"]
+__all__ = ["SqlReply", "SqlRow", "SqlSource"]
 
-Row = Sequence[Any]
+SqlRow = Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class SqlReply:
     columns: Sequence[str]
     message: str | None
     commit: int
-    pages: Generator[Sequence[Row], None, None]
+    pages: Generator[Sequence[SqlRow], None, None]
     offline: bool = False
 
 
@@ -80,7 +80,7 @@ class SqlSource:
         return server
 
 
-def _pages(server: OperatorClient, answer: SqlAnswer) -> Generator[Sequence[Row], None, None]:
+def _pages(server: OperatorClient, answer: SqlAnswer) -> Generator[Sequence[SqlRow], None, None]:
     cursor: str | None = None
     try:
         while True:
@@ -119,7 +119,7 @@ def _from_directories(
     result = execute(engine, statement, at=moment(request.at))
     size = request.fetch_size or engine.options.fetch_size
 
-    def pages() -> Generator[Sequence[Row], None, None]:
+    def pages() -> Generator[Sequence[SqlRow], None, None]:
         with engine:
             while rows := result.fetch(size):
                 yield rows

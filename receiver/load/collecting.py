@@ -20,6 +20,7 @@ from receiver.load.folder.manifests import contradiction
 from receiver.load.schema.registering import read_series
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import IllegalPathError
+from receiver.metadata.model.records import FileOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from receiver.load.folder.staged import Verified
 
 __all__ = ["Collected"]
-
-Outcome = records.FileOutcome
 
 
 class Collected:
@@ -51,7 +50,7 @@ class Collected:
         self._current = current
         self._clock = clock
         self.candidates: dict[str, Candidate] = {}
-        self.failed: dict[str, Outcome] = {}
+        self.failed: dict[str, FileOutcome] = {}
         self.proofs: dict[str, ProofEntry] = {}
 
     def read(self) -> None:
@@ -171,4 +170,4 @@ class Collected:
 
     def _fail(self, path: FilePath, result: Result, reason: str) -> None:
         hold = result is Result.QUARANTINED
-        self.failed[path.text] = Outcome(path.text, result, reason=reason, hold=hold)
+        self.failed[path.text] = FileOutcome(path.text, result, reason=reason, hold=hold)

@@ -31,6 +31,7 @@ from receiver.load.schema.task_schema import SchemaPart, TaskSchema
 from receiver.metadata.commit.draft import Draft
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError, SchemaConflictError
+from receiver.metadata.model.records import FileOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,7 +48,6 @@ log = logging.getLogger(__name__)
 _ATTEMPTS = 20
 """Decisions that may be overtaken by an operator before the load waits a moment."""
 _DROPPED = frozenset({Result.ALREADY, Result.REFUSED, Result.QUARANTINED, Result.EXPIRED})
-Outcome = records.FileOutcome
 
 
 def load_task(
@@ -215,7 +215,7 @@ def _is_there(folder: SenderFolder, current: CurrentTask) -> bool:
     return all(each is not None and each.single == current.id for each in staged)
 
 
-def _write_load_log(folder: SenderFolder, outcomes: Iterable[Outcome]) -> None:
+def _write_load_log(folder: SenderFolder, outcomes: Iterable[FileOutcome]) -> None:
     load_log = LoadLog.open(folder.tree, folder.at("load.log"))
     try:
         load_log.record(
@@ -226,7 +226,7 @@ def _write_load_log(folder: SenderFolder, outcomes: Iterable[Outcome]) -> None:
         load_log.close()
 
 
-def _clear_staged(folder: SenderFolder, outcomes: list[Outcome], keep_bytes: int) -> None:
+def _clear_staged(folder: SenderFolder, outcomes: list[FileOutcome], keep_bytes: int) -> None:
     """Forget what has moved, remove what nobody wants.
 
     What is in conflict, or was left by a task that was dropped, stays for a later round, the
@@ -245,17 +245,17 @@ def _clear_staged(folder: SenderFolder, outcomes: list[Outcome], keep_bytes: int
     _remove_empty(folder, outcomes)
 
 
-def _remove_empty(folder: SenderFolder, outcomes: Iterable[Outcome]) -> None:
+def _remove_empty(folder: SenderFolder, outcomes: Iterable[FileOutcome]) -> None:
     directories = {FilePath.parse(each.path).directory for each in outcomes}
     for directory in sorted(directories):
         while directory and folder.tree.remove_empty(folder.at(f"data/{directory}")):
             directory = directory.rpartition("/")[0]
 
 
-def _with(outcomes: Iterable[Outcome], result: Result) -> list[Outcome]:
+def _with(outcomes: Iterable[FileOutcome], result: Result) -> list[FileOutcome]:
     return [each for each in outcomes if each.result is result]
 
 
-def _and_resources(outcomes: Iterable[Outcome]) -> list[str]:
+def _and_resources(outcomes: Iterable[FileOutcome]) -> list[str]:
     paths = [FilePath.parse(each.path) for each in outcomes]
     return [text for path in paths for text in (path.text, path.resource.text)]

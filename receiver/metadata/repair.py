@@ -30,7 +30,7 @@ from receiver.metadata.log.segments import (
     segment_name,
     segments,
 )
-from receiver.metadata.log.tlog import FIRST, TLOG_NAME, Tlog
+from receiver.metadata.log.tlog import FIRST_OFFSET, TLOG_NAME, Tlog
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import format_path, parse_pattern, parse_stored
 
@@ -96,7 +96,7 @@ class LogReport:
     state: State
     behind: list[tuple[int, int, int]] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
-    tags_end: int = FIRST
+    tags_end: int = FIRST_OFFSET
     next_lsn: int = 0
 
 
@@ -140,7 +140,7 @@ def _report(tree: Tree) -> LogReport:
             if last.problem is not None:
                 damages.append(Damage(each.name, last.problem.message))
                 break
-    tags_end = FIRST if base is None else base.tags_end
+    tags_end = FIRST_OFFSET if base is None else base.tags_end
     return _put_together(tree, replay, last, damages, tags_end)
 
 
@@ -249,7 +249,7 @@ def _tlog_damage(tree: Tree, tags_end: int) -> Damage | None:
             size, what = tlog.size, tlog.what
     except DamagedError as error:
         return Damage(TLOG_NAME, error.message)
-    if tags_end <= max(size, FIRST):
+    if tags_end <= max(size, FIRST_OFFSET):
         return None
     problem = f"{what} has {size} bytes, the checkpoint relies on {tags_end}"
     return Damage(TLOG_NAME, problem)

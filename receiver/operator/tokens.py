@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["hash_token", "list_tokens", "make_token", "revoke_token"]
 
-_ROLES: tuple[records.Role, ...] = ("sender", "reader", "operator")
+_ROLES: tuple[records.TokenRole, ...] = ("sender", "reader", "operator")
 
 
 def hash_token(token: str) -> str:

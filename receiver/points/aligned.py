@@ -19,14 +19,14 @@ from receiver.points.chunk_window import DataPage, Pages
 from receiver.points.columns import Column, expanded, joined_values, no_values
 from receiver.points.decoding import page_times, page_values
 from receiver.points.encodings import Binaries, Values
-from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, Group, groups
+from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, PageGroup, groups
 from receiver.points.page_checks import CheckedChunk, Checker, check_times
 from receiver.points.plain_chunks import edges
 
-__all__ = ["PART_BYTES", "TimeChunk", "TimeGroup", "ValueChunk", "parts"]
+__all__ = ["DECODED_AT_ONCE", "TimeChunk", "TimeGroup", "ValueChunk", "parts"]
 
 _SIZE_BYTES: Final = 4
-PART_BYTES: Final = 32 * 1024 * 1024
+DECODED_AT_ONCE: Final = 32 * 1024 * 1024
 """Values that are decoded at once, as far as can be known before."""
 _MOST_BYTES: Final = 512 * 1024 * 1024
 """Texts of one series that are decoded at once, at most."""
@@ -93,7 +93,7 @@ class TimeChunk(CheckedChunk):
         assert self._checker is not None
         return self._checker.finish()
 
-    def _decode(self, group: Group) -> TimeGroup:
+    def _decode(self, group: PageGroup) -> TimeGroup:
         pages, encoding = self.pages, self.pages.encoding
         stamps = [page_times(pages, page, encoding, raw, 0, len(raw)) for page, raw in group]
         listed = [page for page, _ in group]

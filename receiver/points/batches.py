@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["Piece", "TooMuchError", "cut", "joined_on_time", "merged"]
+from receiver.points.decoding import Times
 
-Times: TypeAlias = npt.NDArray[np.int64]
+__all__ = ["Piece", "TooMuchError", "cut", "joined_on_time", "merged"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

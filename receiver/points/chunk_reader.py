@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from common.durable import Closing
 from common.tsfile import Corrupt, DataType, Device, Series, Status, Tail, read_tail
 from common.tsfile.byte_source import source_of
-from receiver.points.aligned import PART_BYTES, TimeChunk, TimeGroup, ValueChunk, parts
+from receiver.points.aligned import DECODED_AT_ONCE, TimeChunk, TimeGroup, ValueChunk, parts
 from receiver.points.chunk_window import WINDOW_BYTES, Pages, PageSource
 from receiver.points.chunks import (
     ChunkRef,
@@ -325,7 +325,7 @@ class ChunkReader(Closing):
             times = self.time_chunk(device, chunk.time_chunk)
             groups = times.groups(start, end)
         for group in groups:
-            for part in parts(group, [values], PART_BYTES):
+            for part in parts(group, [values], DECODED_AT_ONCE):
                 yield PointBlock(part.times, values.column(part), part.first, len(part))
             pages = group.first + len(group)
         if self.check:

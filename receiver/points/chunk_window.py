@@ -220,7 +220,7 @@ class Pages:
             count, start, end = row[pages.COUNT], row[pages.START], row[pages.END]
             own = self._table[index, pages.STATISTICS]
             if self.code in (5, 11):
-                binaries = self._buffer[at : row[pages.DATA]]
+                binaries = self._buffer[at : row[pages.DATA_AT]]
         else:
             known = self.statistics
             count, start, end, own = known.count, known.start, known.end, None

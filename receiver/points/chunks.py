@@ -20,6 +20,7 @@ __all__ = [
     "ChunkSummary",
     "DecodedChunk",
     "GroupHeader",
+    "Int64s",
     "PointBlock",
     "chunk_refs",
     "clusters",

@@ -21,20 +21,18 @@ from __future__ import annotations
 import lzma
 import zlib
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 import lz4.block
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from common.tsfile import Compression
+from receiver.points.encodings import Bytes
 from receiver.points.jit import readonly
-from receiver.points.lzo import BAD_DISTANCE, OVERLONG, TRUNCATED, decompress_lzo
+from receiver.points.lzo import BAD_DISTANCE, NO_END_MARK, OVERLONG, decompress_lzo
 
-__all__ = ["BadCompression", "Bytes", "UnsupportedCompression", "decompress"]
-
-Bytes: TypeAlias = npt.NDArray[np.uint8]
+__all__ = ["BadCompression", "UnsupportedCompression", "decompress"]
 
 _LZMA_MEMORY: Final = 96 << 20
 """Enough for the dictionary of the highest preset (64 MiB); a header may ask for 4 GiB."""
@@ -181,7 +179,7 @@ def _whole(name: str, out: bytes, size: int, *, ended: bool, left: int) -> Bytes
 
 
 _LZO_WORDS: Final = {
-    TRUNCATED: "the stream ends before its end mark",
+    NO_END_MARK: "the stream ends before its end mark",
     OVERLONG: "more comes out than should",
     BAD_DISTANCE: "a match before the first byte",
 }

@@ -22,7 +22,7 @@ from receiver.points.encodings import (
 from receiver.points.errors import DamagedData, UnsupportedData
 from receiver.points.summaries import first_out_of_order, row_statistics
 
-__all__ = ["guessed_times", "page_times", "page_values"]
+__all__ = ["Times", "guessed_times", "page_times", "page_values"]
 
 Times: TypeAlias = npt.NDArray[np.int64]
 

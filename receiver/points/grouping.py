@@ -15,7 +15,7 @@ __all__ = [
     "GROUP_BYTES",
     "GROUP_ROWS",
     "LEAST_TIME",
-    "Group",
+    "PageGroup",
     "TakenPages",
     "groups",
 ]
@@ -27,7 +27,7 @@ GROUP_BYTES: Final = 8 * 1024 * 1024
 LEAST_TIME: Final = -(2**63)
 GREATEST_TIME: Final = 2**63 - 1
 
-Group: TypeAlias = list[tuple[DataPage, Bytes]]
+PageGroup: TypeAlias = list[tuple[DataPage, Bytes]]
 
 
 def groups(
@@ -37,7 +37,7 @@ def groups(
     *,
     rows: int,
     skip: Callable[[DataPage], None] | None,
-) -> Iterator[Group]:
+) -> Iterator[PageGroup]:
     """The pages of a chunk that has times, with their bytes, but those without a time in range.
 
     Args:
@@ -55,7 +55,7 @@ def groups(
     low = LEAST_TIME if start is None else start
     high = GREATEST_TIME if end is None else end
     alone = pages.encoding == Encoding.DICTIONARY  # its bytes can become very many more
-    group: Group = []
+    group: PageGroup = []
     count = size = 0
     while page := pages.next():
         if not page.points:

@@ -14,9 +14,9 @@ import numpy as np
 
 from receiver.points.jit import Number, kernel
 
-__all__ = ["BAD_DISTANCE", "OVERLONG", "TRUNCATED", "decompress_lzo"]
+__all__ = ["BAD_DISTANCE", "NO_END_MARK", "OVERLONG", "decompress_lzo"]
 
-TRUNCATED: Final = 1  # the stream ends before its end mark
+NO_END_MARK: Final = 1  # the stream ends before its end mark
 OVERLONG: Final = 2  # more comes out than there is room for
 BAD_DISTANCE: Final = 3  # a match before the first byte
 
@@ -94,7 +94,7 @@ def decompress_lzo(data: Any, pos: Number, end: Number, out: Any) -> Number:
         pos += 1
     while True:
         if literals > end - pos:
-            return n, pos, TRUNCATED
+            return n, pos, NO_END_MARK
         if literals > size - n:
             return n, pos, OVERLONG
         for index in range(literals):
@@ -102,20 +102,20 @@ def decompress_lzo(data: Any, pos: Number, end: Number, out: Any) -> Number:
         n += literals
         pos += literals
         if pos >= end:
-            return n, pos, TRUNCATED
+            return n, pos, NO_END_MARK
         if data[pos] < 16 and state == 0:
             literals = np.int64(data[pos])
             pos += 1
             if literals == 0:
                 literals, pos = _long_length(data, pos, end, 15)
                 if pos < 0:
-                    return n, np.int64(end), TRUNCATED
+                    return n, np.int64(end), NO_END_MARK
             literals += 3
             state = np.int64(_RUN)
             continue
         length, distance, literals, behind = _match(data, pos, end, state)
         if behind < 0:
-            return n, pos, TRUNCATED
+            return n, pos, NO_END_MARK
         if distance == _FAR and data[pos] < 32 and data[pos] >= 16:
             return n, behind, 0
         if distance > n:

@@ -6,21 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from common.tsfile import DataType, Statistics
 from common.tsfile.primitives import Malformed
 from common.tsfile.statistics import read_body
 from receiver.points import summaries
 from receiver.points.chunk_window import DataPage, Pages
+from receiver.points.chunks import Int64s
 from receiver.points.columns import BINARY
 from receiver.points.encodings import Binaries, Values, is_rounded
 from receiver.points.grouping import TakenPages
 from receiver.points.rounding import far
 
 __all__ = ["CheckedChunk", "Checker", "check_times"]
-
-Int64s = npt.NDArray[np.int64]
 
 
 class Checker:
@@ -39,7 +37,7 @@ class Checker:
         self._pages = pages
         self._known = pages.statistics
         self._code = pages.code
-        self._rows: list[summaries.Rows] = []
+        self._rows: list[summaries.SummaryRows] = []
         self._parts: list[Statistics] = []
         self._reached: int | None = None
         self.exact = True
@@ -65,10 +63,10 @@ class Checker:
             DamagedData: a page is not what its header says.
         """
         rows = np.zeros((len(group), summaries.ROW_WIDTH), np.int64)
-        np.subtract(bounds[1:], bounds[:-1], out=rows[:, summaries.COUNT])
-        rows[:, summaries.START] = starts
-        rows[:, summaries.END] = ends
-        (filled,) = rows[:, summaries.COUNT].nonzero()
+        np.subtract(bounds[1:], bounds[:-1], out=rows[:, summaries.ROW_COUNT])
+        rows[:, summaries.ROW_START] = starts
+        rows[:, summaries.ROW_END] = ends
+        (filled,) = rows[:, summaries.ROW_COUNT].nonzero()
         if len(filled):
             self._reach(group[filled[0]], int(starts[filled[0]]), int(ends[filled[-1]]))
         if isinstance(values, Binaries):
@@ -109,7 +107,7 @@ class Checker:
         )
 
     def _compare(
-        self, group: Sequence[DataPage], values: Any, bounds: Int64s, rows: summaries.Rows
+        self, group: Sequence[DataPage], values: Any, bounds: Int64s, rows: summaries.SummaryRows
     ) -> None:
         """Compare rows with what is said of their pages."""
         said = [self._row(page, row) for page, row in zip(group, rows, strict=True)]
@@ -149,12 +147,16 @@ class Checker:
             raise self._pages.damaged(f"not what {who}: {wrong}", page)
 
     def _add_binaries(
-        self, group: Sequence[DataPage], values: Binaries, bounds: Int64s, rows: summaries.Rows
+        self,
+        group: Sequence[DataPage],
+        values: Binaries,
+        bounds: Int64s,
+        rows: summaries.SummaryRows,
     ) -> None:
         edges = bounds.tolist()
         for index, page in enumerate(group):
             low, high = edges[index], edges[index + 1]
-            part = Statistics(*(int(number) for number in rows[index, : summaries.FIRST]))
+            part = Statistics(*(int(number) for number in rows[index, : summaries.ROW_FIRST]))
             if part.count and self._code in (DataType.TEXT, DataType.STRING):
                 least = most = None
                 if self._code == DataType.STRING:

@@ -16,16 +16,17 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from receiver.points.encodings import Bytes
 from receiver.points.jit import Number, kernel
 
 __all__ = [
     "BODY_AT",
     "COMPRESSED",
     "COUNT",
-    "DATA",
+    "DATA_AT",
     "END",
     "FIRST",
-    "HEADER",
+    "HEADER_AT",
     "LAST",
     "LEAST_HEADER",
     "MAX",
@@ -41,10 +42,9 @@ __all__ = [
 ]
 
 PageTable: TypeAlias = npt.NDArray[np.int64]
-Bytes: TypeAlias = npt.NDArray[np.uint8]
 
-HEADER: Final = 0  # where the header begins
-DATA: Final = 1  # where the page's bytes begin
+HEADER_AT: Final = 0  # where the header begins
+DATA_AT: Final = 1  # where the page's bytes begin
 COMPRESSED: Final = 2
 UNCOMPRESSED: Final = 3
 BODY_AT: Final = 4  # where the body of the statistics begins, -1 without statistics
@@ -185,7 +185,7 @@ def scan_pages(
     pages = 0
     while pages < len(table) and pos < end:
         row = table[pages]
-        row[HEADER] = pos
+        row[HEADER_AT] = pos
         row[BODY_AT] = -1
         size, at = _uvarint(data, pos, end)
         if at == -2:
@@ -218,7 +218,7 @@ def scan_pages(
                     return pages, pos, -at, np.int64(0)
             if at + length > end:
                 return pages, pos, PARTIAL, np.int64(at + length - pos)
-        row[DATA] = at
+        row[DATA_AT] = at
         pos = at + row[COMPRESSED]
         pages += 1
     return pages, np.int64(pos), WHOLE, np.int64(0)

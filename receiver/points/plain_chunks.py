@@ -18,7 +18,7 @@ from receiver.points.chunks import PointBlock
 from receiver.points.columns import Column, joined_values
 from receiver.points.decoding import guessed_times, page_times, page_values
 from receiver.points.encodings import Bytes, Values
-from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, Group, groups
+from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, PageGroup, groups
 from receiver.points.page_checks import CheckedChunk, check_times
 
 __all__ = ["PlainChunk", "edges"]
@@ -57,7 +57,7 @@ class PlainChunk(CheckedChunk):
         assert self._checker is not None
         return self._checker.finish()
 
-    def _decode(self, group: Group) -> PointBlock:
+    def _decode(self, group: PageGroup) -> PointBlock:
         stamps, parts, counts = [], [], [0]
         for page, content in group:
             behind, pos = self._split(page, content)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from common.tsfile import DataType, Device, Series
-from receiver.points.aligned import PART_BYTES, parts
+from receiver.points.aligned import DECODED_AT_ONCE, parts
 from receiver.points.batches import Piece, TooMuchError, cut, joined_on_time, merged
 from receiver.points.chunk_window import WINDOW_BYTES
 from receiver.points.chunks import ChunkRef, chunk_refs, clusters
@@ -172,7 +172,7 @@ class _Points:
         pieces = (
             part
             for group in stamps.groups(start, end, rows=self.rows)
-            for part in parts(group, opened, PART_BYTES)
+            for part in parts(group, opened, DECODED_AT_ONCE)
         )
         for group in pieces:
             arrays: list[pa.Array] = []

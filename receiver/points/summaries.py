@@ -6,7 +6,8 @@ integer for INT32 and DATE, a double for all others, the number of true ones for
 of a chunk come from those of its pages, those of a series from those of its chunks. Source:
 apache/tsfile, ``file.metadata.statistics``, ``cpp/src/common/statistic.h``.
 
-A summary of a page is a row of int64 as in ``pages``, from its column ``COUNT`` on.
+A summary of a page is a row of int64, the columns of ``pages`` from its ``COUNT`` on: here they
+are called ``ROW_COUNT`` to ``ROW_SUM``.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ import numpy.typing as npt
 
 from common.tsfile import DataType, Statistics, Value
 from receiver.points import pages
+from receiver.points.columns import BINARY
 from receiver.points.jit import kernel
 
 __all__ = [
     "ROW_WIDTH",
     "Agreement",
-    "Rows",
+    "SummaryRows",
     "as_row",
     "differing",
     "extremes",
@@ -41,22 +43,21 @@ __all__ = [
     "summarise",
 ]
 
-Rows: TypeAlias = npt.NDArray[np.int64]
+SummaryRows: TypeAlias = npt.NDArray[np.int64]
 
-COUNT: Final = 0
-START: Final = pages.START - pages.COUNT
-END: Final = pages.END - pages.COUNT
-FIRST: Final = pages.FIRST - pages.COUNT
-LAST: Final = pages.LAST - pages.COUNT
-MIN: Final = pages.MIN - pages.COUNT
-MAX: Final = pages.MAX - pages.COUNT
-SUM: Final = pages.SUM - pages.COUNT
+ROW_COUNT: Final = 0
+ROW_START: Final = pages.START - pages.COUNT
+ROW_END: Final = pages.END - pages.COUNT
+ROW_FIRST: Final = pages.FIRST - pages.COUNT
+ROW_LAST: Final = pages.LAST - pages.COUNT
+ROW_MIN: Final = pages.MIN - pages.COUNT
+ROW_MAX: Final = pages.MAX - pages.COUNT
+ROW_SUM: Final = pages.SUM - pages.COUNT
 ROW_WIDTH: Final = pages.WIDTH - pages.COUNT
 
 _FLOAT_NAN: Final = 0x7FC00000
 _DOUBLE_NAN: Final = 0x7FF8000000000000
 _INT_SUMS: Final = frozenset({DataType.BOOLEAN, DataType.INT32, DataType.DATE})
-_BINARY: Final = frozenset({DataType.TEXT, DataType.STRING, DataType.BLOB, DataType.OBJECT})
 _FLOATS: Final = frozenset({DataType.FLOAT, DataType.DOUBLE})
 _INTEGERS: Final = struct.Struct("=8q")
 _INTEGERS_SUMMED_AS_DOUBLE: Final = struct.Struct("=7qd")
@@ -75,7 +76,7 @@ _NO_POINTS: Final = Statistics(0, 2**63 - 1, -(2**63))
 
 
 def summarise(
-    code: int, values: npt.NDArray[Any], bounds: npt.NDArray[np.int64], rows: Rows
+    code: int, values: npt.NDArray[Any], bounds: npt.NDArray[np.int64], rows: SummaryRows
 ) -> None:
     """Write first, last, min, max and sum of several pages of numbers, one pass over them.
 
@@ -107,9 +108,9 @@ def _booleans(values: Any, bounds: Any, rows: Any) -> None:
         for at in range(low, high):
             total += np.int64(values[at])
         row = rows[page]
-        row[FIRST] = values[low]
-        row[LAST] = values[high - 1]
-        row[SUM] = total
+        row[ROW_FIRST] = values[low]
+        row[ROW_LAST] = values[high - 1]
+        row[ROW_SUM] = total
 
 
 @kernel
@@ -126,11 +127,11 @@ def _integers(values: Any, bounds: Any, rows: Any) -> None:
             most = max(most, value)
             total += np.int64(value)
         row = rows[page]
-        row[FIRST] = values[low]
-        row[LAST] = values[high - 1]
-        row[MIN] = least
-        row[MAX] = most
-        row[SUM] = total
+        row[ROW_FIRST] = values[low]
+        row[ROW_LAST] = values[high - 1]
+        row[ROW_MIN] = least
+        row[ROW_MAX] = most
+        row[ROW_SUM] = total
 
 
 @kernel
@@ -151,11 +152,16 @@ def _numbers(values: Any, bits: Any, bounds: Any, rows: Any, doubles: Any, nan: 
                 most, most_value = at, value
             total += np.float64(value)
         row = rows[page]
-        for column, at in ((FIRST, low), (LAST, high - 1), (MIN, least), (MAX, most)):
+        for column, at in (
+            (ROW_FIRST, low),
+            (ROW_LAST, high - 1),
+            (ROW_MIN, least),
+            (ROW_MAX, most),
+        ):
             row[column] = np.int64(bits[at]) if values[at] == values[at] else np.int64(nan)
-        doubles[page, SUM] = total
+        doubles[page, ROW_SUM] = total
         if total != total:
-            row[SUM] = np.int64(_DOUBLE_NAN)
+            row[ROW_SUM] = np.int64(_DOUBLE_NAN)
 
 
 @kernel
@@ -200,11 +206,11 @@ def _before(data: Any, low: int, high: int, other_low: int, other_high: int) -> 
     return high - low < other_high - other_low
 
 
-def row_statistics(code: int, row: Rows) -> Statistics:
+def row_statistics(code: int, row: SummaryRows) -> Statistics:
     """A row of numbers as ``Statistics``; of other types its count and times."""
     numbers: Any = _ROWS.get(code, _INTEGERS).unpack(row.tobytes())
     count, start, end, first, last, least, most, total = numbers
-    if not count or code == DataType.VECTOR or code in _BINARY:
+    if not count or code == DataType.VECTOR or code in BINARY:
         return Statistics(count, start, end)
     if code == DataType.BOOLEAN:
         return Statistics(count, start, end, bool(first), bool(last), sum=total)
@@ -214,36 +220,36 @@ def row_statistics(code: int, row: Rows) -> Statistics:
     return Statistics(count, start, end, first, last, least, most, total)
 
 
-def fold(code: int, parts: Sequence[Rows]) -> Statistics:
+def fold(code: int, parts: Sequence[SummaryRows]) -> Statistics:
     """``merge`` of pages that are rows: the statistics of their chunk.
 
     Args:
         code: data type, not one of binaries (of those: count and times alone).
         parts: int64 ``(pages, ROW_WIDTH)`` each, in order.
     """
-    if len(parts) == 1 and len(parts[0]) == 1 and parts[0][0, COUNT]:
+    if len(parts) == 1 and len(parts[0]) == 1 and parts[0][0, ROW_COUNT]:
         return row_statistics(code, parts[0][0])
     rows = np.concatenate(parts) if parts else np.zeros((0, ROW_WIDTH), np.int64)
-    rows = rows[rows[:, COUNT] > 0]
+    rows = rows[rows[:, ROW_COUNT] > 0]
     if not len(rows):
         return _NO_POINTS
-    count = int(rows[:, COUNT].sum())
-    starts, ends = rows[:, START], rows[:, END]
+    count = int(rows[:, ROW_COUNT].sum())
+    starts, ends = rows[:, ROW_START], rows[:, ROW_END]
     start, end = int(starts.min()), int(ends.max())
-    if code == DataType.VECTOR or code in _BINARY:
+    if code == DataType.VECTOR or code in BINARY:
         return Statistics(count, start, end)
     # of equal times the later page has the say
-    first = _typed(code, rows[:, FIRST])[len(rows) - 1 - int(np.argmin(starts[::-1]))]
-    last = _typed(code, rows[:, LAST])[len(rows) - 1 - int(np.argmax(ends[::-1]))]
-    total: Any = functools.reduce(operator.add, _sums(code, rows[:, SUM]))
+    first = _typed(code, rows[:, ROW_FIRST])[len(rows) - 1 - int(np.argmin(starts[::-1]))]
+    last = _typed(code, rows[:, ROW_LAST])[len(rows) - 1 - int(np.argmax(ends[::-1]))]
+    total: Any = functools.reduce(operator.add, _sums(code, rows[:, ROW_SUM]))
     if code == DataType.BOOLEAN:
         return Statistics(count, start, end, bool(first), bool(last), sum=total)
-    least = functools.reduce(_lesser, _typed(code, rows[:, MIN]))
-    most = functools.reduce(_greater, _typed(code, rows[:, MAX]))
+    least = functools.reduce(_lesser, _typed(code, rows[:, ROW_MIN]))
+    most = functools.reduce(_greater, _typed(code, rows[:, ROW_MAX]))
     return Statistics(count, start, end, first, last, least, most, total)
 
 
-def _typed(code: int, bits: Rows) -> list[Any]:
+def _typed(code: int, bits: SummaryRows) -> list[Any]:
     numbers: npt.NDArray[Any] = bits
     if code == DataType.FLOAT:
         numbers = bits.astype(np.int32).view(np.float32)
@@ -252,11 +258,11 @@ def _typed(code: int, bits: Rows) -> list[Any]:
     return list(numbers.tolist())
 
 
-def _sums(code: int, bits: Rows) -> list[Any]:
+def _sums(code: int, bits: SummaryRows) -> list[Any]:
     return _typed(DataType.INT64 if code in _INT_SUMS else DataType.DOUBLE, bits)
 
 
-def as_row(code: int, known: Statistics) -> Rows:
+def as_row(code: int, known: Statistics) -> SummaryRows:
     """Statistics of numbers as a row; of other types count and times."""
     if known.max is not None and known.sum == known.sum and code in _QUICK:
         four = known.first, known.last, known.min, known.max
@@ -266,25 +272,25 @@ def as_row(code: int, known: Statistics) -> Rows:
             )
             return np.frombuffer(raw, np.int64)
     row = np.zeros(ROW_WIDTH, np.int64)
-    row[: END + 1] = known.count, known.start, known.end
+    row[: ROW_END + 1] = known.count, known.start, known.end
     if known.first is None:
         return row
     numbers: list[Any] = [known.first, known.last, known.min, known.max]
     if known.min is None:  # of BOOLEAN; 0.0 and -0.0 are no other minimum
         numbers[2:] = 0, 0
     if code == DataType.FLOAT:
-        row[FIRST:SUM] = np.array(numbers, np.float32).view(np.int32)
+        row[ROW_FIRST:ROW_SUM] = np.array(numbers, np.float32).view(np.int32)
     elif code == DataType.DOUBLE:
-        row[FIRST:SUM] = np.array(numbers, np.float64).view(np.int64)
+        row[ROW_FIRST:ROW_SUM] = np.array(numbers, np.float64).view(np.int64)
     else:
-        row[FIRST:SUM] = numbers
+        row[ROW_FIRST:ROW_SUM] = numbers
     if code in _FLOATS:
         nan = _FLOAT_NAN if code == DataType.FLOAT else _DOUBLE_NAN
-        row[FIRST:SUM][[number != number for number in numbers]] = nan
+        row[ROW_FIRST:ROW_SUM][[number != number for number in numbers]] = nan
     total: Any = known.sum
     if code not in _INT_SUMS:
         total = _DOUBLE_NAN if total != total else np.float64(total).view(np.int64)
-    row[SUM] = total
+    row[ROW_SUM] = total
     return row
 
 
@@ -331,7 +337,9 @@ class Agreement(enum.Enum):
     NONE = enum.auto()
 
 
-def settle(code: int, values: npt.NDArray[Any], ours: Rows, theirs: Rows) -> Agreement:
+def settle(
+    code: int, values: npt.NDArray[Any], ours: SummaryRows, theirs: SummaryRows
+) -> Agreement:
     """Take over what is said of a page where its values may come to it in another order.
 
     The C++ writer (2.5) takes the first value of a page, then what it is given at once in two
@@ -347,17 +355,17 @@ def settle(code: int, values: npt.NDArray[Any], ours: Rows, theirs: Rows) -> Agr
     """
     if code in _INT_SUMS or not len(values):
         return Agreement.NONE
-    if theirs[SUM] == ours[SUM] == _DOUBLE_NAN and code in _FLOATS:
-        ours[MIN : MAX + 1] = theirs[MIN : MAX + 1]
+    if theirs[ROW_SUM] == ours[ROW_SUM] == _DOUBLE_NAN and code in _FLOATS:
+        ours[ROW_MIN : ROW_MAX + 1] = theirs[ROW_MIN : ROW_MAX + 1]
         return Agreement.NEAR
-    said = float(theirs[SUM : SUM + 1].view(np.float64)[0])
-    if ours[SUM] == theirs[SUM] or not math.isfinite(said):
+    said = float(theirs[ROW_SUM : ROW_SUM + 1].view(np.float64)[0])
+    if ours[ROW_SUM] == theirs[ROW_SUM] or not math.isfinite(said):
         return Agreement.NONE
     total, size = _sum_in_lanes(values)
     most = 2.0 * len(values) * 2.0**-53 * size
     if not abs(total - said) <= most:
         return Agreement.NONE
-    ours[SUM] = theirs[SUM]
+    ours[ROW_SUM] = theirs[ROW_SUM]
     return Agreement.EXACT if total == said else Agreement.NEAR
 
 

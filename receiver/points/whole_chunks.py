@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from common.tsfile import DataType, Device, Series, Statistics
-from receiver.points.aligned import PART_BYTES, parts
+from receiver.points.aligned import DECODED_AT_ONCE, parts
 from receiver.points.chunk_window import Pages
 from receiver.points.chunks import ChunkRef, ChunkSummary, DecodedChunk, PointBlock, chunk_refs
 from receiver.points.columns import joined, no_values
@@ -61,7 +61,7 @@ class _Walk:
     def _values(self, time_chunk: ChunkRef) -> Iterator[PointBlock]:
         values = self._file.value_chunk(self._device, self._series, self._chunk, check=True)
         for group in self._file.times(self._device, time_chunk):
-            for part in parts(group, [values], PART_BYTES):
+            for part in parts(group, [values], DECODED_AT_ONCE):
                 yield PointBlock(part.times, values.column(part), part.first, len(part))
             self.page_rows.extend(np.diff(group.bounds).tolist())
         self._end(values, values.finish(len(self.page_rows)))

@@ -50,7 +50,6 @@ _ALGORITHMS: dict[str, Callable[[], Hash]] = {
     "md5": md5,
     "sha1": _sha1,
 }
-ALGORITHMS = tuple(_ALGORITHMS)
 
 
 def checker(checksum: Checksum) -> Hash:

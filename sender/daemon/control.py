@@ -31,7 +31,7 @@ from common.durable import Tree
 from common.errors import LockedError, ProtocolError, StoppedError, TsferryError, by_slug
 from common.terminal import printable
 
-__all__ = ["SOCKET", "ControlServer", "Handler", "ask"]
+__all__ = ["SOCKET", "ControlServer", "ask"]
 
 _log = logging.getLogger(__name__)
 
@@ -42,14 +42,14 @@ _MAX_CONNECTIONS = 16
 _CREDENTIALS = struct.Struct("3i")
 
 Event = dict[str, Any]
-Handler = Callable[[Event, Callable[[Event], None]], Event]
+_Handler = Callable[[Event, Callable[[Event], None]], Event]
 """(request, tell) -> what `done` says; `tell` sends a progress event on the way."""
 
 
 class ControlServer:
     """Answers requests of commands that find the daemon running."""
 
-    def __init__(self, schema_dir: Path, handler: Handler) -> None:
+    def __init__(self, schema_dir: Path, handler: _Handler) -> None:
         self._handler = handler
         self._slots = threading.BoundedSemaphore(_MAX_CONNECTIONS)
         self._tree = Tree(schema_dir / "sync")

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Ledger", "sender_dir"]
 
-LAST = "last_local_files.txt"
-CURRENT = "current_local_files.txt"
-STATE = "local_files.state"
+_LAST = "last_local_files.txt"
+_CURRENT = "current_local_files.txt"
+_STATE = "local_files.state"
 
 
 def sender_dir(endpoint: str) -> str:
@@ -79,7 +79,7 @@ class Ledger:
         """
         ledger = cls(dirs, endpoint)
         for data_dir, tree in ledger._trees.items():
-            names = (f"{ledger._base}/{LAST}", f"{ledger._base}/{CURRENT}")
+            names = (f"{ledger._base}/{_LAST}", f"{ledger._base}/{_CURRENT}")
             interrupted = all(map(tree.exists, names))
             if repair:
                 ledger._repair(tree)
@@ -146,7 +146,7 @@ class Ledger:
     def forget(self) -> None:
         """Throw the lists away (`resync`): all is compared anew with the receiver's inventory."""
         for tree in self._trees.values():
-            for name in (STATE, CURRENT, LAST):
+            for name in (_STATE, _CURRENT, _LAST):
                 tree.unlink(f"{self._base}/{name}")
                 crash.point("ledger.forget")
         self.entries, self.pending = {}, {}
@@ -160,7 +160,7 @@ class Ledger:
             return
         tree.sync_dir(self._base)  # what a killed process left may be in memory only
         tree.sweep_temporaries(self._base, deep=False)
-        last, current = f"{self._base}/{LAST}", f"{self._base}/{CURRENT}"
+        last, current = f"{self._base}/{_LAST}", f"{self._base}/{_CURRENT}"
         if not tree.exists(current):
             return
         crash.point("ledger.repair")
@@ -172,26 +172,26 @@ class Ledger:
 
     def _load(self, data_dir: Path, tree: Tree, interrupted: bool) -> None:
         self._lists[data_dir] = set()
-        data = _read(tree, f"{self._base}/{LAST}")
+        data = _read(tree, f"{self._base}/{_LAST}")
         if data is None:
-            data = _read(tree, f"{self._base}/{CURRENT}")
+            data = _read(tree, f"{self._base}/{_CURRENT}")
         if data is None:
-            self._doubt(f"{data_dir}: there is no {LAST} yet, or it was lost")
+            self._doubt(f"{data_dir}: there is no {_LAST} yet, or it was lost")
             return
         paths, problem = parse_paths(data)
         if problem:
-            self._doubt(f"{data_dir}: {LAST} is damaged: {problem}")
-        facts, trouble = parse_state(_read(tree, f"{self._base}/{STATE}") or b"", data_dir, paths)
+            self._doubt(f"{data_dir}: {_LAST} is damaged: {problem}")
+        facts, trouble = parse_state(_read(tree, f"{self._base}/{_STATE}") or b"", data_dir, paths)
         if trouble:
-            self._doubt(f"{data_dir}: {STATE} is unusable: {trouble}")
+            self._doubt(f"{data_dir}: {_STATE} is unusable: {trouble}")
         elif list_digest(data) not in (facts.lists if interrupted else facts.lists[:1]):
-            self._doubt(f"{data_dir}: {LAST} is not as it was written")
+            self._doubt(f"{data_dir}: {_LAST} is not as it was written")
         self._take(data_dir, paths, facts)
 
     def _take(self, data_dir: Path, paths: list[FilePath], facts: ListFacts) -> None:
         self._lists[data_dir] = set(paths)
         if facts.lists and not all(path in facts.entries for path in paths):
-            self._doubt(f"{data_dir}: {STATE} lacks files of the list")
+            self._doubt(f"{data_dir}: {_STATE} lacks files of the list")
         for path in paths:
             entry = facts.entries.get(path) or Entry.unknown(path, data_dir)
             other = self.entries.get(path)
@@ -234,7 +234,7 @@ class Ledger:
     ) -> None:
         tree = self._trees[data_dir]
         leaving = {path: before[path] for path in self._lists[data_dir] - new if path in before}
-        last, current = f"{self._base}/{LAST}", f"{self._base}/{CURRENT}"
+        last, current = f"{self._base}/{_LAST}", f"{self._base}/{_CURRENT}"
         tree.make_dirs(self._base)
         tree.write_atomic(current, format_paths(new))
         crash.point("ledger.current_written")
@@ -258,10 +258,10 @@ class Ledger:
         entries = {path: self.entries[path] for path in new if path in self.entries}
         pending = {path: e for path, e in self.pending.items() if e.data_dir == data_dir}
         facts = ListFacts(tuple(lists), {**leaving, **entries}, pending)
-        tree.write_atomic(f"{self._base}/{STATE}", write_state(facts))
+        tree.write_atomic(f"{self._base}/{_STATE}", write_state(facts))
 
     def _tree_has_state(self, data_dir: Path) -> bool:
-        return self._trees[data_dir].exists(f"{self._base}/{STATE}")
+        return self._trees[data_dir].exists(f"{self._base}/{_STATE}")
 
 
 def _read(tree: Tree, rel: str) -> bytes | None:

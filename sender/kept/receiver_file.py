@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Receiver", "ReceiverFile", "SourceMark"]
 
-FILE = "receiver.json"
+_FILE = "receiver.json"
 _VERSION = 1
 
 
@@ -79,7 +79,7 @@ class ReceiverFile:
 
     def __init__(self, sync: Tree, endpoint: str) -> None:
         self._tree = sync
-        self._rel = f"{endpoint}/{FILE}"
+        self._rel = f"{endpoint}/{_FILE}"
         self.now = Receiver()
         self.problem: str | None = None
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SyncLogs"]
 
-NAME = "sync.log"
+_NAME = "sync.log"
 
 
 class SyncLogs:
@@ -31,7 +31,7 @@ class SyncLogs:
 
     def __init__(self, dirs: DataDirs, endpoint: str) -> None:
         self._trees = dict(dirs.trees)
-        self._rel = f"{sender_dir(endpoint)}/{NAME}"
+        self._rel = f"{sender_dir(endpoint)}/{_NAME}"
         self._base = sender_dir(endpoint)
         self._open: dict[Path, SyncLog] = {}
         self._homes: Mapping[FilePath, Path] = {}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Trouble", "TroubleKind", "Troubles"]
 
-FILE = "troubles.json"
+_FILE = "troubles.json"
 _VERSION = 1
 
 
@@ -138,7 +138,7 @@ class Troubles:
 
     def __init__(self, sync: Tree, endpoint: str, clock: Callable[[], float]) -> None:
         self._tree = sync
-        self._rel = f"{endpoint}/{FILE}"
+        self._rel = f"{endpoint}/{_FILE}"
         self._clock = clock
         self._by_path: dict[FilePath, Trouble] = {}
         self.problem: str | None = None

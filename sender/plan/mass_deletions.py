@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sender.plan.plan_options import PlanOptions
     from sender.select.entry import Entry
     from sender.select.facts import ContentFacts
-    from sender.select.found import Group, LocalFile, Scan, Span
+    from sender.select.found import LocalFile, Scan, Span, TimePartition
 
 __all__ = ["GuardVerdict", "unexplained"]
 
@@ -62,7 +62,7 @@ def unexplained(
     """Those of `gone` whose place no compacted file of their partition took."""
     missing = list(gone)
     wanted = {entry.path.group for entry in missing}
-    candidates: dict[Group, list[LocalFile]] = defaultdict(list)
+    candidates: dict[TimePartition, list[LocalFile]] = defaultdict(list)
     for path, file in scan.files.items():
         if path.group in wanted:
             candidates[path.group].append(file)

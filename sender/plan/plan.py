@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from common.names import FilePath
     from sender.kept.troubles import Trouble
-    from sender.select.found import Group, Scan, Span
+    from sender.select.found import Scan, Span, TimePartition
 
 __all__ = ["Held", "HeldWhy", "RoundPlan", "Skipped", "plan"]
 
@@ -154,7 +154,7 @@ def plan(
         verdicts = _Deletions(kept=len(found.gone))
     else:
         verdicts = _deletions(scan, entries, troubles, found, options, facts)
-    by_group: dict[Group, Work] = defaultdict(Work)
+    by_group: dict[TimePartition, Work] = defaultdict(Work)
     for addition in found.additions:
         by_group[addition.path.group].additions.append(addition)
     for deletion in verdicts.go:
@@ -288,7 +288,7 @@ _UNSURE = (
 
 
 def _waits(
-    scan: Scan, entry: Entry, options: PlanOptions, blocked: Mapping[Group, str]
+    scan: Scan, entry: Entry, options: PlanOptions, blocked: Mapping[TimePartition, str]
 ) -> Held | None:
     path = entry.path
     if options.hold_deletions is not None:
@@ -304,7 +304,7 @@ def _waits(
 
 def _blocked_groups(
     scan: Scan, troubles: Mapping[FilePath, Trouble], found: _Sorted
-) -> dict[Group, str]:
+) -> dict[TimePartition, str]:
     blocked = scan.blocked
     for skipped in found.skipped:
         trouble = troubles.get(skipped.file.path)

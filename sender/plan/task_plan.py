@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from common.names import FilePath
-    from sender.select.found import Group, LocalFile
+    from sender.select.found import LocalFile, TimePartition
 
 __all__ = ["Addition", "TaskPlan", "ToldDeletion", "Work", "cut"]
 
@@ -102,7 +102,7 @@ class Work:
     deletions: list[ToldDeletion] = field(default_factory=list)
 
 
-def cut(work: Mapping[Group, Work], max_files: int, max_bytes: int) -> tuple[TaskPlan, ...]:
+def cut(work: Mapping[TimePartition, Work], max_files: int, max_bytes: int) -> tuple[TaskPlan, ...]:
     """Tasks in order, oldest partitions first.
 
     A partition with deletions stays whole, however large: its deletions need all its additions in
@@ -131,7 +131,9 @@ def _joined(pieces: list[TaskPlan]) -> TaskPlan:
     )
 
 
-def _pieces(work: Mapping[Group, Work], max_files: int, max_bytes: int) -> Iterator[TaskPlan]:
+def _pieces(
+    work: Mapping[TimePartition, Work], max_files: int, max_bytes: int
+) -> Iterator[TaskPlan]:
     """Each partition, or, where it may be cut, its parts."""
     for group in sorted(work, key=lambda each: (each[2], each[0], each[1])):
         additions = tuple(sorted(work[group].additions, key=_age))

@@ -18,9 +18,9 @@ from common.wire import SchemaPosition
 if TYPE_CHECKING:
     from common.durable import Tree
 
-__all__ = ["FILE", "Digested", "SchemaMemory", "SchemaNotes", "Shipping"]
+__all__ = ["Digested", "SchemaMemory", "SchemaNotes", "Shipping"]
 
-FILE = "sync_schema_pos"
+_FILE = "sync_schema_pos"
 _VERSION = 1
 
 
@@ -83,7 +83,7 @@ class SchemaNotes:
 
     def __init__(self, sync: Tree, endpoint: str, *, keep: bool = True) -> None:
         self._tree = sync
-        self._rel = f"{endpoint}/{FILE}"
+        self._rel = f"{endpoint}/{_FILE}"
         self._keep = keep
         self.now = SchemaMemory()
 

@@ -23,7 +23,7 @@ from common.errors import (
 from common.schemawire import encode_schema_block
 from sender.schema.notes import SchemaNotes
 from sender.schema.standing import SchemaReport
-from sender.schema.text_log import BINARY, TextLog, TextPlan, binary_log
+from sender.schema.text_log import BINARY_MLOG, TextLog, TextPlan, binary_log
 from sender.schema.upstream_changes import ChangesLog, ChangesPlan
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ __all__ = ["SchemaShip", "look_at_schema", "open_schema"]
 _log = logging.getLogger(__name__)
 
 _BINARY_TEXT = (
-    f"{BINARY} is the schema log of a newer database, and is not read here: the centre makes the "
-    "schema from the files; tags and aliases do not travel"
+    f"{BINARY_MLOG} is the schema log of a newer database, and is not read here: the centre makes "
+    "the schema from the files; tags and aliases do not travel"
 )
 
 

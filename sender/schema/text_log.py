@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
     from sender.schema.notes import SchemaNotes
 
-__all__ = ["BINARY", "MLOG", "TLOG", "TextLog", "TextPlan", "binary_log"]
+__all__ = ["BINARY_MLOG", "MLOG", "TLOG", "TextLog", "TextPlan", "binary_log"]
 
 MLOG = "mlog.txt"
 TLOG = "tlog.txt"
-BINARY = "mlog.bin"
+BINARY_MLOG = "mlog.bin"
 
 _EDGE = 4096
 """Bytes at the begin, and before the position, by which a log is known again."""
@@ -95,7 +95,7 @@ class TextPlan:
 
 def binary_log(schema_dir: Path) -> bool:
     """Whether the database keeps its log in a form that is not read here (0.12 and later)."""
-    return (schema_dir / BINARY).is_file()
+    return (schema_dir / BINARY_MLOG).is_file()
 
 
 class TextLog:

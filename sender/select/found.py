@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Clash",
-    "Group",
     "LocalFile",
     "ResourceStat",
     "Scan",
     "Span",
+    "TimePartition",
     "Unmounted",
     "Unreadable",
     "Waiting",
@@ -27,7 +27,7 @@ __all__ = [
     "stat_identity",
 ]
 
-Group = tuple[str, str, int]
+TimePartition = tuple[str, str, int]
 """(storage group, virtual group, partition): the unit that deletions and additions share."""
 
 
@@ -114,7 +114,7 @@ class Waiting:
     why: Why
     reason: str
     size: int = 0
-    group: Group | None = None
+    group: TimePartition | None = None
     lower_bound: int | None = None
 
 
@@ -179,7 +179,7 @@ class Scan:
     unreadable: tuple[Unreadable, ...] = ()
     others: frozenset[FilePath] = frozenset()
     loose_names: frozenset[str] = frozenset()
-    changing: Mapping[Group, str] = field(default_factory=dict)
+    changing: Mapping[TimePartition, str] = field(default_factory=dict)
     includes: Callable[[str], bool] = _all
 
     def is_gone(self, path: FilePath, data_dir: Path) -> bool:
@@ -206,7 +206,7 @@ class Scan:
         return replace(self, files={**self.files, **extra}) if extra else self
 
     @property
-    def blocked(self) -> dict[Group, str]:
+    def blocked(self) -> dict[TimePartition, str]:
         """Groups in which something is not ready to be sent, with the first reason."""
         reasons = dict(self.changing)
         for clash in self.clashes:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sender.config import SenderConfig
     from sender.select.data_dirs import DataDirs
     from sender.select.entry import Entry
-    from sender.select.found import Group
+    from sender.select.found import TimePartition
 
 __all__ = ["Scanner", "units_of"]
 
@@ -153,7 +153,9 @@ class Scanner:
         return tuple(clashes)
 
 
-def _changed_meanwhile(dirs: DataDirs, found: Mapping[Path, WalkResult]) -> dict[Group, str]:
+def _changed_meanwhile(
+    dirs: DataDirs, found: Mapping[Path, WalkResult]
+) -> dict[TimePartition, str]:
     """Groups of which a directory changed since it was listed.
 
     A compaction renames its result into place and then deletes its sources, over two directories:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from sender.select.entry import Entry
-    from sender.select.found import Group
+    from sender.select.found import TimePartition
     from sender.select.stat_cache import KnownFile, StatCache
 
 __all__ = ["Walk", "WalkResult", "WalkRules"]
@@ -76,8 +76,8 @@ class WalkResult:
     unreadable: list[Unreadable] = field(default_factory=list)
     others: set[FilePath] = field(default_factory=set)
     loose_names: set[str] = field(default_factory=set)
-    changing: dict[Group, str] = field(default_factory=dict)
-    directories: list[tuple[str, int, Group]] = field(default_factory=list)
+    changing: dict[TimePartition, str] = field(default_factory=dict)
+    directories: list[tuple[str, int, TimePartition]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class _Place:
     partition: int | None
 
     @property
-    def group(self) -> Group | None:
+    def group(self) -> TimePartition | None:
         return None if self.partition is None else (self.sg, self.vsg, self.partition)
 
     def at(self, name: str) -> str:

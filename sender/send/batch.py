@@ -24,7 +24,7 @@ from sender.send.backoff import retry_helps
 from sender.send.task_calls import TaskCalls
 from sender.send.upload import ChangedWhileSentError, Content, ReceivedFile
 
-__all__ = ["BatchSender", "Outcome"]
+__all__ = ["BatchSender", "SendOutcome"]
 
 _MAX_FILES = 256
 """Of one request: what fits a receiver's patience for syncing each of them to disk."""
@@ -34,7 +34,7 @@ _SMALLEST = 1 << 16
 CONCERNS_ALL = (UnauthorizedError, ForbiddenError, CloneError, GoneError, NotFoundError)
 """Refusals of a request that no other file would fare better with."""
 
-Outcome = ReceivedFile | TsferryError | ChangedWhileSentError
+SendOutcome = ReceivedFile | TsferryError | ChangedWhileSentError
 
 
 @dataclass
@@ -51,7 +51,7 @@ class BatchSender:
     _failures: dict[str, int] = field(default_factory=dict, init=False)
     _alone: set[str] = field(default_factory=set, init=False)
 
-    def run(self, contents: Sequence[Content]) -> Iterator[tuple[Content, Outcome]]:
+    def run(self, contents: Sequence[Content]) -> Iterator[tuple[Content, SendOutcome]]:
         """Send the files; yields each once, as soon as its fate is known.
 
         Raises:
@@ -80,7 +80,7 @@ class BatchSender:
                     limit = max(_SMALLEST, limit // 2)
                 self._pause(again, failure)
 
-    def _results(self, chosen: Sequence[Content]) -> Iterator[tuple[Content, Outcome]]:
+    def _results(self, chosen: Sequence[Content]) -> Iterator[tuple[Content, SendOutcome]]:
         """The fate of each file; a failure of the request is a failure of each of its files."""
         try:
             yield from self._request(chosen)
@@ -106,9 +106,9 @@ class BatchSender:
                 break
         return chosen
 
-    def _request(self, chosen: Sequence[Content]) -> list[tuple[Content, Outcome]]:
+    def _request(self, chosen: Sequence[Content]) -> list[tuple[Content, SendOutcome]]:
         """One request, and the receiver's word on each file."""
-        fates: list[tuple[Content, Outcome]] = []
+        fates: list[tuple[Content, SendOutcome]] = []
         packed: list[tuple[Content, wire.BatchEntry, bytes]] = []
         for content in chosen:
             data = content.read(0, content.size)
@@ -137,7 +137,7 @@ class BatchSender:
             raise ProtocolError("the receiver answers a batch with other files than were sent")
         return answer.results
 
-    def _outcome(self, entry: wire.BatchEntry, result: wire.BatchResult) -> Outcome:
+    def _outcome(self, entry: wire.BatchEntry, result: wire.BatchResult) -> SendOutcome:
         if result.problem is None and not result.quarantined:
             self.calls.sent(entry.size)
             return ReceivedFile(entry.md5, entry.size, None)

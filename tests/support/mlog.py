@@ -10,7 +10,7 @@ from receiver.metadata.text.mlog_text import (
     HEADER,
     BadLine,
     MlogLineError,
-    Record,
+    MlogRecord,
     _is_plain,
     iter_lines,
     print_line,
@@ -28,7 +28,7 @@ class Parsed:
         lines: how many whole lines there are.
     """
 
-    records: list[tuple[int, Record]]
+    records: list[tuple[int, MlogRecord]]
     bad: list[BadLine]
     end: int
     lines: int
@@ -42,7 +42,7 @@ def parse(data: bytes, *, start: int = 0, wide: bool = False) -> Parsed:
         start: offset of `data` in the log.
         wide: whether the log, which `data` is a later piece of, began with `HEADER`.
     """
-    records: list[tuple[int, Record]] = []
+    records: list[tuple[int, MlogRecord]] = []
     bad: list[BadLine] = []
     for at, found in iter_lines(data, start=start, wide=wide):
         if isinstance(found, BadLine):
@@ -52,7 +52,7 @@ def parse(data: bytes, *, start: int = 0, wide: bool = False) -> Parsed:
     return Parsed(records, bad, start + data.rfind(b"\n") + 1, data.count(b"\n"))
 
 
-def dump(records: Iterable[Record], *, wide: bool = True) -> Iterator[str]:
+def dump(records: Iterable[MlogRecord], *, wide: bool = True) -> Iterator[str]:
     """The lines of a log, each with its end, in the wider form.
 
     Args:

@@ -17,6 +17,7 @@ from receiver.load.deciding.retired import Retired
 from receiver.load.schema.registering import SeriesRefusal
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
+from receiver.metadata.model.records import FileOutcome
 from receiver.scope import Scope
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Candidate", "Change", "Load", "decide_change", "physical_name"]
 
-Outcome = records.FileOutcome
 _GOOD = frozenset({Result.LOADED, Result.ALREADY, Result.EXPIRED})
 """Outcomes of additions that nothing has to wait for."""
 _TAG_DIGITS = 16
@@ -97,7 +97,7 @@ class Change:
 
     ops: list[records.Op] = field(default_factory=list)
     guards: list[Guard] = field(default_factory=list)
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    outcomes: dict[str, FileOutcome] = field(default_factory=dict)
     loads: list[Load] = field(default_factory=list)
     kept_gone: list[str] = field(default_factory=list)
 
@@ -113,7 +113,7 @@ def decide_change(
     record: TaskRecord,
     planned: Mapping[str, Planned],
     candidates: Mapping[str, Candidate],
-    failed: Mapping[str, Outcome],
+    failed: Mapping[str, FileOutcome],
     *,
     registering: Registering,
     expiry: Expiry | None = None,
@@ -143,7 +143,7 @@ class _Decision:
         record: TaskRecord,
         planned: Mapping[str, Planned],
         candidates: Mapping[str, Candidate],
-        failed: Mapping[str, Outcome],
+        failed: Mapping[str, FileOutcome],
         registering: Registering,
         expiry: Expiry | None,
         data_dir: str,
@@ -179,21 +179,21 @@ class _Decision:
 
     # -- additions -------------------------------------------------------------------------
 
-    def _addition(self, path: FilePath) -> Outcome:
+    def _addition(self, path: FilePath) -> FileOutcome:
         held = self._held(path)
         candidate = self.candidates.get(path.text)
         if self._came_before(path, held, candidate):
-            return Outcome(path.text, Result.ALREADY)
+            return FileOutcome(path.text, Result.ALREADY)
         if candidate is None:
             return self._absent(path)
         return self._refusal(path, candidate, held) or self._load(path, candidate, held)
 
-    def _absent(self, path: FilePath) -> Outcome:
+    def _absent(self, path: FilePath) -> FileOutcome:
         """The outcome of a file whose bytes are not here, or not good."""
         planned = self.planned.get(path.text)
         if planned is not None and planned.refused is not None:
-            return Outcome(path.text, planned.refused, planned.device, planned.reason)
-        missing = Outcome(path.text, Result.MISSING, reason="not received")
+            return FileOutcome(path.text, planned.refused, planned.device, planned.reason)
+        missing = FileOutcome(path.text, Result.MISSING, reason="not received")
         return self.failed.get(path.text, missing)
 
     def _came_before(
@@ -222,23 +222,23 @@ class _Decision:
 
     def _refusal(
         self, path: FilePath, candidate: Candidate, held: FileRow | None
-    ) -> Outcome | None:
+    ) -> FileOutcome | None:
         planned = self.planned.get(path.text)
         replaces = path.text in self.deleted or (planned is not None and planned.replaces)
         if held is not None and held.visible and not replaces:
-            return Outcome(path.text, Result.CONFLICT, reason="same path, other content")
+            return FileOutcome(path.text, Result.CONFLICT, reason="same path, other content")
         if self.expiry is not None and self.expiry.is_past(candidate.ranges):
             reason = "all its points are past the TTL of their storage groups"
-            return Outcome(path.text, Result.EXPIRED, reason=reason)
+            return FileOutcome(path.text, Result.EXPIRED, reason=reason)
         names = [each.name for each in candidate.devices]
         outside = self.scope.first_outside(names)
         if outside is not None:
             reason = "outside of the token's scope"
-            return Outcome(path.text, Result.REFUSED, device=outside, reason=reason)
+            return FileOutcome(path.text, Result.REFUSED, device=outside, reason=reason)
         for name in names:
             owner = self.state.owners.get(name)
             if owner is not None and owner.sender != self.record.sender:
-                return Outcome(
+                return FileOutcome(
                     path.text,
                     Result.CONFLICT,
                     device=name,
@@ -247,7 +247,7 @@ class _Decision:
                 )
         return None
 
-    def _load(self, path: FilePath, candidate: Candidate, held: FileRow | None) -> Outcome:
+    def _load(self, path: FilePath, candidate: Candidate, held: FileRow | None) -> FileOutcome:
         physical = physical_name(self.record.sender, self.record.task, path)
         loaded = self._file_loaded(candidate, physical)
         before = [] if held is None else [records.FileDeleted(held.physical, "replaced")]
@@ -256,13 +256,13 @@ class _Decision:
         )
         if isinstance(registers, SeriesRefusal):
             result = Result.QUARANTINED if registers.hold else Result.MISSING
-            return Outcome(
+            return FileOutcome(
                 path.text, result, registers.device, registers.reason, hold=registers.hold
             )
         self._guard_owners(candidate)
         self.change.loads.append(Load(candidate, physical))
         self.change.ops += [*before, loaded, *registers]
-        return Outcome(path.text, Result.LOADED)
+        return FileOutcome(path.text, Result.LOADED)
 
     def _file_loaded(self, candidate: Candidate, physical: FilePath) -> records.FileLoaded:
         resource = candidate.resource
@@ -343,18 +343,18 @@ class _Decision:
         for row in verdict.needed:
             self.change.outcomes[row.path] = self._retire(row)
 
-    def _deletion(self, path: FilePath, row: FileRow | None) -> Outcome | None:
+    def _deletion(self, path: FilePath, row: FileRow | None) -> FileOutcome | None:
         """What becomes of a path that is gone; None where other files decide."""
         if row is None:
-            return Outcome(path.text, Result.DELETED)
+            return FileOutcome(path.text, Result.DELETED)
         if path.text in self.planned:
-            return Outcome(path.text, Result.HELD, reason="its new content was not received")
+            return FileOutcome(path.text, Result.HELD, reason="its new content was not received")
         if self.record.propagate is Propagate.NEVER:
             return self._retire(row)
         waits_for = self._held_groups.get(path.group)
         if waits_for is not None:
             reason = f"waits for {waits_for}, an addition of the same partition"
-            return Outcome(path.text, Result.HELD, reason=reason)
+            return FileOutcome(path.text, Result.HELD, reason=reason)
         if self.record.propagate is Propagate.ALL:
             return self._delete(row, "gone")
         return None
@@ -373,13 +373,13 @@ class _Decision:
     def _loaded_ops(self) -> list[records.FileLoaded]:
         return [op for op in self.change.ops if isinstance(op, records.FileLoaded)]
 
-    def _delete(self, row: FileRow, reason: records.DeletionReason) -> Outcome:
+    def _delete(self, row: FileRow, reason: records.DeletionReason) -> FileOutcome:
         self.change.ops.append(records.FileDeleted(row.physical, reason))
-        return Outcome(row.path, Result.DELETED)
+        return FileOutcome(row.path, Result.DELETED)
 
-    def _retire(self, row: FileRow) -> Outcome:
+    def _retire(self, row: FileRow) -> FileOutcome:
         self.change.ops.append(records.FileRetired(row.physical))
-        return Outcome(row.path, Result.RETIRED)
+        return FileOutcome(row.path, Result.RETIRED)
 
     # -- quarantine ------------------------------------------------------------------------
 
@@ -406,7 +406,7 @@ class _Decision:
                 )
             )
 
-    def _entry(self, path: str, outcome: Outcome) -> records.QuarantinePut | None:
+    def _entry(self, path: str, outcome: FileOutcome) -> records.QuarantinePut | None:
         candidate = self.candidates.get(path)
         if outcome.result not in (Result.CONFLICT, Result.REFUSED, Result.QUARANTINED):
             return None

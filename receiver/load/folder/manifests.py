@@ -27,7 +27,7 @@ from common.names import is_task_id
 from common.tsfile import Corrupt
 from common.tsfile.proof import SeriesTable, inflate
 from common.tsfile.proving import series_statistics
-from receiver.load.folder.sender_folder import ROOT
+from receiver.load.folder.sender_folder import FOLDERS_ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -95,7 +95,7 @@ def tables_path(directory: str, task: str) -> str:
         directory: of the sender, `SenderRow.directory`.
         task: its id.
     """
-    return f"{ROOT}/{directory}/manifests/{task}{_SUFFIX}"
+    return f"{FOLDERS_ROOT}/{directory}/manifests/{task}{_SUFFIX}"
 
 
 def write_tables(folder: SenderFolder, task: str, proofs: Mapping[str, ProofEntry]) -> None:

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from receiver.load.folder.current_task import CurrentTask
     from receiver.metadata.state.state import State
 
-__all__ = ["ROOT", "Folders", "SenderFolder", "folder_name", "looks_unmounted", "uuid_of"]
+__all__ = ["FOLDERS_ROOT", "Folders", "SenderFolder", "folder_name", "looks_unmounted", "uuid_of"]
 
 log = logging.getLogger(__name__)
 
-ROOT = "sync-receiver"
+FOLDERS_ROOT = "sync-receiver"
 _KEPT = "sync.log", "load.log", "sync.end", "task.json", "plan.log"
 
 
@@ -86,7 +86,7 @@ class SenderFolder:
         self.uuid = uuid
         self.directory = directory
         self.lock = threading.RLock()
-        self.root = f"{ROOT}/{directory}"
+        self.root = f"{FOLDERS_ROOT}/{directory}"
         self.staged = Staged(tree, self.at("verified.log"), self.at("data"))
         self.schema = SchemaStage(tree, self.at("schema.stage"))
         self.task: CurrentTask | None = None
@@ -164,12 +164,12 @@ class Folders:
                 uuid this one is taken, else the first.
         """
         self._named = named
-        self._tree.make_dirs(ROOT)
+        self._tree.make_dirs(FOLDERS_ROOT)
         return self.look()
 
     def look(self) -> list[SenderFolder]:
         """Find the folders on the disk, and write nothing."""
-        for name, found in self._tree.listing(ROOT):
+        for name, found in self._tree.listing(FOLDERS_ROOT):
             uuid = uuid_of(name)
             if uuid is None or not stat.S_ISDIR(found.st_mode):
                 log.warning("not a sender's folder, left alone", extra={"found": name})

@@ -120,7 +120,7 @@ class _Tree:
 
     # -- playing -----------------------------------------------------------------------------
 
-    def play(self, record: mlog_text.Record, at: int) -> None:
+    def play(self, record: mlog_text.MlogRecord, at: int) -> None:
         """Take in what the line at an offset says."""
         self.order += 1
         path = record.path

@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SchemaChange", "decide_schema"]
 
-"""Failures that are kept with their reasons; of the others only the number."""
-
-Tags = tuple[Mapping[str, str], Mapping[str, str]]
+_TagsAndAttributes = tuple[Mapping[str, str], Mapping[str, str]]
 T = TypeVar("T")
 
 _OLD = "it holds loaded data, and its deletion may be an old one; delete it here, if it is meant"
@@ -71,7 +69,7 @@ def decide_schema(
     *,
     level: int,
     tag_bytes: int,
-    tags_of: Callable[[int], Tags],
+    tags_of: Callable[[int], _TagsAndAttributes],
     trust: bool = False,
 ) -> SchemaChange:
     """Decide what items do, and take it into a draft of the commit.
@@ -107,7 +105,7 @@ class _Decision:
         authority: Authority,
         level: int,
         tag_bytes: int,
-        tags_of: Callable[[int], Tags],
+        tags_of: Callable[[int], _TagsAndAttributes],
     ) -> None:
         self.draft = draft
         self.committed: Schema = draft.state.schema
@@ -361,7 +359,7 @@ class _Decision:
                 raise Refused(why)
             self.tags.append(op)
 
-    def _tags_now(self, offset: int) -> Tags | None:
+    def _tags_now(self, offset: int) -> _TagsAndAttributes | None:
         try:
             return self.tags_of(offset)
         except DamagedError:

@@ -17,7 +17,7 @@ from common.errors import ConflictError, NameRefusedError
 from common.names import FilePath, is_sender_uuid, is_task_id
 from receiver.metadata.commit.schema_draft import Savepoint, truncate
 from receiver.metadata.commit.schema_rules import SchemaRules
-from receiver.metadata.commit.touched import Key, Touched
+from receiver.metadata.commit.touched import Touched, TouchedKey
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.snapshot_kv import check_keys, check_prefixes
@@ -60,7 +60,7 @@ class Rules:
 
     def __init__(self, state: State, *, notes: bool) -> None:
         self._state = state
-        self._changes: dict[Key, Any] = {}
+        self._changes: dict[TouchedKey, Any] = {}
         self.touched = Touched()
         counts = state.max_memory is not None
         self.schema = SchemaRules(state.schema, self.touched, notes=notes, counts=counts)
@@ -80,14 +80,14 @@ class Rules:
             raise RefusedCommitError(f"{type(op).__name__} is not for callers to commit")
         rule(self, op)
 
-    def _get(self, key: Key, committed: Callable[[], T]) -> T:
+    def _get(self, key: TouchedKey, committed: Callable[[], T]) -> T:
         if key in self._changes:
             found: T = self._changes[key]
             return found
         self.touched.read.add(key)
         return committed()
 
-    def _put(self, key: Key, value: object) -> None:
+    def _put(self, key: TouchedKey, value: object) -> None:
         self.schema.draft.put(self._changes, key, value)
         self.touched.written.add(key)
 

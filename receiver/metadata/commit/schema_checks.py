@@ -12,7 +12,13 @@ from receiver.metadata.model.errors import (
     SeriesExistsError,
     TtlRefusedError,
 )
-from receiver.metadata.model.paths import MAX_NODES, MAX_TEXT, IllegalPathError, Nodes, quote_node
+from receiver.metadata.model.paths import (
+    MAX_NODES,
+    MAX_PATH_TEXT,
+    IllegalPathError,
+    Nodes,
+    quote_node,
+)
 from receiver.metadata.model.types import check_codes
 
 if TYPE_CHECKING:
@@ -138,8 +144,8 @@ def check_lengths(path: str, device: Nodes, names: Sequence[str]) -> None:
         raise _too_long(path, f"its series would have more than {MAX_NODES} nodes")
     if len(path) > _SHORT or sum(map(len, names)) > _SHORT:
         longest = max(names, key=len)
-        if len(path) + len(quote_node(longest)) + 1 > MAX_TEXT:
-            raise _too_long(path, f"a series would have more than {MAX_TEXT} characters")
+        if len(path) + len(quote_node(longest)) + 1 > MAX_PATH_TEXT:
+            raise _too_long(path, f"a series would have more than {MAX_PATH_TEXT} characters")
 
 
 def _too_long(path: str, why: str) -> IllegalPathError:

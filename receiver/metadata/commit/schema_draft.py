@@ -15,12 +15,12 @@ from operator import eq
 from typing import TYPE_CHECKING, Any, Final
 
 from receiver.metadata.commit.storage_groups import StorageGroups
-from receiver.metadata.model.paths import MANY, ONE, Nodes, Pattern, Step
+from receiver.metadata.model.paths import MANY, ONE, Nodes, Pattern, PatternStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from receiver.metadata.schema import Kind, Schema
+    from receiver.metadata.schema import NodeKind, Schema
 
 __all__ = ["Savepoint", "SchemaDraft", "truncate"]
 
@@ -258,7 +258,7 @@ class SchemaDraft:
             return None
         return StorageGroups(row.nodes for row in self.schema.groups.rows()).below(nodes)
 
-    def kind(self, nodes: Nodes) -> Kind | None:
+    def kind(self, nodes: Nodes) -> NodeKind | None:
         """What stands at a path that lies in a storage group, None for nothing."""
         gone = False
         if self._children:
@@ -276,7 +276,7 @@ class SchemaDraft:
             return kind
         return kind if self._is_left(nodes, kind) else None
 
-    def has_series(self, steps: Sequence[Step]) -> bool:
+    def has_series(self, steps: Sequence[PatternStep]) -> bool:
         """Whether a series matches."""
         pattern = Pattern(steps)
         if pattern.is_path:
@@ -326,7 +326,7 @@ class SchemaDraft:
         committed = self.schema.series.describe(row).alias
         return None if committed in children else committed
 
-    def _is_left(self, nodes: Nodes, kind: Kind) -> bool:
+    def _is_left(self, nodes: Nodes, kind: NodeKind) -> bool:
         """Whether something committed outlasts the deletions of this commit."""
         if kind in ("leaf", "alias"):
             row = self.schema.series.find(nodes)

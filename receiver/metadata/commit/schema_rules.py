@@ -43,7 +43,7 @@ from receiver.metadata.model.types import TYPE_TEXTS
 
 if TYPE_CHECKING:
     from receiver.metadata.commit.touched import Touched
-    from receiver.metadata.schema import Kind, Schema
+    from receiver.metadata.schema import NodeKind, Schema
 
 __all__ = ["SchemaRules"]
 
@@ -372,7 +372,7 @@ def _no_group(path: str, device: Nodes, name: str) -> StorageGroupMissingError:
     return StorageGroupMissingError(why, extra={"path": path})
 
 
-def _below_series(path: str, above: Nodes, kind: Kind) -> SeriesNestedError:
+def _below_series(path: str, above: Nodes, kind: NodeKind) -> SeriesNestedError:
     text = format_path(above)
     return SeriesNestedError(
         f"{path} cannot have series: {text} is {_what(kind)} itself",
@@ -395,7 +395,7 @@ def _nested(path: str, how: str, other: Nodes) -> StorageGroupNestedError:
     )
 
 
-def _what(kind: Kind | None) -> str:
+def _what(kind: NodeKind | None) -> str:
     return {"leaf": "a series", "alias": "the alias of a series"}.get(kind or "", "a node")
 
 

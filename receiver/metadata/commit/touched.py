@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-__all__ = ["Key", "Touched"]
+__all__ = ["Touched", "TouchedKey"]
 
-Key = tuple[Hashable, ...]
+TouchedKey = tuple[Hashable, ...]
 """(table, key...) of a row; (path of the device, name or alias) of a series, and of a device (path,
 whether its series share one time column)."""
 
@@ -30,9 +30,9 @@ class Touched:
         any: of a batch, whether there is a commit in it.
     """
 
-    read: set[Key] = field(default_factory=set)
-    written: set[Key] = field(default_factory=set)
-    shared: set[Key] = field(default_factory=set)
+    read: set[TouchedKey] = field(default_factory=set)
+    written: set[TouchedKey] = field(default_factory=set)
+    shared: set[TouchedKey] = field(default_factory=set)
     exclusive: bool = False
     cost: int = 0
     any: bool = False

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EtcdLog", "open_remote"]
 
-VERSION = 1
+_VERSION = 1
 _MARGIN = 2.0
 """Seconds that a lease may outlive its time."""
 _log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class _Head(msgspec.Struct, frozen=True, omit_defaults=True):
     next: int = 1
     id: str = ""
     barred: str = ""
-    version: int = VERSION
+    version: int = _VERSION
 
 
 class _Sent(NamedTuple):
@@ -188,10 +188,10 @@ class EtcdLog(RemoteLog):
                 f"{what} in etcd is no head of a log: {error}", extra={"key": what}
             ) from error
         self._head_changed = found[0].changed
-        if self._head.version > VERSION:
+        if self._head.version > _VERSION:
             raise NewerLogError(
                 f"{self._prefix.decode()} in etcd has version {self._head.version}, written by a "
-                f"newer tsferry; this one reads versions up to {VERSION}"
+                f"newer tsferry; this one reads versions up to {_VERSION}"
             )
 
     # -- reading -----------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 
 __all__ = [
     "MAX_OPERATIONS",
+    "PART_SIZE",
     "Compare",
     "Delete",
     "Get",
@@ -27,6 +28,9 @@ __all__ = [
 
 MAX_OPERATIONS = 128
 """Of one transaction, as a server allows them by default (`--max-txn-ops`)."""
+PART_SIZE = 1 << 20
+"""Bytes of a part of what is too large for one request: with its key well below what one may hold
+(1.5 MiB)."""
 
 
 @dataclass(frozen=True, slots=True)

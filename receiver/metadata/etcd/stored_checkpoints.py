@@ -30,7 +30,7 @@ __all__ = ["Checkpoints", "EtcdCheckpoint"]
 
 PIECE_SIZE = 1 << 20
 _MAX_MANIFEST = 1 << 20
-Change = Callable[[Sequence[Operation]], None]
+_Transact = Callable[[Sequence[Operation]], None]
 """Does operations if this process is the owner still, as often as it takes to get an answer."""
 
 
@@ -85,7 +85,7 @@ class EtcdCheckpoint:
 class Checkpoints:
     """The checkpoint of one log; see the module."""
 
-    def __init__(self, client: EtcdClient, prefix: bytes, change: Change) -> None:
+    def __init__(self, client: EtcdClient, prefix: bytes, change: _Transact) -> None:
         self._client = client
         self._manifest_key = prefix + b"checkpoint"
         self._pieces = prefix + b"pieces/"

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from common.errors import DamagedError
-from receiver.metadata.etcd.messages import Get, KeyValue, Put, prefix_end
+from receiver.metadata.etcd.messages import PART_SIZE, Get, KeyValue, Put, prefix_end
 
 if TYPE_CHECKING:
     from receiver.metadata.etcd.gateway import EtcdClient
 
-__all__ = ["PART_SIZE", "Frame", "Frames"]
+__all__ = ["Frame", "Frames"]
 
-PART_SIZE = 1 << 20
-"""Bytes of a part: with its key well below what a request may hold (1.5 MiB)."""
 _PAGE_BYTES = 8 << 20
 _FIRST_PAGE, _LONGEST_PAGE = 8, 4096
 

@@ -11,6 +11,6 @@ and want keys with a past beside it. The interface is that of the metaSnapShot d
 where other programs can read them.
 """
 
-from receiver.metadata.model.snapshot_kv import Addition, SnapshotKV
+from receiver.metadata.model.snapshot_kv import KeyAddition, SnapshotKV
 
-__all__ = ["Addition", "SnapshotKV"]
+__all__ = ["KeyAddition", "SnapshotKV"]

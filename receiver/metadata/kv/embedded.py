@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from receiver.metadata.model.errors import KeyMissingError
 from receiver.metadata.model.records import KeysWritten
 from receiver.metadata.model.snapshot_kv import (
-    Addition,
+    KeyAddition,
     SnapshotKV,
     check_keys,
     check_prefixes,
@@ -53,7 +53,7 @@ class EmbeddedKV(SnapshotKV):
             return state.keys.load_with_prefix(prefix, ts)
 
     def multi_save_and_remove_with_prefix(
-        self, saves: Mapping[str, str], removals: Sequence[str], *additions: Addition
+        self, saves: Mapping[str, str], removals: Sequence[str], *additions: KeyAddition
     ) -> int:
         """See `SnapshotKV.multi_save_and_remove_with_prefix`."""
         check_something(saves, removals, additions)

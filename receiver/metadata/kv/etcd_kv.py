@@ -31,6 +31,7 @@ from common import crash
 from common.errors import DamagedError, TooLargeError, TsferryError
 from receiver.metadata.etcd.messages import (
     MAX_OPERATIONS,
+    PART_SIZE,
     Compare,
     Delete,
     Get,
@@ -40,7 +41,7 @@ from receiver.metadata.etcd.messages import (
 )
 from receiver.metadata.etcd.patience import DEFAULT_PATIENCE, Patience, insist
 from receiver.metadata.kv.conditional_commits import Decider
-from receiver.metadata.kv.packed_commit import PART_SIZE, Batch, digest_of
+from receiver.metadata.kv.packed_commit import Batch, digest_of
 from receiver.metadata.kv.ring import DEFAULT_SIZE, Ring
 from receiver.metadata.kv.timeline import (
     Marker,
@@ -55,7 +56,7 @@ from receiver.metadata.model.errors import (
     TimestampRefusedError,
 )
 from receiver.metadata.model.snapshot_kv import (
-    Addition,
+    KeyAddition,
     SnapshotKV,
     check_keys,
     check_prefixes,
@@ -175,7 +176,7 @@ class EtcdKV(SnapshotKV):
     # -- writing -----------------------------------------------------------------------------
 
     def multi_save_and_remove_with_prefix(
-        self, saves: Mapping[str, str], removals: Sequence[str], *additions: Addition
+        self, saves: Mapping[str, str], removals: Sequence[str], *additions: KeyAddition
     ) -> int:
         """See `SnapshotKV.multi_save_and_remove_with_prefix`."""
         check_something(saves, removals, additions)

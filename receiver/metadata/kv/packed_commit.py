@@ -13,11 +13,10 @@ from typing import Self
 import msgspec
 
 from common.errors import DamagedError
+from receiver.metadata.etcd.messages import PART_SIZE
 
-__all__ = ["PART_SIZE", "Batch", "digest_of", "outermost"]
+__all__ = ["Batch", "digest_of", "outermost"]
 
-PART_SIZE = 1 << 20
-"""Bytes of a part: with its key well below what a request may hold (1.5 MiB)."""
 _decoder = msgspec.msgpack.Decoder(tuple[list[str], dict[str, str]])
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Marker", "RevisionView", "SeenRevision", "Timeline", "TimelineHead", "nothing"]
 
 
-VERSION = 1
+_VERSION = 1
 PAST = 8
 """Commits before its own that a head knows."""
 
@@ -65,7 +65,7 @@ class TimelineHead(msgspec.Struct, frozen=True, omit_defaults=True):
     batch: Marker | None = None
     first: int = 0
     barred: str = ""
-    version: int = VERSION
+    version: int = _VERSION
 
 
 class SeenRevision(NamedTuple):
@@ -115,10 +115,10 @@ class SeenRevision(NamedTuple):
                 f"{error}",
                 extra={"key": key.key.decode(errors="replace")},
             ) from error
-        if head.version > VERSION:
+        if head.version > _VERSION:
             raise NewerLogError(
                 f"{key.key.decode(errors='replace')} in etcd has version {head.version}, written "
-                f"by a newer tsferry; this one reads versions up to {VERSION}"
+                f"by a newer tsferry; this one reads versions up to {_VERSION}"
             )
         return cls(head, key.created, key.changed)
 

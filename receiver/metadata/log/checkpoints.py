@@ -47,7 +47,7 @@ __all__ = [
     "write_checkpoint",
 ]
 
-VERSION = 1
+_VERSION = 1
 KEPT = 2
 """Checkpoints that stay."""
 
@@ -146,7 +146,7 @@ class _Writer:
 
 def _write(out: _Writer, lsn: int, sections: Iterable[tuple[str, ReadableBuffer]]) -> None:
     salt = secrets.randbits(64)
-    head = _HEAD.pack(_MAGIC, VERSION, 0, lsn, salt)
+    head = _HEAD.pack(_MAGIC, _VERSION, 0, lsn, salt)
     out.write(head + _checked(salt, head))
     number, every = 0, xxhash.xxh3_64(seed=salt)
     for name, content in sections:
@@ -250,10 +250,10 @@ class _Parsed:
         # checkpoint before from standing in.
         if raw[_HEAD.size :] != _checked(salt, raw[: _HEAD.size]):
             raise _damage(self._what, 0, "its head does not match its check")
-        if version > VERSION:
+        if version > _VERSION:
             raise NewerLogError(
                 f"{self._what} has version {version}, written by a newer tsferry; "
-                f"this one reads versions up to {VERSION}"
+                f"this one reads versions up to {_VERSION}"
             )
         if found != lsn:
             raise _damage(self._what, 0, f"it is of LSN {found}, unlike its name")

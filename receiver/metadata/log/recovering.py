@@ -27,7 +27,7 @@ from receiver.metadata.log.segments import (
     segment_gone,
     segments,
 )
-from receiver.metadata.log.tlog import FIRST, TLOG_NAME, Tlog
+from receiver.metadata.log.tlog import FIRST_OFFSET, TLOG_NAME, Tlog
 
 if TYPE_CHECKING:
     from common.durable import Tree
@@ -162,7 +162,7 @@ def _newest_good(
 
 def _check_tlog(tlog: Tlog, found: Thawed) -> None:
     """The tlog holds at least what the checkpoint let go from the log."""
-    if found.tags_end > max(tlog.size, FIRST):
+    if found.tags_end > max(tlog.size, FIRST_OFFSET):
         raise DamagedError(
             f"{tlog.what} has {tlog.size} bytes, the checkpoint of LSN {found.lsn} relies on "
             f"{found.tags_end}",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from receiver.metadata.log.segments import check_chain
-from receiver.metadata.log.tlog import FIRST
+from receiver.metadata.log.tlog import FIRST_OFFSET
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import parse_stored
 from receiver.metadata.model.tag_layout import layout
@@ -124,7 +124,7 @@ class Replay:
         self.commits = array("Q") if commits is None else commits
         self._tlog = tlog
         self._merged = Merged()
-        self.tags_end = FIRST if tlog is None else tlog.end
+        self.tags_end = FIRST_OFFSET if tlog is None else tlog.end
 
     def run(self, reader: LogReader) -> None:
         """Apply all frames of the last segment.

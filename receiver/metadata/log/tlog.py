@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
     from common.durable import Tree, WriteFile
 
-__all__ = ["FIRST", "TLOG_NAME", "Tlog"]
+__all__ = ["FIRST_OFFSET", "TLOG_NAME", "Tlog"]
 
 TLOG_NAME = "tlog-1.tsf"
-VERSION = 1
+_VERSION = 1
 
 _MAGIC = b"TSFTLOG\n"
 _HEAD = struct.Struct("<8sII")
 _CHECK = struct.Struct("<Q")
-_HEAD_BYTES = _HEAD.pack(_MAGIC, VERSION, 0)
+_HEAD_BYTES = _HEAD.pack(_MAGIC, _VERSION, 0)
 _HEAD_BYTES += _CHECK.pack(xxhash.xxh3_64_intdigest(_HEAD_BYTES))
-FIRST = len(_HEAD_BYTES)
+FIRST_OFFSET = len(_HEAD_BYTES)
 """The offset of the first entry."""
 _AT_ONCE = 1024
 """Read for an entry: most need no second look."""
@@ -63,11 +63,11 @@ class Tlog(Closing):
         self._fd = -1  # the caller closes it if what follows fails
         self._file: WriteFile | None = None
         self.what = what
-        self.end = FIRST
+        self.end = FIRST_OFFSET
         self._beside: dict[int, bytes] = {}
         if fd >= 0:
             with meaning(what):
-                _check_head(os.pread(fd, FIRST, 0), what)
+                _check_head(os.pread(fd, FIRST_OFFSET, 0), what)
         self._fd = fd
         self._file = file
 
@@ -224,7 +224,7 @@ class Tlog(Closing):
         return found
 
     def _parse(self, offset: int, raw: bytes) -> tuple[dict[str, str], dict[str, str]] | None:
-        if offset < FIRST or len(raw) < ENTRY.size:
+        if offset < FIRST_OFFSET or len(raw) < ENTRY.size:
             return None
         size, check = ENTRY.unpack_from(raw)
         if len(raw) < ENTRY.size + size:
@@ -247,7 +247,7 @@ class Tlog(Closing):
 
     def entries(self) -> Iterator[tuple[int, dict[str, str], dict[str, str]]]:
         """(offset, tags, attributes) of each entry up to the first that is not sound."""
-        at = FIRST
+        at = FIRST_OFFSET
         while at < self.size:
             raw = self._pread(_AT_ONCE, at)
             found = self._parse(at, raw)
@@ -258,17 +258,17 @@ class Tlog(Closing):
 
 
 def _check_head(raw: bytes, what: str) -> None:
-    if len(raw) < FIRST or not raw.startswith(_MAGIC):
+    if len(raw) < FIRST_OFFSET or not raw.startswith(_MAGIC):
         raise DamagedError(
             f"{what} is damaged at offset 0: this is no tlog of the metadata engine; "
             "`tsferry-receiver fsck` shows what can be saved",
             extra={"file": what, "offset": 0},
         )
     version = _HEAD.unpack_from(raw)[1]
-    if version > VERSION:
+    if version > _VERSION:
         raise NewerLogError(
             f"{what} has version {version}, written by a newer tsferry; "
-            f"this one reads versions up to {VERSION}"
+            f"this one reads versions up to {_VERSION}"
         )
     if raw != _HEAD_BYTES:
         raise DamagedError(

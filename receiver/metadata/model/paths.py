@@ -28,14 +28,14 @@ from common.tsfile import device_names
 __all__ = [
     "MANY",
     "MAX_NODES",
-    "MAX_TEXT",
+    "MAX_PATH_TEXT",
     "ONE",
     "ROOT",
     "IllegalPathError",
     "Nodes",
     "PartialPattern",
     "Pattern",
-    "Step",
+    "PatternStep",
     "Wildcard",
     "device_name",
     "device_nodes",
@@ -54,7 +54,7 @@ Nodes = tuple[str, ...]
 ROOT: Final = "root"
 MAX_NODES: Final = 255
 """Nodes of a path: far beyond any tree in use, and a walk down it stays bounded."""
-MAX_TEXT: Final = 1 << 16
+MAX_PATH_TEXT: Final = 1 << 16
 """Characters of a path's text."""
 
 quote_node = device_names.quote_node
@@ -138,7 +138,7 @@ def is_below(nodes: Nodes, ancestor: Nodes) -> bool:
 
 
 def _split_plain(text: str) -> Nodes | None:
-    if len(text) > MAX_TEXT or not _PLAIN.fullmatch(text) or text.count(".") >= MAX_NODES:
+    if len(text) > MAX_PATH_TEXT or not _PLAIN.fullmatch(text) or text.count(".") >= MAX_NODES:
         return None
     return tuple(text.split("."))
 
@@ -147,8 +147,8 @@ def _scan(text: str, bare: re.Pattern[str]) -> list[tuple[str, bool]]:
     """The nodes of a text, each with whether it was in quotes."""
     if not text:
         raise _illegal(text, 0, "it is empty")
-    if len(text) > MAX_TEXT:
-        raise _illegal(text, MAX_TEXT, f"it is longer than {MAX_TEXT} characters")
+    if len(text) > MAX_PATH_TEXT:
+        raise _illegal(text, MAX_PATH_TEXT, f"it is longer than {MAX_PATH_TEXT} characters")
     found: list[tuple[str, bool]] = []
     position = 0
     while True:
@@ -242,7 +242,7 @@ class PartialPattern:
         return f"Partial({self.text!r})"
 
 
-Step = str | Wildcard | PartialPattern
+PatternStep = str | Wildcard | PartialPattern
 
 
 class Pattern:
@@ -260,7 +260,7 @@ class Pattern:
     START: Final = 1
     __slots__ = ("_accept", "_all", "prefix", "steps", "text")
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[PatternStep]) -> None:
         self.steps = tuple(steps)
         self.text = ".".join(map(_step_text, self.steps))
         prefix = []
@@ -343,7 +343,7 @@ class Pattern:
         return f"Pattern({self.text!r})"
 
 
-def _step_text(step: Step) -> str:
+def _step_text(step: PatternStep) -> str:
     if isinstance(step, str):
         return quote_node(step)
     return step.value if isinstance(step, Wildcard) else step.text
@@ -356,7 +356,7 @@ def parse_pattern(text: str) -> Pattern:
     Raises:
         IllegalPathError: it is none (see `parse_path`).
     """
-    steps: list[Step] = []
+    steps: list[PatternStep] = []
     position = 0
     for node, quoted in _scan(text, _BARE_STARS):
         if quoted or "*" not in node:

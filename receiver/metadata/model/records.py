@@ -48,7 +48,6 @@ __all__ = [
     "QuarantineDrop",
     "QuarantinePut",
     "ResourceMeta",
-    "Role",
     "SchemaSynced",
     "SenderSeen",
     "SeriesCreated",
@@ -60,13 +59,14 @@ __all__ = [
     "TaskDone",
     "TokenPut",
     "TokenRevoke",
+    "TokenRole",
     "TtlSet",
     "decode_commits",
     "decode_ops",
     "encode_ops",
 ]
 
-Role = Literal["sender", "reader", "operator"]
+TokenRole = Literal["sender", "reader", "operator"]
 DeletionReason = Literal["gone", "superseded", "replaced", "operator", "expired"]
 
 
@@ -149,7 +149,7 @@ class TokenPut(Record, frozen=True, tag=4):
     """A new token; `hash` is the SHA-256 of the token, `expires` None for never."""
 
     id: str
-    role: Role
+    role: TokenRole
     hash: str
     sender: str | None
     scope: Sequence[str]

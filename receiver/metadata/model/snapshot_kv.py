@@ -11,7 +11,7 @@ from receiver.metadata.model.errors import KeyRefusedError
 __all__ = [
     "MAX_KEY",
     "MAX_VALUE",
-    "Addition",
+    "KeyAddition",
     "SnapshotKV",
     "check_keys",
     "check_prefixes",
@@ -23,7 +23,7 @@ MAX_KEY = 4096
 MAX_VALUE = 1 << 20
 """Bytes of a value in UTF-8: with its key it must fit into one request of etcd (1.5 MiB)."""
 
-Addition = Callable[[int], tuple[str, str]]
+KeyAddition = Callable[[int], tuple[str, str]]
 """Gives a further (key, value) of a commit, once the timestamp of the commit is known."""
 
 
@@ -54,7 +54,7 @@ class SnapshotKV(Protocol):
         """Set a key; returns the timestamp of the commit."""
         return self.multi_save_and_remove_with_prefix({key: value}, ())
 
-    def multi_save(self, kvs: Mapping[str, str], *additions: Addition) -> int:
+    def multi_save(self, kvs: Mapping[str, str], *additions: KeyAddition) -> int:
         """Set keys together; returns the timestamp of the commit.
 
         Args:
@@ -74,7 +74,7 @@ class SnapshotKV(Protocol):
         return self.multi_save_and_remove_with_prefix(kvs, (), *additions)
 
     def multi_save_and_remove_with_prefix(
-        self, saves: Mapping[str, str], removals: Sequence[str], *additions: Addition
+        self, saves: Mapping[str, str], removals: Sequence[str], *additions: KeyAddition
     ) -> int:
         """Remove all keys with one of the prefixes, then set keys; otherwise as `multi_save`."""
 
@@ -83,7 +83,7 @@ class SnapshotKV(Protocol):
 
 
 def check_something(
-    saves: Mapping[str, str], removals: Sequence[str], additions: Sequence[Addition]
+    saves: Mapping[str, str], removals: Sequence[str], additions: Sequence[KeyAddition]
 ) -> None:
     """Check that a commit says anything.
 

@@ -9,7 +9,7 @@ from receiver.metadata.model.paths import MANY, ONE, Nodes, Pattern, device_name
 from receiver.metadata.query import questions as ask
 from receiver.metadata.query.ordering import Ahead, by_path, first_by_text, take_ahead
 from receiver.metadata.query.row_source import (
-    Labels,
+    LabelsAt,
     Look,
     Row,
     RowSource,
@@ -19,7 +19,7 @@ from receiver.metadata.query.row_source import (
     text_of,
 )
 from receiver.metadata.query.searching import (
-    Rows,
+    RowNumbers,
     ancestors,
     distinct,
     select,
@@ -33,7 +33,7 @@ from receiver.metadata.schema.pattern_walk import has_leaves, walk
 
 if TYPE_CHECKING:
     from receiver.metadata.schema import DeviceRow
-    from receiver.metadata.schema.pattern_walk import Wanted
+    from receiver.metadata.schema.pattern_walk import WantedNodes
     from receiver.metadata.state.state import State
 
 __all__ = [
@@ -55,7 +55,7 @@ _CHILDREN: Final = 200
 
 
 def _take_nodes(
-    look: Look, pattern: Pattern, wanted: Wanted, position: Any, count: int
+    look: Look, pattern: Pattern, wanted: WantedNodes, position: Any, count: int
 ) -> TakenRows:
     """Rows of nodes that match, in path order."""
     is_run = pattern.steps[-1] is MANY or (wanted == "node" and pattern.steps[-1] is ONE)
@@ -104,7 +104,7 @@ def _owner(state: State, nodes: Nodes, at: int | None) -> str | None:
     return owner.sender
 
 
-def _show_device(described: tuple[DeviceRow, str | None], _: Labels) -> Row:
+def _show_device(described: tuple[DeviceRow, str | None], _: LabelsAt) -> Row:
     row, owner = described
     return row.path, text_of(row.storage_group), row.aligned, row.series, row.created, owner
 
@@ -149,12 +149,12 @@ def _describe_groups(
     return found
 
 
-def _show_group(described: tuple[Nodes, int | None, int], _: Labels) -> Row:
+def _show_group(described: tuple[Nodes, int | None, int], _: LabelsAt) -> Row:
     nodes, ttl, created = described
     return format_path(nodes), ttl, created
 
 
-def _show_ttl(described: tuple[Nodes, int | None, int], _: Labels) -> Row:
+def _show_ttl(described: tuple[Nodes, int | None, int], _: LabelsAt) -> Row:
     nodes, ttl, _created = described
     return format_path(nodes), ttl
 
@@ -193,7 +193,7 @@ def _kind(state: State, row: int, at: int | None) -> str:
     return "DEVICE" if has_leaves(tree, row, at) else "INTERNAL"
 
 
-def _show_child(row: tuple[Nodes, str], _: Labels) -> Row:
+def _show_child(row: tuple[Nodes, str], _: LabelsAt) -> Row:
     nodes, kind = row
     return format_path(nodes), kind
 
@@ -206,7 +206,7 @@ def _take_names(
     def search(last: Any, most: int) -> tuple[list[int], Any]:
         rows = select(look, _children(asked.pattern), "node")
         with look as (state, _):
-            numbers: Rows = view(state.schema.tree.name)[rows]
+            numbers: RowNumbers = view(state.schema.tree.name)[rows]
         return first_by_text(look, distinct(numbers), _names, last, most)
 
     return take_ahead(position, count, search)

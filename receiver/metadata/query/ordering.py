@@ -15,8 +15,8 @@ import numpy as np
 
 from receiver.metadata.model.paths import Pattern
 from receiver.metadata.query.row_source import Look, TakenRows
-from receiver.metadata.query.searching import Rows, pieces
-from receiver.metadata.schema.pattern_walk import Wanted, is_level, path_order, sort_keys, walk
+from receiver.metadata.query.searching import RowNumbers, pieces
+from receiver.metadata.schema.pattern_walk import WantedNodes, is_level, path_order, sort_keys, walk
 
 if TYPE_CHECKING:
     from receiver.metadata.state.state import State
@@ -29,7 +29,7 @@ _SORTED: Final = 20_000
 """So many rows are put into path order by sorting them; more are met on a walk over the tree."""
 _SINGLE: Final = 2000
 """Things that are looked at one by one under one hold of the lock: some milliseconds."""
-_WALKED: Final[dict[Wanted, int]] = {"leaf": 2000, "node": 2000, "device": 50}
+_WALKED: Final[dict[WantedNodes, int]] = {"leaf": 2000, "node": 2000, "device": 50}
 """Rows that a walk finds under one hold; for devices of the past it looks at all their series."""
 _HEATS: Final = 1 << 14
 
@@ -79,7 +79,7 @@ def take_ahead(
 
 
 def by_path(
-    look: Look, rows: Rows, within: Pattern, wanted: Wanted, last: int | None, count: int
+    look: Look, rows: RowNumbers, within: Pattern, wanted: WantedNodes, last: int | None, count: int
 ) -> list[int]:
     """The first rows in path order.
 
@@ -114,7 +114,7 @@ def _path_keys(look: Look, rows: list[int]) -> list[str]:
 
 
 def _met(
-    look: Look, rows: Rows, within: Pattern, wanted: Wanted, last: int | None, count: int
+    look: Look, rows: RowNumbers, within: Pattern, wanted: WantedNodes, last: int | None, count: int
 ) -> list[int]:
     """Those of many rows that a walk meets first."""
     marks = np.zeros(int(rows.max()) + 1, np.uint8)
@@ -137,7 +137,7 @@ def _met(
 # -- by heat ---------------------------------------------------------------------------------------
 
 
-def heats_of(look: Look, rows: Rows) -> Rows:
+def heats_of(look: Look, rows: RowNumbers) -> RowNumbers:
     """The heat of each row."""
     found = [np.empty(0, np.int64)]
     for part in pieces(len(rows), _HEATS):
@@ -147,7 +147,7 @@ def heats_of(look: Look, rows: Rows) -> Rows:
 
 
 def by_heat(
-    look: Look, rows: Rows, within: Pattern, last: tuple[int, int] | None, count: int
+    look: Look, rows: RowNumbers, within: Pattern, last: tuple[int, int] | None, count: int
 ) -> tuple[list[int], tuple[int, int] | None]:
     """The hottest series, those without heat last, equal ones by path.
 
@@ -177,7 +177,9 @@ def by_heat(
         return found, (state.schema.columns.heats.get(found[-1], at), found[-1])
 
 
-def _hottest(look: Look, rows: Rows, heats: Rows, within: Pattern, count: int) -> list[int]:
+def _hottest(
+    look: Look, rows: RowNumbers, heats: RowNumbers, within: Pattern, count: int
+) -> list[int]:
     if count >= len(rows):
         return _sorted_by_heat(look, rows, heats)
     place = len(heats) - count
@@ -188,7 +190,7 @@ def _hottest(look: Look, rows: Rows, heats: Rows, within: Pattern, count: int) -
     return first + by_path(look, ties, within, "leaf", None, count - len(first))
 
 
-def _sorted_by_heat(look: Look, rows: Rows, heats: Rows) -> list[int]:
+def _sorted_by_heat(look: Look, rows: RowNumbers, heats: RowNumbers) -> list[int]:
     listed = rows.tolist()
     keys = zip((-heats.astype(object)).tolist(), _path_keys(look, listed), listed, strict=True)
     return [row for _, _, row in sorted(keys)]
@@ -199,7 +201,7 @@ def _sorted_by_heat(look: Look, rows: Rows, heats: Rows) -> list[int]:
 
 def first_by_text(
     look: Look,
-    numbers: Rows,
+    numbers: RowNumbers,
     texts: Callable[[State, list[int]], list[Any]],
     last: Any,
     count: int,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "STEP",
     "Answering",
-    "Labels",
+    "LabelsAt",
     "Look",
     "Row",
     "RowSource",
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 Row = tuple[Any, ...]
-Labels = Callable[[int], tuple[dict[str, str], dict[str, str]]]
+LabelsAt = Callable[[int], tuple[dict[str, str], dict[str, str]]]
 """Tags and attributes of a series, by their place in the tag log."""
 
 STEP: Final = 1000
@@ -126,7 +126,7 @@ class RowSource:
     columns: tuple[str, ...]
     take: Callable[[Look, Any, Any, int], TakenRows]
     describe: Callable[[State, Sequence[Any], int | None], Sequence[Any]]
-    show: Callable[[Any, Labels], Row]
+    show: Callable[[Any, LabelsAt], Row]
     step: int | None = STEP
 
 
@@ -135,7 +135,7 @@ def as_they_are(_: State, rows: Sequence[Any], __: int | None) -> Sequence[Any]:
     return rows
 
 
-def same(row: Row, _: Labels) -> Row:
+def same(row: Row, _: LabelsAt) -> Row:
     """`RowSource.show` for rows that have their form."""
     return row
 

@@ -20,13 +20,13 @@ from receiver.metadata.schema.growing_columns import view
 from receiver.metadata.schema.matching import WIDEST, NodeColumns, matching
 from receiver.metadata.schema.name_table import containing
 from receiver.metadata.schema.node_tree import KIND, ROOT_ROW, STORAGE_GROUP
-from receiver.metadata.schema.pattern_walk import Wanted, few
+from receiver.metadata.schema.pattern_walk import WantedNodes, few
 
 if TYPE_CHECKING:
     from receiver.metadata.query.questions import TagFilter
 
 __all__ = [
-    "Rows",
+    "RowNumbers",
     "ancestors",
     "distinct",
     "pieces",
@@ -38,7 +38,7 @@ __all__ = [
     "texts_of",
 ]
 
-Rows = NDArray[Any]
+RowNumbers = NDArray[Any]
 """Rows of the tree, or numbers of other things."""
 
 _COLUMN: Final = 1 << 17
@@ -68,7 +68,7 @@ def _columns_of(look: Look) -> NodeColumns:
 # -- by path ---------------------------------------------------------------------------------------
 
 
-def select(look: Look, pattern: Pattern, wanted: Wanted) -> Rows:
+def select(look: Look, pattern: Pattern, wanted: WantedNodes) -> RowNumbers:
     """Rows that match, in no order."""
     with look as (state, at):
         found = few(state.schema.tree, pattern, at, wanted)
@@ -90,7 +90,7 @@ def select(look: Look, pattern: Pattern, wanted: Wanted) -> Rows:
     return np.flatnonzero(fits & matched)
 
 
-def storage_groups(look: Look, patterns: Sequence[Pattern]) -> Rows:
+def storage_groups(look: Look, patterns: Sequence[Pattern]) -> RowNumbers:
     """Rows of the storage groups that match, in no order; a path means itself and what is below."""
     with look as (state, _):
         count = len(state.schema.tree)
@@ -109,7 +109,7 @@ def storage_groups(look: Look, patterns: Sequence[Pattern]) -> Rows:
     return distinct(np.concatenate(matched))
 
 
-def texts_of(look: Look, numbers: Rows) -> Iterator[str]:
+def texts_of(look: Look, numbers: RowNumbers) -> Iterator[str]:
     """The texts of names that are in use."""
     listed = numbers.tolist()
     for part in pieces(len(listed), _SINGLE):
@@ -118,7 +118,7 @@ def texts_of(look: Look, numbers: Rows) -> Iterator[str]:
         yield from found
 
 
-def _matching(look: Look, pattern: Pattern, rows: Rows) -> Rows:
+def _matching(look: Look, pattern: Pattern, rows: RowNumbers) -> RowNumbers:
     """Those of some rows whose path is meant."""
     listed, found = rows.tolist(), []
     for part in pieces(len(listed), _SINGLE):
@@ -127,18 +127,18 @@ def _matching(look: Look, pattern: Pattern, rows: Rows) -> Rows:
     return np.array(found, np.int64)
 
 
-def ancestors(look: Look, rows: Rows, level: int) -> Rows:
+def ancestors(look: Look, rows: RowNumbers, level: int) -> RowNumbers:
     """The ancestor at a level (root is 0), or the node itself, of each node that is no higher."""
     if len(rows) <= _FEW:
         return _ancestors_of_few(look, rows.tolist(), level)
     columns = _columns_of(look)
-    found: Rows = rows[columns.depth[rows].astype(np.int64) >= level]
+    found: RowNumbers = rows[columns.depth[rows].astype(np.int64) >= level]
     while len(below := np.flatnonzero(columns.depth[found].astype(np.int64) > level)):
         found[below] = columns.parent[found[below]]
     return found
 
 
-def _ancestors_of_few(look: Look, rows: list[int], level: int) -> Rows:
+def _ancestors_of_few(look: Look, rows: list[int], level: int) -> RowNumbers:
     found = []
     for part in pieces(len(rows), _SINGLE):
         with look as (state, _):
@@ -155,7 +155,7 @@ def _ancestors_of_few(look: Look, rows: list[int], level: int) -> Rows:
 # -- by tag ----------------------------------------------------------------------------------------
 
 
-def tagged(look: Look, where: TagFilter, pattern: Pattern) -> Rows:
+def tagged(look: Look, where: TagFilter, pattern: Pattern) -> RowNumbers:
     """Rows of the series with a tag whose path matches, in no order."""
     if where.contains:
         rows = _containing(look, where.key, where.value)
@@ -169,7 +169,7 @@ def tagged(look: Look, where: TagFilter, pattern: Pattern) -> Rows:
     return _matching(look, pattern, rows)
 
 
-def _containing(look: Look, key: str, text: str) -> Rows:
+def _containing(look: Look, key: str, text: str) -> RowNumbers:
     with look as (state, _):
         index, names = state.schema.index, state.schema.tree.names
         number, postings = names.find(key), len(index.pair)
@@ -191,7 +191,7 @@ def _containing(look: Look, key: str, text: str) -> Rows:
     return np.concatenate(found)
 
 
-def _marked(numbers: Rows, marks: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _marked(numbers: RowNumbers, marks: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which numbers are marked; what is newer than the marks is not."""
     if not len(marks):
         return np.zeros(len(numbers), bool)
@@ -200,7 +200,7 @@ def _marked(numbers: Rows, marks: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return found
 
 
-def tag_pairs(look: Look, pattern: Pattern, key: str | None = None) -> Rows:
+def tag_pairs(look: Look, pattern: Pattern, key: str | None = None) -> RowNumbers:
     """Pairs (tag key, value) that series which match have.
 
     Args:
@@ -225,20 +225,20 @@ def tag_pairs(look: Look, pattern: Pattern, key: str | None = None) -> Rows:
     return np.flatnonzero(met if key is None else met & (keys == number))
 
 
-def distinct(rows: Rows) -> Rows:
+def distinct(rows: RowNumbers) -> RowNumbers:
     """Each once; many times as fast as a sort, for numbers that are dense."""
     return np.flatnonzero(_marks(rows))
 
 
-def _marks(rows: Rows) -> NDArray[np.bool_]:
+def _marks(rows: RowNumbers) -> NDArray[np.bool_]:
     marks = np.zeros(int(rows.max(initial=-1)) + 1, bool)
     marks[rows] = True
     return marks
 
 
-def tag_keys(look: Look, pattern: Pattern) -> Rows:
+def tag_keys(look: Look, pattern: Pattern) -> RowNumbers:
     """Numbers of the names of the tag keys that series which match have."""
     pairs = tag_pairs(look, pattern)
     with look as (state, _):
-        keys: Rows = view(state.schema.index.key)[pairs]
+        keys: RowNumbers = view(state.schema.index.key)[pairs]
     return distinct(keys)

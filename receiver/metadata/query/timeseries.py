@@ -12,8 +12,15 @@ from receiver.metadata.model.paths import MANY, MAX_NODES, ONE, Nodes, Pattern, 
 from receiver.metadata.model.types import COMPRESSION_TEXTS, ENCODING_TEXTS, TYPE_TEXTS
 from receiver.metadata.query import questions as ask
 from receiver.metadata.query.ordering import Ahead, by_heat, by_path, take_ahead
-from receiver.metadata.query.row_source import Labels, Look, Row, RowSource, TakenRows, text_of
-from receiver.metadata.query.searching import Rows, ancestors, select, tag_keys, tagged, texts_of
+from receiver.metadata.query.row_source import LabelsAt, Look, Row, RowSource, TakenRows, text_of
+from receiver.metadata.query.searching import (
+    RowNumbers,
+    ancestors,
+    select,
+    tag_keys,
+    tagged,
+    texts_of,
+)
 
 if TYPE_CHECKING:
     from receiver.metadata.schema import SeriesRow
@@ -56,7 +63,7 @@ def _take_series(look: Look, asked: ask.ShowTimeseries, position: Any, count: in
     return take_ahead(position, count, search)
 
 
-def _found(look: Look, where: ask.TagFilter | None, pattern: Pattern) -> Rows:
+def _found(look: Look, where: ask.TagFilter | None, pattern: Pattern) -> RowNumbers:
     if where is None:
         return select(look, pattern, "leaf")
     rows = tagged(look, where, pattern)
@@ -73,7 +80,7 @@ def _describe_series(state: State, rows: Sequence[int], at: int | None) -> Seque
     return state.schema.series.describe_many(rows, at)
 
 
-def _show_series(row: SeriesRow, labels: Labels) -> Row:
+def _show_series(row: SeriesRow, labels: LabelsAt) -> Row:
     tags, attributes = labels(row.tags_at)
     return (
         row.path,
@@ -136,7 +143,7 @@ def _describe_counts(
     ]
 
 
-def _show_count(row: tuple[Nodes | None, int], _: Labels) -> Row:
+def _show_count(row: tuple[Nodes | None, int], _: LabelsAt) -> Row:
     nodes, count = row
     return (count,) if nodes is None else (format_path(nodes), count)
 

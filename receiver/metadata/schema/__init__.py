@@ -6,6 +6,14 @@ question asks for has a time: `at=None` is the newest commit.
 
 from receiver.metadata.schema.frozen import FrozenSchema, room
 from receiver.metadata.schema.schema import Schema
-from receiver.metadata.schema.schemarows import DeviceRow, Kind, SeriesRow, StorageGroupRow
+from receiver.metadata.schema.schemarows import DeviceRow, NodeKind, SeriesRow, StorageGroupRow
 
-__all__ = ["DeviceRow", "FrozenSchema", "Kind", "Schema", "SeriesRow", "StorageGroupRow", "room"]
+__all__ = [
+    "DeviceRow",
+    "FrozenSchema",
+    "NodeKind",
+    "Schema",
+    "SeriesRow",
+    "StorageGroupRow",
+    "room",
+]

@@ -13,7 +13,7 @@ import numpy as np
 from receiver.metadata.model.paths import MANY, ONE, ROOT, PartialPattern, Pattern
 from receiver.metadata.schema.growing_columns import view
 from receiver.metadata.schema.node_tree import KIND, LEAF, ROOT_ROW, NodeTree
-from receiver.metadata.schema.pattern_walk import Wanted, few, walk
+from receiver.metadata.schema.pattern_walk import WantedNodes, few, walk
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +45,7 @@ class NodeColumns:
         kind = view(tree.kind)[part] & KIND
         self.kind[part] = np.where(tree.visible(part, at) & (kind <= LEAF), kind, 0)
 
-    def wanted(self, wanted: Wanted) -> NDArray[np.bool_]:
+    def wanted(self, wanted: WantedNodes) -> NDArray[np.bool_]:
         """Marks those that are wanted, whatever their path."""
         if wanted == "node":
             return self.kind > 0

@@ -18,14 +18,14 @@ from receiver.metadata.schema.node_tree import (
     STORAGE_GROUP,
     NodeTree,
 )
-from receiver.metadata.schema.schemarows import Kind, StorageGroupRow
+from receiver.metadata.schema.schemarows import NodeKind, StorageGroupRow
 
 if TYPE_CHECKING:
     from receiver.metadata.schema.schemacolumns import SchemaColumns
 
 __all__ = ["NodeLookup", "StorageGroupLookup"]
 
-_KINDS: Final[dict[int, Kind]] = {
+_KINDS: Final[dict[int, NodeKind]] = {
     INTERNAL: "internal",
     STORAGE_GROUP: "storage_group",
     LEAF: "leaf",
@@ -41,16 +41,16 @@ class NodeLookup:
     def __init__(self, tree: NodeTree) -> None:
         self._tree = tree
 
-    def kind_at(self, nodes: Nodes, at: int | None = None) -> Kind | None:
+    def kind_at(self, nodes: Nodes, at: int | None = None) -> NodeKind | None:
         """What stands at a path, None for nothing."""
         row = self._tree.find(nodes, at)
         return None if row < 0 else self.kind(row)
 
-    def kind(self, row: int) -> Kind:
+    def kind(self, row: int) -> NodeKind:
         """What a row is."""
         return "root" if row == ROOT_ROW else _KINDS[self._tree.kind[row] & KIND]
 
-    def reach(self, nodes: Nodes) -> tuple[int, Kind, bool, bool | None]:
+    def reach(self, nodes: Nodes) -> tuple[int, NodeKind, bool, bool | None]:
         """How far down a path there are nodes now.
 
         Returns:

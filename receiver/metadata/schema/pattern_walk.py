@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Wanted",
+    "WantedNodes",
     "few",
     "has_leaves",
     "is_level",
@@ -28,7 +28,7 @@ __all__ = [
     "walk",
 ]
 
-Wanted = Literal["leaf", "device", "node"]
+WantedNodes = Literal["leaf", "device", "node"]
 _BUDGET: Final = 4000
 """Rows that `few` looks at one by one: some milliseconds."""
 _RANKED: Final = 64
@@ -60,7 +60,7 @@ def walk(
     tree: NodeTree,
     pattern: Pattern,
     at: int | None,
-    wanted: Wanted,
+    wanted: WantedNodes,
     after: Nodes | None = None,
     budget: int | None = None,
 ) -> Iterator[int]:
@@ -123,7 +123,9 @@ def walk(
             level = None
 
 
-def _leads_on(tree: NodeTree, row: int, below: int | None, wanted: Wanted, at: int | None) -> bool:
+def _leads_on(
+    tree: NodeTree, row: int, below: int | None, wanted: WantedNodes, at: int | None
+) -> bool:
     """Whether anything that is wanted may stand below a row; `below`: the state there."""
     if below == 0:
         return False
@@ -163,7 +165,7 @@ def _children(
     return found
 
 
-def _is_wanted(tree: NodeTree, row: int, wanted: Wanted, at: int | None) -> bool:
+def _is_wanted(tree: NodeTree, row: int, wanted: WantedNodes, at: int | None) -> bool:
     if wanted == "node":
         return True
     leaf = tree.kind[row] & KIND == LEAF
@@ -181,7 +183,7 @@ def has_leaves(tree: NodeTree, row: int, at: int | None) -> bool:
 
 
 def few(
-    tree: NodeTree, pattern: Pattern, at: int | None, wanted: Wanted
+    tree: NodeTree, pattern: Pattern, at: int | None, wanted: WantedNodes
 ) -> NDArray[np.int32] | None:
     """Rows that match, in path order; None: they are not found in some milliseconds."""
     try:

@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 
 from receiver.metadata.model.paths import Nodes, format_path
 
-__all__ = ["DeviceRow", "Kind", "SeriesRow", "StorageGroupRow"]
+__all__ = ["DeviceRow", "NodeKind", "SeriesRow", "StorageGroupRow"]
 
-Kind = Literal["root", "internal", "storage_group", "leaf", "alias"]
+NodeKind = Literal["root", "internal", "storage_group", "leaf", "alias"]
 
 
 class SeriesRow(NamedTuple):

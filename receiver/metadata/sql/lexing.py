@@ -20,13 +20,13 @@ from lark.lexer import Lexer, LexerState, PatternStr
 
 from receiver.metadata.model.errors import SqlError
 
-__all__ = ["END", "WORDS", "Placed", "Word", "Words", "shown", "sql_error", "statements"]
+__all__ = ["END_TYPE", "WORDS", "Placed", "Word", "Words", "shown", "sql_error", "statements"]
 
-END: Final = "$END"
+END_TYPE: Final = "$END"
 """Type of the token behind the last."""
 WORDS: Final = ("PATH", "NAME", "INT", "STRING")
 """Types of words that are no keywords."""
-MAX_TEXT: Final = 1 << 20
+MAX_STATEMENT: Final = 1 << 20
 """Characters of one statement."""
 _SHOWN: Final = 40
 """Characters of a word that an error repeats."""

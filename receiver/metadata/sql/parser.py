@@ -22,14 +22,14 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 from common.errors import TsferryError
 from receiver.metadata.model.errors import SqlError
 from receiver.metadata.sql import statement_reader
-from receiver.metadata.sql.lexing import END, MAX_TEXT, Words, shown, sql_error
+from receiver.metadata.sql.lexing import END_TYPE, MAX_STATEMENT, Words, shown, sql_error
 from receiver.metadata.sql.statement_reader import Misfit, Reader
 from receiver.metadata.sql.statements import Statement
 
 __all__ = ["keywords", "next_words", "parse"]
 
 _IN_WORDS: Final = {
-    END: "the end",
+    END_TYPE: "the end",
     "PATH": "a path",
     "NAME": "a name",
     "INT": "a number",
@@ -54,9 +54,9 @@ def parse(text: str) -> Statement:
         IllegalPathError: a path in it is none.
         UnknownTypeError, UnknownEncodingError, UnknownCompressionError: there is none such.
     """
-    if len(text) > MAX_TEXT:
-        why = f"the statement has {len(text)} characters, at most {MAX_TEXT} are read"
-        raise sql_error(why, text, MAX_TEXT)
+    if len(text) > MAX_STATEMENT:
+        why = f"the statement has {len(text)} characters, at most {MAX_STATEMENT} are read"
+        raise sql_error(why, text, MAX_STATEMENT)
     if not text.isascii() and (found := _SURROGATE.search(text)):
         raise sql_error(f"{found[0]!a} is half a character", text, found.start())
     try:
@@ -101,7 +101,7 @@ def next_words(text: str) -> frozenset[str]:
 
 def _unexpected(error: UnexpectedToken, text: str) -> SqlError:
     token = error.token
-    ended = token.type == END
+    ended = token.type == END_TYPE
     position = len(text.rstrip()) if ended else token.start_pos or 0
     expected = _accepted(error.interactive_parser)
     found = "the statement ends here" if ended else f"found {shown(token)!r}"
@@ -132,8 +132,8 @@ def _listed(expected: Set[str]) -> str:
     if expected >= _VALUE:
         words.append("a value")
         expected = expected - _VALUE
-    words += [text for name, text in _IN_WORDS.items() if name in expected and name != END]
-    if END in expected:
+    words += [text for name, text in _IN_WORDS.items() if name in expected and name != END_TYPE]
+    if END_TYPE in expected:
         words.append("the end")
     if len(words) < 2:
         return "".join(words)

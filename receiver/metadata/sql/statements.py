@@ -12,7 +12,7 @@ from receiver.metadata.query.questions import Asked, Query
 
 __all__ = [
     "AlterTimeseries",
-    "Change",
+    "ChangeStatement",
     "CreateAligned",
     "CreateSnapshot",
     "CreateTimeseries",
@@ -83,7 +83,7 @@ class AlterTimeseries:
     alteration: Alteration
 
 
-Change = (
+ChangeStatement = (
     CreateSnapshot
     | SetStorageGroups
     | DeleteStorageGroups
@@ -95,7 +95,7 @@ Change = (
 )
 """A statement that changes something, or makes a checkpoint."""
 
-Statement = Query | Change
+Statement = Query | ChangeStatement
 
 
 def is_query(statement: Statement) -> TypeGuard[Query]:

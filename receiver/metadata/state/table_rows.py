@@ -19,7 +19,7 @@ from receiver.metadata.model.records import (
     FileOutcome,
     ManifestMeta,
     ResourceMeta,
-    Role,
+    TokenRole,
 )
 from receiver.metadata.state.ranges import Devices
 
@@ -48,14 +48,14 @@ class FileState(StrEnum):
     DELETED = "deleted"
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class _Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Base of all rows. They hold no cycles, so the collector need not look at them."""
 
     created: int
     changed: int
 
 
-class SenderRow(Row, frozen=True, kw_only=True):
+class SenderRow(_Row, frozen=True, kw_only=True):
     """A sender that has been here.
 
     Attributes:
@@ -75,11 +75,11 @@ class SenderRow(Row, frozen=True, kw_only=True):
     last_commit: int = 0
 
 
-class TokenRow(Row, frozen=True, kw_only=True):
+class TokenRow(_Row, frozen=True, kw_only=True):
     """A token; see `records.TokenPut`."""
 
     id: str
-    role: Role
+    role: TokenRole
     hash: str
     sender: str | None
     scope: tuple[str, ...]
@@ -87,7 +87,7 @@ class TokenRow(Row, frozen=True, kw_only=True):
     expires: float | None
 
 
-class SchemaPositionRow(Row, frozen=True, kw_only=True):
+class SchemaPositionRow(_Row, frozen=True, kw_only=True):
     """How far a sender's schema log is applied; see `records.SchemaSynced`.
 
     Attributes:
@@ -105,7 +105,7 @@ class SchemaPositionRow(Row, frozen=True, kw_only=True):
     failed: tuple[tuple[str, str], ...]
 
 
-class OwnerRow(Row, frozen=True, kw_only=True):
+class OwnerRow(_Row, frozen=True, kw_only=True):
     """Who owns a device, since which commit. Devices claimed together share one row."""
 
     sender: str
@@ -116,7 +116,7 @@ class OwnerRow(Row, frozen=True, kw_only=True):
         return self.changed
 
 
-class FileRow(Row, frozen=True, kw_only=True):
+class FileRow(_Row, frozen=True, kw_only=True):
     """A file that is or was loaded.
 
     Attributes:
@@ -176,7 +176,7 @@ class FileRow(Row, frozen=True, kw_only=True):
         return None if stem is None else stem.compactions
 
 
-class TaskRow(Row, frozen=True, kw_only=True):
+class TaskRow(_Row, frozen=True, kw_only=True):
     """A task that is done, and the fate of its paths (encoded: thousands of them are kept)."""
 
     sender: str
@@ -195,7 +195,7 @@ class TaskRow(Row, frozen=True, kw_only=True):
         return _outcomes().decode(self.encoded)
 
 
-class QuarantineRow(Row, frozen=True, kw_only=True):
+class QuarantineRow(_Row, frozen=True, kw_only=True):
     """A file that could not be loaded; see `records.QuarantinePut`."""
 
     sender: str

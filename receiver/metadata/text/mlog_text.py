@@ -45,7 +45,7 @@ __all__ = [
     "DeletePath",
     "DeleteStorageGroup",
     "MlogLineError",
-    "Record",
+    "MlogRecord",
     "SetStorageGroup",
     "TtlLine",
     "iter_lines",
@@ -150,7 +150,7 @@ class AlignedDevice:
     path: Nodes
 
 
-Record = (
+MlogRecord = (
     CreateSeries
     | DeletePath
     | SetStorageGroup
@@ -184,7 +184,7 @@ class BadLine:
 
 def iter_lines(
     data: bytes, *, start: int = 0, wide: bool = False
-) -> Iterator[tuple[int, Record | BadLine]]:
+) -> Iterator[tuple[int, MlogRecord | BadLine]]:
     """The whole lines of a log one by one, as (offset in the log, what it is); see `parse`."""
     at = number = 0
     while (end := data.find(b"\n", at)) >= 0:
@@ -203,7 +203,7 @@ def iter_lines(
         at = end + 1
 
 
-def _parse_bytes(raw: bytes, wide: bool) -> Record | None:
+def _parse_bytes(raw: bytes, wide: bool) -> MlogRecord | None:
     if len(raw) > MAX_LINE:
         raise MlogLineError(f"it has {len(raw)} bytes, at most {MAX_LINE} are read")
     try:
@@ -220,7 +220,7 @@ def _shown(raw: bytes) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def parse_line(text: str, *, wide: bool = False) -> Record:
+def parse_line(text: str, *, wide: bool = False) -> MlogRecord:
     """Read one line, without its end.
 
     Raises:
@@ -365,7 +365,7 @@ def _unescape(found: re.Match[str]) -> str:
     return chr(int(digits, 16))
 
 
-_READERS: Final[Mapping[str, Callable[[str, bool], Record]]] = {
+_READERS: Final[Mapping[str, Callable[[str, bool], MlogRecord]]] = {
     "0": _create,
     "1": lambda rest, wide: DeletePath(_path(rest, wide)),
     "2": lambda rest, wide: SetStorageGroup(_path(rest, wide)),
@@ -391,7 +391,7 @@ _OTHERS: Final = {
 # -- writing -------------------------------------------------------------------------------------
 
 
-def print_line(record: Record, *, wide: bool = False) -> str:
+def print_line(record: MlogRecord, *, wide: bool = False) -> str:
     """A record as its line, without its end.
 
     In the plain form a record that needs the wider one comes out as something else; `dump` finds
@@ -425,12 +425,12 @@ def print_line(record: Record, *, wide: bool = False) -> str:
             return f"#aligned,{path}"
 
 
-def needs_wide(record: Record) -> bool:
+def needs_wide(record: MlogRecord) -> bool:
     """Whether the plain form has no line for a record."""
     return not _is_plain(print_line(record), record)
 
 
-def _is_plain(line: str, record: Record) -> bool:
+def _is_plain(line: str, record: MlogRecord) -> bool:
     if isinstance(record, AlignedDevice) or _UNSAFE.search(line.replace("\\", "")):
         return False
     if isinstance(record, CreateSeries):

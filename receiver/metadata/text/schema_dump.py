@@ -25,7 +25,7 @@ from receiver.metadata.text import mlog_text
 from receiver.metadata.text.mlog_text import (
     AlignedDevice,
     CreateSeries,
-    Record,
+    MlogRecord,
     SetStorageGroup,
     TtlLine,
 )
@@ -61,7 +61,7 @@ class Slots:
         return b"".join(self._pieces)
 
 
-def log_records(items: Iterable[Item], place: Place) -> Iterator[Record]:
+def log_records(items: Iterable[Item], place: Place) -> Iterator[MlogRecord]:
     """The operations that make a schema.
 
     Args:
@@ -90,13 +90,13 @@ def log_records(items: Iterable[Item], place: Place) -> Iterator[Record]:
             )
 
 
-def log_lines(records: Iterable[Record]) -> Iterator[str]:
+def log_lines(records: Iterable[MlogRecord]) -> Iterator[str]:
     """Lines of a log, each with its end: in the plain form, unless a record needs the wider one.
 
     Which it is shows at the end only, so all lines are held until then.
     """
     lines: list[str] = []
-    odd: dict[int, Record] = {}
+    odd: dict[int, MlogRecord] = {}
     for number, record in enumerate(records):
         lines.append(mlog_text.print_line(record))
         if mlog_text.needs_wide(record):

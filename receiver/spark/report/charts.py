@@ -16,7 +16,7 @@ from common.terminal import printable
 
 __all__ = ["HUES", "Bar", "Stack", "bars", "rows", "short_number", "stacks"]
 
-WIDTH = 880
+_WIDTH = 880
 HUES = 8
 """Colours that the page defines: `c0` to `c7`."""
 _LEFT = 64
@@ -64,7 +64,7 @@ def stacks(data: Sequence[Stack], *, name: str, every: int | None = None) -> Mar
     if not data:
         return Markup("")
     scale = _Scale(max(each.total for each in data))
-    step = (WIDTH - _LEFT) / len(data)
+    step = (_WIDTH - _LEFT) / len(data)
     gap = min(step * 0.2, 6)
     every = every or max(1, -(-len(data) // 9))
     marks = [scale.grid()]
@@ -96,7 +96,7 @@ def rows(data: Sequence[Bar], *, name: str, label_width: int = 330) -> Markup:
     if not data:
         return Markup("")
     most = max(each.value for each in data) or 1
-    room = WIDTH - label_width - 190
+    room = _WIDTH - label_width - 190
     marks = []
     for index, (text, value, title) in enumerate(data):
         label = printable(text)
@@ -145,7 +145,7 @@ class _Scale:
                 Markup(
                     '<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>'
                     '<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{}</text>'
-                ).format(_LEFT, WIDTH, y, y, _LEFT - 6, y + 4, short_number(value))
+                ).format(_LEFT, _WIDTH, y, y, _LEFT - 6, y + 4, short_number(value))
             )
             value += self._step
         return Markup("").join(lines)
@@ -178,4 +178,4 @@ def _svg(marks: Sequence[Markup], height: float, name: str) -> Markup:
     return Markup(
         '<svg viewBox="0 0 {} {:.0f}" role="img" aria-label="{}" '
         'xmlns="http://www.w3.org/2000/svg">{}</svg>'
-    ).format(WIDTH, height, name, Markup("").join(marks))
+    ).format(_WIDTH, height, name, Markup("").join(marks))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "ArrowBatches",
     "ChunkResult",
     "CodecTotal",
     "DayCount",
@@ -29,7 +30,6 @@ __all__ = [
     "Finding",
     "FindingRow",
     "Judgement",
-    "Rows",
     "Severity",
     "Verification",
     "arrow_schema",
@@ -277,7 +277,7 @@ class Duplicates:
     last: int | None
 
 
-Rows = Callable[[], "Iterator[pa.RecordBatch]"]
+ArrowBatches = Callable[[], "Iterator[pa.RecordBatch]"]
 """Rows of a large table, batch by batch; may be called again, while the Spark session lives."""
 
 
@@ -318,8 +318,8 @@ class Verification:
     gaps: tuple[DeviceSpan, ...]
     duplicates: tuple[Duplicates, ...]
     passed_over: int
-    chunks: Rows
-    spans: Rows
+    chunks: ArrowBatches
+    spans: ArrowBatches
     unlooked: int = 0
 
     def findings(self) -> Iterator[FindingRow]:

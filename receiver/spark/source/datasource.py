@@ -191,9 +191,9 @@ def _struct(columns: Sequence[ResultColumn]) -> StructType:
 
 
 def _tags(schema: StructType) -> frozenset[str]:
-    from receiver.spark.source.result_columns import TAG
+    from receiver.spark.source.result_columns import TAG_KEY
 
-    return frozenset(each.name for each in schema.fields if TAG in (each.metadata or {}))
+    return frozenset(each.name for each in schema.fields if TAG_KEY in (each.metadata or {}))
 
 
 def _read_plan(options: SourceOptions, schema: StructType) -> ReadPlan:

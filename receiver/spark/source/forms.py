@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from receiver.spark.source.selection import TimeRange
     from receiver.spark.source.slicing import Slice
 
-__all__ = ["Form", "LongForm", "Piece", "WideForm", "arrow_schema", "form_of"]
+__all__ = ["Form", "LongForm", "PieceReader", "WideForm", "arrow_schema", "form_of"]
 
-Piece: TypeAlias = Callable[[], Iterator[pa.RecordBatch]]
+PieceReader: TypeAlias = Callable[[], Iterator[pa.RecordBatch]]
 """Reads a series or a device, as far as one error spoils no other."""
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
@@ -78,7 +78,7 @@ class Form(ABC):
     @abstractmethod
     def pieces(
         self, file: TsFileReader, device: Device, part: Slice, picker: Picker
-    ) -> Iterator[Piece]:
+    ) -> Iterator[PieceReader]:
         """What there is to read of a device."""
 
     def error_row(self, file: str, device: str | None, said: str) -> pa.RecordBatch:
@@ -134,7 +134,7 @@ class LongForm(Form):
 
     def pieces(
         self, file: TsFileReader, device: Device, part: Slice, picker: Picker
-    ) -> Iterator[Piece]:
+    ) -> Iterator[PieceReader]:
         """The series of a plain device one by one; those of an aligned one share its times."""
         series = list(picker.series(device))
         if device.aligned:
@@ -210,7 +210,7 @@ class WideForm(Form):
 
     def pieces(
         self, file: TsFileReader, device: Device, part: Slice, picker: Picker
-    ) -> Iterator[Piece]:
+    ) -> Iterator[PieceReader]:
         """A device at once: its rows are made of all its series."""
         yield partial(self._rows, file, device, part, picker)
 

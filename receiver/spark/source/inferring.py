@@ -10,7 +10,7 @@ from common.errors import UsageError
 from common.tsfile import Status, Tail, read_tail
 from receiver.spark.finder import DataFile, list_files
 from receiver.spark.source.forms import form_of
-from receiver.spark.source.picking import DATA_TYPE, DEVICE, MEASUREMENT, TAG, Picker
+from receiver.spark.source.picking import DATA_TYPE, DEVICE, MEASUREMENT, TAG_PREFIX, Picker
 from receiver.spark.source.read_plan import ReadPlan
 from receiver.spark.source.result_columns import ResultColumn, WideSchema, long_columns
 from receiver.spark.source.selection import Condition, Selection, TimeRange
@@ -74,7 +74,9 @@ def selection_of(options: SourceOptions) -> Selection:
         UsageError: a time is given as a moment, and the unit of the files is not known.
     """
     span = TimeRange().cut(*bounds(options))
-    tags = (Condition(f"{TAG}{name.lower()}", "OneOf", values) for name, values in options.tags)
+    tags = (
+        Condition(f"{TAG_PREFIX}{name.lower()}", "OneOf", values) for name, values in options.tags
+    )
     return Selection(span, tuple(tags))
 
 
@@ -146,5 +148,5 @@ def constant_columns(options: SourceOptions, tags: Collection[str]) -> Mapping[s
         found |= {MEASUREMENT: MEASUREMENT, DATA_TYPE: DATA_TYPE}
         found |= {each: each for each in LONG_VALUES}
     else:
-        found |= {each.lower(): f"{TAG}{each.lower()}" for each in tags}
+        found |= {each.lower(): f"{TAG_PREFIX}{each.lower()}" for each in tags}
     return found

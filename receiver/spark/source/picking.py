@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from receiver.spark.source.selection import Selection
     from receiver.spark.source.source_options import SourceOptions
 
-__all__ = ["DATA_TYPE", "DEVICE", "MEASUREMENT", "TAG", "Picker", "row_device", "tags_of"]
+__all__ = ["DATA_TYPE", "DEVICE", "MEASUREMENT", "TAG_PREFIX", "Picker", "row_device", "tags_of"]
 
 DEVICE, MEASUREMENT, DATA_TYPE = "device", "measurement", "data_type"
 """How conditions call these columns, whatever their names are in the result."""
-TAG = "tag:"
+TAG_PREFIX = "tag:"
 """Before the name of a tag, in lower case, in a condition about it."""
 
 
@@ -41,7 +41,7 @@ class Picker:
             self._database, self._table = split_database(options.table)
         self._columns = None if options.columns is None else frozenset(options.columns)
         self._selection = selection
-        self._tags = [each for each in selection.conditions if each.column.startswith(TAG)]
+        self._tags = [each for each in selection.conditions if each.column.startswith(TAG_PREFIX)]
         self._values = [
             each.column for each in selection.conditions if each.column.startswith("value_")
         ]
@@ -79,7 +79,9 @@ class Picker:
         tags = {} if schema is None else tags_of(device, schema)
         lower = {name.lower(): tag for name, tag in tags.items()}
         # A tag that this file's table does not have (yet) is NULL.
-        return all(each.holds(lower.get(each.column.removeprefix(TAG))) for each in self._tags)
+        return all(
+            each.holds(lower.get(each.column.removeprefix(TAG_PREFIX))) for each in self._tags
+        )
 
     def _matches(self, name: str) -> bool:
         patterns = self._options.devices

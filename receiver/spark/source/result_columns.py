@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from receiver.spark.source.source_options import SourceOptions
 
 __all__ = [
-    "TAG",
+    "TAG_KEY",
     "ResultColumn",
     "WideSchema",
     "long_columns",
 ]
 
-TAG: Final = "tsfile.tag"
+TAG_KEY: Final = "tsfile.tag"
 """Key of the metadata of a column that is a tag."""
 
 
@@ -192,7 +192,7 @@ class WideSchema:
             )
         head = [_time_column(options)]
         if self._tables:
-            head += [ResultColumn(each, "string", {TAG: "true"}) for each in self._tags or ()]
+            head += [ResultColumn(each, "string", {TAG_KEY: "true"}) for each in self._tags or ()]
         else:
             head.append(ResultColumn(options.device_column, "string"))
         known_tags = {each.lower() for each in self._tags or ()}

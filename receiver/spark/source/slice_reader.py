@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from common import __version__
 from common.errors import Integrity, Permanent, TsferryError, UsageError
-from receiver.spark.source.forms import Piece, form_of
+from receiver.spark.source.forms import PieceReader, form_of
 from receiver.spark.source.picking import Picker, row_device
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ class _Task:
                     for piece in self._form.pieces(file, device, part, self._picker):
                         yield from self._guarded(piece, part.file, device)
 
-    def _guarded(self, piece: Piece, file: DataFile, device: Device) -> Iterator[pa.RecordBatch]:
+    def _guarded(
+        self, piece: PieceReader, file: DataFile, device: Device
+    ) -> Iterator[pa.RecordBatch]:
         try:
             yield from piece()
         except (TsferryError, OSError) as error:

@@ -89,7 +89,7 @@ class _Open:
         return self.tail
 
 
-Step = Callable[[_Open], bool]
+CheckStep = Callable[[_Open], bool]
 """A check; False when the steps after it have nothing left to stand on."""
 
 
@@ -276,7 +276,7 @@ def _with_gaps(span: PartSpan, gap: PartSpan) -> PartSpan:
     )
 
 
-STEPS: tuple[Step, ...] = (
+STEPS: tuple[CheckStep, ...] = (
     _size,
     _digest,
     _structure,
@@ -289,7 +289,7 @@ STEPS: tuple[Step, ...] = (
     _encrypted,
     _pages,
 )
-_SHARE: tuple[Step, ...] = (_size, _structure, _encrypted, _pages)
+_SHARE: tuple[CheckStep, ...] = (_size, _structure, _encrypted, _pages)
 
 
 # -- a part --------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def check_part(
     unit: str = "ms",
     keep_chunks: bool = False,
     limit: float | None = None,
-    steps: Sequence[Step] | None = None,
+    steps: Sequence[CheckStep] | None = None,
 ) -> CheckedPart:
     """Work off a part; raises nothing for whatever the file is.
 
@@ -328,7 +328,7 @@ def check_part(
     return checked
 
 
-def _run(file: _Open, steps: Sequence[Step], limit: float | None) -> None:
+def _run(file: _Open, steps: Sequence[CheckStep], limit: float | None) -> None:
     before = os.fstat(file.fd)
     try:
         with time_limit(limit):

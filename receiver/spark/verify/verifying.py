@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "verdicts_of", "verify_catalogue", "verify_plain"]
 
-MOST_FINDINGS = 100
+_MOST_IN_RESULTS = 100
 """Of one file, in the results."""
 _MOST_SERIES = 20
 """Series of one file that are named as different from the manifest."""
@@ -235,10 +235,10 @@ def _judge(findings: Sequence[Finding]) -> Judgement:
 
 
 def _capped(findings: list[Finding], dropped: int) -> tuple[Finding, ...]:
-    more = dropped + max(0, len(findings) - MOST_FINDINGS + 1)
-    if not dropped and len(findings) <= MOST_FINDINGS:
+    more = dropped + max(0, len(findings) - _MOST_IN_RESULTS + 1)
+    if not dropped and len(findings) <= _MOST_IN_RESULTS:
         return tuple(findings)
-    kept = findings[: MOST_FINDINGS - 1]
+    kept = findings[: _MOST_IN_RESULTS - 1]
     return (*kept, _whole(kept[0].severity, kept[0].check, f"and {more} more findings"))
 
 

@@ -7,6 +7,6 @@ and the timestamp of the commit, which was checked and is on the disk.
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Operations"]
+__all__ = ["Appliers"]
 
-Operations = dict[type, Callable[[Any, int], None]]
+Appliers = dict[type, Callable[[Any, int], None]]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from receiver.metadata.state.ranges import DeviceTable
-    from receiver.metadata.state.tables import Operations
+    from receiver.metadata.state.tables import Appliers
 
 __all__ = ["FileTable", "FileTotals", "GroupKey"]
 
@@ -164,7 +164,7 @@ class FileTable:
 
     # -- operations --------------------------------------------------------------------------
 
-    def operations(self) -> Operations:
+    def operations(self) -> Appliers:
         """What it does with operations."""
         return {
             records.FileLoaded: self._file_loaded,

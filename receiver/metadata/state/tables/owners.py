@@ -11,7 +11,7 @@ from receiver.metadata.state.table_rows import OwnerRow
 
 if TYPE_CHECKING:
     from receiver.metadata.state.ranges import DeviceTable
-    from receiver.metadata.state.tables import Operations
+    from receiver.metadata.state.tables import Appliers
 
 __all__ = ["OwnerChange", "OwnerTable"]
 
@@ -56,7 +56,7 @@ class OwnerTable:
         """Finish what `restore` began, when all rows are there."""
         self._order.settle()
 
-    def operations(self) -> Operations:
+    def operations(self) -> Appliers:
         """What it does with operations."""
         return {
             records.OwnerSet: self._owner_set,

@@ -10,7 +10,7 @@ from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import SchemaPositionRow, SenderRow, TokenRow
 
 if TYPE_CHECKING:
-    from receiver.metadata.state.tables import Operations
+    from receiver.metadata.state.tables import Appliers
 
 __all__ = ["SchemaPositions", "SenderTable", "TokenTable"]
 
@@ -39,7 +39,7 @@ class SenderTable:
         self.rows[row.uuid] = row
         self._directories[row.directory] = row.uuid
 
-    def operations(self) -> Operations:
+    def operations(self) -> Appliers:
         """What it does with operations."""
         return {
             records.SenderSeen: self._sender_seen,
@@ -100,7 +100,7 @@ class TokenTable:
         self.rows[row.id] = row
         self._of_hash[row.hash] = row.id
 
-    def operations(self) -> Operations:
+    def operations(self) -> Appliers:
         """What it does with operations."""
         return {
             records.TokenPut: self._token_put,
@@ -140,7 +140,7 @@ class SchemaPositions:
         """Put a row in as it was."""
         self.rows[row.sender] = row
 
-    def operations(self) -> Operations:
+    def operations(self) -> Appliers:
         """What it does with operations."""
         return {
             records.SchemaSynced: self._schema_synced,

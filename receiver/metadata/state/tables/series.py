@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.model.paths import Nodes
     from receiver.metadata.schema import Schema
-    from receiver.metadata.state.tables import Operations
+    from receiver.metadata.state.tables import Appliers
 
 __all__ = ["SchemaTable"]
 
@@ -27,7 +27,7 @@ class SchemaTable:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
-    def operations(self) -> Operations:
+    def operations(self) -> Appliers:
         """What it does with operations that have no place in the tlog given."""
         return {
             records.StorageGroupSet: self._storage_group_set,

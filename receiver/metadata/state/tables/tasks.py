@@ -10,7 +10,7 @@ from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import QuarantineRow, TaskRow, encode_outcomes
 
 if TYPE_CHECKING:
-    from receiver.metadata.state.tables import Operations
+    from receiver.metadata.state.tables import Appliers
 
 __all__ = ["KEPT_OUTCOMES", "KEPT_TASKS", "QuarantineTable", "TaskTable"]
 
@@ -50,7 +50,7 @@ class TaskTable:
             kept -= tasks.popitem(last=False)[1].count
         self._kept_outcomes[row.sender] = kept
 
-    def operations(self) -> Operations:
+    def operations(self) -> Appliers:
         """What it does with operations."""
         return {
             records.TaskDone: self._task_done,
@@ -90,7 +90,7 @@ class QuarantineTable:
         self.rows[row.sender, row.path, row.digest] = row
         self._at_path.setdefault((row.sender, row.path), set()).add(row.digest)
 
-    def operations(self) -> Operations:
+    def operations(self) -> Appliers:
         """What it does with operations."""
         return {
             records.QuarantinePut: self._quarantine_put,

@@ -206,8 +206,8 @@ def test_large_values_are_decoded_few_at_a_time(path, monkeypatch):
     path.write_bytes(build(device, aligned=[D1], page_points=2))
     whole = sliced(path, [(None, None)])
     blocks: dict[str, list[int]] = {}
-    monkeypatch.setattr(proving_module, "PART_BYTES", 10_000)
-    monkeypatch.setattr(rows_module, "PART_BYTES", 10_000)
+    monkeypatch.setattr(proving_module, "DECODED_AT_ONCE", 10_000)
+    monkeypatch.setattr(rows_module, "DECODED_AT_ONCE", 10_000)
     with TsFileReader(path) as file:
         found = list(
             file.summaries(

@@ -8,9 +8,8 @@ from common import crash
 from common.errors import UnreachableError
 from receiver.metadata.etcd.commits import EtcdLog
 from receiver.metadata.etcd.gateway import EtcdClient
-from receiver.metadata.etcd.messages import Delete, Get, prefix_end
+from receiver.metadata.etcd.messages import PART_SIZE, Delete, Get, prefix_end
 from receiver.metadata.etcd.patience import Patience
-from receiver.metadata.etcd.stored_frames import PART_SIZE
 from receiver.metadata.model.errors import FencedError, UnknownOutcomeError
 from tests.support.etcd_faults import FAULTS, LossyClient, quick
 

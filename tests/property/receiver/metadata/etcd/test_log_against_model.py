@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from common.errors import UnreachableError
 from receiver.metadata.etcd.commits import EtcdLog
 from receiver.metadata.etcd.gateway import EtcdClient
-from receiver.metadata.etcd.messages import Delete, Get, prefix_end
-from receiver.metadata.etcd.stored_frames import PART_SIZE
+from receiver.metadata.etcd.messages import PART_SIZE, Delete, Get, prefix_end
 from receiver.metadata.model.errors import FencedError
 from tests.support import tiers
 from tests.support.etcd import running_etcd

@@ -20,7 +20,7 @@ from receiver.metadata.model.errors import (
     UnknownEncodingError,
     UnknownTypeError,
 )
-from receiver.metadata.model.paths import MAX_NODES, MAX_TEXT, IllegalPathError
+from receiver.metadata.model.paths import MAX_NODES, MAX_PATH_TEXT, IllegalPathError
 from tests.support.committing import create, do, fresh, refuse, series
 from tests.support.schema_asked import tagged
 
@@ -126,7 +126,7 @@ def test_a_path_has_a_largest_size(state):
     deep = ".".join(["root", "sg", *["a"] * (MAX_NODES - 3)])
     do(state, create(deep, "s1"))
     refuse(state, IllegalPathError, "nodes", create(f"{deep}.a", "s1"))
-    refuse(state, IllegalPathError, "characters", create("root.sg.d1", "a" * MAX_TEXT))
+    refuse(state, IllegalPathError, "characters", create("root.sg.d1", "a" * MAX_PATH_TEXT))
     do(state, create("root.sg.d1", *("b" * 20_000 + str(each) for each in range(5))))
 
 

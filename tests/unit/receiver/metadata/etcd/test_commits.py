@@ -5,9 +5,8 @@ import pytest
 from common.errors import ConflictError, DamagedError, LockedError
 from receiver.metadata.etcd.commits import EtcdLog
 from receiver.metadata.etcd.gateway import EtcdClient
-from receiver.metadata.etcd.messages import Delete, Get, Put, prefix_end
+from receiver.metadata.etcd.messages import PART_SIZE, Delete, Get, Put, prefix_end
 from receiver.metadata.etcd.patience import Patience
-from receiver.metadata.etcd.stored_frames import PART_SIZE
 from receiver.metadata.model.errors import FencedError, NewerLogError
 
 UUID = "0123456789abcdef" * 2

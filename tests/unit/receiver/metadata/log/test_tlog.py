@@ -5,7 +5,7 @@ import pytest
 from common.durable import Tree
 from common.errors import DamagedError
 from receiver.metadata.engine import Engine
-from receiver.metadata.log.tlog import FIRST, TLOG_NAME, Tlog
+from receiver.metadata.log.tlog import FIRST_OFFSET, TLOG_NAME, Tlog
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import NewerLogError, TagsTooLargeError
@@ -29,16 +29,16 @@ def tree(tmp_path):
 
 
 def test_a_commit_is_laid_out_in_the_order_of_its_operations():
-    laid = layout(OPS, FIRST)
+    laid = layout(OPS, FIRST_OFFSET)
     first, third, last = laid.offsets[1][0], laid.offsets[1][2], laid.offsets[3][0]
     assert laid.offsets == [None, [first, -1, third], None, [last]]
-    assert first == FIRST < third < last < FIRST + len(laid.content)
-    assert layout(OPS, FIRST) == laid, "the same operations give the same bytes"
-    assert layout([OPS[0], OPS[2]], FIRST) is None
+    assert first == FIRST_OFFSET < third < last < FIRST_OFFSET + len(laid.content)
+    assert layout(OPS, FIRST_OFFSET) == laid, "the same operations give the same bytes"
+    assert layout([OPS[0], OPS[2]], FIRST_OFFSET) is None
 
 
 def test_what_was_written_is_read_back(tree):
-    laid = layout(OPS, FIRST)
+    laid = layout(OPS, FIRST_OFFSET)
     with Tlog.open(tree) as tlog:
         tlog.write(laid.content)
         tlog.advance(len(laid.content))
@@ -51,25 +51,25 @@ def test_what_was_written_is_read_back(tree):
 
 def test_a_large_entry_is_read_whole(tree):
     tags = {f"key {number}": "é" * 300 for number in range(20)}
-    laid = layout([records.TagsSet("root.t.d.s", tags, {})], FIRST)
+    laid = layout([records.TagsSet("root.t.d.s", tags, {})], FIRST_OFFSET)
     with Tlog.open(tree) as tlog:
         tlog.write(laid.content)
-        assert tlog.read(FIRST) == (tags, {})
+        assert tlog.read(FIRST_OFFSET) == (tags, {})
 
 
-@pytest.mark.parametrize("offset", [0, 5, FIRST + 1, 10_000])
+@pytest.mark.parametrize("offset", [0, 5, FIRST_OFFSET + 1, 10_000])
 def test_an_offset_without_an_entry_is_a_named_error(tree, offset):
     with Tlog.open(tree) as tlog:
-        tlog.write(layout(OPS, FIRST).content)
+        tlog.write(layout(OPS, FIRST_OFFSET).content)
         with pytest.raises(DamagedError, match=f"{TLOG_NAME} has no sound entry at offset"):
             tlog.read(offset)
 
 
 def test_an_entry_in_a_wrong_place_is_not_taken(tree):
     with Tlog.open(tree) as tlog:
-        tlog.write(layout(OPS, FIRST + 1).content)
+        tlog.write(layout(OPS, FIRST_OFFSET + 1).content)
         with pytest.raises(DamagedError):
-            tlog.read(FIRST)
+            tlog.read(FIRST_OFFSET)
 
 
 def test_a_failed_batch_leaves_its_place_to_the_next(tree):
@@ -78,7 +78,7 @@ def test_a_failed_batch_leaves_its_place_to_the_next(tree):
         other = layout([records.TagsSet("root.t.d.s", {"other": "1"}, {})], tlog.end)
         tlog.write(other.content)
         tlog.advance(len(other.content))
-        assert tlog.read(FIRST) == ({"other": "1"}, {})
+        assert tlog.read(FIRST_OFFSET) == ({"other": "1"}, {})
         assert tlog.cut() > 0
         assert tlog.size == tlog.end
 
@@ -104,7 +104,7 @@ def test_too_many_tags_are_refused_before_anything_is_logged(tmp_path):
             with pytest.raises(TagsTooLargeError, match=r"root\.t\.[de].(s|two) take 4\d bytes"):
                 engine.commit([op])
         assert (engine.newest_commit, (home / "mlog-1.tsf").stat().st_size) == before
-        assert (home / TLOG_NAME).stat().st_size == FIRST
+        assert (home / TLOG_NAME).stat().st_size == FIRST_OFFSET
         engine.commit([records.TagsSet("root.t.d.s", {"k": "v" * 20}, {})])
 
 

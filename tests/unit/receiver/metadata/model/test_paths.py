@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from receiver.metadata.model.paths import (
     MANY,
     MAX_NODES,
-    MAX_TEXT,
+    MAX_PATH_TEXT,
     ONE,
     IllegalPathError,
     PartialPattern,
@@ -102,7 +102,7 @@ def test_a_path_has_a_largest_size():
     for text in (f"{deepest}.a", f"{deepest}.`a`"):
         with pytest.raises(IllegalPathError, match="nodes"):
             parse_path(text)
-    longest = "root." + "a" * (MAX_TEXT - 5)
+    longest = "root." + "a" * (MAX_PATH_TEXT - 5)
     assert parse_path(longest)[1] == longest[5:]
     with pytest.raises(IllegalPathError, match="longer") as caught:
         parse_path(longest + "a")

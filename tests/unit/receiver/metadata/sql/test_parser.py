@@ -18,7 +18,7 @@ from receiver.metadata.model.errors import (
 from receiver.metadata.model.paths import IllegalPathError, parse_path, parse_pattern
 from receiver.metadata.query import questions as ask
 from receiver.metadata.sql import statements as sql
-from receiver.metadata.sql.lexing import MAX_TEXT, statements
+from receiver.metadata.sql.lexing import MAX_STATEMENT, statements
 from receiver.metadata.sql.parser import keywords, next_words, parse
 
 PATH = parse_path("root.turbine.d1.s1")
@@ -416,7 +416,7 @@ def test_paths_types_encodings_and_compressions_have_errors_of_their_own(text, k
 
 def test_a_statement_that_is_too_long_is_not_read():
     with pytest.raises(SqlError, match="at most"):
-        parse("show timeseries" + " " * MAX_TEXT)
+        parse("show timeseries" + " " * MAX_STATEMENT)
 
 
 @pytest.mark.parametrize("piece", ["'", '"', "`", "a''", "`a`", '."a"', "/**/ ", "/*", "--\n", "*"])

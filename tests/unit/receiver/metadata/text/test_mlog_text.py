@@ -44,7 +44,7 @@ S1 = ("root", "turbine", "d1", "s1")
         ("13,root.turbine.d1.s1,", ChangeAlias(S1, None)),
     ],
 )
-def test_each_operation_of_the_log_is_read(line: str, record: mlog_text.Record) -> None:
+def test_each_operation_of_the_log_is_read(line: str, record: mlog_text.MlogRecord) -> None:
     assert mlog_text.parse_line(line) == record
 
 
@@ -167,7 +167,7 @@ def test_the_plain_form_is_what_iotdb_writes() -> None:
         AlignedDevice(("root", "a", "d")),
     ],
 )
-def test_what_the_plain_form_cannot_say_the_wider_one_says(record: mlog_text.Record) -> None:
+def test_what_the_plain_form_cannot_say_the_wider_one_says(record: mlog_text.MlogRecord) -> None:
     assert mlog_text.needs_wide(record)
     with pytest.raises(MlogLineError):
         list(mlog.dump([record], wide=False))

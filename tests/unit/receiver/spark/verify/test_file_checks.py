@@ -195,7 +195,7 @@ def test_an_encrypted_file_is_unproved(tmp_path: Path) -> None:
     assert (only.severity, only.check) == (Severity.UNPROVED, "encrypted")
 
 
-def meanwhile(change: Callable[[Path], object]) -> list[file_checks.Step]:
+def meanwhile(change: Callable[[Path], object]) -> list[file_checks.CheckStep]:
     def step(file: file_checks._Open) -> bool:
         change(place_of(file.expected))
         return True
