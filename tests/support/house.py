@@ -164,16 +164,65 @@ FRAMEWORKS = {"command", "group", "errorhandler", "call", "app_errorhandler"}
 """Decorators that hand a function to somebody who calls it."""
 
 
-def names_twice(house: House) -> list[str]:
-    """Public classes of one name in several modules."""
+ONE_EACH: dict[str, tuple[str, ...]] = {
+    # Each program has its own of what `common.cli` and `common.config` ask of all of them.
+    "ENV_PREFIX": ("sender.config", "receiver.config"),
+    "FILE": ("sender.config", "receiver.config"),
+    "NAME": ("sender.cli", "receiver.cli", "receiver.spark.verify"),
+    "PROGRAM": ("sender.cli.program", "receiver.cli.commands", "receiver.spark.verify"),
+    # A row of calls, and a table of decoders, are put together of those of the modules.
+    "ROUTES": ("receiver.web",),
+    "DECODERS": ("receiver.points.encodings",),
+}  # fmt: skip
+"""Constants of which several modules have one each: where (modules, or the package of them all)."""
+
+VARIABLES = {"TypeVar", "ParamSpec", "TypeVarTuple"}
+"""What makes a type that has no meaning outside of a signature."""
+
+
+def names_twice(house: House, one_each: Mapping[str, tuple[str, ...]] = ONE_EACH) -> list[str]:
+    """Public classes, aliases of types and constants of one name in several modules.
+
+    Args:
+        house: all modules.
+        one_each: names that several modules may have, and which.
+    """
     found: dict[str, list[str]] = defaultdict(list)
     for name, module in house.modules.items():
-        for node in module.tree.body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(name)
+        for each in {*_named(module)}:
+            found[each].append(name)
     return [
-        f"{each}: {', '.join(where)}" for each, where in sorted(found.items()) if len(where) > 1
+        f"{each}: {', '.join(where)}"
+        for each, where in sorted(found.items())
+        if len(where) > 1
+        and not all(_is_within(module, one_each.get(each, ())) for module in where)
     ]
+
+
+def _is_within(name: str, places: tuple[str, ...]) -> bool:
+    return any(name == place or name.startswith(f"{place}.") for place in places)
+
+
+def _named(module: Module) -> Iterator[str]:
+    """Public names with a capital that a module gives to what is its own."""
+    for node in module.tree.body:
+        if isinstance(node, ast.ClassDef):
+            names = [node.name]
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            names = [] if _makes_a_variable(node.value) else list(_targets(node))
+        else:  # `type X = ...`, which is read by Python 3.12 and later
+            names = [ast.unparse(node.name)] if type(node).__name__ == "TypeAlias" else []
+        yield from (name for name in names if name[0].isupper())
+
+
+def _targets(node: ast.Assign | ast.AnnAssign) -> Iterator[str]:
+    """Names that an assignment gives, those of `A, B = ...` too."""
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        yield from (each.id for each in ast.walk(target) if isinstance(each, ast.Name))
+
+
+def _makes_a_variable(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] in VARIABLES
 
 
 SUBJECTS = frozenset({
@@ -181,20 +230,30 @@ SUBJECTS = frozenset({
     "series", "sql", "status", "sync", "tasks", "ttl",
 })  # fmt: skip
 """Modules of one name on several floors, about one thing: its table, its calls, its command."""
-ON_EACH_SIDE = frozenset({"__init__", "__main__", "cli", "commands", "config", "errors", "wire"})
+ON_EACH_SIDE = frozenset({"__main__", "cli", "commands", "config", "errors", "wire"})
 """Names that each program, or each room that needs one, has for the same thing of its own."""
 
 
-def modules_of_one_name(house: House) -> list[str]:
-    """Modules that are called the same and are not about the same."""
+def modules_of_one_name(
+    house: House, shared: frozenset[str] = SUBJECTS | ON_EACH_SIDE
+) -> list[str]:
+    """Modules and packages that are called the same and are not about the same.
+
+    A module that bears the name of its package is the heart of it, and is no second thing.
+
+    Args:
+        house: all modules.
+        shared: names that several may have.
+    """
     found: dict[str, list[str]] = defaultdict(list)
-    packages = {name.rpartition(".")[0] for name in house.modules}
-    for name in set(house.modules) - packages:
-        found[name.rpartition(".")[2]].append(name)
+    for name in house.modules:
+        package, _, own = name.rpartition(".")
+        if own != package.rpartition(".")[2]:
+            found[own].append(name)
     return [
         f"{each}: {', '.join(sorted(where))}"
         for each, where in sorted(found.items())
-        if len(where) > 1 and each not in SUBJECTS | ON_EACH_SIDE
+        if len(where) > 1 and each not in shared
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 
 import pytest
@@ -33,12 +34,21 @@ def test_every_name_of_the_api_is_still_there_and_still_needs_to_be_named():
     assert unused == house.API
 
 
-def test_a_public_class_has_a_name_of_its_own():
+def test_a_public_class_alias_or_constant_has_a_name_of_its_own():
     assert house.names_twice(HERE) == []
 
 
 def test_a_module_has_a_name_of_its_own_unless_it_is_about_the_same_thing():
     assert house.modules_of_one_name(HERE) == []
+
+
+def test_every_name_that_several_may_have_is_one_that_several_have():
+    def names(said):
+        return {each.partition(":")[0] for each in said}
+
+    assert names(house.names_twice(HERE, {})) == set(house.ONE_EACH)
+    shared = house.SUBJECTS | house.ON_EACH_SIDE
+    assert names(house.modules_of_one_name(HERE, frozenset())) == shared
 
 
 def test_a_name_has_one_address():
@@ -124,9 +134,51 @@ def test_a_class_name_that_means_two_things_is_seen():
     assert house.names_twice(built) == ["Facts: a, b"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Rows = list[int]",
+        "Rows: TypeAlias = list[int]",
+        "Rows = NewType('Rows', int)",
+        "Rows = np.int64 | np.int32",
+        "Rows = Literal['a', 'b']",
+        *(["type Rows = list[int]"] if sys.version_info >= (3, 12) else []),
+    ],
+)
+def test_an_alias_that_means_two_things_is_seen(text):
+    assert house.names_twice(a_house(a=text, b="class Rows: ...")) == ["Rows: a, b"]
+    assert house.names_twice(a_house(a=text, b=text)) == ["Rows: a, b"]
+    assert house.names_twice(a_house(a=text, b="from a import Rows", c="_Rows = 1")) == []
+
+
+@pytest.mark.parametrize("text", ["PART = 1", "PART: Final = 2", "MAX, PART = 3, 4"])
+def test_a_constant_that_means_two_things_is_seen(text):
+    assert house.names_twice(a_house(a=text, b="PART = 1")) == ["PART: a, b"]
+    assert house.names_twice(a_house(a=text, b="_PART = 1", c="part = 1")) == []
+
+
+def test_a_constant_of_which_several_have_one_each_is_seen_only_elsewhere():
+    texts = {"p__a": "ROUTES = 1", "p__b": "ROUTES = 2"}
+    assert house.names_twice(a_house(**texts), {"ROUTES": ("p",)}) == []
+    built = a_house(**texts, other="ROUTES = 3")
+    assert house.names_twice(built, {"ROUTES": ("p",)}) == ["ROUTES: p.a, p.b, other"]
+
+
+def test_a_variable_of_types_may_be_called_as_everywhere():
+    built = a_house(a="T = TypeVar('T')", b="T = typing.TypeVar('T')", c="P = ParamSpec('P')")
+    assert house.names_twice(built) == []
+
+
 def test_a_module_name_that_means_two_things_is_seen():
     built = a_house(a__rows="", b__rows="", a__files="", b__files="", c__one="")
     assert house.modules_of_one_name(built) == ["rows: a.rows, b.rows"]
+
+
+def test_a_module_that_is_called_like_a_package_elsewhere_is_seen():
+    built = a_house(
+        a__verify="", a__verify__one="", b__verify="", c="", c__plan="", c__plan__plan=""
+    )
+    assert house.modules_of_one_name(built) == ["verify: a.verify, b.verify"]
 
 
 def test_a_name_that_is_handed_on_is_seen():
