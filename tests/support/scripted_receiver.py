@@ -182,7 +182,7 @@ class ScriptedReceiver:
         self._server.receiver = self
         self.port = self._server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.005,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -431,6 +431,7 @@ class _Server(http.server.ThreadingHTTPServer):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or each body waits 40 ms for the head to be acknowledged
     server: _Server
 
     def log_message(self, *args):

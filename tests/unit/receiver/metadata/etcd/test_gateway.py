@@ -242,6 +242,7 @@ def test_a_token_that_ended_is_made_anew(own_etcd):
 
 class Answer(BaseHTTPRequestHandler):
     status, body = 200, b""
+    disable_nagle_algorithm = True
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -279,7 +280,7 @@ def test_what_is_no_answer_of_etcd_is_an_error_and_says_whether_a_write_may_be_d
 ):
     handler = type("This", (Answer,), {"status": status, "body": body})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.005,), daemon=True).start()
         client = EtcdClient(Settings((f"http://127.0.0.1:{server.server_port}",), timeout=5.0))
         for error, call in (
             (read, lambda: client.get(Get(b"a"))),
