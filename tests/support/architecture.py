@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Iterator
@@ -24,9 +25,19 @@ class Module:
     def of(cls, name: str, text: str) -> Module:
         return cls(name, ast.parse(text))
 
+    @functools.cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Of the whole tree: each rule looks at all of them."""
+        return tuple(ast.walk(self.tree))
 
-def modules() -> Iterator[Module]:
-    """Every module of the three packages."""
+
+@functools.cache
+def modules() -> tuple[Module, ...]:
+    """Every module of the three packages, parsed once."""
+    return tuple(_parsed())
+
+
+def _parsed() -> Iterator[Module]:
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             pieces = path.relative_to(ROOT).with_suffix("").parts
@@ -40,7 +51,7 @@ def modules() -> Iterator[Module]:
 def _aliases(module: Module) -> dict[str, str]:
     """Local name -> full name, for what the module imports."""
     found = {}
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             for each in node.names:
                 found[each.asname or each.name.split(".")[0]] = (
@@ -92,7 +103,7 @@ def raw_disk_calls(module: Module) -> list[str]:
     aliases = _aliases(module)
     return [
         f"{module.name}:{node.lineno}: {said}"
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if (said := _raw_use(node, aliases))
     ]
 
@@ -233,7 +244,7 @@ def imported(module: Module) -> Iterator[tuple[int, str]]:
     A relative import begins with dots; nobody needs one here, so none is allowed.
     """
     aliases = _aliases(module)
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             for each in node.names:
                 yield node.lineno, each.name
@@ -277,7 +288,7 @@ def swallowed_errors(module: Module) -> list[str]:
     """Handlers that take any error and say nothing."""
     found = []
     aliases = _aliases(module)
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ExceptHandler):
             names = _caught(node.type)
             if node.type is None or (names & _ANYTHING and all(map(_says_nothing, node.body))):
@@ -311,7 +322,7 @@ def printing(module: Module) -> list[str]:
     aliases = _aliases(module)
     return [
         f"{module.name}:{node.lineno}: {name}"
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Call)
         and (name := _full_name(node.func, aliases))
         in ("print", "sys.stdout.write", "sys.stderr.write", "pprint.pprint")
@@ -334,7 +345,7 @@ def possessive_groups(module: Module) -> list[str]:
     """
     return [
         f"{module.name}:{node.lineno}: {found[0]}"
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         for found in _POSSESSIVE_GROUP.finditer(node.value)
     ]

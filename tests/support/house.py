@@ -76,7 +76,7 @@ class House:
         return {name: set(self._imports(module)) for name, module in self.modules.items()}
 
     def _imports(self, module: Module) -> Iterator[str]:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Import):
                 yield from (each.name for each in node.names if each.name in self.modules)
             elif isinstance(node, ast.ImportFrom) and node.module:

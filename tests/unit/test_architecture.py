@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import textwrap
 
 import pytest
@@ -11,18 +10,12 @@ from tests.support import architecture
 from tests.support.architecture import Module
 
 
-@functools.cache
-def modules():
-    """Parsed when the first rule asks: collecting the tests is to be quick."""
-    return list(architecture.modules())
-
-
 def broken(rule):
-    return [said for module in modules() for said in rule(module)]
+    return [said for module in architecture.modules() for said in rule(module)]
 
 
 def test_the_source_is_found():
-    names = {module.name for module in modules()}
+    names = {module.name for module in architecture.modules()}
     assert {"common", "common.durable", "sender", "receiver"} <= names
 
 
