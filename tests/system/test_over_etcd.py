@@ -7,11 +7,9 @@ import shutil
 import pytest
 
 from tests.support.centre import Centre
-from tests.support.etcd import own_etcd, shared_etcd
 from tests.support.looking import loaded, once
 from tests.support.procs import children
 
-__all__ = ["own_etcd", "shared_etcd"]
 pytestmark = pytest.mark.slow
 
 

@@ -11,10 +11,8 @@ from common.errors import LockedError
 from receiver.config import EtcdConfig
 from receiver.metadata.model.paths import parse_pattern
 from receiver.operator.files import list_files
-from tests.support.etcd import Etcd, own_etcd, shared_etcd
+from tests.support.etcd import Etcd
 from tests.support.node_world import Edge, World, fsck_of, path_of, results, tsfile
-
-__all__ = ["own_etcd", "shared_etcd"]
 
 
 @pytest.fixture

@@ -169,7 +169,7 @@ def questions(draft):
     )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tiers.examples(200))
 @given(st.lists(operations, max_size=4), trials)
 def test_a_trial_is_judged_as_its_commit_and_leaves_nothing_if_it_is_refused(before, trials):
     state = start(before)
@@ -187,7 +187,7 @@ def test_a_trial_is_judged_as_its_commit_and_leaves_nothing_if_it_is_refused(bef
             assert questions(draft) == before
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tiers.examples(100))
 @given(st.lists(operations, max_size=4), trials)
 def test_a_trial_of_trials_gives_back_all_of_them(before, trials):
     draft = Draft(start(before))

@@ -22,6 +22,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.paths import format_path, parse_stored
 from receiver.metadata.state.state import State
 from receiver.scope import Scope
+from tests.support import tiers
 from tests.support.committing import create, do, fresh
 from tests.support.metadata import A, load, path, seen
 
@@ -127,7 +128,7 @@ def decide(state: State, schema: list[Item], task: list[dict[str, dict[str, int]
 schemas = st.lists(items, max_size=4, unique_by=lambda each: each.path)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tiers.examples(200))
 @given(st.lists(committed, max_size=5), schemas, files)
 def test_what_is_decided_is_what_the_engine_takes(before, schema, task) -> None:
     state = start(before)
@@ -138,7 +139,7 @@ def test_what_is_decided_is_what_the_engine_takes(before, schema, task) -> None:
         assert not fits(state, [*ops, *file]), why
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tiers.examples(200))
 @given(st.lists(committed, max_size=5), schemas)
 def test_what_is_refused_of_a_schema_the_engine_does_not_take_either(before, schema) -> None:
     state = start(before)

@@ -1,3 +1,0 @@
-from tests.support.etcd import own_etcd, shared_etcd
-
-__all__ = ["own_etcd", "shared_etcd"]
