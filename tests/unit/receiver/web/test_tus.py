@@ -127,10 +127,75 @@ def test_an_unknown_checksum_is_refused(client, where):
     assert "xxh3_128" in answer.get_json(force=True)["detail"]
 
 
-def test_a_bad_checksum_at_the_creation_makes_no_upload(client, node):
-    headers = TUS | {"Upload-Checksum": f"md5 {b64(b'0' * 16)}"}
-    assert create(client, data=CONTENT[:10], headers=headers).status_code == 460
+def test_a_bad_checksum_at_the_creation_leaves_nothing(client, node, world):
+    bad = TUS | {"Upload-Checksum": f"md5 {b64(b'0' * 16)}"}
+    assert create(client, data=CONTENT[:10], headers=bad).status_code == 460
+    unknown = TUS | {"Upload-Checksum": "crc32 AAAA"}
+    assert create(client, data=CONTENT[:10], headers=unknown).status_code == 400
     assert node.uploads.numbers() == (0, 0)
+    assert not list(world.root.rglob("*.part"))
+
+
+WRONG = {"Upload-Checksum": f"xxh3_128 {b64(xxh3_128(b'other'))}"}
+
+
+@pytest.mark.parametrize("offset", [10, SIZE, SIZE + 1])
+def test_a_bad_block_is_told_before_its_wrong_offset(client, where, offset):
+    assert patch(client, where, offset, b"x", **WRONG).status_code == 460
+    assert patch(client, where, 0, CONTENT + b"x", **WRONG).status_code == 460
+
+
+def test_a_bad_block_of_no_upload_is_told_as_bad(client, where):
+    assert patch(client, f"{FILES}/{'0' * 32}", 0, b"x", **WRONG).status_code == 460
+    patch(client, where, 0, CONTENT)
+    assert patch(client, where, SIZE, b"x", **WRONG).status_code == 460
+
+
+def test_a_bad_block_is_told_before_other_headers_and_after_its_own(client, where, node):
+    odd = {"Repr-Digest": "md5"}
+    assert patch(client, where, 0, b"x", **WRONG, **odd).status_code == 460
+    assert patch(client, where, 0, b"x", **odd).status_code == 400
+    assert create(client, data=b"x", headers=TUS | WRONG, path="\0").status_code == 460
+    assert patch(client, where, "x", b"x", **WRONG).status_code == 400
+    other = {"Content-Type": "text/plain"}
+    assert patch(client, where, 0, b"x", **WRONG, **other).status_code == 415
+    unknown = {"Upload-Checksum": "crc32 AAAA"}
+    assert patch(client, where, 0, b"x", **unknown, **other).status_code == 400
+    assert node.uploads.numbers() == (1, 0)
+
+
+def test_a_body_that_ends_early_counts_nothing(client, where, node):
+    right = {"Upload-Checksum": f"xxh3_128 {b64(xxh3_128(CONTENT[:500]))}"}
+    for checksum in ({}, right):
+        headers = TUS | BLOCK | {"Upload-Offset": "0"} | checksum
+        broken = {"data": CONTENT[:500], "environ_overrides": {"CONTENT_LENGTH": "600"}}
+        assert client.patch(where, headers=headers, **broken).status_code == 400
+        headers |= {"Upload-Length": str(SIZE)} | metadata(path=PATH)
+        assert client.post(FILES, headers=headers, **broken).status_code == 400
+    assert node.uploads.numbers() == (1, 0)
+
+
+def test_a_block_of_megabytes_with_a_checksum_counts_as_one(client, world):
+    block = CONTENT * (9 * 2**20 // SIZE)
+    where = create(client, 30 * 2**20).headers["Location"]
+    assert patch(client, where, 0, block, **WRONG).status_code == 460
+    assert client.head(where, headers=TUS).headers["Upload-Offset"] == "0"
+    right = {"Upload-Checksum": f"xxh3_128 {b64(xxh3_128(block))}"}
+    assert patch(client, where, 0, block, **right).headers["Upload-Offset"] == str(len(block))
+    (log,) = world.root.rglob("*.upload")
+    assert len(log.read_bytes().splitlines()) == 2
+    assert patch(client, where, len(block), block).status_code == 204
+    assert len(log.read_bytes().splitlines()) == 5
+    (part,) = world.root.rglob("*.part")
+    assert part.read_bytes() == block * 2
+
+
+def test_a_checksum_of_no_bytes_is_checked(client, where):
+    assert patch(client, where, 0, b"", **WRONG).status_code == 460
+    right = {"Upload-Checksum": f"xxh3_128 {b64(xxh3_128(b''))}"}
+    assert patch(client, where, 0, b"", **right).status_code == 204
+    assert create(client, data=b"", headers=TUS | WRONG).status_code == 460
+    assert create(client, data=b"", headers=TUS | right).status_code == 201
 
 
 def test_a_digest_of_the_file_that_does_not_match_drops_it(client, where, world):
