@@ -25,12 +25,11 @@ import xxhash
 from common import crash
 from common.decoders import from_json
 from common.digests import md5 as new_md5
-from common.digests import read_blocks
+from common.digests import read_blocks, xxh3_64
 from common.errors import TsferryError
 
 if TYPE_CHECKING:
     import hashlib
-    from collections.abc import Iterable
 
     from common.durable import Tree, WriteFile
 
@@ -204,17 +203,13 @@ class PartialUpload:
         with self._tree.open_write(self.part) as part:
             part.truncate(self.offset)
 
-    def write(self, file: WriteFile, pieces: Iterable[bytes]) -> Pending:
+    def write(self, file: WriteFile, data: bytes | memoryview) -> Pending:
         """Write bytes behind those that count; they count after `commit`."""
         assert self._md5 is not None, "prepare() comes first"
-        whole, check = self._md5.copy(), xxhash.xxh3_64()
-        at = self.offset
-        for piece in pieces:
-            file.write(piece, at=at)
-            whole.update(piece)
-            check.update(piece)
-            at += len(piece)
-        return Pending(UploadBlock(self.offset, at - self.offset, check.hexdigest()), whole)
+        file.write(data, at=self.offset)
+        whole = self._md5.copy()
+        whole.update(data)
+        return Pending(UploadBlock(self.offset, len(data), xxh3_64(data)), whole)
 
     def commit(self, file: WriteFile, pending: Pending) -> None:
         """Make a block count: flush its bytes, then its line."""

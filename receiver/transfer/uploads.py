@@ -23,14 +23,13 @@ from common.names import FilePath
 from common.wire import Result
 from receiver.load.folder_recovery import single_task
 from receiver.transfer.admission import Admission
-from receiver.transfer.body import checker, pieces
 from receiver.transfer.intake import Intake, VerifiedBytes
 from receiver.transfer.partial import PartialUpload
 from receiver.transfer.planning import Resumable
 from receiver.transfer.register import OpenUpload, Register, UploadView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from common.durable import WriteFile
     from common.wire import PlanEntry
@@ -40,13 +39,12 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.records import FileOutcome
     from receiver.principal import Principal
-    from receiver.transfer.body import Checksum, Stream
     from receiver.transfer.partial import Pending
 
 __all__ = ["Uploads"]
 
 _BLOCK = 4 << 20
-"""Without a checksum, so many bytes count at a time."""
+"""Of what need not count at once, so many bytes count at a time."""
 _ERRORS: dict[Result, type[TsferryError]] = {
     Result.CONFLICT: ConflictError,
     Result.REFUSED: ForbiddenError,
@@ -83,10 +81,9 @@ class Uploads:
         sender: str,
         length: int,
         metadata: Mapping[str, str],
-        body: Stream | None = None,
+        block: bytes = b"",
         *,
-        body_length: int = 0,
-        checksum: Checksum | None = None,
+        at_once: bool = False,
         repr_md5: str | None = None,
     ) -> UploadView:
         """`POST /files`, with its first bytes or without.
@@ -96,9 +93,8 @@ class Uploads:
             sender: uuid that the file is of.
             length: of the whole file.
             metadata: `path`, and perhaps `task`, `size`, `md5` (hex).
-            body: the first bytes (creation-with-upload).
-            body_length: how many those are.
-            checksum: of those, algorithm and raw digest.
+            block: the first bytes (creation-with-upload), which are what their checksum says.
+            at_once: as for `patch`.
             repr_md5: MD5 of the whole file (hex), where these bytes are all of it.
 
         Raises:
@@ -114,11 +110,11 @@ class Uploads:
             partial = PartialUpload.create(folder.tree, folder.uploads, meta)
             upload = OpenUpload(folder, partial, self._clock())
             self._register.add(upload)
-        if (body is None or body_length == 0) and length > 0:
+        if not block and length > 0:
             return self._view(upload)
         with self._register.held(upload):
-            if body is not None and body_length:
-                return self._receive(who, upload, 0, body, body_length, checksum, repr_md5)
+            if block:
+                return self._receive(who, upload, 0, block, at_once, repr_md5)
             return self._receive_nothing(who, upload, repr_md5)
 
     def head(self, who: Principal, upload_id: str) -> UploadView:
@@ -136,32 +132,40 @@ class Uploads:
         who: Principal,
         upload_id: str,
         offset: int,
-        stream: Stream,
-        length: int,
-        checksum: Checksum | None = None,
+        block: bytes,
+        *,
+        at_once: bool = False,
         repr_md5: str | None = None,
     ) -> UploadView:
         """`PATCH /files/<id>`: the next bytes.
 
-        With a checksum all of them count or none; without one, what came whole before a break may.
         The call that brings the last byte returns once the file is verified and in its place (and,
         without a task, committed).
+
+        Args:
+            who: asks.
+            upload_id: of the upload.
+            offset: where they begin.
+            block: the bytes, which are what their checksum says if they have one.
+            at_once: all of them count or none, as those with a checksum do; else those before a
+                failure may.
+            repr_md5: MD5 of the whole file (hex), where it is known.
 
         Raises:
             OffsetError: the upload stands elsewhere, `extra["offset"]` says where.
             BusyError: another call is writing this upload.
-            DigestError: block or whole do not match; after the whole the upload is gone.
+            DigestError: the whole does not match; the upload is gone.
             NotATsFileError: the bytes are whole and no TsFile; they are in quarantine.
         """
         finished = self._register.finished(who, upload_id)
         if finished is not None:
             here = finished.length
-            if (offset, length) == (here, 0):
+            if offset == here and not block:
                 return self._view_of(upload_id, here, here, self._clock())
             raise OffsetError(f"all {here} bytes are here", extra={"offset": here})
         upload = self._register.find(who, upload_id)
         with self._register.held(upload):
-            return self._receive(who, upload, offset, stream, length, checksum, repr_md5)
+            return self._receive(who, upload, offset, block, at_once, repr_md5)
 
     def terminate(self, who: Principal, upload_id: str) -> None:
         """`DELETE /files/<id>`: forget the upload and its bytes."""
@@ -225,23 +229,18 @@ class Uploads:
         who: Principal,
         upload: OpenUpload,
         offset: int,
-        stream: Stream,
-        length: int,
-        checksum: Checksum | None,
+        block: bytes,
+        at_once: bool,
         repr_md5: str | None,
     ) -> UploadView:
-        if checksum is not None:
-            checker(checksum)  # an unknown algorithm is refused before anything is read
         if upload.job is not None:
-            self._check_offset(upload, offset, length)
-            for _ in pieces(stream, length):
-                pass  # these bytes are here already
-            return self._await_load(upload)
+            self._check_offset(upload, offset, len(block))
+            return self._await_load(upload)  # these bytes are here already
         upload.partial.prepare()
-        self._check_offset(upload, offset, length)
-        self._intake.check_room(upload.folder, length, self.numbers(upload.meta.sender)[1])
+        self._check_offset(upload, offset, len(block))
+        self._intake.check_room(upload.folder, len(block), self.numbers(upload.meta.sender)[1])
         with upload.folder.tree.open_write(upload.partial.part) as file:
-            last = self._write(upload, file, stream, length, checksum)
+            last = self._write(upload, file, block, at_once)
             if last is not None:
                 return self._finish(who, upload, file, last, repr_md5)
         return self._view(upload)
@@ -253,7 +252,7 @@ class Uploads:
                 f"the block does not begin where the copy ends, at {here}", extra={"offset": here}
             )
         limit = self._limits.max_chunk_bytes
-        if length < 0 or length > limit:
+        if length > limit:
             raise TooLargeError(f"a block has 0 to limits.max_chunk_bytes, {limit}, bytes")
         if here + length > upload.meta.length:
             raise TooLargeError(
@@ -262,16 +261,14 @@ class Uploads:
             )
 
     def _write(
-        self,
-        upload: OpenUpload,
-        file: WriteFile,
-        stream: Stream,
-        length: int,
-        checksum: Checksum | None,
+        self, upload: OpenUpload, file: WriteFile, block: bytes, at_once: bool
     ) -> Pending | None:
-        """Take the body in; returns the block with the file's last byte, which does not count."""
+        """Take a block in; returns what has the file's last byte, which does not count."""
+        step = max(len(block), _BLOCK) if at_once else _BLOCK
         try:
-            for pending in self._blocks(upload, file, stream, length, checksum):
+            for start in range(0, len(block), step):
+                part = memoryview(block)[start : start + step]
+                pending = upload.partial.write(file, part)
                 upload.touched = self._clock()
                 if pending.block.end == upload.meta.length:
                     return pending
@@ -281,32 +278,12 @@ class Uploads:
             raise
         return None
 
-    def _blocks(
-        self,
-        upload: OpenUpload,
-        file: WriteFile,
-        stream: Stream,
-        length: int,
-        checksum: Checksum | None,
-    ) -> Iterator[Pending]:
-        """The body as blocks that count one by one; with a checksum it is one block."""
-        if length == 0:
-            return
-        if checksum is not None:
-            yield upload.partial.write(file, pieces(stream, length, checksum))
-            return
-        left = length
-        while left:
-            size = min(left, _BLOCK)
-            yield upload.partial.write(file, pieces(stream, size))
-            left -= size
-
     def _receive_nothing(
         self, who: Principal, upload: OpenUpload, repr_md5: str | None
     ) -> UploadView:
         """A file of no bytes is whole as soon as it is made."""
         with upload.folder.tree.open_write(upload.partial.part) as file:
-            return self._finish(who, upload, file, upload.partial.write(file, ()), repr_md5)
+            return self._finish(who, upload, file, upload.partial.write(file, b""), repr_md5)
 
     # -- the last byte -----------------------------------------------------------------------
 

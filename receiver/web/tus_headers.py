@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import re
+from collections.abc import Callable
 from email.utils import formatdate
 from typing import TYPE_CHECKING
 
+from common.digests import md5, xxh3_128
 from common.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -26,8 +29,13 @@ __all__ = [
     "repr_md5",
 ]
 
-ALGORITHMS = {"sha1": 20, "md5": 16, "xxh3_128": 16}
-"""Checksums of `Upload-Checksum`, and the bytes of their digests."""
+ALGORITHMS: dict[str, Callable[[bytes], bytes]] = {
+    "sha1": lambda data: hashlib.sha1(data, usedforsecurity=False).digest(),
+    "md5": lambda data: md5(data).digest(),
+    "xxh3_128": xxh3_128,
+}
+"""Checksums of `Upload-Checksum`, and how their digests are made."""
+_DIGEST_BYTES = {name: len(digest_of(b"")) for name, digest_of in ALGORITHMS.items()}
 MAX_KEYS = 32
 _NUMBER = re.compile(r"[0-9]{1,18}\Z")
 _KEY = re.compile(r"[!-+\--~]+\Z")  # visible ASCII but the comma
@@ -86,7 +94,7 @@ def checksum(text: str | None) -> tuple[str, bytes] | None:
     if text is None:
         return None
     name, _, value = text.strip().partition(" ")
-    size = ALGORITHMS.get(name)
+    size = _DIGEST_BYTES.get(name)
     if size is None:
         raise ProtocolError(f"Upload-Checksum: expected one of {', '.join(ALGORITHMS)}")
     digest = _decoded(value.strip(), "Upload-Checksum")
@@ -110,7 +118,7 @@ def repr_md5(text: str | None) -> str | None:
             raise ProtocolError("Repr-Digest: expected md5=:<base64>:")
         if match["name"] == "md5":
             digest = _decoded(match["value"], "Repr-Digest")
-            if len(digest) != ALGORITHMS["md5"]:
+            if len(digest) != _DIGEST_BYTES["md5"]:
                 raise ProtocolError("Repr-Digest: an md5 digest has 16 bytes")
             found = digest.hex()
     return found

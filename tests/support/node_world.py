@@ -9,7 +9,6 @@ with world.node() as node:
 from __future__ import annotations
 
 import hashlib
-import io
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from typing import Any
 import msgspec
 
 from common import wire
-from common.digests import xxh3_64, xxh3_128
+from common.digests import xxh3_64
 from common.durable import Tree
 from common.tsfile import read_tail
 from common.tsfile.proving import series_proofs
@@ -244,14 +243,7 @@ class Edge:
     def send(self, upload: str, content: bytes, *, chunk: int = 1 << 20, offset: int = 0) -> str:
         while offset < len(content):
             block = content[offset : offset + chunk]
-            view = self.node.uploads.patch(
-                self.who,
-                upload,
-                offset,
-                io.BytesIO(block),
-                len(block),
-                ("xxh3_128", xxh3_128(block)),
-            )
+            view = self.node.uploads.patch(self.who, upload, offset, block, at_once=True)
             offset = view.offset
         return upload
 

@@ -8,7 +8,6 @@ and the next round completes.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -17,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from common import crash, wire
-from common.digests import xxh3_128
 from receiver.load.upkeep.fsck import fsck
 from receiver.operator.files import list_files
 from tests.support import tiers
@@ -133,10 +131,7 @@ def upload(edge: Edge, told: Told, decision: wire.PlanDecision) -> None:
         return
     while view.offset < len(content):
         block = content[view.offset : view.offset + CHUNK]
-        view = edge.node.uploads.patch(
-            edge.who, view.id, view.offset, io.BytesIO(block), len(block),
-            ("xxh3_128", xxh3_128(block)),
-        )  # fmt: skip
+        view = edge.node.uploads.patch(edge.who, view.id, view.offset, block, at_once=True)
         told.note(offset=view.offset)
     told.note(verified=path)
 

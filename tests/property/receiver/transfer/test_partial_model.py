@@ -31,7 +31,7 @@ def write(tree: Tree, partial: PartialUpload, size: int, *, commit: bool = True)
     if not block:
         return
     with tree.open_write(partial.part) as file:
-        pending = partial.write(file, [block[:7], block[7:]])
+        pending = partial.write(file, block)
         if commit:
             partial.commit(file, pending)
         else:
@@ -47,7 +47,7 @@ def reopened(tree: Tree) -> PartialUpload:
 
 def finished(tree: Tree, partial: PartialUpload) -> str:
     with tree.open_write(partial.part) as file:
-        pending = partial.write(file, [CONTENT[partial.offset :]])
+        pending = partial.write(file, CONTENT[partial.offset :])
     assert (tree.path / partial.part).read_bytes() == CONTENT
     return pending.md5.hexdigest()
 

@@ -1,6 +1,5 @@
 """The commands against a server in this process, and against directories without one."""
 
-import io
 import json
 import re
 import threading
@@ -60,7 +59,7 @@ def filled(config):
         Edge(node, uuid=B).round({path_of(3, sg="root.b"): tsfile("root.b.d")})
         view = node.uploads.create(sender(A), A, 3, {"path": path_of(9)})
         with pytest.raises(Exception, match="TsFile"):
-            node.uploads.patch(sender(A), view.id, 0, io.BytesIO(b"bad"), 3)
+            node.uploads.patch(sender(A), view.id, 0, b"bad")
 
 
 @pytest.fixture

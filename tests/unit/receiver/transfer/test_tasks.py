@@ -98,9 +98,8 @@ def test_a_partial_upload_of_a_dropped_task_is_resumed(edge: Edge) -> None:
     task = edge.start()
     edge.plan(task, [plan_entry(path_of(1), big)])
     view = edge.node.uploads.create(edge.who, A, len(big), {"path": path_of(1), "task": task})
-    import io
 
-    edge.node.uploads.patch(edge.who, view.id, 0, io.BytesIO(big[:800]), 800)
+    edge.node.uploads.patch(edge.who, view.id, 0, big[:800])
     task = edge.start()
     decision = only(edge.plan(task, [plan_entry(path_of(1), big)]))
     assert (decision.action, decision.offset, decision.upload) == ("resume", 800, view.id)

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import threading
 from pathlib import Path
 
 import pytest
 
-from common import wire
-from common.digests import xxh3_128
+from common import crash, wire
+from common.durable import open_files
 from common.errors import (
     BusyError,
     ConflictError,
@@ -64,24 +63,17 @@ def create(edge: Edge, task: str | None, content: bytes = BIG, path: str = path_
 
 
 def patch(
-    edge: Edge, upload: str, offset: int, block: bytes, *, check: bool = True, **more: object
+    edge: Edge,
+    upload: str,
+    offset: int,
+    block: bytes,
+    *,
+    at_once: bool = True,
+    repr_md5: str | None = None,
 ) -> UploadView:
-    checksum = ("xxh3_128", xxh3_128(block)) if check else None
-    given = {"stream": io.BytesIO(block), "length": len(block), "checksum": checksum, **more}
-    return edge.node.uploads.patch(edge.who, upload, offset, **given)  # type: ignore[arg-type]
-
-
-class Broken:
-    """A body whose link drops."""
-
-    def __init__(self, content: bytes) -> None:
-        self._stream = io.BytesIO(content)
-
-    def read(self, size: int, /) -> bytes:
-        piece = self._stream.read(min(size, 100))
-        if not piece:
-            raise ConnectionResetError("gone")
-        return piece
+    return edge.node.uploads.patch(
+        edge.who, upload, offset, block, at_once=at_once, repr_md5=repr_md5
+    )
 
 
 # -- the way it should go ------------------------------------------------
@@ -125,7 +117,7 @@ def test_creation_with_upload_takes_the_first_bytes(edge: Edge) -> None:
     task = begun(edge)
     view = edge.node.uploads.create(
         edge.who, A, len(BIG), {"path": path_of(1), "task": task},
-        io.BytesIO(BIG[:900]), body_length=900, checksum=("md5", hashlib.md5(BIG[:900]).digest()),
+        BIG[:900],
     )  # fmt: skip
     assert view.offset == 900
     edge.send(view.id, BIG, offset=900)
@@ -222,75 +214,57 @@ def test_a_block_beyond_the_length_is_refused_and_nothing_of_it_counts(edge: Edg
     assert edge.node.uploads.head(edge.who, upload).offset == 1000
 
 
-def test_a_block_with_a_wrong_checksum_counts_nothing(edge: Edge, world: World) -> None:
+@pytest.mark.parametrize(("at_once", "counts"), [(True, 1000), (False, 1800)])
+def test_a_full_disk_keeps_what_counts_and_leaves_no_lock(
+    edge: Edge, world: World, monkeypatch: pytest.MonkeyPatch, at_once: bool, counts: int
+) -> None:
+    monkeypatch.setattr("receiver.transfer.uploads._BLOCK", 400)
     upload = create(edge, begun(edge))
     patch(edge, upload, 0, BIG[:1000])
-    with pytest.raises(DigestError):
-        patch(edge, upload, 1000, b"x" * 500, checksum=("xxh3_128", b"\0" * 16))
-    assert edge.node.uploads.head(edge.who, upload).offset == 1000
-    edge.send(upload, BIG, offset=1000)  # stale bytes and digest are not kept
+    write_all = open_files.write_all
 
+    def full(fd: int, data: bytes, what: str, *, at: int | None = None) -> int:
+        if at is None:
+            return write_all(fd, data, what)
+        write_all(fd, data[: max(0, 1900 - at)], what, at=at)
+        if at + len(data) > 1900:
+            raise NoSpaceError("full")
+        return len(data)
 
-@pytest.mark.parametrize("algorithm", ["crc32", "", "XXH3_128", "sha256"])
-def test_an_unknown_checksum_algorithm_is_refused(edge: Edge, algorithm: str) -> None:
-    upload = create(edge, begun(edge))
-    with pytest.raises(ProtocolError):
-        patch(edge, upload, 0, BIG[:10], checksum=(algorithm, b"x"))
-
-
-@pytest.mark.parametrize("check", [True, False])
-def test_a_dropped_link_leaves_no_lock_and_no_garbage(edge: Edge, check: bool) -> None:
-    upload = create(edge, begun(edge))
-    patch(edge, upload, 0, BIG[:1000])
-    with pytest.raises(ConnectionResetError):
-        patch(edge, upload, 1000, BIG[1000:], stream=Broken(BIG[1000:1350]), check=check)
-    assert edge.node.uploads.head(edge.who, upload).offset == 1000
-    edge.send(upload, BIG, offset=1000)
-
-
-def test_a_body_shorter_than_its_length_is_refused(edge: Edge) -> None:
-    upload = create(edge, begun(edge))
-    with pytest.raises(ProtocolError, match="ended"):
-        patch(edge, upload, 0, BIG[:100], length=200)
-    assert edge.node.uploads.head(edge.who, upload).offset == 0
+    monkeypatch.setattr(open_files, "write_all", full)
+    with pytest.raises(NoSpaceError):
+        patch(edge, upload, 1000, BIG[1000:], at_once=at_once)
+    assert edge.node.uploads.head(edge.who, upload).offset == counts
+    (part,) = world.root.rglob("*.part")
+    assert part.stat().st_size == counts
+    monkeypatch.setattr(open_files, "write_all", write_all)
+    edge.send(upload, BIG, offset=counts)  # stale bytes and digest are not kept
 
 
 def test_a_second_connection_on_one_upload_is_told_busy_at_once(edge: Edge) -> None:
     upload = create(edge, begun(edge))
-    reading, go_on = threading.Event(), threading.Event()
+    writing, go_on = threading.Event(), threading.Event()
 
-    class Slow:
-        def read(self, size: int, /) -> bytes:
-            reading.set()
+    def wait(point: str) -> None:
+        if point == "upload.block_synced":
+            writing.set()
             go_on.wait(20)
-            return BIG[:500]
 
-    thread = threading.Thread(target=lambda: patch(edge, upload, 0, BIG[:500], stream=Slow()))
-    thread.start()
-    reading.wait(20)
-    for call in (
-        lambda: patch(edge, upload, 0, b"y" * 500),
-        lambda: edge.node.uploads.head(edge.who, upload),
-        lambda: edge.node.uploads.terminate(edge.who, upload),
-    ):
-        with pytest.raises(BusyError):
-            call()
-    go_on.set()
-    thread.join()
+    thread = threading.Thread(target=lambda: patch(edge, upload, 0, BIG[:500]))
+    with crash.arm(wait):
+        thread.start()
+        writing.wait(20)
+        for call in (
+            lambda: patch(edge, upload, 0, b"y" * 500),
+            lambda: edge.node.uploads.head(edge.who, upload),
+            lambda: edge.node.uploads.terminate(edge.who, upload),
+        ):
+            with pytest.raises(BusyError):
+                call()
+        go_on.set()
+        thread.join()
     assert edge.node.uploads.head(edge.who, upload).offset == 500
     edge.send(upload, BIG, offset=500)
-
-
-def test_what_came_whole_before_a_break_counts_without_a_checksum(
-    edge: Edge, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("receiver.transfer.uploads._BLOCK", 400)
-    upload = create(edge, begun(edge))
-    with pytest.raises(ConnectionResetError):
-        patch(edge, upload, 0, BIG, stream=Broken(BIG[:1100]), check=False)
-    assert edge.node.uploads.head(edge.who, upload).offset == 800
-    patch(edge, upload, 800, BIG[800:], check=False)
-    assert edge.node.uploads.head(edge.who, upload).complete
 
 
 # -- the whole ------------------------------------------------

@@ -72,10 +72,9 @@ def test_owners_are_released_and_transferred(ask, loaded, node):
 def test_quarantine_is_listed_and_dropped(ask, loaded, node):
     bad = b"no TsFile"
     view = node.uploads.create(sender(A), A, len(bad), {"path": path_of(9)})
-    import io
 
     with pytest.raises(Exception, match="TsFile"):
-        node.uploads.patch(sender(A), view.id, 0, io.BytesIO(bad), len(bad))
+        node.uploads.patch(sender(A), view.id, 0, bad)
     (entry,) = ask("GET", "/v1/quarantine", wire.QuarantineAnswer).entries
     assert (entry.path, entry.hold) == (path_of(9), True)
     key = wire.QuarantineKey(sender=entry.sender, path=entry.path, digest=entry.digest)
