@@ -12,7 +12,7 @@ own statistics. What does not hold is ``DamagedData``, what is not read is ``Uns
 both name the file, device, measurement, chunk, page and offset. Needs numpy, numba and pyarrow.
 """
 
-from receiver.points.chunks import ChunkRef, ChunkSummary, DecodedChunk, PointBlock
+from receiver.points.chunks import ChunkRef, ChunkSummary, PointBlock
 from receiver.points.columns import Column, arrow_type
 from receiver.points.encodings import Binaries
 from receiver.points.errors import DamagedData, DataPlace, UnsupportedData
@@ -25,7 +25,6 @@ __all__ = [
     "Column",
     "DamagedData",
     "DataPlace",
-    "DecodedChunk",
     "PointBlock",
     "TsFileReader",
     "UnsupportedData",

@@ -104,7 +104,7 @@ class TimeChunk(CheckedChunk):
             self._checker.add(listed, None, bounds, *edges(times, bounds))
         if len(times):
             self._previous = int(times[-1])
-        self.taken.add(listed)
+        self.decoded += len(listed)
         return TimeGroup(times, bounds, listed[0].number)
 
 
@@ -151,7 +151,7 @@ class ValueChunk(CheckedChunk):
         dense = joined_values([part for part in parts if part is not None] or [_none(self.pages)])
         if self._checker:
             self._check(self._checker, group, pages, dense, valid, counts)
-        self.taken.add(pages)
+        self.decoded += len(pages)
         values = dense if valid is None else expanded(dense, valid)
         return Column(self.pages.code, values, valid)
 

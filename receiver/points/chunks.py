@@ -18,7 +18,6 @@ from receiver.points.errors import DamagedData, DataPlace
 __all__ = [
     "ChunkRef",
     "ChunkSummary",
-    "DecodedChunk",
     "GroupHeader",
     "Int64s",
     "PointBlock",
@@ -101,27 +100,6 @@ class ChunkSummary:
     rows: int
     statistics: Statistics
     exact: bool
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DecodedChunk:
-    """All rows of one chunk.
-
-    Attributes:
-        times: int64, one a row; of an aligned chunk the rows of its time chunk.
-        column: the values, one a row; None for a time chunk.
-        page_offsets: of each page's header, absolute; none for a chunk without pages.
-        page_counts: points of each page.
-        page_rows: rows of each page, nulls counted.
-        summary: encoding, compression, type, the range of raw bytes, statistics as decoded.
-    """
-
-    times: Int64s
-    column: Column | None
-    page_offsets: Int64s
-    page_counts: Int64s
-    page_rows: Int64s
-    summary: ChunkSummary
 
 
 def chunk_refs(series: Series, times: Series | None, place: DataPlace) -> list[ChunkRef]:

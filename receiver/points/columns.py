@@ -37,7 +37,6 @@ __all__ = [
     "arrow_type",
     "dtype_of",
     "expanded",
-    "joined",
     "joined_values",
     "no_values",
 ]
@@ -144,21 +143,6 @@ class Column:
         if self.data_type == DataType.DATE:
             return [pa.py_buffer(_days(values, self.valid))]
         return [pa.py_buffer(values)]
-
-
-def joined(columns: Sequence[Column]) -> Column:
-    """Several columns of one series, one behind the other; there is at least one."""
-    if len(columns) == 1:
-        return columns[0]
-    valid = None
-    if any(column.valid is not None for column in columns):
-        valid = np.concatenate(
-            [
-                np.ones(len(column), np.bool_) if column.valid is None else column.valid
-                for column in columns
-            ]
-        )
-    return Column(columns[0].data_type, joined_values([each.values for each in columns]), valid)
 
 
 def joined_values(parts: Sequence[Values]) -> Values:

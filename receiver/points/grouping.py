@@ -1,9 +1,8 @@
-"""Pages in groups that are decoded together, and a short record of those that were."""
+"""Pages in groups that are decoded together."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from common.tsfile import Encoding
@@ -16,7 +15,6 @@ __all__ = [
     "GROUP_ROWS",
     "LEAST_TIME",
     "PageGroup",
-    "TakenPages",
     "groups",
 ]
 
@@ -74,25 +72,3 @@ def groups(
             break
     if group:
         yield group
-
-
-class TakenPages:
-    """The pages that were decoded: there may be millions, so no more than is asked for later.
-
-    Attributes:
-        offsets: of each one's header, absolute.
-        points: of each.
-    """
-
-    def __init__(self) -> None:
-        self.offsets = array("q")
-        self.points = array("q")
-
-    def add(self, pages: Iterable[DataPage]) -> None:
-        """Note some more."""
-        for page in pages:
-            self.offsets.append(page.offset)
-            self.points.append(page.points)
-
-    def __len__(self) -> int:
-        return len(self.offsets)

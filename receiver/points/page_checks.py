@@ -15,7 +15,6 @@ from receiver.points.chunk_window import DataPage, Pages
 from receiver.points.chunks import Int64s
 from receiver.points.columns import BINARY
 from receiver.points.encodings import Binaries, Values, is_rounded
-from receiver.points.grouping import TakenPages
 from receiver.points.rounding import far
 
 __all__ = ["CheckedChunk", "Checker", "check_times"]
@@ -202,12 +201,12 @@ class CheckedChunk:
 
     Attributes:
         pages: its pages.
-        taken: of each page decoded so far.
+        decoded: how many of them are decoded so far.
     """
 
     def __init__(self, pages: Pages, *, check: bool) -> None:
         self.pages = pages
-        self.taken = TakenPages()
+        self.decoded = 0
         self._checker = Checker(pages) if check else None
 
     @property

@@ -71,7 +71,7 @@ class PlainChunk(CheckedChunk):
             self._check(listed, times, values, np.cumsum(counts, dtype=np.int64))
         if len(times):
             self._previous = int(times[-1])
-        self.taken.add(listed)
+        self.decoded += len(listed)
         return PointBlock(times, Column(self.pages.code, values), listed[0].number, len(listed))
 
     def _times(self, page: DataPage, content: Bytes, pos: int, end: int) -> npt.NDArray[np.int64]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from common.tsfile import Device, Series
+from common.tsfile import Device
 from receiver.points import rows, whole_chunks
 from receiver.points.chunk_reader import ChunkReader
-from receiver.points.chunks import ChunkRef, ChunkSummary, DecodedChunk
+from receiver.points.chunks import ChunkSummary
 from receiver.points.errors import DataError
 from receiver.points.grouping import GROUP_ROWS
 
@@ -19,18 +19,10 @@ __all__ = ["TsFileReader"]
 class TsFileReader(ChunkReader):
     """Series, devices and sums of a file; see `ChunkReader` for how it is opened."""
 
-    def decode_chunk(self, device: Device, series: Series, chunk: ChunkRef) -> DecodedChunk:
-        """Decode a whole chunk into memory."""
-        return whole_chunks.decode_chunk(self, device, series, chunk)
-
-    def summarise_chunk(self, device: Device, series: Series, chunk: ChunkRef) -> ChunkSummary:
-        """Decode a chunk in bounded memory, check all of it, and say what its points come to."""
-        return whole_chunks.summarise_chunk(self, device, series, chunk)
-
     def summaries(
         self, device: Device, *, observe: whole_chunks.Observer | None = None
     ) -> Iterator[ChunkSummary | DataError]:
-        """``summarise_chunk`` of all chunks of all series of a device, the fastest way.
+        """Decode all chunks of a device in bounded memory, check them, say what each comes to.
 
         The time chunks of an aligned device come among them, measurement ``""``. What is damaged
         or not supported yields its error in place of its summary, and the rest goes on; so does a

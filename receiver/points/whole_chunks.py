@@ -1,4 +1,4 @@
-"""Whole chunks: decoded into memory, or decoded for what they come to. Always checked."""
+"""Whole chunks, decoded for what they come to, and checked."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ import numpy as np
 from common.tsfile import DataType, Device, Series, Statistics
 from receiver.points.aligned import DECODED_AT_ONCE, parts
 from receiver.points.chunk_window import Pages
-from receiver.points.chunks import ChunkRef, ChunkSummary, DecodedChunk, PointBlock, chunk_refs
-from receiver.points.columns import joined, no_values
+from receiver.points.chunks import ChunkRef, ChunkSummary, PointBlock, chunk_refs
 from receiver.points.encodings import is_rounded
 from receiver.points.errors import DamagedData, DataError, UnsupportedData
-from receiver.points.grouping import TakenPages
 from receiver.points.rounding import far
 from receiver.points.summaries import differing, merge
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from receiver.points.chunk_reader import ChunkReader
     from receiver.points.plain_chunks import PlainChunk
 
-__all__ = ["Observer", "decode_chunk", "summaries", "summarise_chunk"]
+__all__ = ["Observer", "summaries"]
 
 Observer: TypeAlias = Callable[[str, PointBlock], None]
 """Is told the measurement and each of its blocks; the block's arrays are not to be kept."""
@@ -37,8 +35,7 @@ class _Walk:
     def __init__(self, file: ChunkReader, device: Device, series: Series, chunk: ChunkRef) -> None:
         self._file, self._device, self._series, self._chunk = file, device, series, chunk
         self.pages: Pages
-        self.taken = TakenPages()
-        self.page_rows = array("q")
+        self.page_count = self.rows = 0
         self.statistics: Statistics
         self.exact: bool
 
@@ -49,27 +46,31 @@ class _Walk:
 
     def _plain(self) -> Iterator[PointBlock]:
         plain = self._file.plain_chunk(self._device, self._series, self._chunk, check=True)
-        yield from plain.blocks()
+        for block in plain.blocks():
+            self.rows += len(block.times)
+            yield block
         self._end(plain, plain.finish())
 
     def _times(self) -> Iterator[PointBlock]:
         times = self._file.time_chunk(self._device, self._chunk, check=True)
         for group in self._file.kept(self._chunk, times):
+            self.rows += len(group.times)
             yield PointBlock(group.times, None, group.first, len(group))
         self._end(times, times.finish())
 
     def _values(self, time_chunk: ChunkRef) -> Iterator[PointBlock]:
         values = self._file.value_chunk(self._device, self._series, self._chunk, check=True)
+        time_pages = 0
         for group in self._file.times(self._device, time_chunk):
             for part in parts(group, [values], DECODED_AT_ONCE):
                 yield PointBlock(part.times, values.column(part), part.first, len(part))
-            self.page_rows.extend(np.diff(group.bounds).tolist())
-        self._end(values, values.finish(len(self.page_rows)))
+            time_pages += len(group)
+            self.rows += len(group.times)
+        self._end(values, values.finish(time_pages))
 
     def _end(self, walked: PlainChunk | TimeChunk | ValueChunk, statistics: Statistics) -> None:
-        self.pages, self.taken, self.statistics = walked.pages, walked.taken, statistics
+        self.pages, self.page_count, self.statistics = walked.pages, walked.decoded, statistics
         self.exact = walked.exact
-        self.page_rows = self.page_rows or self.taken.points
 
     def summary(self) -> ChunkSummary:
         pages = self.pages
@@ -80,47 +81,11 @@ class _Walk:
             pages.code,
             pages.encoding,
             pages.compression,
-            len(self.taken),
-            sum(self.page_rows),
+            self.page_count,
+            self.rows,
             self.statistics,
             self.exact,
         )
-
-
-def summarise_chunk(
-    file: ChunkReader,
-    device: Device,
-    series: Series,
-    chunk: ChunkRef,
-    observe: Observer | None = None,
-) -> ChunkSummary:
-    """See ``TsFileReader.summarise_chunk``."""
-    walk = _Walk(file, device, series, chunk)
-    for block in walk.blocks():
-        if observe is not None:
-            observe(series.measurement, block)
-    return walk.summary()
-
-
-def decode_chunk(
-    file: ChunkReader, device: Device, series: Series, chunk: ChunkRef
-) -> DecodedChunk:
-    """See ``TsFileReader.decode_chunk``."""
-    walk = _Walk(file, device, series, chunk)
-    blocks = list(walk.blocks())
-    columns = [block.column for block in blocks if block.column is not None]
-    column = joined(columns) if columns else None
-    if column is None and series.measurement:
-        column = no_values(series.data_type, 0)
-    times = [block.times for block in blocks]
-    return DecodedChunk(
-        np.concatenate(times) if times else np.zeros(0, np.int64),
-        column,
-        np.array(walk.taken.offsets, np.int64),
-        np.array(walk.taken.points, np.int64),
-        np.array(walk.page_rows, np.int64),
-        walk.summary(),
-    )
 
 
 def summaries(
@@ -159,7 +124,11 @@ def _attempt(
     observe: Observer | None,
 ) -> ChunkSummary | DataError:
     try:
-        return summarise_chunk(file, device, series, chunk, observe)
+        walk = _Walk(file, device, series, chunk)
+        for block in walk.blocks():
+            if observe is not None:
+                observe(series.measurement, block)
+        return walk.summary()
     except (DamagedData, UnsupportedData) as error:
         return error
 

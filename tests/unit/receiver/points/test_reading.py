@@ -214,19 +214,17 @@ def test_a_chunk_says_what_its_pages_are(written):
     path = written(build(ALIGNED, aligned=[D1], chunks=2, page_points=20))
     with TsFileReader(path) as file:
         device = file.device(D1)
-        series = file.series(device, "b")
-        first, second = file.chunks(device, series)
-        chunk = file.decode_chunk(device, series, first)
-        assert chunk.times.tolist() == list(range(50))
-        assert chunk.page_rows.tolist() == [20, 20, 10]
-        assert chunk.page_counts.tolist() == [7, 7, 3]
-        assert chunk.column is not None
-        assert chunk.column.points == 17
-        assert chunk.summary.data_type == DataType.TEXT
-        assert chunk.summary.rows == 50
-        assert chunk.summary.statistics.last == b"v48"
+        blocks = []
+        summaries = file.summaries(
+            device, observe=lambda name, block: blocks.append((name, len(block.times)))
+        )
+        chunk, second = (each for each in summaries if each.measurement == "b")
+        assert sum(rows for name, rows in blocks if name == "b") == 100
+        assert (chunk.pages, chunk.rows, chunk.statistics.count) == (3, 50, 17)
+        assert chunk.data_type == DataType.TEXT
+        assert chunk.statistics.last == b"v48"
         content = path.read_bytes()
-        assert content[chunk.summary.offset] == 0x41
-        assert chunk.summary.end <= second.offset
+        assert content[chunk.offset] == 0x41
+        assert chunk.end <= second.offset
         with pytest.raises(KeyError):
             file.series(device, "none")
