@@ -331,17 +331,6 @@ class Tree(Closing):
         swept = [at for at, _ in list(found) if is_temporary(at.rpartition("/")[2])]
         return [at for at in swept if self.unlink(at, sync=False)]
 
-    def remove_tree(self, rel: str) -> None:
-        """Remove a directory with all that is in it; missing is fine, symlinks are not followed."""
-        if not parts(rel):
-            raise IsADirectoryError(errno.EISDIR, "the directory itself", str(self.path))
-        for name, found in self.listing(rel):
-            if stat.S_ISDIR(found.st_mode):
-                self.remove_tree(f"{rel}/{name}")
-            else:
-                self.unlink(f"{rel}/{name}", sync=False)
-        self.remove_empty(rel)
-
     def remove_empty(self, rel: str) -> bool:
         """Remove a directory if nothing is in it; whether it is gone."""
         may_write()

@@ -47,11 +47,6 @@ class ChunkRef:
     statistics: Statistics
     time_chunk: ChunkRef | None = None
 
-    @property
-    def rows(self) -> int:
-        """As the index says: of an aligned chunk with its nulls."""
-        return (self.time_chunk or self).statistics.count
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PointBlock:

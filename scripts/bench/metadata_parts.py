@@ -248,7 +248,7 @@ def _starts(home: Path, total: int, rounds: int) -> Figures:
         walls.append(time.perf_counter() - begin)
         used.append(time.process_time() - before)
         with engine:
-            count = next(iter(execute(engine, "count timeseries").rows))[0]
+            count = next(iter(execute(engine, "count timeseries")))[0]
             assert count == total, f"{count} series of {total}"
     return {"seconds": statistics.median(walls), "cpu_seconds": statistics.median(used)}
 
@@ -384,7 +384,7 @@ def _search(engine: Engine) -> Sequence[object]:
 
 
 def _hits(engine: Engine, at: int | None) -> Sequence[object]:
-    return list(execute(engine, "show timeseries where unit = hit", at=at).rows)
+    return list(execute(engine, "show timeseries where unit = hit", at=at))
 
 
 def below_ring(directory: Path) -> Figures:

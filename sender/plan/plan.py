@@ -96,19 +96,9 @@ class RoundPlan:
     kept: int = 0
 
     @property
-    def empty(self) -> bool:
-        """Whether there is nothing to send or delete."""
-        return not self.tasks
-
-    @property
     def files(self) -> int:
         """Files to send."""
         return sum(len(task.additions) for task in self.tasks)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes to send, at most: what the receiver has already does not travel."""
-        return sum(task.bytes for task in self.tasks)
 
 
 @dataclass

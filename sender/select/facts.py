@@ -36,14 +36,14 @@ class ContentFacts(Protocol):
 class FileFacts:
     """`ContentFacts` from the files themselves."""
 
-    def __init__(self, dirs: DataDirs, seen: StatCache) -> None:
+    def __init__(self, dirs: DataDirs, cache: StatCache) -> None:
         self._trees = dirs.trees
-        self._seen = seen
+        self._cache = cache
 
     def md5(self, file: LocalFile) -> str | None:
         """MD5 of a whole file; None if it changed, vanished, or cannot be read."""
-        seen = self._seen.of(file)
-        if not seen.md5:
+        known_file = self._cache.of(file)
+        if not known_file.md5:
             try:
                 with self._opened(file) as fd:
                     digest = None if fd is None else md5_of_fd(fd)
@@ -51,22 +51,22 @@ class FileFacts:
                         return None
             except OSError:
                 return None
-            seen.md5 = digest or ""
-        return seen.md5
+            known_file.md5 = digest or ""
+        return known_file.md5
 
     def span(self, file: LocalFile) -> Span | None:
         """First and last time in a file; None if it has none or cannot be read."""
-        seen = self._seen.of(file)
-        if not seen.timed:
+        known_file = self._cache.of(file)
+        if not known_file.timed:
             try:
                 with self._opened(file) as fd:
                     if fd is None:
                         return None
-                    seen.span, _ = read_span(fd)
+                    known_file.span, _ = read_span(fd)
             except OSError:
                 return None
-            seen.timed = True
-        return seen.span
+            known_file.timed = True
+        return known_file.span
 
     @contextmanager
     def _opened(self, file: LocalFile) -> Iterator[int | None]:

@@ -55,15 +55,15 @@ class Scanner:
             includes=group_filter(groups.include, groups.exclude),
             clock=clock,
         )
-        self._seen = StatCache()
+        self._cache = StatCache()
 
     def facts(self, dirs: DataDirs) -> FileFacts:
         """Contents and times of scanned files, while `dirs` are open."""
-        return FileFacts(dirs, self._seen)
+        return FileFacts(dirs, self._cache)
 
     def forget(self, files: Iterable[LocalFile]) -> None:
         """What was read of these files is not needed any more: a list has it."""
-        self._seen.forget(files)
+        self._cache.forget(files)
 
     def scan(self, dirs: DataDirs, known: Sequence[Mapping[FilePath, Entry]] = ()) -> Scan:
         """Look at every TsFile.
@@ -73,12 +73,12 @@ class Scanner:
             known: the lists of loaded files (`Ledger.entries`) of all receivers: what is on one of
                 them with the same size, mtime and inode is not read again.
         """
-        self._seen.begin()
+        self._cache.begin()
         found = {path: self._walk(tree, known) for path, tree in dirs}
         for data_dir, each in found.items():
             self._missing_kinds(dirs.trees[data_dir], each, known)
         scan = self._union(dirs, found)
-        self._seen.end()
+        self._cache.end()
         return scan
 
     def _walk(self, tree: Tree, known: Sequence[Mapping[FilePath, Entry]]) -> WalkResult:
@@ -92,7 +92,7 @@ class Scanner:
         def by_path(path: FilePath) -> list[Entry]:
             return [entry for entries in known if (entry := entries.get(path)) is not None]
 
-        return Walk(tree, self._rules, self._seen, by_path, lambda n: names.get(n, [])).run()
+        return Walk(tree, self._rules, self._cache, by_path, lambda n: names.get(n, [])).run()
 
     def _missing_kinds(
         self, tree: Tree, found: WalkResult, known: Sequence[Mapping[FilePath, Entry]]

@@ -49,11 +49,11 @@ class StatCache:
     """The records of all files, by data directory and place."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[Path, str], KnownFile] = {}
+        self._files: dict[tuple[Path, str], KnownFile] = {}
         self._round = 0
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._files)
 
     def begin(self) -> None:
         """A new scan begins."""
@@ -62,16 +62,18 @@ class StatCache:
     def end(self) -> None:
         """The scan is over: what it did not meet is forgotten."""
         current = self._round
-        self._seen = {at: seen for at, seen in self._seen.items() if seen.round == current}
+        self._files = {
+            at: known_file for at, known_file in self._files.items() if known_file.round == current
+        }
 
     def at(self, data_dir: Path, rel: str, identity: tuple[int, int, int], now: float) -> KnownFile:
         """The record of a file, an empty one if it is new or has changed."""
         key = (data_dir, rel)
-        seen = self._seen.get(key)
-        if seen is None or seen.identity != identity:
-            seen = self._seen[key] = KnownFile(identity, now)
-        seen.round = self._round
-        return seen
+        known_file = self._files.get(key)
+        if known_file is None or known_file.identity != identity:
+            known_file = self._files[key] = KnownFile(identity, now)
+        known_file.round = self._round
+        return known_file
 
     def of(self, file: LocalFile) -> KnownFile:
         """The record of a scanned file."""
@@ -80,4 +82,4 @@ class StatCache:
     def forget(self, files: Iterable[LocalFile]) -> None:
         """Drop the records of files that a list of loaded files knows by now."""
         for file in files:
-            self._seen.pop((file.data_dir, file.rel), None)
+            self._files.pop((file.data_dir, file.rel), None)

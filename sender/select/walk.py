@@ -106,13 +106,13 @@ class Walk:
         self,
         tree: Tree,
         rules: WalkRules,
-        seen: StatCache,
+        cache: StatCache,
         known: Callable[[FilePath], list[Entry]],
         known_flat: Callable[[str], list[Entry]],
     ) -> None:
         self._tree = tree
         self._rules = rules
-        self._seen = seen
+        self._cache = cache
         self._known = known
         self._known_flat = known_flat
         self._now = rules.clock()
@@ -278,42 +278,42 @@ class Walk:
         loaded = next((each for each in entries if each.identity == identity), None)
         if loaded is not None and (path is not None or loaded.span is not None):
             return path if path is not None else self._flat_path(place, name, loaded.span)
-        seen = self._seen.at(self._tree.path, place.at(name), identity, self._now)
-        self._judge(place, name, seen)
-        if seen.problem is not None:
-            return (Why.OPEN if seen.open else Why.UNREADABLE), seen.problem
-        if self._rules.by_tail and not self._rested(stat, seen):
+        known_file = self._cache.at(self._tree.path, place.at(name), identity, self._now)
+        self._judge(place, name, known_file)
+        if known_file.problem is not None:
+            return (Why.OPEN if known_file.open else Why.UNREADABLE), known_file.problem
+        if self._rules.by_tail and not self._rested(stat, known_file):
             return Why.OPEN, f"changed less than {self._rules.quiet_seconds:g} s ago"
-        return path if path is not None else self._flat_path(place, name, seen.span)
+        return path if path is not None else self._flat_path(place, name, known_file.span)
 
-    def _judge(self, place: _Place, name: str, seen: KnownFile) -> None:
+    def _judge(self, place: _Place, name: str, known_file: KnownFile) -> None:
         """Read the tail, if that was not done for this content already."""
         flat = place.partition is None
-        if seen.judged and (seen.timed or not flat or seen.problem is not None):
+        if known_file.judged and (known_file.timed or not flat or known_file.problem is not None):
             return
         try:
             fd = open_regular(place.fd, name)
         except (OSError, UnsafePathError) as error:
-            seen.problem, seen.open = f"cannot be read: {error}", True
+            known_file.problem, known_file.open = f"cannot be read: {error}", True
             return
         try:
             status = read_status(fd)
-            seen.problem = None if status.complete else f"{status.status}: {status.reason}"
-            seen.open = status.status in (Status.UNSEALED, Status.EMPTY)
+            known_file.problem = None if status.complete else f"{status.status}: {status.reason}"
+            known_file.open = status.status in (Status.UNSEALED, Status.EMPTY)
             if status.complete and flat:
-                seen.span, seen.problem = read_span(fd)
-                seen.timed = True
+                known_file.span, known_file.problem = read_span(fd)
+                known_file.timed = True
         except OSError as error:
-            seen.problem, seen.open = f"cannot be read: {error.strerror}", True
+            known_file.problem, known_file.open = f"cannot be read: {error.strerror}", True
             return
         finally:
             os.close(fd)
-        seen.judged = self._now - seen.identity[1] / 1e9 > _RACY_SECONDS
+        known_file.judged = self._now - known_file.identity[1] / 1e9 > _RACY_SECONDS
 
-    def _rested(self, stat: os.stat_result, seen: KnownFile) -> bool:
+    def _rested(self, stat: os.stat_result, known_file: KnownFile) -> bool:
         """By the file's own clock, or, where that is ahead of ours, by how long we have seen it."""
         quiet = self._rules.quiet_seconds
-        return self._now - stat.st_mtime >= quiet or self._now - seen.since >= quiet
+        return self._now - stat.st_mtime >= quiet or self._now - known_file.since >= quiet
 
     def _flat_path(self, place: _Place, name: str, span: Span | None) -> FilePath:
         partition = 0 if span is None else span.first // self._rules.interval

@@ -14,7 +14,7 @@ from receiver.metadata.sql.executing import execute
 def rows(engine: Engine, sql: str, at: Any = None) -> list[dict[str, Any]]:
     """The whole answer, a dictionary for each row; columns as they are named."""
     result = execute(engine, sql, at=at)
-    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+    return [dict(zip(result.columns, row, strict=True)) for row in result]
 
 
 def column(engine: Engine, sql: str, name: str | None = None, at: Any = None) -> list[Any]:
@@ -42,7 +42,7 @@ def refused(
     """The error of a statement that must be refused: it has these words, and changes nothing."""
     before = engine.newest_commit
     with pytest.raises(kind) as caught:
-        list(execute(engine, sql).rows)
+        list(execute(engine, sql))
     for word in words:
         assert word in caught.value.message, caught.value.message
     assert engine.newest_commit == before, f"{sql}: refused, and yet there is a commit"

@@ -40,6 +40,12 @@ class Disk:
         """Where it is mounted; the same before and after a cut."""
         self.mounted = False
 
+    def clear(self) -> None:
+        """Remove all that is on it."""
+        for path in self.path.iterdir():
+            if path.name != "lost+found":
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
     def mount(self, *, read_only: bool = False) -> None:
         """Switch the power on: the journal is replayed."""
         options = _OPTIONS + (",ro" if read_only else "")

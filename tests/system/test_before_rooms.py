@@ -40,11 +40,11 @@ def test_a_receiver_has_its_files_its_schema_and_its_keys(node: Node):
     assert states[path_of(3)] == "quarantined"
     assert fsck_of(node).found == []
     assert EmbeddedKV(node.engine).load("a key") == "its value"
-    rows = {row[0]: row for row in execute(node.engine, "show timeseries root.sg.**").rows}
+    rows = {row[0]: row for row in execute(node.engine, "show timeseries root.sg.**")}
     assert rows["root.sg.made.s1"][1] == "speed"
-    (found,) = execute(node.engine, "show timeseries where place = hall").rows
+    (found,) = execute(node.engine, "show timeseries where place = hall")
     assert found[0] == "root.sg.made.s1"
-    (found,) = execute(node.engine, "show timeseries where unit = f").rows
+    (found,) = execute(node.engine, "show timeseries where unit = f")
     assert found[0] == "root.sg.made.s2"
 
 

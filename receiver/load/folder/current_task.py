@@ -17,7 +17,6 @@ from common.decoders import from_json
 from common.linelog import Phase, SyncLog
 from common.wire import (
     ManifestEntry,
-    PlanEntry,
     Propagate,
     ResourceEntry,
     Result,
@@ -88,18 +87,6 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refused: Result | None = None
     device: str | None = None
     reason: str | None = None
-
-    @classmethod
-    def of(cls, entry: PlanEntry) -> Planned:
-        """What is kept of a plan entry."""
-        return cls(
-            path=entry.path,
-            size=entry.size,
-            tail=entry.tail,
-            md5=entry.md5,
-            replaces=entry.replaces,
-            resource=entry.resource,
-        )
 
 
 class TaskPlace(Protocol):

@@ -178,11 +178,6 @@ class Committer:
         self._leader = 0
         self._closed = False
 
-    @property
-    def waiting(self) -> int:
-        """Commits in the queue."""
-        return len(self._waiting)
-
     def commit(self, ops: Sequence[Op], guards: Sequence[Guard]) -> int:
         """See `Engine.commit`."""
         return self._submit(_Request(ops, tuple(guards)))

@@ -30,8 +30,6 @@ from receiver.metadata.model.errors import NewerLogError
 from receiver.metadata.model.tag_layout import ENTRY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from common.durable import Tree, WriteFile
 
 __all__ = ["FIRST_OFFSET", "TLOG_NAME", "Tlog"]
@@ -244,17 +242,6 @@ class Tlog(Closing):
             return b""
         with meaning(self.what):
             return os.pread(self._fd, size, at)
-
-    def entries(self) -> Iterator[tuple[int, dict[str, str], dict[str, str]]]:
-        """(offset, tags, attributes) of each entry up to the first that is not sound."""
-        at = FIRST_OFFSET
-        while at < self.size:
-            raw = self._pread(_AT_ONCE, at)
-            found = self._parse(at, raw)
-            if found is None:
-                return
-            yield at, *found
-            at += ENTRY.size + ENTRY.unpack_from(raw)[0]
 
 
 def _check_head(raw: bytes, what: str) -> None:

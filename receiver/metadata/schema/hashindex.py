@@ -48,11 +48,6 @@ class PairIndex:
         """The table, to be frozen."""
         return self._slots
 
-    @property
-    def used(self) -> int:
-        """Keys in it."""
-        return self._used
-
     def _set_slots(self, slots: Ints) -> None:
         self._slots = slots
         self._mask = len(slots) - 1

@@ -64,11 +64,6 @@ class StatementResult:
             return []
         return self.answer.fetch(self._size if count is None else count)
 
-    @property
-    def rows(self) -> Iterator[Row]:
-        """All further rows, fetched as they are taken."""
-        return iter(self)
-
     def __iter__(self) -> Iterator[Row]:
         while rows := self.fetch():
             yield from rows

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from receiver.spark.source.read_plan import ReadPlan
     from receiver.spark.source.result_columns import ResultColumn
-    from receiver.spark.source.selection import Selection
     from receiver.spark.source.source_options import SourceOptions
 
 __all__ = ["TsFileBatchReader", "TsFileSource", "register"]
@@ -136,11 +135,6 @@ class TsFileBatchReader(DataSourceReader):
         self._plan = replace(self._plan, selection=selection)
         # A row that stands for an error has NULL where other rows have what was asked for.
         return list(filters) if options.on_error == "row" else left
-
-    @property
-    def selection(self) -> Selection:
-        """What is to be read, with the filters that were pushed."""
-        return self._plan.selection
 
     def partitions(self) -> list[InputPartition]:
         """The tasks; none has nothing to do, unless there is nothing to do at all."""

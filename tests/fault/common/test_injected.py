@@ -34,11 +34,8 @@ def disk(tmp_path):
 
 
 def fresh(disk, **files):
+    disk.clear()
     with Tree(disk.path) as tree:
-        for name, _ in tree.listing():
-            if name != "lost+found":
-                tree.remove_tree(name)
-                tree.unlink(name)
         tree.make_dirs("d")
         for name, content in files.items():
             tree.write_atomic(name, content)

@@ -113,7 +113,6 @@ OPERATIONS = {
     "copy to": lambda tree, rel: tree.copy("file", rel),
     "copy from": lambda tree, rel: tree.copy(rel, "there"),
     "unlink": lambda tree, rel: tree.unlink(rel),
-    "remove_tree": lambda tree, rel: tree.remove_tree(rel),
     "remove_empty": lambda tree, rel: tree.remove_empty(rel),
     "sync_dir": lambda tree, rel: tree.sync_dir(rel),
     "sync_file": lambda tree, rel: tree.sync_file(rel),
@@ -165,7 +164,7 @@ def test_no_operation_opens_a_symlink_a_fifo_or_a_directory_as_a_file(tree, tmp_
     assert (tmp_path / "x").read_bytes() == b"outside"
 
 
-@pytest.mark.parametrize("what", ["make_dirs", "remove_tree", "listing"])
+@pytest.mark.parametrize("what", ["make_dirs", "listing"])
 def test_a_symlink_is_no_directory_of_the_tree(tree, tmp_path, what):
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -572,7 +571,6 @@ CHANGES = {
     "copy": lambda tree, log, file: tree.copy("x", "new"),
     "unlink": lambda tree, log, file: tree.unlink("x"),
     "unlink unsynced": lambda tree, log, file: tree.unlink("x", sync=False),
-    "remove_tree": lambda tree, log, file: tree.remove_tree("dir"),
     "remove_empty": lambda tree, log, file: tree.remove_empty("dir/empty"),
     "sweep": lambda tree, log, file: tree.sweep_temporaries(),
     "sync_dir": lambda tree, log, file: tree.sync_dir(),
@@ -766,25 +764,10 @@ def test_removing_a_symlink_leaves_what_it_points_to(tree, tmp_path):
     assert (tmp_path / "x").exists()
 
 
-def test_a_tree_is_removed_without_following_what_is_in_it(tree, tmp_path):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "x").write_bytes(b"outside")
-    tree.make_dirs("a/b/c")
-    tree.write_atomic("a/b/x", b"1")
-    (tree.path / "a" / "link").symlink_to(outside)
-    os.mkfifo(tree.path / "a" / "fifo")
-    with no_leak():
-        tree.remove_tree("a")
-        tree.remove_tree("a")
-    assert names(tree) == []
-    assert (outside / "x").exists()
-
-
 @pytest.mark.parametrize("rel", ["", "."])
 def test_the_tree_itself_is_never_removed(tree, rel):
     tree.write_atomic("x", b"1")
-    for remove in (tree.remove_tree, tree.remove_empty, tree.unlink):
+    for remove in (tree.remove_empty, tree.unlink):
         with pytest.raises(IsADirectoryError):
             remove(rel)
     assert names(tree) == ["x"]
@@ -813,7 +796,8 @@ def test_each_new_directory_is_synced_into_its_parent_once(tree, monkeypatch):
     faults.watch("fsync")
     tree.make_dirs("a/b/c")
     assert faults.calls == []
-    tree.remove_tree("a")
+    for rel in ("a/b/c", "a/b", "a"):
+        tree.remove_empty(rel)
     faults.watch("fsync")
     tree.make_dirs("a/b/c")
     assert faults.calls == ["fsync"] * 3

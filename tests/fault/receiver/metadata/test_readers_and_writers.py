@@ -91,14 +91,14 @@ class World:
             self.engine, "show timeseries root.**", at=self.at(randomly), fetch_size=size
         )
         names = list(result.columns)
-        found = [dict(zip(names, row, strict=True)) for row in result.rows]
+        found = [dict(zip(names, row, strict=True)) for row in result]
         sides = {"left": {}, "right": {}}
         for row in found:
             _, side, pair, _ = row["timeseries"].split(".")
             assert pair not in sides[side], f"{row['timeseries']} is shown twice"
             sides[side][pair] = row["tags"]
         if sides["left"] != sides["right"]:
-            again = list(execute(self.engine, "show timeseries root.**", at=result.commit).rows)
+            again = list(execute(self.engine, "show timeseries root.**", at=result.commit))
             raise AssertionError((size, result.commit, self.engine.newest_commit, found, again))
 
     def by_tag(self, randomly, _):
@@ -110,7 +110,7 @@ class World:
                 at=self.at(randomly),
                 fetch_size=2,
             )
-            paths = [row[0] for row in result.rows]
+            paths = [row[0] for row in result]
         except NotATagError:
             return  # no series has one at this moment
         left = [path.split(".")[2] for path in paths if ".left." in path]
@@ -119,7 +119,7 @@ class World:
 
     def by_count(self, randomly, _):
         at = self.at(randomly)
-        rows = list(execute(self.engine, "count timeseries root group by level=1", at=at).rows)
+        rows = list(execute(self.engine, "count timeseries root group by level=1", at=at))
         assert len({count for _, count in rows}) <= 1, rows
 
     def by_state(self, _, __):

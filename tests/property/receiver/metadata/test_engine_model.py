@@ -439,15 +439,15 @@ class SchemaAgainstModel(RuleBasedStateMachine):
             expected = tree.show(meant, where, heat=heat, limit=limit, offset=offset)
         except model.Rejected:
             with pytest.raises(TsferryError):
-                list(execute(self.engine, sql, at=ts).rows)
+                list(execute(self.engine, sql, at=ts))
             return
-        found = [row[0] for row in execute(self.engine, sql, at=ts, fetch_size=fetch).rows]
+        found = [row[0] for row in execute(self.engine, sql, at=ts, fetch_size=fetch)]
         assert found == [model.text(nodes) for nodes in expected], sql
         self.counts(pattern, meant, ts, tree)
 
     def counts(self, pattern, meant, ts, tree):
         def ask(sql):
-            return [tuple(row) for row in execute(self.engine, sql, at=ts).rows]
+            return [tuple(row) for row in execute(self.engine, sql, at=ts)]
 
         assert ask(f"count timeseries {pattern}") == [(len(tree.selected(meant)),)]
         assert ask(f"count devices {pattern}") == [(len(tree.devices(meant)),)]

@@ -67,13 +67,13 @@ def test_a_file_that_is_not_listed_is_new():
     result = run(a_scan(a_file()))
     assert result.tasks == (TaskPlan((Addition(a_file()),)),)
     assert result.files == 1
-    assert result.bytes == 10
+    assert [task.bytes for task in result.tasks] == [10]
 
 
 def test_a_listed_file_with_the_same_numbers_needs_nothing_and_is_not_read():
     facts = FakeFacts()
     result = run(a_scan(a_file()), [an_entry()], facts=facts)
-    assert result.empty
+    assert not result.tasks
     assert result.unchanged == 1
     assert facts.asked == []
 
@@ -82,7 +82,7 @@ def test_a_listed_file_with_the_same_numbers_needs_nothing_and_is_not_read():
 def test_a_touched_file_with_the_same_content_is_only_refreshed(change):
     facts = FakeFacts({A: "a" * 32})
     result = run(a_scan(a_file(**change)), [an_entry()], facts=facts)
-    assert result.empty
+    assert not result.tasks
     assert result.refreshed == (an_entry(**change),)
 
 
@@ -109,7 +109,7 @@ def test_a_reused_inode_is_harmless():
 
 def test_a_file_that_changes_while_it_is_compared_waits():
     result = run(a_scan(a_file(inode=2)), [an_entry()], facts=FakeFacts({A: None}))
-    assert result.empty
+    assert not result.tasks
     assert "changed" in result.skipped[0].reason
 
 
@@ -121,7 +121,7 @@ def test_a_listed_file_that_is_no_more_is_gone():
 def test_a_file_that_moved_between_directories_is_neither_gone_nor_new():
     moved = a_file(data_dir=D1, inode=99)
     result = run(a_scan(moved), [an_entry()], facts=FakeFacts({A: "a" * 32}))
-    assert result.empty
+    assert not result.tasks
     assert result.moved == 1
     assert result.refreshed == (an_entry(data_dir=D1, inode=99),)
 
@@ -146,14 +146,14 @@ def test_what_waits_is_not_gone():
     waiting = Waiting(A.text, D0, Why.CHANGING, "has mods", 10, A.group)
     scan = a_scan(waiting=(waiting,), others=frozenset({A}))
     result = run(scan, [an_entry()], options=ALL)
-    assert result.empty
+    assert not result.tasks
     assert result.held == ()
 
 
 def test_the_list_of_an_unmounted_directory_makes_nothing_gone():
     away = Unmounted(D0, "has no marker")
     result = run(a_scan(mounted=(D1,), unmounted=(away,)), [an_entry()], options=ALL)
-    assert result.empty
+    assert not result.tasks
     assert result.held == ()
 
 
@@ -214,7 +214,7 @@ def test_a_held_file_is_not_sent_and_keeps_the_old_ones_there():
         [an_entry(A)],
         [trouble(AB, TroubleKind.QUARANTINED, hold=True)],
     )
-    assert result.empty
+    assert not result.tasks
     assert result.skipped[0].file.path == AB
     assert result.held[0].why is HeldWhy.PARTITION
     assert AB.text in result.held[0].reason
@@ -343,7 +343,7 @@ def test_in_the_mode_replaced_the_receiver_judges_and_no_guard_is_needed():
 def test_a_file_that_only_the_inventory_knows_is_not_deleted_unseen():
     entry = an_entry(mtime_ns=0, inode=0, state=EntryState.LISTED, span=(None, None))
     result = run(a_scan(), [entry], options=ALL)
-    assert result.empty
+    assert not result.tasks
     assert result.held[0].why is HeldWhy.UNSURE
     assert deletions(run(a_scan(), [entry])) == {A}  # kept there, where nothing replaces it
 
@@ -429,7 +429,7 @@ def test_a_mods_file_deletes_nothing_anywhere(tmp_path, mode):
     for sign in (".mods", ".merge", ".modification"):
         site.beside(where, sign).write_bytes(b"")
         result = site.plan(ledger, propagate=mode)
-        assert result.empty
+        assert not result.tasks
         assert result.held == ()
         site.beside(where, sign).unlink()
 

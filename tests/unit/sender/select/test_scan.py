@@ -489,4 +489,4 @@ def test_what_is_remembered_of_files_goes_with_them(edge):
     edge.scan()
     edge.remove(P)
     edge.scan()
-    assert len(edge.scanner._seen) == 1
+    assert len(edge.scanner._cache) == 1

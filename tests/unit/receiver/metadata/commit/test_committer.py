@@ -70,7 +70,9 @@ def together(engine, frames, *requests):
         threads.append(threading.Thread(target=call, args=(number, ops, guards)))
         threads[-1].start()
         deadline = threading.Event()
-        while engine._committer.waiting <= number:  # bounded: the call above does nothing else
+        while (
+            len(engine._committer._waiting) <= number
+        ):  # bounded: the call above does nothing else
             deadline.wait(0.001)
     del frames.sizes[:]
     frames.gate.set()
@@ -172,7 +174,7 @@ def test_commits_that_wait_when_the_engine_closes_are_finished(engine, frames):
     assert frames.reached.wait(BOUND)
     for thread in threads[1:]:
         thread.start()
-    while engine._committer.waiting < 4:
+    while len(engine._committer._waiting) < 4:
         threading.Event().wait(0.001)
     close_soon()
     frames.gate.set()
@@ -382,7 +384,7 @@ def test_a_caller_that_is_interrupted_while_it_waits_keeps_nobody_waiting(engine
     committer._submit = submit
     other = threading.Thread(target=engine.commit, args=([seen(label="last")],))
     other.start()
-    while committer.waiting < 2:
+    while len(committer._waiting) < 2:
         threading.Event().wait(0.001)
     frames.gate.set()
     for thread in (plug, other):

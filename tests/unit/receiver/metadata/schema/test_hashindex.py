@@ -26,7 +26,7 @@ def test_it_answers_as_a_dictionary_does_over_any_order_of_changes() -> None:
             before = index.put(*key, len(first) - 1)
             assert before == (-1 if row is None else row)
             expected[key] = len(first) - 1
-    assert index.used == len(expected)
+    assert index._used == len(expected)
     for a in range(13):
         names = np.arange(-1, 41)
         found = index.find_many(a, names)
@@ -45,7 +45,7 @@ def test_many_keys_at_once_are_the_same_as_one_by_one(count: int) -> None:
     rows = np.arange(1000, 1000 + count)
     keys = np.arange(10_000, 10_000 + count)
     index.put_new(7, keys, rows)
-    assert index.used == 1000 + count
+    assert index._used == 1000 + count
     assert index.find_many(7, keys).tolist() == rows.tolist()
     assert [index.find(7, int(key)) for key in keys] == rows.tolist()
     assert index.find_many(np.full(count, 7), keys).tolist() == rows.tolist()
@@ -59,4 +59,4 @@ def test_another_row_takes_the_place_of_one() -> None:
     index.put(1, 2, 0)
     index.replace(0, 1)
     assert index.find(1, 2) == 1
-    assert index.used == 1
+    assert index._used == 1

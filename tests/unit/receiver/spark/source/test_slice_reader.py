@@ -184,7 +184,7 @@ def test_filters_stay_with_spark_where_a_row_may_stand_for_an_error(
     options = parse_options({"path": str(good), "onError": on_error, "pushFilters": "true"})
     reader = TsFileBatchReader(plan_of(options, columns_of(options)), frozenset())
     assert len(reader.push([GreaterThan(("time",), 1)])) == left
-    assert reader.selection.span == TimeRange(2)
+    assert reader._plan.selection.span == TimeRange(2)
 
 
 def test_a_torn_deletion_is_said(good: Path, caplog: pytest.LogCaptureFixture):
