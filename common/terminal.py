@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-__all__ = ["display_width", "printable", "size_text", "table"]
+__all__ = ["display_width", "padded", "printable", "size_text", "table"]
 
 # Controls, invisible formats (bidirectional overrides), lone surrogates (names that are no UTF-8),
 # and the two line breaks that are no controls.
@@ -48,7 +48,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     lines = [list(headers), *cells]
     widths = [max(display_width(line[i]) for line in lines) for i in range(len(headers))]
     right = [_all_numbers(row[i] for row in rows) if rows else False for i in range(len(headers))]
-    return "\n".join(_COLUMN_GAP.join(map(_padded, line, widths, right)).rstrip() for line in lines)
+    return "\n".join(_COLUMN_GAP.join(map(padded, line, widths, right)).rstrip() for line in lines)
 
 
 def _all_numbers(column: object) -> bool:
@@ -56,7 +56,8 @@ def _all_numbers(column: object) -> bool:
     return bool(values) and all(isinstance(value, int | float) for value in values)
 
 
-def _padded(cell: str, width: int, right: bool) -> str:
+def padded(cell: str, width: int, right: bool) -> str:
+    """A cell as wide as its column, at the left or the right of it."""
     padding = " " * (width - display_width(cell))
     return padding + cell if right else cell + padding
 

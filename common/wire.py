@@ -433,6 +433,10 @@ class BatchEntry(Struct, frozen=True, kw_only=True):
 # -- inventory, heartbeat ------------------------------------------------------------------------
 
 
+LOADED, QUARANTINED = "loaded", "quarantined"
+"""The states of a file that the receiver has: it is read, or was found bad since."""
+
+
 class InventoryEntry(Struct, frozen=True, kw_only=True):
     """A file of this sender that the receiver has."""
 
@@ -472,7 +476,7 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True):
     first_time: Time | None = None
     last_time: Time | None = None
     resource: bool = False
-    state: str = "loaded"
+    state: str = LOADED
     """Or `quarantined`, for who asks for those too."""
 
 

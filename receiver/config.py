@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from common.config import AllowList, ConfigFinding, Duration, Secret, Size, Url, is_loopback
-from common.config.shared_rules import overlapping, whole_milliseconds
+from common.config.shared_rules import TimeUnit, overlapping, whole_milliseconds
 from common.logs import LogConfig
 
 __all__ = [
@@ -235,7 +235,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     schema_dir: Path
     data_dirs: Annotated[tuple[Path, ...], Meta(min_length=1)]
     partition_interval: Annotated[Duration, Meta(ge=0.001)] = 604800.0
-    time_unit: Literal["ms", "us", "ns"] = "ms"
+    time_unit: TimeUnit = "ms"
     listen: ListenConfig = ListenConfig()
     auth: AuthConfig = AuthConfig()
     limits: LimitsConfig = LimitsConfig()

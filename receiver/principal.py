@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from common.errors import ForbiddenError
+from receiver.metadata.model.records import OPERATOR, READER, SENDER
 
-__all__ = ["OPERATOR", "READER", "SENDER", "Principal"]
-
-SENDER: Final = "sender"
-READER: Final = "reader"
-OPERATOR: Final = "operator"
+__all__ = ["Principal"]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from common.config import ConfigFinding, Duration, Secret, Size, Timetable, Url, is_loopback
-from common.config.shared_rules import overlapping, whole_milliseconds
+from common.config.shared_rules import TimeUnit, overlapping, whole_milliseconds
 from common.logs import LogConfig
 from common.names import endpoint_dir
 
@@ -213,7 +213,7 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
     layout: Literal["iotdb", "flat"] = "iotdb"
     storage_group: str | None = None
     partition_interval: Annotated[Duration, Meta(ge=0.001)] = 604800.0
-    time_unit: Literal["ms", "us", "ns"] = "ms"
+    time_unit: TimeUnit = "ms"
     propagate_deletes: Literal["replaced", "all", "never"] = "replaced"
     max_delete_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.5
     guard_from_files: Annotated[int, Meta(ge=0)] = 10

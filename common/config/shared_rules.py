@@ -1,14 +1,20 @@
-"""Rules that both configurations have."""
+"""What both configurations have: rules, and the units of the data's timestamps."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from common.config.loaded_values import ConfigFinding
 
-__all__ = ["overlapping", "whole_milliseconds"]
+__all__ = ["PER_MILLISECOND", "TimeUnit", "overlapping", "whole_milliseconds"]
+
+TimeUnit = Literal["ms", "us", "ns"]
+"""Of the timestamps in the data."""
+PER_MILLISECOND: Mapping[str, int] = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+"""How many of each `TimeUnit` a millisecond has."""
 
 
 def overlapping(key: str, directories: Sequence[Path]) -> Iterator[ConfigFinding]:

@@ -14,10 +14,12 @@ from common.tsfile.index import SeriesRun
 from common.tsfile.primitives import Malformed, located, read_uvarint, read_vstr
 from common.tsfile.series import chunk_offsets, entries
 
-__all__ = ["read_codecs", "read_header"]
+__all__ = ["LONGEST_FRAME", "MARKERS", "read_codecs", "read_header"]
 
-_MARKERS: Final = (1, 5)  # several pages, one page
-_LONGEST_FRAME: Final = 1 + 5 + 5 + 3  # all of a header but its name
+MARKERS: Final = (1, 5)
+"""Several pages, one page."""
+LONGEST_FRAME: Final = 1 + 5 + 5 + 3
+"""All of a header but its name, at most."""
 
 
 def read_codecs(file: ByteSource, buf: bytes, runs: Sequence[SeriesRun], limit: int) -> bytes:
@@ -56,13 +58,13 @@ def read_header(file: ByteSource, offset: int, name: str, code: int, limit: int)
     Raises:
         Corrupt: there is no header of this series.
     """
-    header = file.read(offset, min(_LONGEST_FRAME + len(name.encode()), limit - offset))
+    header = file.read(offset, min(LONGEST_FRAME + len(name.encode()), limit - offset))
     with located(offset, "the chunk header"):
         return _check_header(header, name, code, limit - offset)
 
 
 def _check_header(header: bytes, name: str, code: int, room: int) -> bytes:
-    if header[0] & 0x3F not in _MARKERS:
+    if header[0] & 0x3F not in MARKERS:
         raise Malformed(f"a chunk of series {name!r} begins with {header[0]:#04x}", 0)
     found, pos = read_vstr(header, 1)
     size, pos = read_uvarint(header, pos)

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import Final
 
 __all__ = [
+    "PATH_NODE",
     "device_name",
     "in_database",
     "is_table_id",
@@ -33,7 +34,8 @@ __all__ = [
     "tree_name",
 ]
 
-_NODE: Final = re.compile(r"`((?:[^`]++|``)+)`(?=\.|\Z)|([^.]*)")
+PATH_NODE: Final = re.compile(r"`((?:[^`]++|``)+)`(?=\.|\Z)|([^.]*)")
+"""A node of a path, in quotes or bare."""
 _IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_\u2E80-\u9FFF]+")
 _NUMBER: Final = re.compile(r"[0-9]+(?:[eE][0-9]+)?[fFdD]?|[0-9]+[lL]")
 _PLAIN_PATH: Final = re.compile(
@@ -70,7 +72,7 @@ def split_path(path: str) -> list[str]:
         return path.split(".")
     nodes, pos = [], 0
     while True:
-        found = _NODE.match(path, pos)
+        found = PATH_NODE.match(path, pos)
         assert found is not None  # the second alternative matches anything
         quoted, bare = found.groups()
         if bare == _EMPTY:

@@ -14,6 +14,7 @@ from typing import Final
 import xxhash
 
 from common.tsfile.byte_source import ByteSource, TsFileOrigin, opened
+from common.tsfile.chunk_headers import LONGEST_FRAME, MARKERS
 from common.tsfile.layout import HEAD_SIZE
 from common.tsfile.primitives import Corrupt, Malformed, located, read_uvarint
 from common.tsfile.proof import SeriesTable, big_endian
@@ -23,9 +24,6 @@ from common.tsfile.tail import Tail
 __all__ = ["series_proofs", "series_statistics"]
 
 _WINDOW: Final = 4 << 20
-_MARKERS: Final = (1, 5)
-_FRAME: Final = 1 + 5 + 5 + 3
-"""All of a chunk header but its name, at most."""
 
 
 def series_statistics(tail: Tail) -> SeriesTable:
@@ -141,7 +139,7 @@ class _Chunks:
         """The bytes of the chunk whose header is at `offset`, from the header on."""
         raw = self._columns.names[series].encode()
         at = offset - self._base
-        if at + _FRAME + len(raw) > len(self._window):
+        if at + LONGEST_FRAME + len(raw) > len(self._window):
             self._move(offset)
             at = 0
         window = self._window
@@ -157,7 +155,7 @@ class _Chunks:
         zigzag, begin = read_uvarint(window, at + 1)
         size, end = read_uvarint(window, begin + len(raw))
         if (
-            window[at] & 0x3F not in _MARKERS
+            window[at] & 0x3F not in MARKERS
             or zigzag != 2 * len(raw)
             or window[begin : begin + len(raw)] != raw
             or window[end] != code

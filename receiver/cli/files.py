@@ -6,7 +6,7 @@ import click
 
 from common.cli import Invocation
 from common.terminal import size_text
-from receiver.cli.showing import commit_time, json_option, show
+from receiver.cli.showing import commit_time, json_option, sender_option, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import ask
 from receiver.operator.files import FILE_STATES, list_files
@@ -32,7 +32,7 @@ _HEADERS = (
     epilog="Example: tsferry-receiver files --state quarantined --json. Works without a server "
     "too. Exit codes: 0 done; 2 configuration; 4 the receiver refuses."
 )
-@click.option("--sender", help="Only of the sender with this uuid.")
+@sender_option
 @click.option(
     "--state",
     type=click.Choice(FILE_STATES),

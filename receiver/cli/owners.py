@@ -6,7 +6,7 @@ import click
 
 from common.cli import Invocation
 from common.terminal import printable
-from receiver.cli.showing import commit_time, json_option, show, write_json
+from receiver.cli.showing import commit_time, json_option, sender_option, show, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.owners import list_owners as list_of_owners
@@ -29,7 +29,7 @@ def owners() -> None:
     epilog="Example: tsferry-receiver owners list --sender 0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f. "
     "Works without a server too. Exit codes: 0 done; 2 configuration; 4 the receiver refuses.",
 )
-@click.option("--sender", help="Only of the sender with this uuid.")
+@sender_option
 @json_option
 @click.pass_obj
 def list_owners(invocation: Invocation[ReceiverConfig], sender: str | None, as_json: bool) -> None:

@@ -10,7 +10,7 @@ import click
 from common.cli import Invocation, emit_json
 from common.errors import Integrity, NotFoundError, UsageError
 from common.terminal import printable, size_text
-from receiver.cli.showing import commit_time, json_option, show
+from receiver.cli.showing import commit_time, json_option, sender_option, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.quarantine import list_quarantine as list_of_entries
@@ -32,7 +32,7 @@ def quarantine() -> None:
     epilog="Example: tsferry-receiver quarantine list. Works without a server too. "
     "Exit codes: 0 done; 2 configuration; 4 the receiver refuses.",
 )
-@click.option("--sender", help="Only of the sender with this uuid.")
+@sender_option
 @json_option
 @click.pass_obj
 def list_quarantine(
@@ -63,7 +63,7 @@ def _chosen(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments that name entries."""
     for decorate in (
         click.option("--digest", help="Only with this digest."),
-        click.option("--sender", help="Only of the sender with this uuid."),
+        sender_option,
         click.option("--all", "everything", is_flag=True, help="All entries."),
         click.argument("path", required=False),
     ):

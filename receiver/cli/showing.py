@@ -13,7 +13,7 @@ from common import wire
 from common.cli import emit_json
 from common.terminal import table
 
-__all__ = ["commit_time", "json_option", "moment", "show", "write_json"]
+__all__ = ["commit_time", "json_option", "moment", "sender_option", "show", "write_json"]
 
 _COUNTER_BITS = 18
 """A commit timestamp is milliseconds << 18 | counter."""
@@ -22,6 +22,11 @@ _COUNTER_BITS = 18
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """The option `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Write JSON.")(command)
+
+
+def sender_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The option `--sender` of lists."""
+    return click.option("--sender", help="Only of the sender with this uuid.")(command)
 
 
 def show(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from common.errors import TsferryError
-from common.terminal import display_width, printable
+from common.terminal import display_width, padded, printable
 from receiver.cli.showing import commit_time
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class _Table:
         self._stream.write(f"{printable(message)} ({commit_time(commit)}, commit {commit})\n")
 
     def _write(self, line: Sequence[str]) -> None:
-        padded = _GAP.join(map(_padded, line, self._widths, self._right))
-        self._stream.write(padded.rstrip() + "\n")
+        text = _GAP.join(map(padded, line, self._widths, self._right))
+        self._stream.write(text.rstrip() + "\n")
 
 
 def _all_numbers(values: Sequence[Any]) -> bool:
@@ -113,11 +113,6 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value)
-
-
-def _padded(cell: str, width: int, right: bool) -> str:
-    padding = " " * (width - display_width(cell))
-    return padding + cell if right else cell + padding
 
 
 class _Lines:

@@ -12,6 +12,7 @@ from common.errors import UsageError
 from common.terminal import printable
 from receiver.cli.showing import commit_time, json_option, moment, show, write_json
 from receiver.config import ReceiverConfig
+from receiver.metadata.model import records
 from receiver.open_engine import open_engine
 from receiver.operator.client import NotRunningError, OperatorClient, ask, segment
 from receiver.operator.tokens import list_tokens as list_of_tokens
@@ -38,8 +39,8 @@ def token() -> None:
 )
 @click.option(
     "--role",
-    type=click.Choice(("sender", "reader", "operator")),
-    default="sender",
+    type=click.Choice(records.TOKEN_ROLES),
+    default=records.SENDER,
     show_default=True,
 )
 @click.option(

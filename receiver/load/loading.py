@@ -24,6 +24,7 @@ from common.names import FilePath
 from common.wire import Result
 from receiver.load.collecting import Collected
 from receiver.load.deciding.change import Change, decide_change, physical_name
+from receiver.load.folder.current_task import LOAD_LOG
 from receiver.load.folder.manifests import remove_tables, write_tables
 from receiver.load.placing import move_back, move_in
 from receiver.load.schema.registering import Registering
@@ -216,7 +217,7 @@ def _is_there(folder: SenderFolder, current: CurrentTask) -> bool:
 
 
 def _write_load_log(folder: SenderFolder, outcomes: Iterable[FileOutcome]) -> None:
-    load_log = LoadLog.open(folder.tree, folder.at("load.log"))
+    load_log = LoadLog.open(folder.tree, folder.at(LOAD_LOG))
     try:
         load_log.record(
             deleted=[FilePath.parse(each.path) for each in _with(outcomes, Result.DELETED)],

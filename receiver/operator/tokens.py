@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["hash_token", "list_tokens", "make_token", "revoke_token"]
 
-_ROLES: tuple[records.TokenRole, ...] = ("sender", "reader", "operator")
-
 
 def hash_token(token: str) -> str:
     """What is stored of a token; it is random enough that no salt is needed."""
@@ -42,20 +40,21 @@ def make_token(
         UsageError: role, sender and scope do not fit together.
     """
     patterns = list(scope)
-    if role not in _ROLES:
+    known = next((each for each in records.TOKEN_ROLES if each == role), None)
+    if known is None:
         raise UsageError(f"role {role[:40]!a}: expected sender, reader or operator")
-    if (role == "sender") is not (sender is not None):
+    if (role == records.SENDER) is not (sender is not None):
         raise UsageError("a sender token, and no other, is bound to a sender's uuid")
     if sender is not None and not is_sender_uuid(sender):
         raise UsageError(f"{sender[:60]!a} is no sender uuid (32 lower-case hex digits)")
-    if patterns and role != "sender":
+    if patterns and role != records.SENDER:
         raise UsageError("only a sender token has a scope")
     Scope(patterns)
     token_id = secrets.token_hex(4)
     token = f"tsf_{token_id}_{secrets.token_urlsafe(32)}"
     made = records.TokenPut(
         id=token_id,
-        role=next(each for each in _ROLES if each == role),
+        role=known,
         hash=hash_token(token),
         sender=sender,
         scope=patterns,

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from common.tsfile import Corrupt, Statistics
 from common.tsfile.byte_source import ByteSource
+from common.tsfile.chunk_headers import LONGEST_FRAME, MARKERS
 from common.tsfile.primitives import Malformed, read_uvarint, read_vstr
 from receiver.points import pages
 from receiver.points.compression import BadCompression, UnsupportedCompression, decompress
@@ -29,9 +30,8 @@ MAX_PAGE_BYTES: Final = 128 * 1024 * 1024
 WINDOW_BYTES: Final = 1024 * 1024
 _MAX_WINDOW: Final = MAX_PAGE_BYTES + MAX_PAGE_BYTES // 8  # incompressible bytes grow a little
 
-_SEVERAL, _ONE = 1, 5
+_SEVERAL, _ONE = MARKERS
 _LIKELY_BYTES: Final = 128  # of a page header and a point; if there are more, they are read later
-_HEADER_BYTES: Final = 1 + 5 + 5 + 3  # all of a chunk header but its name
 _TABLE_ROWS: Final = 128
 _BAD: Final = {
     pages.BAD_SIZE: "a page header whose sizes or count are larger than the format allows",
@@ -128,7 +128,7 @@ class Pages:
         self._rows: list[list[int]] = []
         self._table = pages.new_table(0)
         self._next_row = 0
-        longest = _HEADER_BYTES + len((place.measurement or "").encode())
+        longest = LONGEST_FRAME + len((place.measurement or "").encode())
         wanted = longest + min(source.window, _LIKELY_BYTES * (1 + statistics.count))
         self._buffer = self._read(offset, min(wanted, source.limit - offset))
         self._data: Bytes

@@ -11,11 +11,11 @@ Source: apache/iotdb, ``PartialPath.matchFullPath``, ``PathPatternUtil``, ``Tabl
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from common.tsfile import Device, parse_name, split_path
+from common.tsfile.device_names import PATH_NODE
 
 __all__ = [
     "EVERY_CHUNK",
@@ -41,7 +41,6 @@ Tags: TypeAlias = tuple[str | None, ...]
 """Segments of a table device: the table, then its tags; None is a null tag."""
 
 _ANY: Final = "*"
-_NODE: Final = re.compile(r"`((?:[^`]++|``)+)`(?=\.|\Z)|([^.]*)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -157,7 +156,7 @@ def _pattern_nodes(text: str) -> tuple[_PatternNode, ...]:
     nodes: list[_PatternNode] = []
     pos = 0
     while pos <= len(text):
-        found = _NODE.match(text, pos)
+        found = PATH_NODE.match(text, pos)
         assert found is not None  # the second alternative matches anything
         quoted, bare = found.groups()
         if quoted is not None:

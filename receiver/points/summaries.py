@@ -26,6 +26,7 @@ import numpy.typing as npt
 from common.tsfile import DataType, Statistics, Value
 from receiver.points import pages
 from receiver.points.columns import BINARY
+from receiver.points.encodings import FLOATS
 from receiver.points.jit import kernel
 
 __all__ = [
@@ -58,7 +59,6 @@ ROW_WIDTH: Final = pages.WIDTH - pages.COUNT
 _FLOAT_NAN: Final = 0x7FC00000
 _DOUBLE_NAN: Final = 0x7FF8000000000000
 _INT_SUMS: Final = frozenset({DataType.BOOLEAN, DataType.INT32, DataType.DATE})
-_FLOATS: Final = frozenset({DataType.FLOAT, DataType.DOUBLE})
 _INTEGERS: Final = struct.Struct("=8q")
 _INTEGERS_SUMMED_AS_DOUBLE: Final = struct.Struct("=7qd")
 _ROWS: Final[dict[int, struct.Struct]] = {
@@ -284,7 +284,7 @@ def as_row(code: int, known: Statistics) -> SummaryRows:
         row[ROW_FIRST:ROW_SUM] = np.array(numbers, np.float64).view(np.int64)
     else:
         row[ROW_FIRST:ROW_SUM] = numbers
-    if code in _FLOATS:
+    if code in FLOATS:
         nan = _FLOAT_NAN if code == DataType.FLOAT else _DOUBLE_NAN
         row[ROW_FIRST:ROW_SUM][[number != number for number in numbers]] = nan
     total: Any = known.sum
@@ -355,7 +355,7 @@ def settle(
     """
     if code in _INT_SUMS or not len(values):
         return Agreement.NONE
-    if theirs[ROW_SUM] == ours[ROW_SUM] == _DOUBLE_NAN and code in _FLOATS:
+    if theirs[ROW_SUM] == ours[ROW_SUM] == _DOUBLE_NAN and code in FLOATS:
         ours[ROW_MIN : ROW_MAX + 1] = theirs[ROW_MIN : ROW_MAX + 1]
         return Agreement.NEAR
     said = float(theirs[ROW_SUM : ROW_SUM + 1].view(np.float64)[0])

@@ -300,7 +300,7 @@ class RemoteCatalogue(Catalogue):
         while True:
             answer = self._ask(at=at, since=since, quarantined="true", after=after, limit=_PAGE)
             for each in answer.entries:
-                (held if each.state == "quarantined" else visible).append(self._file(each))
+                (held if each.state == wire.QUARANTINED else visible).append(self._file(each))
             after = answer.next
             if after is None:
                 return self._loads(visible, held)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.errors import UsageError
-from common.wire import CatalogueAnswer, CatalogueEntry, InventoryAnswer, InventoryEntry
+from common.wire import (
+    LOADED,
+    QUARANTINED,
+    CatalogueAnswer,
+    CatalogueEntry,
+    InventoryAnswer,
+    InventoryEntry,
+)
 from receiver.load.placing import tree_of
 from receiver.metadata.query.past_files import files_at
 from receiver.transfer.intake import check_sender
@@ -57,7 +64,7 @@ class Listing:
                 path=row.path,
                 size=row.size,
                 md5=row.md5,
-                state="loaded" if row.visible else "quarantined",
+                state=LOADED if row.visible else QUARANTINED,
                 commit=row.created,
                 first_time=row.first,
                 last_time=row.last,
@@ -133,5 +140,5 @@ class Listing:
             first_time=row.first,
             last_time=row.last,
             resource=row.resource is not None,
-            state="quarantined" if quarantined else "loaded",
+            state=QUARANTINED if quarantined else LOADED,
         )

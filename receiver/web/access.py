@@ -22,8 +22,9 @@ from urllib.parse import urlsplit
 from common import wire
 from common.config import is_loopback
 from common.errors import ForbiddenError, UnauthorizedError
+from receiver.metadata.model.records import OPERATOR, READER, SENDER
 from receiver.operator.tokens import hash_token
-from receiver.principal import OPERATOR, READER, SENDER, Principal
+from receiver.principal import Principal
 from receiver.web.routes import Role
 
 if TYPE_CHECKING:

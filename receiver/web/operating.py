@@ -18,7 +18,16 @@ from receiver.operator.status import running_status
 from receiver.operator.tokens import list_tokens, make_token
 from receiver.operator.tokens import revoke_token as revoke
 from receiver.web.call import Call, json_answer
-from receiver.web.routes import EMPTY, AnswerRow, Body, Parameter, Role, Routes
+from receiver.web.routes import (
+    EMPTY,
+    PAGE_AFTER,
+    PAGE_LIMIT,
+    AnswerRow,
+    Body,
+    Parameter,
+    Role,
+    Routes,
+)
 
 __all__ = ["ROUTES"]
 
@@ -28,8 +37,6 @@ _STATE = Parameter("state", "query", {"enum": list(FILE_STATES)}, "Only files in
 _UNVERIFIED = Parameter(
     "unverified", "query", {"enum": ["true", "false"]}, "Only files that are not verified."
 )
-_AFTER = Parameter("after", "query", {"type": "string"}, "`next` of the page before.")
-_LIMIT = Parameter("limit", "query", {"type": "integer", "minimum": 1}, "Entries of a page.")
 
 
 @ROUTES.call(
@@ -65,7 +72,7 @@ def accept_sender(call: Call) -> Response:
     Role.OPERATOR,
     "Rows of the catalogue, in order of their physical paths",
     AnswerRow(200, views.FilesPage),
-    parameters=(_SENDER, _STATE, _UNVERIFIED, _AFTER, _LIMIT),
+    parameters=(_SENDER, _STATE, _UNVERIFIED, PAGE_AFTER, PAGE_LIMIT),
 )
 def files(call: Call) -> Response:
     """Rows of the catalogue."""
@@ -89,7 +96,7 @@ def files(call: Call) -> Response:
     Role.OPERATOR,
     "Devices and who owns them",
     AnswerRow(200, views.OwnersPage),
-    parameters=(_SENDER, _AFTER, _LIMIT),
+    parameters=(_SENDER, PAGE_AFTER, PAGE_LIMIT),
 )
 def owners(call: Call) -> Response:
     """Devices and who owns them."""

@@ -17,7 +17,19 @@ from flask import Response
 
 from receiver.web.call import Call
 
-__all__ = ["EMPTY", "JSON", "AnswerRow", "Body", "Handler", "Parameter", "Role", "Route", "Routes"]
+__all__ = [
+    "EMPTY",
+    "JSON",
+    "PAGE_AFTER",
+    "PAGE_LIMIT",
+    "AnswerRow",
+    "Body",
+    "Handler",
+    "Parameter",
+    "Role",
+    "Route",
+    "Routes",
+]
 
 JSON = "application/json"
 Handler = Callable[[Call], Response]
@@ -63,6 +75,10 @@ class Parameter:
     schema: Mapping[str, Any]
     meaning: str
     required: bool = False
+
+
+PAGE_AFTER = Parameter("after", "query", {"type": "string"}, "`next` of the page before.")
+PAGE_LIMIT = Parameter("limit", "query", {"type": "integer", "minimum": 1}, "Entries of a page.")
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from typing import Any
 from flask import Response
 
 from common.errors import ForbiddenError, UsageError
+from receiver.metadata.model.records import OPERATOR
 from receiver.metadata.query.cursors import AnswerPage
 from receiver.metadata.sql.executing import execute, moment
 from receiver.metadata.sql.parser import parse
 from receiver.metadata.sql.statements import is_query
-from receiver.principal import OPERATOR
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import EMPTY, Body, Parameter, Role, Routes
 from receiver.web.routes import AnswerRow as Described

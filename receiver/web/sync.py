@@ -11,18 +11,25 @@ from common.errors import UsageError
 from common.schemaitems import SchemaChanges
 from receiver.transfer.listing import page_limit
 from receiver.web.call import Call, MediaTypeError, json_answer
-from receiver.web.routes import EMPTY, AnswerRow, Body, Parameter, Role, Routes
+from receiver.web.routes import (
+    EMPTY,
+    PAGE_AFTER,
+    PAGE_LIMIT,
+    AnswerRow,
+    Body,
+    Parameter,
+    Role,
+    Routes,
+)
 
 __all__ = ["ROUTES"]
 
 ROUTES = Routes()
 _TASK = f"{wire.BASE}/tasks/<task>"
-_AFTER = Parameter("after", "query", {"type": "string"}, "`next` of the page before.")
 _SINCE = Parameter(
     "after", "query", {"type": "integer", "minimum": 0}, "The commit that is known; 0 for none."
 )
 _CURSOR = Parameter("cursor", "query", {"type": "string"}, "`next` of the page before.")
-_LIMIT = Parameter("limit", "query", {"type": "integer", "minimum": 1}, "Entries of a page.")
 _AT = Parameter(
     "at", "query", {"type": "integer", "minimum": 0}, "The files as of this commit; else of now."
 )
@@ -195,7 +202,7 @@ def end_task(call: Call) -> Response:
     Role.SENDER,
     "What the receiver has of this sender, in path order",
     AnswerRow(200, wire.InventoryAnswer),
-    parameters=(_AFTER, _LIMIT),
+    parameters=(PAGE_AFTER, PAGE_LIMIT),
 )
 def inventory(call: Call) -> Response:
     """What the receiver has of the sender."""
@@ -209,7 +216,7 @@ def inventory(call: Call) -> Response:
     Role.READER,
     "Committed files of all senders, in path order",
     AnswerRow(200, wire.CatalogueAnswer),
-    parameters=(_AFTER, _LIMIT, _AT, _LOADED_SINCE, _QUARANTINED),
+    parameters=(PAGE_AFTER, PAGE_LIMIT, _AT, _LOADED_SINCE, _QUARANTINED),
 )
 def catalogue(call: Call) -> Response:
     """Committed files of everybody."""
@@ -240,7 +247,7 @@ def _commit(name: str, text: str) -> int:
     Role.READER,
     "What became of the schema since a commit, as items in path order",
     AnswerRow(200, SchemaChanges),
-    parameters=(_SINCE, _CURSOR, _LIMIT),
+    parameters=(_SINCE, _CURSOR, PAGE_LIMIT),
 )
 def schema_changes(call: Call) -> Response:
     """What became of the schema."""

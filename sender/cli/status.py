@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from common.cli import Invocation, emit_json
+from common.config.shared_rules import PER_MILLISECOND
 from common.errors import UsageError
 from common.terminal import printable, size_text
 from sender.cli.program import Session, json_option, opened, receiver_option
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["status"]
 
 _SHOWN = 20
-_PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 @click.command(epilog="Example: tsferry-sender status --safe-to-delete | xargs -d '\\n' rm --")
@@ -149,7 +149,7 @@ def _several(what: str, texts: list[str]) -> list[str]:
 def _data_time(value: int | None, config: SenderConfig) -> str:
     if value is None:
         return "not known"
-    seconds = value / _PER_SECOND[config.time_unit]
+    seconds = value / (1000 * PER_MILLISECOND[config.time_unit])
     try:
         at = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     except (ValueError, OverflowError, OSError):

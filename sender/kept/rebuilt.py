@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from common.errors import NameRefusedError
 from common.names import FilePath
+from common.wire import LOADED
 from sender.select.entry import Entry, EntryState
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def rebuilt(
 def _path(item: InventoryEntry) -> FilePath | None:
     """The path of an inventory entry that is loaded; what the other side says is checked too."""
     try:
-        return FilePath.parse(item.path) if item.state == "loaded" else None
+        return FilePath.parse(item.path) if item.state == LOADED else None
     except NameRefusedError:
         return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from common.wire import LOADED
 from sender.select.found import Why
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def safe_to_delete(
         name: {
             each.path: each
             for each in inventory
-            if each.state == "loaded" and (each.verified or not verified)
+            if each.state == LOADED and (each.verified or not verified)
         }
         for name, inventory in inventories.items()
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from common.config.shared_rules import PER_MILLISECOND
 from common.errors import UnsafePathError
 from common.names import Kind
 from sender.select.facts import FileFacts
@@ -31,12 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Scanner", "units_of"]
 
-_UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
-
 
 def units_of(config: SenderConfig) -> int:
     """The width of a time partition, in the unit of the data's timestamps."""
-    return max(1, config.partition_interval_ms * _UNITS_PER_MS[config.time_unit])
+    return max(1, config.partition_interval_ms * PER_MILLISECOND[config.time_unit])
 
 
 class Scanner:

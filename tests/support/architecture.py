@@ -200,7 +200,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                           "receiver.operator", "receiver.config", "receiver.principal",
                           "receiver.scope", "receiver.open_engine"),
     "receiver.config": ("common", "receiver.config"),
-    "receiver.principal": ("common", "receiver.principal"),
+    "receiver.principal": ("common", "receiver.metadata.model", "receiver.principal"),
     "receiver.scope": ("common", "receiver.scope"),
     "receiver.open_engine": ("common", "receiver.metadata", "receiver.config"),
     "receiver.node": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from common.config.shared_rules import PER_MILLISECOND
 from common.errors import TsferryError
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model.paths import Nodes, device_nodes, parse_lax
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
     from receiver.metadata.schema import Schema
     from receiver.metadata.state.table_rows import FileRow
 
-__all__ = ["PER_MILLISECOND", "Expiry"]
-
-PER_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
-"""Units of the data's timestamps in a millisecond."""
+__all__ = ["Expiry"]
 
 
 class Expiry:

@@ -31,9 +31,27 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from common.names import FilePath
 
-__all__ = ["CurrentTask", "Planned", "TaskPlace", "TaskRecord", "open_task", "start_task"]
+__all__ = [
+    "LOAD_LOG",
+    "PLAN_LOG",
+    "SYNC_END",
+    "SYNC_LOG",
+    "TASK_RECORD",
+    "CurrentTask",
+    "Planned",
+    "TaskPlace",
+    "TaskRecord",
+    "open_task",
+    "start_task",
+]
 
 log = logging.getLogger(__name__)
+
+SYNC_LOG = "sync.log"
+LOAD_LOG = "load.log"
+SYNC_END = "sync.end"
+TASK_RECORD = "task.json"
+PLAN_LOG = "plan.log"
 
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,7 +187,7 @@ class CurrentTask:
         fresh = [each for each in page if self.planned.get(each.path) != each]
         if not fresh:
             return
-        json_lines.append(self._folder.tree, self._folder.at("plan.log"), fresh)
+        json_lines.append(self._folder.tree, self._folder.at(PLAN_LOG), fresh)
         self.planned.update((each.path, each) for each in fresh)
 
     def add_deleted(self, paths: list[FilePath]) -> None:
@@ -210,7 +228,7 @@ class CurrentTask:
         crash.point("task.end.sent")
         self._sync_log.reach(Phase.ENDED)
         crash.point("task.end.ended")
-        self._folder.tree.write_atomic(self._folder.at("sync.end"), b"")
+        self._folder.tree.write_atomic(self._folder.at(SYNC_END), b"")
         self.state = TaskState.LOADING
 
     def close(self) -> None:
@@ -225,7 +243,7 @@ def start_task(folder: TaskPlace, record: TaskRecord) -> CurrentTask:
     folder.make()
     _write_record(folder, record)
     crash.point("task.start.record")
-    sync_log = SyncLog.open(folder.tree, folder.at("sync.log"))
+    sync_log = SyncLog.open(folder.tree, folder.at(SYNC_LOG))
     sync_log.start(record.task)
     crash.point("task.start.log")
     task = CurrentTask(folder, record, {}, sync_log)
@@ -240,9 +258,9 @@ def open_task(folder: TaskPlace) -> CurrentTask | None:
     stale.
     """
     tree = folder.tree
-    if not tree.exists(folder.at("sync.log")):
+    if not tree.exists(folder.at(SYNC_LOG)):
         return None
-    sync_log = SyncLog.open(tree, folder.at("sync.log"))
+    sync_log = SyncLog.open(tree, folder.at(SYNC_LOG))
     record = _read_record(folder)
     state = sync_log.state
     whole = record is not None and (record.manifest is not None or not state.ended)
@@ -256,12 +274,12 @@ def open_task(folder: TaskPlace) -> CurrentTask | None:
 
 
 def _write_record(folder: TaskPlace, record: TaskRecord) -> None:
-    folder.tree.write_atomic(folder.at("task.json"), msgspec.json.encode(record))
+    folder.tree.write_atomic(folder.at(TASK_RECORD), msgspec.json.encode(record))
 
 
 def _read_record(folder: TaskPlace) -> TaskRecord | None:
     try:
-        data = folder.tree.read(folder.at("task.json"))
+        data = folder.tree.read(folder.at(TASK_RECORD))
         return from_json(data, TaskRecord)
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
@@ -269,5 +287,5 @@ def _read_record(folder: TaskPlace) -> TaskRecord | None:
 
 def _read_plan(folder: TaskPlace) -> dict[str, Planned]:
     """The planned files; a torn last line was never answered, and is cut off."""
-    read = json_lines.read(folder.tree, folder.at("plan.log"), Planned)
+    read = json_lines.read(folder.tree, folder.at(PLAN_LOG), Planned)
     return {each.path: each for each in read}

@@ -21,6 +21,13 @@ from typing import TYPE_CHECKING
 
 from common.errors import NameRefusedError
 from common.names import escape, is_sender_uuid, unescape
+from receiver.load.folder.current_task import (
+    LOAD_LOG,
+    PLAN_LOG,
+    SYNC_END,
+    SYNC_LOG,
+    TASK_RECORD,
+)
 from receiver.load.folder.schema_stage import SchemaStage
 from receiver.load.folder.staged import Staged
 
@@ -32,12 +39,21 @@ if TYPE_CHECKING:
     from receiver.load.folder.current_task import CurrentTask
     from receiver.metadata.state.state import State
 
-__all__ = ["FOLDERS_ROOT", "Folders", "SenderFolder", "folder_name", "looks_unmounted", "uuid_of"]
+__all__ = [
+    "FOLDERS_ROOT",
+    "VERIFIED_LOG",
+    "Folders",
+    "SenderFolder",
+    "folder_name",
+    "looks_unmounted",
+    "uuid_of",
+]
 
 log = logging.getLogger(__name__)
 
 FOLDERS_ROOT = "sync-receiver"
-_KEPT = "sync.log", "load.log", "sync.end", "task.json", "plan.log"
+VERIFIED_LOG = "verified.log"
+_KEPT = SYNC_LOG, LOAD_LOG, SYNC_END, TASK_RECORD, PLAN_LOG
 
 
 def folder_name(peer: str, uuid: str) -> str:
@@ -87,7 +103,7 @@ class SenderFolder:
         self.directory = directory
         self.lock = threading.RLock()
         self.root = f"{FOLDERS_ROOT}/{directory}"
-        self.staged = Staged(tree, self.at("verified.log"), self.at("data"))
+        self.staged = Staged(tree, self.at(VERIFIED_LOG), self.at("data"))
         self.schema = SchemaStage(tree, self.at("schema.stage"))
         self.task: CurrentTask | None = None
         self.recovered = False

@@ -22,14 +22,26 @@ from common.digests import md5_of_fd
 from common.durable import Tree
 from common.errors import DamagedError, NameRefusedError, TsferryError
 from common.linelog import parse_load, parse_sync
-from common.names import FilePath, Kind
+from common.names import RESOURCE, FilePath, Kind
 from common.tsfile import read_tail
 from common.wire import Struct
 from receiver.load.deciding.change import physical_name
 from receiver.load.folder import json_lines
-from receiver.load.folder.current_task import Planned, TaskRecord
+from receiver.load.folder.current_task import (
+    LOAD_LOG,
+    PLAN_LOG,
+    SYNC_END,
+    SYNC_LOG,
+    TASK_RECORD,
+    Planned,
+    TaskRecord,
+)
 from receiver.load.folder.manifests import damages, kept_tasks, tables_path
-from receiver.load.folder.sender_folder import Folders, looks_unmounted
+from receiver.load.folder.sender_folder import (
+    VERIFIED_LOG,
+    Folders,
+    looks_unmounted,
+)
 from receiver.metadata import repair as log_repair
 from receiver.metadata.engine import Engine
 from receiver.metadata.log.journal import JOURNAL, parse_journal
@@ -257,10 +269,10 @@ def _strays(engine: Engine, trees: Sequence[Tree]) -> Iterator[Found]:
     expected = {name for tree in trees[:1] for name in _expected(tree)}
     with engine.reading() as state:  # after the listing: what came meanwhile has its row
         unnamed = [
-            (tree, rel) for tree, rel in on_disk if rel.removesuffix(".resource") not in state.files
+            (tree, rel) for tree, rel in on_disk if rel.removesuffix(RESOURCE) not in state.files
         ]
     for tree, rel in unnamed:
-        if rel.removesuffix(".resource") not in expected:
+        if rel.removesuffix(RESOURCE) not in expected:
             repair = f"move it to {STRAY}/{rel}"
             detail = f"no row names it (in {tree.path})"
             yield Found(kind="stray", path=rel, detail=detail, repair=repair)
@@ -270,7 +282,7 @@ def _expected(tree: Tree) -> Iterator[str]:
     """Physical names of the files that tasks with an end are about to commit."""
     for folder in _folders(tree):
         try:
-            record = from_json(tree.read(folder.at("task.json")), TaskRecord)
+            record = from_json(tree.read(folder.at(TASK_RECORD)), TaskRecord)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             record = None
         names = [(record.task, each.path) for each in record.manifest or ()] if record else []
@@ -293,14 +305,14 @@ def _folders(tree: Tree) -> list[SenderFolder]:
 
 def _check_folder(folder: SenderFolder) -> Iterator[Found]:
     tree = folder.tree
-    for name, parse in (("sync.log", parse_sync), ("load.log", parse_load)):
+    for name, parse in ((SYNC_LOG, parse_sync), (LOAD_LOG, parse_load)):
         rel = folder.at(name)
         if tree.exists(rel):
             data = tree.read(rel)
             state = parse(data)
             if state.problem is not None:
                 yield _torn(folder, rel, state.problem, state.good_bytes)
-    for name, kind in (("plan.log", Planned), ("verified.log", msgspec.Raw)):
+    for name, kind in ((PLAN_LOG, Planned), (VERIFIED_LOG, msgspec.Raw)):
         rel = folder.at(name)
         if tree.exists(rel):
             data = tree.read(rel)
@@ -308,8 +320,8 @@ def _check_folder(folder: SenderFolder) -> Iterator[Found]:
             if good != len(data):
                 detail = f"{len(data) - good} bytes after byte {good} are no whole line"
                 yield _torn(folder, rel, detail, good)
-    if not tree.exists(folder.at("sync.log")):
-        for name in ("load.log", "sync.end"):
+    if not tree.exists(folder.at(SYNC_LOG)):
+        for name in (LOAD_LOG, SYNC_END):
             if tree.exists(folder.at(name)):
                 detail = "stale: there is no sync.log"
                 yield Found(kind="log", path=folder.at(name), detail=detail, sender=folder.uuid)
@@ -433,14 +445,14 @@ def _put_log_right(tree: Tree, rel: str) -> bool:
         return True
     data = tree.read(rel)
     name = rel.rpartition("/")[2]
-    if name in ("load.log", "sync.end") and not tree.exists(f"{rel[: -len(name)]}sync.log"):
+    if name in (LOAD_LOG, SYNC_END) and not tree.exists(f"{rel[: -len(name)]}{SYNC_LOG}"):
         return tree.unlink(rel)
-    if name == "sync.log":
+    if name == SYNC_LOG:
         good = parse_sync(data).good_bytes
-    elif name == "load.log":
+    elif name == LOAD_LOG:
         good = parse_load(data).good_bytes
     else:
-        kind = Planned if name == "plan.log" else msgspec.Raw
+        kind = Planned if name == PLAN_LOG else msgspec.Raw
         good = json_lines.parse(data, kind)[1]
     with tree.append_file(rel) as file:
         file.truncate(good)

@@ -190,9 +190,9 @@ class Rules:
         self._put(("sender", op.sender), True)
 
     def _token_put(self, op: records.TokenPut) -> None:
-        if op.role not in ("sender", "reader", "operator"):
+        if op.role not in records.TOKEN_ROLES:
             raise _refusal(op, f"{op.role!a} is no role")
-        if (op.role == "sender") is not (op.sender is not None):
+        if (op.role == records.SENDER) is not (op.sender is not None):
             raise _refusal(op, "a sender's token, and no other, is bound to a sender")
         if op.sender is not None and not is_sender_uuid(op.sender):
             raise _refusal(op, f"{op.sender!a} is no sender uuid")

@@ -26,6 +26,7 @@ from common.errors import EXIT_USAGE, Permanent
 from common.tsfile import device_names
 
 __all__ = [
+    "BARE",
     "MANY",
     "MAX_NODES",
     "MAX_PATH_TEXT",
@@ -61,7 +62,8 @@ quote_node = device_names.quote_node
 
 _PLAIN: Final = re.compile(r"root(?:\.[A-Za-z_\u2E80-\u9FFF][A-Za-z0-9_\u2E80-\u9FFF]*+)*")
 """A path that is its own stored form: no node has quotes, or reads as a number."""
-_BARE: Final = re.compile(r"[A-Za-z0-9_\u2E80-\u9FFF]++")
+BARE: Final = re.compile(r"[A-Za-z0-9_\u2E80-\u9FFF]++")
+"""A node that needs no quotes."""
 _BARE_STARS: Final = re.compile(r"[A-Za-z0-9_\u2E80-\u9FFF*]++")
 _LAX: Final = re.compile(r"[^.]++")
 _QUOTED: Final = {
@@ -97,7 +99,7 @@ def parse_path(text: str) -> Nodes:
         IllegalPathError: it is none: an empty node, a quote without its end, a character that needs
             quotes, a wildcard, or it does not begin at ``root``.
     """
-    return _split_plain(text) or tuple(node for node, _ in _scan(text, _BARE))
+    return _split_plain(text) or tuple(node for node, _ in _scan(text, BARE))
 
 
 @lru_cache(_CACHED)
@@ -109,7 +111,7 @@ def parse_stored(text: str) -> Nodes:
     """
     if plain := _split_plain(text):
         return plain
-    nodes = tuple(node for node, _ in _scan(text, _BARE))
+    nodes = tuple(node for node, _ in _scan(text, BARE))
     if (form := format_path(nodes)) != text:
         raise _illegal(text, 0, f"this is not its stored form, which is {form}")
     return nodes

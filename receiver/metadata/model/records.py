@@ -18,13 +18,17 @@ precision; other times are seconds since the epoch. Digests are lower-case hex.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from common.wire import Result
 
 __all__ = [
+    "OPERATOR",
+    "READER",
+    "SENDER",
+    "TOKEN_ROLES",
     "AliasSet",
     "Commit",
     "DeletionReason",
@@ -66,7 +70,12 @@ __all__ = [
     "encode_ops",
 ]
 
+SENDER: Final = "sender"
+READER: Final = "reader"
+OPERATOR: Final = "operator"
 TokenRole = Literal["sender", "reader", "operator"]
+TOKEN_ROLES: tuple[TokenRole, ...] = (SENDER, READER, OPERATOR)
+"""What a token may be for."""
 DeletionReason = Literal["gone", "superseded", "replaced", "operator", "expired"]
 
 

@@ -25,6 +25,7 @@ from receiver.metadata.model.alterations import (
 )
 from receiver.metadata.model.errors import SchemaRefusedError
 from receiver.metadata.model.paths import (
+    BARE,
     IllegalPathError,
     Nodes,
     Pattern,
@@ -40,7 +41,6 @@ __all__ = ["Misfit", "Reader"]
 
 T = TypeVar("T")
 
-_BARE: Final = re.compile(r"[A-Za-z0-9_\u2E80-\u9FFF]++")
 MAX_COUNT: Final = (1 << 63) - 1
 _DIGITS: Final = 19
 _DURATION: Final = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w)", re.IGNORECASE)
@@ -146,7 +146,7 @@ def _name(word: Word) -> str:
 def _node(word: Word) -> str:
     """A name that becomes a node: what a path would not take bare is not taken here."""
     name = _name(word)
-    if word[0] != "`" and not _BARE.fullmatch(name):
+    if word[0] != "`" and not BARE.fullmatch(name):
         raise Misfit(
             f"{shown(word)}: a name with other characters than letters, digits and _ needs "
             "back-ticks around it",

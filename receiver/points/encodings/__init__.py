@@ -65,6 +65,7 @@ from receiver.points.encodings.decoder import Binaries, Bytes, Decoder, Values
 from receiver.points.jit import readonly
 
 __all__ = [
+    "FLOATS",
     "BadPage",
     "Binaries",
     "Bytes",
@@ -96,7 +97,7 @@ _DECODERS: Final[dict[tuple[int, int], Decoder]] = {
 }
 _OLD_DECODERS: Final[dict[tuple[int, int], Decoder]] = dict(rlbe.OLD_DECODERS)
 _ROUNDING: Final = frozenset({Encoding.RLE, Encoding.TS_2DIFF})
-_FLOATS: Final = frozenset({DataType.FLOAT, DataType.DOUBLE})
+FLOATS: Final = frozenset({DataType.FLOAT, DataType.DOUBLE})
 
 
 def is_rounded(encoding: int, data_type: int, *, old_form: bool = False) -> bool:
@@ -108,8 +109,8 @@ def is_rounded(encoding: int, data_type: int, *, old_form: bool = False) -> bool
     if encoding in (Encoding.SPRINTZ, Encoding.CAMEL, Encoding.FREQ):
         return True
     if encoding == Encoding.RLBE:
-        return old_form and data_type in _FLOATS
-    return encoding in _ROUNDING and data_type in _FLOATS
+        return old_form and data_type in FLOATS
+    return encoding in _ROUNDING and data_type in FLOATS
 
 
 def has_old_form(encoding: int, data_type: int) -> bool:

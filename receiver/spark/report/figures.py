@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import quantiles
 from typing import TYPE_CHECKING
 
+from common.config.shared_rules import PER_MILLISECOND
 from receiver.spark.report.charts import HUES, Bar, Stack, bars, rows, stacks
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Lag", "Points", "duration", "gaps", "lag", "moment", "points", "sizes", "text_size"]
 
-UNITS = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+UNITS = {unit: 1000 * count for unit, count in PER_MILLISECOND.items()}
 """Units of a second."""
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MOST_BARS = 120

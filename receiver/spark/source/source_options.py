@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar, cast
 
+from common.config.shared_rules import PER_MILLISECOND, TimeUnit
 from common.config.units import parse_size
 from common.errors import UsageError
 from receiver.metadata.model.paths import IllegalPathError, Pattern, parse_pattern
 
 __all__ = [
     "SourceOptions",
-    "TimeUnit",
     "bounds",
     "parse_options",
     "refuse_stream_options",
@@ -28,7 +28,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-TimeUnit = Literal["ms", "us", "ns"]
 TICKS: Final[Mapping[str, int]] = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 """Of a unit, in a second."""
 
@@ -243,10 +242,6 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _unit(text: str) -> str:
-    return _one_of("ms", "us", "ns")(text)
-
-
 _KNOWN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "path": ("paths", lambda text: (text,)),
     "paths": ("paths", _names),
@@ -263,7 +258,7 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "form": ("form", _one_of("long", "wide")),
     "startTime": ("start_time", _time),
     "endTime": ("end_time", _time),
-    "timeUnit": ("time_unit", _unit),
+    "timeUnit": ("time_unit", _one_of(*PER_MILLISECOND)),
     "deletions": ("deletions", _boolean),
     "text": ("text", _one_of("string", "binary")),
     "kind": ("kind", _one_of("all", "sequence", "unsequence")),

@@ -10,6 +10,7 @@ import click
 
 import common
 from common.cli import Invocation
+from common.config.shared_rules import PER_MILLISECOND
 from common.config.units import parse_duration
 from common.errors import UsageError
 from receiver.config import ReceiverConfig
@@ -47,7 +48,7 @@ _MASTER = re.compile(
 )
 @click.option(
     "--time-unit",
-    type=click.Choice(["ms", "us", "ns"]),
+    type=click.Choice(list(PER_MILLISECOND)),
     help="Of the times in the files of --path.  [default: ms]",
 )
 @click.option(

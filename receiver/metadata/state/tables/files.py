@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from common.names import Kind
 from receiver.metadata.model import records
 from receiver.metadata.state.sorted_keys import SortedKeys
 from receiver.metadata.state.table_rows import FileRow, FileState
@@ -119,11 +120,7 @@ class FileTable:
 
     def partition(self, sg: str, vsg: str, partition: int | str) -> list[FileRow]:
         """The visible files of a partition, sequence then unsequence, whoever sent them."""
-        return [
-            row
-            for kind in ("sequence", "unsequence")
-            for row in self.group(GroupKey(kind, sg, vsg, str(partition)))
-        ]
+        return [row for kind in Kind for row in self.group(GroupKey(kind, sg, vsg, str(partition)))]
 
     def totals(self, sender: str | None = None) -> FileTotals:
         """Number and bytes of the visible files of a sender, or of all."""
