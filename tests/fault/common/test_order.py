@@ -89,3 +89,13 @@ def test_each_step_is_on_the_disk_before_the_next(tmp_path, what):
     for (name, target), (_, wanted) in zip(found, expected, strict=True):
         if name != "openat":  # the fallback opens by components
             assert target == wanted, found
+
+
+def test_an_append_that_failed_is_cut_back_for_good(tmp_path):
+    """Or a power cut could bring back what was reported as failed."""
+    (tmp_path / "log").write_bytes(b"old")
+    program = "log = tree.append_file('log', settled=True)\nattempt('it', lambda: log.append(b'1'))"
+    run = trace.run(program, tmp_path, inject="fdatasync:error=ENOSPC:when=1")
+    assert run.outcome("it") == "NoSpaceError", run
+    of_log = [call.name for call in run.calls if f"<{tmp_path}/log>" in call.arguments]
+    assert of_log == ["write", "fdatasync", "ftruncate", "fsync"]

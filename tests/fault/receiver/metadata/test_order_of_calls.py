@@ -80,3 +80,15 @@ def test_a_checkpoint_is_proven_before_anything_goes(tmp_path):
         ("unlinkat", ""),
         ("fsync", ""),
     ]
+
+
+def test_what_the_start_reads_of_a_log_was_flushed_before(tmp_path):
+    """Only clean pages can be dropped, so that what is read is what the disk has."""
+    run = trace.run(BEGIN + 'commit("a"), engine.close()', tmp_path, imports=IMPORTS)
+    assert run.returncode == 0, run
+    opening = 'attempt("it", lambda: Engine.open(root / "schema", background=False))'
+    run = trace.run(opening, tmp_path, imports=IMPORTS)
+    assert run.outcome("it") == "done", run
+    of_log = [call for call in run.calls if "mlog-1.tsf" in call.arguments + call.result]
+    to_go_on = next(at for at, call in enumerate(of_log) if "O_APPEND" in call.arguments)
+    assert "fsync" in [call.name for call in of_log[:to_go_on]]
