@@ -221,6 +221,11 @@ class Debts:
         self.words[f"{kind} to {_kind(target)}"] += 1
         if self._inode(source).unflushed:
             self._break(f"{kind} to {target}", f"the bytes of {source} are not flushed")
+        told = (self._committed, *(text for _, text, _ in self._written))
+        if _PLACED.match(target) and any(
+            target.partition("/")[2].encode() in each for each in told
+        ):
+            self._break(f"{kind} to {target}", "comes after the frame that names it")
 
     def _word(self, word: str, of: str, debts: Iterable[Debt]) -> None:
         self.words[f"{word} {_kind(of)}"] += 1
