@@ -2,8 +2,8 @@
 
     for row in execute(engine, "show timeseries root.sg.** where unit = c"): ...
 
-`Engine.execute` is this. What a statement changes is one commit; what it asks is answered as of one
-commit, in pages (`receiver.metadata.query`).
+What a statement changes is one commit; what it asks is answered as of one commit, in pages
+(`receiver.metadata.query`).
 """
 
 from __future__ import annotations
