@@ -31,7 +31,7 @@ _hook: Callable[[str], None] | None = None
 
 
 def point(name: str) -> None:
-    """Mark a step after which the state on disk must make sense. Names read `module.step`."""
+    """Mark a step after which the state on disk must make sense. Names read `<module>.<step>`."""
     if _hook is not None:
         _hook(name)
 

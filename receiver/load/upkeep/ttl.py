@@ -111,7 +111,7 @@ class Ttl:
     def moment(self) -> float | None:
         """The time by which files expire now, None while the clock is not believed.
 
-        May write to the disk, so it comes before `engine.reading()`, and `expiry` inside of it.
+        May write to the disk, so it comes before `Engine.reading`, and `expiry` inside of it.
         """
         with self._engine.reading() as state:
             in_use = any(group.ttl is not None for group in state.schema.groups.rows())

@@ -8,7 +8,7 @@ Numbers are little-endian, checks xxh3-64; that of an entry has its offset as se
 in a wrong place is noticed. An entry is never changed: another content is another entry.
 
 The log holds tags and attributes as well, with the offset at which the entries of a commit begin
-(`records.Commit.tags_at`), and `taglayout.layout` gives the same bytes for the same operations. So
+(`records.Commit.tags_at`), and `tag_layout.layout` gives the same bytes for the same operations. So
 the tlog need not be flushed with each commit: what a power cut takes is written again from the log,
 the same bytes at the same places. It is flushed before a checkpoint lets go of the log.
 """

@@ -116,7 +116,7 @@ class State:
 
         Args:
             commit: checked, and on the disk.
-            offsets: of `taglayout.layout` for it, where the caller has them.
+            offsets: of `tag_layout.layout` for it, where the caller has them.
         """
         ts = commit.ts
         if offsets is None and commit.tags_at >= 0:

@@ -85,7 +85,7 @@ class _Push:
     """`pushFilters` of a reader, which Spark takes for not implemented where it is switched off.
 
     Spark refuses a source that can push filters as long as its setting for that is off, which is
-    its default; it knows such a source by ``pushFilters.__func__``. Ours then reads without.
+    its default; it knows such a source by the ``__func__`` of that method. Ours then reads without.
     """
 
     __func__ = staticmethod(getattr(DataSourceReader, "pushFilters", lambda: None))
