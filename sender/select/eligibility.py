@@ -1,4 +1,6 @@
-"""Whether a TsFile is closed and at rest, judged by what lies beside it.
+"""What lies beside a TsFile and says that it is being changed.
+
+Whether it is closed is decided by `select.walk`: by this, and by its resource or its tail.
 
 A database leaves these beside `X.tsfile` while it changes it (apache/iotdb): deletions in
 `X.tsfile.mods` (1.x), `.mods2` (2.x), `.modification` (the oldest), deletions during a compaction

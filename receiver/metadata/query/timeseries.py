@@ -1,4 +1,4 @@
-"""Sources of series: by path, by tag, by heat; and of the sums of them."""
+"""Sources of series: by path, by tag (`where`), by heat; and of the sums of them."""
 
 from __future__ import annotations
 
