@@ -27,12 +27,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tqdm import tqdm
-from tsfile import Compressor, Tablet, TimeseriesSchema, TSDataType, TSEncoding, TsFileWriter
-
+from common.start import enter
 from common.terminal import table
+
+if TYPE_CHECKING:
+    from tsfile import TSDataType
 
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,22 +53,26 @@ FLEET = {
     },
 }
 SENSORS = {
-    "speed": (TSDataType.DOUBLE, lambda n: [random.gauss(12, 3) for _ in range(n)]),
-    "power": (TSDataType.FLOAT, lambda n: [float(int(random.gauss(800, 90))) for _ in range(n)]),
-    "cycles": (TSDataType.INT64, lambda n: list(range(n))),
+    "speed": ("DOUBLE", lambda n: [random.gauss(12, 3) for _ in range(n)]),
+    "power": ("FLOAT", lambda n: [float(int(random.gauss(800, 90))) for _ in range(n)]),
+    "cycles": ("INT64", lambda n: list(range(n))),
 }
 
 
-def write_tsfile(path: Path, devices: list[str], rows: int, begin: int) -> None:
+def write_tsfile(
+    path: Path, devices: list[str], kinds: list[TSDataType], rows: int, begin: int
+) -> None:
     """A tree-model TsFile with three sensors a device, one row a second."""
+    from tsfile import Compressor, Tablet, TimeseriesSchema, TSEncoding, TsFileWriter
+
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = TsFileWriter(str(path))
     for device in devices:
-        for name, (kind, _) in SENSORS.items():
+        for name, kind in zip(SENSORS, kinds, strict=True):
             writer.register_timeseries(
                 device, TimeseriesSchema(name, kind, TSEncoding.PLAIN, Compressor.UNCOMPRESSED)
             )
-        tablet = Tablet(list(SENSORS), [kind for kind, _ in SENSORS.values()], rows)
+        tablet = Tablet(list(SENSORS), kinds, rows)
         tablet.set_table_name(device)
         tablet.set_timestamp_list([begin + second * 1000 for second in range(rows)])
         tablet.data_list = [make(rows) for _, make in SENSORS.values()]
@@ -101,10 +106,15 @@ def _path(kind: str, storage_group: str, partition: int, created: int, version: 
 
 def write_edges(run: Path) -> None:
     """All files of both edges."""
+    from tqdm import tqdm
+    from tsfile import TSDataType
+
     random.seed(7)
+    kinds = [TSDataType[kind] for kind, _ in SENSORS.values()]
     work = [(edge, *each) for edge in FLEET for each in planned_files(edge)]
-    for edge, path, devices, rows, begin in tqdm(work, desc="writing TsFiles", unit="file"):
-        write_tsfile(run / edge / "data" / path, devices, rows, begin)
+    with tqdm(work, desc="writing TsFiles", unit="file") as files:
+        for edge, path, devices, rows, begin in files:
+            write_tsfile(run / edge / "data" / path, devices, kinds, rows, begin)
 
 
 # -- configuration and processes ---------------------------------------------------------------
@@ -213,6 +223,8 @@ def kill_in_mid_file(run: Path) -> None:
 
 
 def main() -> int:
+    from tqdm import tqdm
+
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--dir", type=Path, default=Path("quickstart-run"))
     run = arguments.parse_args().dir.resolve()
@@ -276,4 +288,4 @@ def show(run: Path, rounds: dict[str, Any], senders: Any, owners: Any, proof: An
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(enter("quickstart", main))

@@ -43,8 +43,12 @@ def call(module, root, *arguments, blocked=frozenset()):
     blocked it waits until then.
     """
     code = f"import sys; from {module} import main; sys.exit(main())"
+    return python(root, "-c", code, *arguments, blocked=blocked)
+
+
+def python(root, *arguments, blocked):
     return subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
+        [sys.executable, *arguments],
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -73,6 +77,15 @@ def test_ctrl_c_is_130_and_one_line_as_early_as_it_comes(site, name, delay):
         return
     assert code == 130
     assert err.splitlines()[-1] == f"{name}: error: interrupted"
+
+
+@pytest.mark.parametrize("delay", DELAYS)
+def test_ctrl_c_ends_the_quickstart_as_it_does_a_command(tmp_path, delay):
+    script = ROOT / "scripts/quickstart.py"
+    process = python(tmp_path, script, "--dir", "run", blocked={signal.SIGINT})
+    code, err = ended(process, signal.SIGINT, delay)
+    assert code == 130
+    assert err.splitlines()[-1] == "quickstart: error: interrupted"
 
 
 @pytest.mark.parametrize("delay", DELAYS[1::2])

@@ -1,7 +1,7 @@
 """Files that are or were loaded, and the orders in which they are asked for.
 
-A file is visible from the moment that its commit, which is durable by then, is applied here, until it
-is deleted or put in quarantine.
+A file is visible from the moment that its commit, durable by then, is applied here, until it is
+deleted or put in quarantine.
 """
 
 from __future__ import annotations
