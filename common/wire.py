@@ -451,15 +451,23 @@ class InventoryEntry(Struct, frozen=True, kw_only=True):
     last_time: Time | None = None
     verified: Count = 0
     """The commit of its last verification, in which every point was proved; 0 for never."""
+    stands: bool = False
+    """Whether its bytes, and those of its `.resource`, lay on the receiver's disk for this answer:
+    regular files of their sizes, in a data directory that is not away. Only if it was asked."""
 
 
 class InventoryAnswer(Struct, frozen=True, kw_only=True):
-    """`GET /inventory?after=<cursor>&limit=<n>`: a page, in path order, as of `commit`."""
+    """`GET /inventory?after=<cursor>&limit=<n>`: a page, in path order, as of `commit`.
+
+    With `look=true` each file is looked at on the disk.
+    """
 
     engine: str
     commit: Count
     entries: list[InventoryEntry]
     next: str | None = None
+    looked: bool = False
+    """Whether `stands` was asked and found out; a receiver that cannot does not say."""
 
 
 class CatalogueEntry(Struct, frozen=True, kw_only=True):

@@ -92,7 +92,7 @@ class AuthConfig(Struct, frozen=True, kw_only=True):
     """``[auth]``: who is asked for a token.
 
     Attributes:
-        require: ``always``, or ``auto``: as soon as there is one token of the role, and from other
+        require: ``always``, or ``auto``: once a token of the role was made, and from other
             machines unless ``listen.insecure``. Operator commands need a token in any case.
         reveal_owner: tell a sender whose device it has a conflict about.
     """

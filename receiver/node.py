@@ -56,12 +56,12 @@ class Node(Closing):
         self.uploads = Uploads(config, engine, load, clock=clock)
         self.checks = Checks(config, engine, load, clock=clock)
         self.tasks = Tasks(config, engine, load, self.uploads, clock=clock)
-        self.listing = Listing(config, engine, load.trees)
+        self.listing = Listing(config, engine, load.disks)
         self.schema_reader = SchemaReader(engine)
         self.operator = RunningReceiver(
             config,
             engine,
-            load.trees,
+            load.disks,
             load=load,
             uploads=self.uploads,
             checks=self.checks,

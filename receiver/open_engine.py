@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from receiver.disks import check_first_start
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.engine_options import EngineOptions
 
@@ -16,10 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["open_engine", "options_of"]
 
 
-def open_engine(config: ReceiverConfig, clock: Callable[[], float] = time.time) -> Engine:
+def open_engine(
+    config: ReceiverConfig, clock: Callable[[], float] = time.time, *, anew: bool = False
+) -> Engine:
     """Open the engine of a receiver for writing; see `Engine.open`.
 
+    Args:
+        config: of the receiver.
+        clock: seconds since the epoch.
+        anew: make one even beside directories of an engine that is lost.
+
     Raises:
+        ConfigError: there is none, and the directories are another engine's.
         LockedError: another process has it open, here or, with etcd, on another machine.
         DamagedError: the log is damaged.
         UnreachableError: etcd does not answer.
@@ -30,7 +39,13 @@ def open_engine(config: ReceiverConfig, clock: Callable[[], float] = time.time) 
 
         remote = open_remote(config.metadata.etcd)
     options = options_of(config.metadata)
-    return Engine.open(config.schema_dir, clock=clock, options=options, remote=remote)
+    return Engine.open(
+        config.schema_dir,
+        clock=clock,
+        options=options,
+        remote=remote,
+        may_make=(lambda: None) if anew else lambda: check_first_start(config),
+    )
 
 
 def options_of(config: MetadataConfig) -> EngineOptions:

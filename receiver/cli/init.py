@@ -1,4 +1,8 @@
-"""`init`: a configuration to start from, its directories, and a systemd unit."""
+"""`init`: a configuration to start from, its directories, and a systemd unit.
+
+Directories get their markers (`receiver.disks`) when the receiver is first started; what is lost
+or exchanged later is taken in by `init --adopt` alone.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,14 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.durable import Tree
-from common.errors import UsageError
+from common.errors import NotFoundError, UsageError
 from common.examples import configuration, toml, write_unit
 from common.terminal import printable
 from receiver.config import ReceiverConfig
+from receiver.disks import adopt as adopt_directories
+from receiver.metadata.engine import Engine
+from receiver.open_engine import open_engine
+from receiver.operator.tokens import require_tokens
 
 __all__ = ["init"]
 
@@ -21,7 +29,7 @@ _DEFAULT = "receiver.toml"
 
 @click.command(
     epilog="Example: tsferry-receiver init --data-dir /srv/tsferry/data centre/receiver.toml. "
-    "Exit codes: 0 done; 2 the file is there already."
+    "Exit codes: 0 done; 2 the file is there already, or with --adopt is not."
 )
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option("--schema-dir", help="Metadata engine.  [default: schema]")
@@ -38,6 +46,13 @@ _DEFAULT = "receiver.toml"
     help="Write tsferry-receiver.service there, as in /etc/systemd/system; of a configuration that "
     "is there already, too.",
 )
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="Take the directories of a configuration that is there as they are: new ones, empty disks "
+    "in the place of lost ones, those of an engine that is lost. What was on them comes again "
+    "from its senders.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 @click.pass_obj
 def init(
@@ -46,31 +61,43 @@ def init(
     schema_dir: str | None,
     data_dirs: tuple[str, ...],
     units: Path | None,
+    adopt: bool,
     as_json: bool,
 ) -> None:
     """Write a commented configuration and make its directories; nothing is overwritten.
+
+    With --adopt the configuration is there already, and its data directories get the marker that
+    makes them this receiver's. Start a server that runs anew after that.
 
     FILE is receiver.toml in the working directory, unless --config names another.
     """
     target = (file or invocation.file or Path(_DEFAULT)).absolute()
     directories: list[Path] = []
+    marked: list[Path] = []
     only_unit = units is not None and target.exists() and not (schema_dir or data_dirs)
-    if not only_unit:
+    if adopt:
+        if schema_dir or data_dirs or not target.exists():
+            raise UsageError(f"--adopt takes the directories that {target} names, as it is there")
+        marked = _adopt(target, invocation)
+    elif not only_unit:
         directories = _begin(target, schema_dir or "schema", data_dirs or ("data",))
     unit = None if units is None else _unit(units, target, invocation)
     if as_json:
-        emit_json(
-            {
-                "config": str(target),
-                "directories": [str(each) for each in directories],
-                "unit": unit and str(unit),
-            }
-        )
+        answer: dict[str, object] = {
+            "config": str(target),
+            "directories": [str(each) for each in directories],
+            "unit": unit and str(unit),
+        }
+        if adopt:
+            answer["marked"] = [str(each) for each in marked]
+        emit_json(answer)
         return
-    if not only_unit:
+    if not only_unit and not adopt:
         click.echo(f"wrote {printable(str(target))}")
     for each in directories:
         click.echo(f"made  {printable(str(each))}")
+    for each in marked:
+        click.echo(f"marked {printable(str(each))}")
     if unit is not None:
         click.echo(f"wrote {printable(str(unit))}")
     click.echo(f"next: tsferry-receiver --config {printable(str(target))} serve")
@@ -93,6 +120,19 @@ def _begin(target: Path, schema_dir: str, data_dirs: tuple[str, ...]) -> list[Pa
     for each in directories:
         Tree(each, create=True).close()
     return directories
+
+
+def _adopt(target: Path, invocation: Invocation[ReceiverConfig]) -> list[Path]:
+    """Mark the data directories; without an engine one is made, which lets nobody in by itself."""
+    config = replace(invocation, file=target).load(secrets=False).value
+    try:
+        with Engine.read_only(config.schema_dir) as engine:
+            return adopt_directories(config, engine.uuid)
+    except NotFoundError:
+        with open_engine(config, anew=True) as engine:
+            # Whether the one that is lost had tokens is not known any more.
+            require_tokens(engine)
+            return adopt_directories(config, engine.uuid)
 
 
 def _unit(units: Path, target: Path, invocation: Invocation[ReceiverConfig]) -> Path:

@@ -43,7 +43,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> int:
 def _write(view: StatusView, running: bool) -> None:
     state = "running" if running else "not running"
     if running and not view.ready:
-        state = "running, takes no files"
+        state = "running, not ready" if view.away else "running, takes no files"
     lines = {
         "state": state,
         "problem": view.problem or "none",
@@ -62,6 +62,8 @@ def _write(view: StatusView, running: bool) -> None:
         "free": size_text(view.free_bytes),
     }
     lines |= _schema(view.schema)
+    if view.away:
+        lines["away"] = "; ".join(f"{each.path} {each.reason}" for each in view.away)
     for name, text in lines.items():
         click.echo(f"{name + ':':18}{printable(text)}")
 

@@ -23,6 +23,7 @@ from receiver.load.loading import load_task
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from receiver.disks import Disks
     from receiver.load.folder.current_task import CurrentTask
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.upkeep.ttl import Ttl
@@ -57,6 +58,7 @@ class Loader:
         self,
         engine: Engine,
         ttl: Ttl,
+        disks: Disks,
         *,
         keep_bytes: int,
         clock: Callable[[], float] = time.time,
@@ -65,6 +67,7 @@ class Loader:
     ) -> None:
         self._engine = engine
         self._ttl = ttl
+        self._disks = disks
         self._keep_bytes = keep_bytes
         self._clock = clock
         self._monotonic = monotonic
@@ -152,6 +155,7 @@ class Loader:
 
     def _attempt(self, job: LoadJob) -> None:
         try:
+            self._disks.first()
             load_task(
                 self._engine,
                 job.folder,

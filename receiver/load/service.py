@@ -7,9 +7,10 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
-from common.durable import Tree, free_bytes
-from common.errors import ConfigError, TsferryError
-from receiver.load.folder.sender_folder import Folders, folder_name, looks_unmounted
+from common.durable import free_bytes
+from common.errors import TsferryError
+from receiver.disks import Disks
+from receiver.load.folder.sender_folder import Folders, folder_name
 from receiver.load.folder_recovery import recover_folder
 from receiver.load.loader import Loader
 from receiver.load.loading import finish
@@ -36,7 +37,7 @@ class LoadService:
     """What uploads and tasks build on.
 
     Attributes:
-        trees: the data directories, in the order of the configuration; new files go to the first.
+        disks: the data directories; new files go to the first.
         folders: of the senders, in the first data directory.
         loader: loads tasks.
         reaper: removes what nobody needs.
@@ -49,7 +50,7 @@ class LoadService:
         self,
         config: ReceiverConfig,
         engine: Engine,
-        trees: list[Tree],
+        disks: Disks,
         clock: Callable[[], float],
         monotonic: Callable[[], float] = steady,
     ) -> None:
@@ -57,8 +58,8 @@ class LoadService:
         self._engine = engine
         self._clock = clock
         self._resources = ExitStack()
-        self.trees = trees
-        self.folders = Folders(trees[0])
+        self.disks = disks
+        self.folders = Folders(disks.home)
         self.after_recovery: list[Callable[[SenderFolder], None]] = []
         self.keep_bytes = config.limits.max_unloaded_bytes // 2
         self.ttl = Ttl(
@@ -70,11 +71,11 @@ class LoadService:
             clock=clock,
             monotonic=monotonic,
         )
-        self.registrar = Registrar(engine, trees)
-        self.loader = Loader(engine, self.ttl, keep_bytes=self.keep_bytes, clock=clock)
+        self.registrar = Registrar(engine, disks.trees)
+        self.loader = Loader(engine, self.ttl, disks, keep_bytes=self.keep_bytes, clock=clock)
         self.reaper = Reaper(
             engine,
-            trees,
+            disks,
             self.folders,
             keep_deleted=config.load.keep_deleted,
             leftover_age=config.limits.upload_expiry,
@@ -95,21 +96,18 @@ class LoadService:
         A folder that cannot be recovered now does not keep the others from working; it is tried
         again before the next task of its sender.
 
+        One that is away does not keep the rest from being read; `problem` tells of it.
+
         Raises:
-            ConfigError: a data directory that files were loaded into is empty.
+            ConfigError: the schema directory is another engine's.
         """
         with engine.reading() as state:
             named = {row.uuid: row.directory for row in state.senders.values()}
-            unmounted = [path for path in config.data_dirs if looks_unmounted(path, state)]
-        if unmounted:
-            raise ConfigError(
-                f"data_dirs: {unmounted[0]} is empty, although files were loaded into it: is its "
-                f"disk mounted? If they are lost, make {unmounted[0]}/sync-receiver and run "
-                "`tsferry-receiver fsck --repair`"
-            )
         with ExitStack() as stack:
-            trees = [stack.enter_context(Tree(path, create=True)) for path in config.data_dirs]
-            service = cls(config, engine, trees, clock, monotonic)
+            disks = stack.enter_context(Disks.open(config, engine))
+            for away in disks.away():
+                log.error("%s", away)
+            service = cls(config, engine, disks, clock, monotonic)
             for folder in service.folders.scan(named):
                 try:
                     service.recover(folder)
@@ -156,7 +154,10 @@ class LoadService:
         self._resources.close()
 
     def problem(self) -> str | None:
-        """Why nothing can be taken in now: too little space that has to stay free."""
+        """What keeps it from its work: a directory that is away, too little space."""
+        away = self.disks.away()
+        if away:
+            return "; ".join(map(str, away))
         free = self.free_bytes()
         keep = self._config.limits.min_free_bytes
         if free < keep:
@@ -164,11 +165,20 @@ class LoadService:
         return None
 
     def free_bytes(self) -> int:
-        """Bytes that are free for new files."""
-        return free_bytes(self.trees[0].path)
+        """Bytes that are free for new files.
+
+        Raises:
+            AwayError: the directory that they go to is away.
+        """
+        return free_bytes(self.disks.first().path)
 
     def folder_of(self, uuid: str, peer: str) -> SenderFolder:
-        """The folder of a sender, made and entered into the engine at its first contact."""
+        """The folder of a sender, made and entered into the engine at its first contact.
+
+        Raises:
+            AwayError: the directory that it is in is away.
+        """
+        self.disks.first()
         folder = self.folders.find(uuid)
         if folder is None:
             folder = self.folders.make(uuid, self.make_known(uuid, folder_name(peer, uuid), ""))

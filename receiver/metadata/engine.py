@@ -89,6 +89,7 @@ class Engine(Operations, Closing):
         monotonic: Callable[[], float] = time.monotonic,
         allocate: Allocator | None = None,
         remote: RemoteLog | None = None,
+        may_make: Callable[[], None] = lambda: None,
         background: bool = True,
     ) -> Self:
         """Open the engine of a directory, or make one; a torn tail of its log is cut.
@@ -101,6 +102,7 @@ class Engine(Operations, Closing):
             allocate: gives the timestamps themselves, in place of a clock.
             remote: where commits are kept first; the directory is a cache of it then. The engine
                 closes it.
+            may_make: asked before an engine is made where there is none; what it raises refuses.
             background: whether checkpoints and the collection of history come by themselves.
 
         Raises:
@@ -124,6 +126,7 @@ class Engine(Operations, Closing):
                 stack.callback(remote.close)  # before the lock goes: who gets it need not wait
                 follow(tree, remote)
             if is_empty(tree):
+                may_make()
                 _make(tree, allocate)
             opened, log = open_for_writing(tree)
             stack.callback(log.close)

@@ -10,13 +10,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from common.durable import Tree
-from common.errors import NotFoundError
+from receiver.disks import Disks
 from receiver.metadata.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from common.durable import Tree
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
     from receiver.transfer.checks import Checks
@@ -32,12 +32,17 @@ class ReceiverDirectories:
     Attributes:
         config: of the receiver.
         engine: of its schema directory.
-        trees: its data directories, in the order of the configuration.
+        disks: its data directories.
     """
 
     config: ReceiverConfig
     engine: Engine
-    trees: Sequence[Tree]
+    disks: Disks
+
+    @property
+    def trees(self) -> Sequence[Tree]:
+        """The data directories that were there when they were opened."""
+        return self.disks.trees
 
 
 @dataclass(frozen=True)
@@ -64,12 +69,10 @@ def look(config: ReceiverConfig) -> Iterator[ReceiverDirectories]:
     """Open the directories for reading, beside a server that may be running.
 
     Raises:
-        NotFoundError: there is no engine, or no data directory.
+        NotFoundError: there is no engine.
         DamagedError: a log of the engine is damaged in the middle.
     """
     with ExitStack() as stack:
         engine = stack.enter_context(Engine.read_only(config.schema_dir))
-        trees = [stack.enter_context(Tree(path)) for path in config.data_dirs if path.is_dir()]
-        if not trees:
-            raise NotFoundError(f"there is no data directory at {config.data_dirs[0]}")
-        yield ReceiverDirectories(config, engine, trees)
+        disks = stack.enter_context(Disks.look(config, engine))
+        yield ReceiverDirectories(config, engine, disks)

@@ -15,6 +15,7 @@ from common.digests import md5_of_fd
 from common.errors import ConflictError, NotFoundError
 from common.names import FilePath
 from common.tsfile import Corrupt, read_tail
+from receiver.disks import AwayError
 from receiver.load.folder.content_checks import hash_staged
 from receiver.load.placing import tree_of
 from receiver.load.schema.registering import SeriesRefusal, read_series
@@ -76,7 +77,7 @@ def _retry_refused(there: RunningReceiver, row: QuarantineRow) -> str:
     """Look at kept bytes again; without them, or if they are good now, clear the entry."""
     drop, guard = _lift(row)
     folder = there.load.folders.find(row.sender)
-    tree = there.trees[0]
+    tree = there.disks.first()
     if row.kept is None or folder is None or not tree.exists(row.kept):
         there.engine.commit([drop], [guard])
         return "the next round of the sender tries again"
@@ -100,6 +101,8 @@ def _retry_loaded(there: RunningReceiver, row: FileRow, hold: QuarantineRow | No
         raise _not_in_quarantine(row.path, row.physical)
     tree = tree_of(there.trees, row)
     if tree is None:
+        for away in there.disks.away():
+            raise AwayError(f"its bytes cannot be looked at: {away}")
         return _ask_again(there, "the bytes are gone", hold)
     fd = tree.open_read(row.physical)
     try:
@@ -153,7 +156,7 @@ def drop_quarantined(there: RunningReceiver, sender: str, path: str, digest: str
         op, guard = _lift(row)
         there.engine.commit([op], [guard])
         if row.kept is not None:
-            there.trees[0].unlink(row.kept)
+            there.disks.first().unlink(row.kept)
         return
     if (
         file is None

@@ -13,7 +13,7 @@ from receiver.metadata.log.checkpoints import checkpoints
 from receiver.operator.files import EXPIRED
 from receiver.operator.paging import every_row
 from receiver.operator.senders import loaded_bad
-from receiver.operator.views import SchemaView, StatusView
+from receiver.operator.views import AwayView, SchemaView, StatusView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +34,8 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
     """
     engine = there.engine
     oldest, unregistered = _of_visible(engine)
+    home = there.disks.home
+    away = tuple(AwayView(path=str(each.path), reason=each.reason) for each in there.disks.away())
     checkpoint_at, checkpoint_bytes = _checkpoint(there.config.schema_dir)
     with engine.reading() as state:
         files, size = state.file_table.totals()
@@ -56,7 +58,8 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             verified=verified,
             unverified=files - verified,
             oldest_verification=oldest,
-            free_bytes=free_bytes(there.trees[0].path),
+            free_bytes=0 if home is None else free_bytes(home.path),
+            away=away,
             schema=msgspec.structs.replace(
                 schema,
                 max_memory=there.config.metadata.max_memory,

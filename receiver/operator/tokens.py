@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.engine import Engine
 
-__all__ = ["hash_token", "list_tokens", "make_token", "revoke_token"]
+__all__ = ["hash_token", "list_tokens", "make_token", "require_tokens", "revoke_token"]
 
 
 def hash_token(token: str) -> str:
@@ -71,6 +71,22 @@ def make_token(
         note=note,
         expires=expires,
     )
+
+
+def require_tokens(engine: Engine) -> None:
+    """Have every role need a token from now on, as if there had been one and it was revoked."""
+    for role in _ROLES:
+        lost = secrets.token_hex(4)
+        made = records.TokenPut(
+            id=lost,
+            role=role,
+            hash=hash_token(secrets.token_urlsafe(32)),
+            sender="0" * 32 if role == "sender" else None,
+            scope=[],
+            note="never handed out",
+            expires=None,
+        )
+        engine.commit([made, records.TokenRevoke(lost)])
 
 
 def list_tokens(engine: Engine) -> list[TokenView]:

@@ -11,6 +11,7 @@ import msgspec
 from common.wire import Heartbeat, SchemaPosition, Struct
 
 __all__ = [
+    "AwayView",
     "FileView",
     "FilesPage",
     "OwnerView",
@@ -226,6 +227,18 @@ class SchemaView(Struct, frozen=True, kw_only=True):
     expired_files: int = 0
 
 
+class AwayView(Struct, frozen=True, kw_only=True):
+    """A data directory that does not count now.
+
+    Attributes:
+        path: of the configuration.
+        reason: why.
+    """
+
+    path: str
+    reason: str
+
+
 class StatusView(Struct, frozen=True, kw_only=True):
     """How the receiver is.
 
@@ -249,6 +262,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
         staged_bytes: received and not loaded.
         loading: tasks that wait to be loaded, or are being loaded.
         free_bytes: of the first data directory.
+        away: data directories that do not count: their files cannot be read, and are not safe.
         schema: series and what belongs to them.
     """
 
@@ -271,4 +285,5 @@ class StatusView(Struct, frozen=True, kw_only=True):
     staged_bytes: int = 0
     loading: int = 0
     free_bytes: int = 0
+    away: tuple[AwayView, ...] = ()
     schema: SchemaView = SchemaView()

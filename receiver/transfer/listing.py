@@ -13,15 +13,17 @@ from common.wire import (
     InventoryAnswer,
     InventoryEntry,
 )
+from receiver.disks import AwayError, whole_in
 from receiver.load.placing import tree_of
 from receiver.metadata.query.past_files import files_at
 from receiver.transfer.intake import check_sender
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from common.durable import Tree
     from receiver.config import ReceiverConfig
+    from receiver.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
     from receiver.principal import Principal
@@ -45,20 +47,34 @@ def page_limit(limit: int | None, most: int) -> int:
 class Listing:
     """Answers `inventory` and `catalogue`."""
 
-    def __init__(self, config: ReceiverConfig, engine: Engine, trees: Sequence[Tree]) -> None:
+    def __init__(self, config: ReceiverConfig, engine: Engine, disks: Disks) -> None:
         self._most = config.limits.max_page_items
         self._engine = engine
-        self._trees = trees
+        self._disks = disks
 
     def inventory(
-        self, who: Principal, sender: str, after: str | None, limit: int | None
+        self,
+        who: Principal,
+        sender: str,
+        after: str | None,
+        limit: int | None,
+        look: bool = False,
     ) -> InventoryAnswer:
-        """What the receiver has of this sender, a page in order of the sender's paths."""
+        """What the receiver has of this sender, a page in order of the sender's paths.
+
+        Args:
+            who: asks.
+            sender: whose files.
+            after: the cursor of the page before.
+            limit: entries of a page; as many as the configuration allows, if None.
+            look: say of each file whether its bytes stand on the disk now.
+        """
         check_sender(who, sender)
         limit = page_limit(limit, self._most)
         with self._engine.reading() as state:
             commit = state.newest
             rows = state.file_table.inventory(sender, after, limit)
+        standing = self._disks.standing() if look else []
         entries = [
             InventoryEntry(
                 path=row.path,
@@ -69,12 +85,17 @@ class Listing:
                 first_time=row.first,
                 last_time=row.last,
                 verified=row.verified,
+                stands=whole_in(standing, row),
             )
             for row in rows
         ]
         following = rows[-1].path if len(rows) == limit else None
         return InventoryAnswer(
-            engine=self._engine.uuid, commit=commit, entries=entries, next=following
+            engine=self._engine.uuid,
+            commit=commit,
+            entries=entries,
+            next=following,
+            looked=look,
         )
 
     def catalogue(
@@ -96,6 +117,9 @@ class Listing:
             at: the commit that is asked about; the newest, if left out.
             since: only files loaded after this commit.
             quarantined: those too that had been loaded and are in quarantine.
+
+        Raises:
+            AwayError: files of the page lie in a data directory that is away.
         """
         who.must_read()
         limit = page_limit(limit, self._most)
@@ -107,7 +131,7 @@ class Listing:
         return CatalogueAnswer(
             engine=self._engine.uuid,
             commit=commit,
-            entries=[self._entry(row) for row in rows],
+            entries=self._entries(rows),
             next=rows[-1].physical if len(rows) == limit else None,
         )
 
@@ -123,22 +147,33 @@ class Listing:
         return CatalogueAnswer(
             engine=self._engine.uuid,
             commit=past.commit,
-            entries=[self._entry(row, quarantined=row.physical in held) for row in page],
+            entries=self._entries(page, held),
             next=page[-1].physical if len(rows) > limit else None,
         )
 
-    def _entry(self, row: FileRow, *, quarantined: bool = False) -> CatalogueEntry:
-        tree = tree_of(self._trees, row)
-        return CatalogueEntry(
-            path=row.physical,
-            original=row.path,
-            sender=row.sender,
-            size=row.size,
-            md5=row.md5,
-            data_dir=row.data_dir if tree is None else str(tree.path),
-            commit=row.created,
-            first_time=row.first,
-            last_time=row.last,
-            resource=row.resource is not None,
-            state=QUARANTINED if quarantined else LOADED,
-        )
+    def _entries(
+        self, rows: Iterable[FileRow], quarantined: frozenset[str] = frozenset()
+    ) -> list[CatalogueEntry]:
+        away = self._disks.away()
+        standing = self._disks.standing() if away else self._disks.trees
+        found = [(row, tree_of(standing, row)) for row in rows]
+        for row, tree in found:
+            if tree is None and away:  # whoever went on without it would answer too little
+                raise AwayError(f"{row.physical} cannot be read: {away[0]}", retry_after=60.0)
+        return [_entry(row, tree, quarantined=row.physical in quarantined) for row, tree in found]
+
+
+def _entry(row: FileRow, tree: Tree | None, *, quarantined: bool) -> CatalogueEntry:
+    return CatalogueEntry(
+        path=row.physical,
+        original=row.path,
+        sender=row.sender,
+        size=row.size,
+        md5=row.md5,
+        data_dir=row.data_dir if tree is None else str(tree.path),
+        commit=row.created,
+        first_time=row.first,
+        last_time=row.last,
+        resource=row.resource is not None,
+        state=QUARANTINED if quarantined else LOADED,
+    )

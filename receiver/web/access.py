@@ -4,8 +4,9 @@ In this order: the address of the connection (never a header), the `Host` and `O
 a browser sends, the token. Tokens are kept as SHA-256; what is sent is hashed and compared in
 constant time. A token that is revoked or expired stops working with the next request.
 
-Without tokens: with `auth.require = "auto"`, and as long as no token of the role exists, whoever
-comes from this machine may send and read (with `listen.insecure` from elsewhere too). Then a page
+Without tokens: with `auth.require = "auto"`, and as long as no token of the role was ever made,
+whoever comes from this machine may send and read (with `listen.insecure` from elsewhere too). The
+first token closes that door for good, whatever becomes of it. While the door is open a page
 in a browser on this machine is the danger: one that has its own name resolve to 127.0.0.1 would
 pass for the same origin. So without a token the `Host` must be an address or `localhost`.
 """
@@ -155,7 +156,7 @@ class Access:
         if self._config.auth.require != "auto":
             return False
         with self._engine.reading() as state:
-            if any(token.role == role for token in state.tokens.values()):
+            if role in state.token_table.roles:
                 return False
         if not is_loopback(head.peer):
             return self._config.listen.insecure

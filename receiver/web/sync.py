@@ -30,6 +30,9 @@ _SINCE = Parameter(
     "after", "query", {"type": "integer", "minimum": 0}, "The commit that is known; 0 for none."
 )
 _CURSOR = Parameter("cursor", "query", {"type": "string"}, "`next` of the page before.")
+_LOOK = Parameter(
+    "look", "query", {"type": "boolean"}, "Say of each file whether its bytes are on the disk."
+)
 _AT = Parameter(
     "at", "query", {"type": "integer", "minimum": 0}, "The files as of this commit; else of now."
 )
@@ -202,12 +205,21 @@ def end_task(call: Call) -> Response:
     Role.SENDER,
     "What the receiver has of this sender, in path order",
     AnswerRow(200, wire.InventoryAnswer),
-    parameters=(PAGE_AFTER, PAGE_LIMIT),
+    parameters=(PAGE_AFTER, PAGE_LIMIT, _LOOK),
 )
 def inventory(call: Call) -> Response:
     """What the receiver has of the sender."""
-    page = call.node.listing.inventory(call.who, call.sender, call.query("after"), call.limit())
+    look = _is_true(call, "look")
+    after, limit = call.query("after"), call.limit()
+    page = call.node.listing.inventory(call.who, call.sender, after, limit, look)
     return json_answer(page)
+
+
+def _is_true(call: Call, name: str) -> bool:
+    text = call.query(name) or "false"
+    if text not in ("true", "false"):
+        raise UsageError(f"{name}: expected true or false")
+    return text == "true"
 
 
 @ROUTES.call(
@@ -221,16 +233,14 @@ def inventory(call: Call) -> Response:
 def catalogue(call: Call) -> Response:
     """Committed files of everybody."""
     limit = call.limit()
-    at, held = call.query("at"), call.query("quarantined") or "false"
-    if held not in ("true", "false"):
-        raise UsageError("quarantined: expected true or false")
+    at, quarantined = call.query("at"), _is_true(call, "quarantined")
     page = call.node.listing.catalogue(
         call.who,
         call.query("after"),
         limit,
         at=None if at is None else _commit("at", at),
         since=_commit("since", call.query("since") or "0"),
-        quarantined=held == "true",
+        quarantined=quarantined,
     )
     return json_answer(page)
 

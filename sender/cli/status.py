@@ -181,7 +181,15 @@ def _safe_to_delete(session: Session, as_machine: bool, *, verified: bool) -> in
     if not remotes:
         raise UsageError("--safe-to-delete: the files here belong to the receiver on this node")
     # All inventories first: one receiver out of reach, and nothing is safe.
-    inventories = {remote.name: list(remote.client.inventory()) for remote in remotes}
+    inventories = {remote.name: list(remote.client.inventory_looked_at()) for remote in remotes}
+    for name, inventory in inventories.items():
+        missing = sum(each.state == "loaded" and not each.stands for each in inventory)
+        if missing:
+            click.echo(
+                f"{name}: the bytes of {missing} loaded files do not lie on its disk now; they "
+                "are not listed (tsferry-receiver status and fsck say more)",
+                err=True,
+            )
     with ExitStack() as stack:
         views = {remote.name: stack.enter_context(viewing(remote)) for remote in remotes}
         ledgers = {name: view.kept.ledger.entries for name, view in views.items()}

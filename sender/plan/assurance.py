@@ -102,13 +102,14 @@ def safe_to_delete(
 ) -> Sequence[LocalFile]:
     """Local files that every receiver holds, loaded and good, with exactly this content.
 
+    That it is in a receiver's catalogue is not enough: the receiver has looked at its bytes.
     A file that has expired at a receiver is held there no more, so it is never among them.
 
     Args:
         scan: the local files; only closed, unchanged ones are in question.
         ledgers: receiver -> its list (`Ledger.entries`).
-        inventories: receiver -> what it just said that it has, every page. A receiver without
-            one makes nothing safe.
+        inventories: receiver -> what it just said that it has, every page, looked at on its disk.
+            A receiver without one makes nothing safe.
         verified: only files that every receiver has proved, point by point, since it has them.
     """
     if not ledgers or ledgers.keys() != inventories.keys():
@@ -117,7 +118,7 @@ def safe_to_delete(
         name: {
             each.path: each
             for each in inventory
-            if each.state == LOADED and (each.verified or not verified)
+            if each.state == LOADED and each.stands and (each.verified or not verified)
         }
         for name, inventory in inventories.items()
     }

@@ -144,6 +144,20 @@ class Client:
         for page in self._pages("/inventory", wire.InventoryAnswer, limit):
             yield from page.entries
 
+    def inventory_looked_at(self, limit: int = 1000) -> Iterator[wire.InventoryEntry]:
+        """The same; the receiver looks at the bytes of each file on its disk (`stands`).
+
+        Raises:
+            ProtocolError: it does not, since it is of an older version.
+        """
+        for page in self._pages("/inventory", wire.InventoryAnswer, limit, {"look": "true"}):
+            if not page.looked:
+                raise ProtocolError(
+                    f"{self.endpoint.url} does not say whether the bytes of its files lie on its "
+                    "disk, as it is of an older version: nothing can be called safe"
+                )
+            yield from page.entries
+
     def catalogue_now(self, limit: int = 1000) -> CatalogueNow:
         """Every committed file of the receiver (a reader's call)."""
         entries: list[wire.CatalogueEntry] = []
@@ -165,10 +179,13 @@ class Client:
             raise ProtocolError(f"{self.endpoint.url}/schema/changes: the pages do not end")
         return page
 
-    def _pages(self, path: str, kind: type[T], limit: int) -> Iterator[Any]:
+    def _pages(
+        self, path: str, kind: type[T], limit: int, more: Mapping[str, str] | None = None
+    ) -> Iterator[Any]:
         after: str | None = None
         while True:
-            query = {"limit": str(limit)} | ({} if after is None else {"after": after})
+            query = {"limit": str(limit), **(more or {})}
+            query |= {} if after is None else {"after": after}
             page: Any = self._json("GET", f"{path}?{urlencode(query)}", kind)
             yield page
             if page.next is None:

@@ -37,7 +37,8 @@ READER = Principal("reader", None, (), "rd", "127.0.0.1")
 
 
 def sender(uuid: str = A, *, scope: Iterable[str] = (), token: str | None = None) -> Principal:
-    return Principal("sender", uuid, tuple(scope), token or f"t-{uuid[:4]}", "10.0.0.7")
+    """Without a token it is one that this receiver lets in as it is."""
+    return Principal("sender", uuid, tuple(scope), token, "10.0.0.7")
 
 
 class Clock:
@@ -115,7 +116,7 @@ class World:
 def fsck_of(node: Node) -> Report:
     """What a check of the directories finds beside the node that has them open."""
     with Tree(node.config.schema_dir) as schema:
-        return examine(node.engine, node.load.trees, schema)
+        return examine(node.engine, node.load.disks.trees, schema)
 
 
 def tsfile(device: str = "root.sg.d1", *, first: int = 1, points: int = 5, salt: int = 0) -> bytes:

@@ -227,7 +227,7 @@ class ScriptedReceiver:
         if path == "/heartbeat":
             return _json(wire.HeartbeatAnswer(engine=self.engine))
         if path == "/inventory":
-            return self._inventory()
+            return self._inventory(looked="look=true" in query)
         if path == "/catalogue":
             return _json(
                 wire.CatalogueAnswer(engine=self.engine, commit=self.commit, entries=self.catalogue)
@@ -259,14 +259,22 @@ class ScriptedReceiver:
             )
         )
 
-    def _inventory(self) -> Reply:
+    def _inventory(self, *, looked: bool) -> Reply:
         entries = [
             wire.InventoryEntry(
-                path=path, size=len(data), md5=hashlib.md5(data).hexdigest(), state="loaded"
+                path=path,
+                size=len(data),
+                md5=hashlib.md5(data).hexdigest(),
+                state="loaded",
+                stands=looked,
             )
             for path, data in sorted(self.loaded.items())
         ]
-        return _json(wire.InventoryAnswer(engine=self.engine, commit=self.commit, entries=entries))
+        return _json(
+            wire.InventoryAnswer(
+                engine=self.engine, commit=self.commit, entries=entries, looked=looked
+            )
+        )
 
     def _task(self, request: Request, task: str, what: str | None) -> Reply:
         if what is None and request.method == "PUT":

@@ -32,12 +32,9 @@ from receiver.load.folder.schema_stage import SchemaStage
 from receiver.load.folder.staged import Staged
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from common.durable import Tree
     from common.names import FilePath
     from receiver.load.folder.current_task import CurrentTask
-    from receiver.metadata.state.state import State
 
 __all__ = [
     "FOLDERS_ROOT",
@@ -45,7 +42,6 @@ __all__ = [
     "Folders",
     "SenderFolder",
     "folder_name",
-    "looks_unmounted",
     "uuid_of",
 ]
 
@@ -71,16 +67,6 @@ def uuid_of(name: str) -> str | None:
     except NameRefusedError:
         return None
     return uuid
-
-
-def looks_unmounted(path: Path, state: State) -> bool:
-    """Whether a data directory is empty although files were loaded into it.
-
-    Then its disk is most likely not mounted, and nothing may be written there or called lost.
-    """
-    if path.is_dir() and any(path.iterdir()):
-        return False
-    return any(row.visible and row.data_dir == str(path) for row in state.files.values())
 
 
 class SenderFolder:
@@ -166,7 +152,8 @@ class SenderFolder:
 class Folders:
     """All folders of all senders, by uuid."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree | None) -> None:
+        """Those in a data directory; none, if it is away."""
         self._tree = tree
         self._known: dict[str, SenderFolder] = {}
         self._named: dict[str, str] = {}
@@ -180,11 +167,14 @@ class Folders:
                 uuid this one is taken, else the first.
         """
         self._named = named
-        self._tree.make_dirs(FOLDERS_ROOT)
+        if self._tree is not None:
+            self._tree.make_dirs(FOLDERS_ROOT)
         return self.look()
 
     def look(self) -> list[SenderFolder]:
         """Find the folders on the disk, and write nothing."""
+        if self._tree is None:
+            return []
         for name, found in self._tree.listing(FOLDERS_ROOT):
             uuid = uuid_of(name)
             if uuid is None or not stat.S_ISDIR(found.st_mode):
@@ -204,6 +194,7 @@ class Folders:
 
     def make(self, uuid: str, name: str) -> SenderFolder:
         """The folder of a sender; if it has none yet, one of this name is made."""
+        assert self._tree is not None
         with self._lock:
             folder = self._known.get(uuid)
             if folder is None:

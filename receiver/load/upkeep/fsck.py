@@ -25,6 +25,7 @@ from common.linelog import parse_load, parse_sync
 from common.names import RESOURCE, FilePath, Kind
 from common.tsfile import read_tail
 from common.wire import Struct
+from receiver.disks import Disks
 from receiver.load.deciding.change import physical_name
 from receiver.load.folder import json_lines
 from receiver.load.folder.current_task import (
@@ -37,11 +38,7 @@ from receiver.load.folder.current_task import (
     TaskRecord,
 )
 from receiver.load.folder.manifests import damages, kept_tasks, tables_path
-from receiver.load.folder.sender_folder import (
-    VERIFIED_LOG,
-    Folders,
-    looks_unmounted,
-)
+from receiver.load.folder.sender_folder import VERIFIED_LOG, Folders
 from receiver.metadata import repair as log_repair
 from receiver.metadata.engine import Engine
 from receiver.metadata.log.journal import JOURNAL, parse_journal
@@ -56,6 +53,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from receiver.config import ReceiverConfig
+    from receiver.disks import Away
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.metadata.state.table_rows import FileRow
 
@@ -123,11 +121,10 @@ def fsck(config: ReceiverConfig, *, repair: bool = False, cut_log: bool = False)
     except DamagedError as error:
         return Report(engine="", commit=0, found=[_damaged_engine(config.schema_dir, error)])
     with engine, ExitStack() as stack:
-        missing = _absent(engine, config.data_dirs)
-        here = [path for path in config.data_dirs if path not in missing]
-        trees = [stack.enter_context(Tree(path)) for path in here]
+        disks = stack.enter_context(Disks.look(config, engine))
+        trees = disks.trees
         schema = stack.enter_context(Tree(config.schema_dir))
-        report = examine(engine, trees, schema, missing=missing)
+        report = examine(engine, trees, schema, away=disks.away())
         if repair and trees:
             report = _repair(engine, trees, config.schema_dir, report)
     return report
@@ -163,13 +160,8 @@ def _moment(ts: int) -> str:
     return datetime.fromtimestamp(to_seconds(ts), UTC).isoformat(sep=" ", timespec="seconds")
 
 
-def _absent(engine: Engine, data_dirs: Sequence[Path]) -> list[Path]:
-    with engine.reading() as state:
-        return [path for path in data_dirs if not path.is_dir() or looks_unmounted(path, state)]
-
-
 def examine(
-    engine: Engine, trees: Sequence[Tree], schema: Tree, *, missing: Sequence[Path] = ()
+    engine: Engine, trees: Sequence[Tree], schema: Tree, *, away: Sequence[Away] = ()
 ) -> Report:
     """Look at everything, change nothing.
 
@@ -177,19 +169,19 @@ def examine(
         engine: open, for reading at least.
         trees: the data directories.
         schema: the schema directory.
-        missing: data directories that are not there.
+        away: data directories that do not count.
     """
     found = [
-        Found(kind="folder", path=str(path), detail="the directory is not there, or not mounted")
-        for path in missing
+        Found(kind="folder", path=str(each.path), detail=f"the directory is away: {each.reason}")
+        for each in away
     ]
     with engine.reading() as state:
         rows = [row for row in state.files.values() if row.visible]
         commit = state.newest
     for row in rows:
-        found += _check_file(row, trees, all_here=not missing)
+        found += _check_file(row, trees, all_here=not away)
     found += _strays(engine, trees)
-    for tree in trees[:1]:
+    for tree in trees:
         for folder in _folders(tree):
             found += _check_folder(folder)
             found += _check_tables(folder, engine)
@@ -266,7 +258,7 @@ def _check_resource(row: FileRow, tree: Tree) -> Iterator[Found]:
 def _strays(engine: Engine, trees: Sequence[Tree]) -> Iterator[Found]:
     """Files in `sequence/` and `unsequence/` that neither a row nor a task under way names."""
     on_disk = [(tree, rel) for tree in trees for kind in Kind for rel, _ in tree.files(kind)]
-    expected = {name for tree in trees[:1] for name in _expected(tree)}
+    expected = {name for tree in trees for name in _expected(tree)}
     with engine.reading() as state:  # after the listing: what came meanwhile has its row
         unnamed = [
             (tree, rel) for tree, rel in on_disk if rel.removesuffix(RESOURCE) not in state.files
@@ -407,7 +399,7 @@ def _repair(engine: Engine, trees: Sequence[Tree], schema: Path, report: Report)
         elif each.kind in ("stray", "manifest"):
             repaired = _set_aside(trees, each.path)
         elif each.kind == "log":
-            repaired = _put_log_right(trees[0], each.path)
+            repaired = all(_put_log_right(tree, each.path) for tree in trees)
         elif each.kind == "journal":
             repaired = True  # opening the engine for writing has done it
         elif each.kind == "metadata" and each.repair:

@@ -20,9 +20,9 @@ from receiver.metadata.model import records
 from receiver.metadata.model.timestamps import to_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from common.durable import Tree
+    from receiver.disks import Disks
     from receiver.load.folder.sender_folder import Folders, SenderFolder
     from receiver.metadata.engine import Engine
 
@@ -44,7 +44,7 @@ class Reaper:
     def __init__(
         self,
         engine: Engine,
-        trees: Sequence[Tree],
+        disks: Disks,
         folders: Folders,
         *,
         keep_deleted: float,
@@ -52,7 +52,7 @@ class Reaper:
         clock: Callable[[], float],
     ) -> None:
         self._engine = engine
-        self._trees = trees
+        self._disks = disks
         self._folders = folders
         self._keep_deleted = keep_deleted
         self._leftover_age = leftover_age
@@ -101,6 +101,8 @@ class Reaper:
 
     def _reap(self, now: float) -> int:
         self._engine.collect()
+        if self._disks.away():  # rows would go, and their bytes come back with the disk
+            return 0
         oldest = self._engine.oldest_answerable
         with self._engine.reading() as state:
             due = [
@@ -120,7 +122,7 @@ class Reaper:
         return len(due)
 
     def _unlink(self, physical: FilePath) -> None:
-        for tree in self._trees:
+        for tree in self._disks.trees:
             tree.unlink(physical.resource.text, sync=False)
             tree.unlink(physical.text)
 

@@ -73,6 +73,8 @@ class _Meta(msgspec.Struct, frozen=True, kw_only=True):
     ownership_changed: int
     deleted: list[str]
     wanted: list[str]
+    token_roles: tuple[str, ...] = ()
+    """Of all tokens that were ever made; the checkpoints of 0.1.0 do not tell."""
 
 
 class FrozenState:
@@ -156,6 +158,7 @@ def freeze(
         ownership_changed=state.owner_table.changed,
         deleted=deleted,
         wanted=wanted,
+        token_roles=tuple(sorted(state.token_table.roles)),
     )
     rows: dict[str, list[Any]] = {
         "senders": list(state.senders.values()),
@@ -201,6 +204,7 @@ def _thaw(sections: Mapping[str, memoryview]) -> Thawed:
     state.file_table.restore_orders(meta.deleted, meta.wanted)
     state.owner_table.restore_order()
     state.owner_table.changed = meta.ownership_changed
+    state.token_table.roles.update(meta.token_roles)
     state.uuid, state.newest = meta.uuid, meta.newest
     commits = array("Q")
     commits.frombytes(sections["commits"])

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from common.config.units import format_duration
 from common.durable import Closing
 from common.errors import NotFoundError, TsferryError
+from receiver.disks import Disks
 from receiver.load.deciding.expiry import Expiry
 from receiver.load.folder.manifests import read_table
-from receiver.load.folder.sender_folder import looks_unmounted
 from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.state.table_rows import FileState
 from receiver.spark.catalogue import LocalCatalogue
@@ -136,16 +136,11 @@ class CommittedFiles(Closing):
         self.uuid, self.commit = self._catalogue.uuid, self._catalogue.newest
         visible = self._catalogue.rows(self.commit).visible
         now = clock()
+        with Disks.look(config, self._catalogue.engine) as disks:
+            self._away = disks.away()
         with self._catalogue.engine.reading() as state:
             self._schema = SchemaCheck(state.schema)
             expiry = Expiry(state.schema, now - _EXPIRY_GRACE_S, config.time_unit)
-            self._away = {
-                str(root): "is not mounted, as it seems: it is empty"
-                if root.is_dir()
-                else "is not there"
-                for root in config.data_dirs
-                if not root.is_dir() or looks_unmounted(root, state)
-            }
             rows = [row for row in visible if scope.wants(row, now)]
             self.files = [self._committed(state, row, expiry) for row in rows]
             self._others = [row for row in visible if not scope.wants(row, now)]
@@ -201,8 +196,8 @@ class CommittedFiles(Closing):
         """
         physical, home = file.row.physical, file.row.data_dir
         where = f" (on {host})" if host else ""
-        for away, why in self._away.items():
-            return _unproved(f"not found; the data directory {away} {why}")
+        for away in self._away:
+            return _unproved(f"not found; {away}")
         for root in self._config.data_dirs:
             try:
                 (root / physical).lstat()

@@ -84,10 +84,12 @@ class TokenTable:
 
     Attributes:
         rows: by id; a revoked one is gone.
+        roles: of all that were ever made, revoked or not.
     """
 
     def __init__(self) -> None:
         self.rows: dict[str, TokenRow] = {}
+        self.roles: set[str] = set()
         self._of_hash: dict[str, str] = {}
 
     def by_hash(self, digest: str) -> TokenRow | None:
@@ -99,6 +101,7 @@ class TokenTable:
         """Put a row in as it was."""
         self.rows[row.id] = row
         self._of_hash[row.hash] = row.id
+        self.roles.add(row.role)
 
     def operations(self) -> Appliers:
         """What it does with operations."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import threading
 
 import click
@@ -282,6 +283,31 @@ def test_init_writes_where_it_is_told(command, tmp_path):
         ReceiverConfig, file=tmp_path / "x/y/my.toml", env_prefix=ENV_PREFIX, environ={}, flags={}
     )
     assert read.value.data_dirs == (tmp_path / "x/y" / odd, tmp_path / "x/y/two")
+
+
+def test_init_adopts_what_was_exchanged(command, filled, config, tmp_path):
+    shutil.rmtree(tmp_path / "data")
+    assert "away" in command("status", code=4)
+    told = json.loads(command("init", "--adopt", "--json"))
+    assert told["marked"] == [str(tmp_path / "data")]
+    assert json.loads(command("init", "--adopt", "--json"))["marked"] == []
+    with Node.open(config) as node:
+        assert node.problem() is None
+
+
+def test_init_begins_anew_where_the_engine_is_lost_and_lets_nobody_in(
+    command, filled, config, tmp_path
+):
+    shutil.rmtree(tmp_path / "schema")
+    assert "marked" in command("init", "--adopt")
+    with Node.open(config) as node, node.engine.reading() as state:
+        assert state.token_table.roles == {"sender", "reader", "operator"}
+        assert not state.tokens
+        assert node.problem() is None
+
+
+def test_init_adopts_nothing_without_a_configuration(command):
+    assert "--adopt" in command("init", "other.toml", "--adopt", code=2)
 
 
 def test_init_writes_the_unit_of_what_is_there_and_changes_nothing_else(command, tmp_path):

@@ -95,8 +95,9 @@ def test_a_dump_goes_into_an_empty_receiver(config, filled, command, log, tmp_pa
     command("mlog", "import", str(log), "--tlog", "tlog.txt")
     dumped = command("mlog", "dump", "--text", "--tlog", "one.tlog")
     (tmp_path / "dump.txt").write_text(dumped)
-    other = ("--set", f"schema_dir={tmp_path / 'other'}")
-    with Node.open(msgspec.structs.replace(config, schema_dir=tmp_path / "other")):
+    places = {"schema_dir": tmp_path / "other", "data_dirs": (tmp_path / "others",)}
+    other = ("--set", f"schema_dir={tmp_path / 'other'}", "--set", "data_dirs=others")
+    with Node.open(msgspec.structs.replace(config, **places)):
         pass
     out = command(*other, "mlog", "import", "dump.txt", "--tlog", "one.tlog")
     assert "0 not" in out  # a name with control characters, which only a file could bring, too

@@ -9,7 +9,9 @@ import pytest
 
 from common import crash, wire
 from common.errors import DiskError
+from receiver.disks import adopt
 from receiver.node import Node
+from receiver.open_engine import open_engine
 from receiver.operator.files import list_files
 from tests.support.node_world import (
     A,
@@ -239,6 +241,8 @@ def test_an_upload_without_a_task_that_was_verified_is_loaded_at_the_next_start(
 def test_a_task_that_ended_under_another_engine_is_loaded_by_the_new_one(world: World) -> None:
     task, _ = ended(world, None)
     shutil.rmtree(world.root / "schema")
+    with open_engine(world.config, anew=True) as engine:
+        adopt(world.config, engine.uuid)
     with world.node() as node:
         assert {each.path for each in list_files(node.operator).files} == set(FILES)
         assert results(Edge(node).outcome(task)) == DONE

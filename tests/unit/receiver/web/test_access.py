@@ -7,7 +7,7 @@ from common.config import AllowList
 from common.errors import ForbiddenError, UnauthorizedError
 from receiver.config import AuthConfig, ListenConfig
 from receiver.metadata.engine import Engine
-from receiver.operator.tokens import make_token
+from receiver.operator.tokens import make_token, require_tokens, revoke_token
 from receiver.web.access import Access
 from receiver.web.app import ROUTES
 from receiver.web.server import RequestHead
@@ -187,6 +187,28 @@ def test_without_a_sender_token_loopback_may_send(make_access, engine):
     make_token(engine, "sender", sender=A)
     with pytest.raises(UnauthorizedError, match="token create"):
         access.admit(head(), CHECK)
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_the_first_token_closes_the_door_for_good(tmp_path, make_access, engine, checkpoint):
+    revoke_token(engine, make_token(engine, "sender", sender=A).id)
+    with pytest.raises(UnauthorizedError):
+        make_access().admit(head(), CHECK)
+    if checkpoint:
+        engine.checkpoint()
+    engine.close()
+    with Engine.open(tmp_path / "schema") as again:
+        access = Access(World(tmp_path).config, again)
+        with pytest.raises(UnauthorizedError):
+            access.admit(head(), CHECK)
+        assert access.admit(head(), CATALOGUE).role == "reader"
+
+
+def test_an_engine_in_the_place_of_a_lost_one_lets_nobody_in_by_itself(make_access, engine):
+    require_tokens(engine)
+    for call in (CHECK, CATALOGUE):
+        with pytest.raises(UnauthorizedError):
+            make_access().admit(head(), call)
 
 
 def test_an_expired_sender_token_does_not_open_the_door_again(make_access, engine, clock):

@@ -82,8 +82,10 @@ def test_where_nothing_can_be_known_nothing_is_claimed(unknown):
     assert until(a_scan(a_file(A), **unknown), an_entry(A)) is None
 
 
-def have(at=A, size=10, md5="a" * 32, state="loaded", verified=0):
-    return InventoryEntry(path=at.text, size=size, md5=md5, state=state, verified=verified)
+def have(at=A, size=10, md5="a" * 32, state="loaded", verified=0, stands=True):
+    return InventoryEntry(
+        path=at.text, size=size, md5=md5, state=state, verified=verified, stands=stands
+    )
 
 
 def safe(scan, entries, inventories, **more):
@@ -108,7 +110,14 @@ def test_who_asks_for_proof_gets_what_every_receiver_has_verified():
 
 
 @pytest.mark.parametrize(
-    "item", [have(size=9), have(md5="b" * 32), have(state="quarantined"), have(at=B)]
+    "item",
+    [
+        have(size=9),
+        have(md5="b" * 32),
+        have(state="quarantined"),
+        have(at=B),
+        have(stands=False, verified=7),
+    ],
 )
 def test_what_a_receiver_does_not_hold_as_it_is_here_is_not_safe(item):
     assert safe(a_scan(a_file(A)), {"one": [an_entry(A)]}, {"one": [item]}) == []

@@ -285,6 +285,17 @@ def test_pages_that_do_not_end_do_not_hang_the_sender(receiver, client):
         list(client.inventory())
 
 
+def test_a_receiver_that_does_not_look_at_its_disk_makes_nothing_safe(receiver, client):
+    def forget(reply: Reply) -> Reply:  # as 0.1.0 answers
+        reply.body = reply.body.replace(b',"looked":true', b"")
+        return reply
+
+    assert list(client.inventory_looked_at()) == []
+    receiver.fault("GET /inventory", Alter(forget))
+    with pytest.raises(ProtocolError, match="older version"):
+        list(client.inventory_looked_at())
+
+
 @pytest.mark.parametrize("value", ["-1", "9" * 5000, "1e3", "", "0x10", "१"])
 def test_an_offset_that_is_no_number_is_refused(receiver, client, value):
     receiver.fault(

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from common.errors import ConfigError, LockedError, NotFoundError
+from common.errors import LockedError, NotFoundError
+from receiver.disks import AwayError, adopt
 from receiver.load.upkeep.fsck import Found, fsck
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
@@ -210,8 +211,10 @@ def test_a_disk_that_is_not_mounted_makes_nothing_lost(
         report = fsck(filled.config, repair=repair)
         assert kinds(report.found) == ["folder"]
         assert not report.good
-    with pytest.raises(ConfigError, match="mounted"):
-        filled.node()
+    with filled.node() as node:
+        assert "mounted" in str(node.problem())
+        with pytest.raises(AwayError):
+            Edge(node).start()
     if mount_point_is_there:
         filled.data.rmdir()
     os.rename(filled.root / "unmounted", filled.data)
@@ -222,7 +225,9 @@ def test_a_disk_that_is_not_mounted_makes_nothing_lost(
 
 def test_files_of_a_lost_disk_are_asked_for_again(filled: World) -> None:
     shutil.rmtree(filled.data)
-    (filled.data / "sync-receiver").mkdir(parents=True)
+    assert kinds(fsck(filled.config, repair=True).found) == ["folder"]
+    with Engine.read_only(filled.config.schema_dir) as engine:
+        assert adopt(filled.config, engine.uuid) == [filled.data]
     report = fsck(filled.config, repair=True)
     assert kinds(report.found) == ["missing"] * 3
     with filled.node() as node:

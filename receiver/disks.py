@@ -1,0 +1,439 @@
+"""The receiver's own directories: their markers, and which of them count now.
+
+`.tsferry-receiver` in each data directory and in the schema directory says whose they are:
+
+    tsferry receiver directory 1
+    engine 5d3f0c1b8a9e4f7296b1c0d4e8a7f352
+
+It is written once, in the data directories before the schema directory: one there says that all
+have had theirs. From then on a data directory without it is *away* (not mounted, exchanged for an
+empty disk, lost): nothing is written there, nothing that it should hold is called lost or safe,
+and nothing but `init --adopt` makes it count again. The marker is what is compared; under which
+path a disk is mounted says nothing.
+
+Directories that have no marker yet are those of a first start, or of tsferry 0.1.0, which made
+none. There is one proof that such a directory is not an empty disk in the place of the real one:
+files of the catalogue lie in it. Where nothing is missing, nothing has to be proved.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from common import crash
+from common.durable import Closing, Tree
+from common.errors import (
+    ConfigError,
+    NoSpaceError,
+    Permanent,
+    TooLargeError,
+    Transient,
+    TsferryError,
+)
+from common.names import FilePath, Kind, is_sender_uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from receiver.config import ReceiverConfig
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import FileRow
+
+__all__ = [
+    "RECEIVER_MARKER",
+    "Away",
+    "AwayError",
+    "DamagedMarkerError",
+    "Disk",
+    "Disks",
+    "adopt",
+    "check_first_start",
+    "engine_of",
+    "whole_in",
+]
+
+log = logging.getLogger(__name__)
+
+RECEIVER_MARKER = ".tsferry-receiver"
+_HEAD = "tsferry receiver directory 1"
+_LIMIT = 4096
+_PAUSE = 60.0
+_WAY_OUT = (
+    "is its disk mounted? If it is new, or its files are lost, `tsferry-receiver init --adopt` "
+    "takes it as it is"
+)
+
+
+class AwayError(Transient):
+    """A data directory is away: not mounted, exchanged, or without its marker."""
+
+    slug = "directory-away"
+
+
+class DamagedMarkerError(Permanent):
+    """A marker says nothing that could be read."""
+
+    slug = "damaged-marker"
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A data directory that does not count now, and why."""
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the data directory {self.path} is away: {self.reason}"
+
+
+# -- markers -------------------------------------------------------------------------------------
+
+
+def engine_of(tree: Tree) -> str | None:
+    """The uuid in a directory's marker, None if it has none.
+
+    Raises:
+        DamagedMarkerError: the marker is none.
+        OSError: it cannot be read.
+    """
+    try:
+        content = tree.read(RECEIVER_MARKER, limit=_LIMIT)
+    except FileNotFoundError:
+        return None
+    except TooLargeError:
+        content = b""
+    lines = content.decode("utf-8", "replace").splitlines()
+    uuid = lines[1].removeprefix("engine ") if len(lines) == 2 else ""
+    if lines[:1] != [_HEAD] or not is_sender_uuid(uuid):  # of the same form
+        raise DamagedMarkerError(f"its marker {RECEIVER_MARKER} is damaged")
+    return uuid
+
+
+def _mark(tree: Tree, uuid: str) -> None:
+    tree.write_atomic(RECEIVER_MARKER, f"{_HEAD}\nengine {uuid}\n".encode())
+
+
+def _problem(tree: Tree, uuid: str) -> str | None:
+    """Why a directory is not this engine's, None if it is."""
+    try:
+        found = engine_of(tree)
+    except DamagedMarkerError as error:
+        return error.message
+    except (OSError, TsferryError) as error:
+        return f"its marker {RECEIVER_MARKER} cannot be read: {error}"
+    if found is None:
+        return f"it has no marker {RECEIVER_MARKER}: {_WAY_OUT}"
+    if found != uuid:
+        return f"its marker names the engine {found}, this one is {uuid}: {_WAY_OUT}"
+    return None
+
+
+# -- directories ---------------------------------------------------------------------------------
+
+
+class Disk(Closing):
+    """A data directory as it was found at the start, and whether it still is that.
+
+    Attributes:
+        path: of the configuration.
+        tree: held open; None if it was away at the start.
+        is_marked: whether it has the marker, which it then has to keep.
+    """
+
+    def __init__(
+        self, path: Path, uuid: str, tree: Tree | None, *, reason: str = "", marked: bool = True
+    ) -> None:
+        """Take it as it was found.
+
+        Args:
+            path: of the configuration.
+            uuid: of the engine.
+            tree: of the path, None if the directory is away.
+            reason: why it is.
+            marked: whether it has a marker; one that could get none counts as long as it is there.
+        """
+        self.path = path
+        self.tree = tree
+        self.is_marked = marked and tree is not None
+        self._uuid = uuid
+        self._reason = reason
+
+    def why_away(self) -> str | None:
+        """Why it does not count now, None while it does; the disk is asked."""
+        if self.tree is None:
+            return self._reason
+        try:
+            with Tree(self.path) as now:
+                if not _is_same(now, self.tree):
+                    return "at its path is another directory than at the start: start anew"
+                return _problem(now, self._uuid) if self.is_marked else None
+        except OSError as error:
+            return f"it cannot be opened: {error.strerror}"
+
+    def close(self) -> None:
+        """Let it go; closing twice is harmless."""
+        if self.tree is not None:
+            self.tree.close()
+
+
+def _is_same(one: Tree, other: Tree) -> bool:
+    here, there = one.stat(""), other.stat("")
+    return here is not None and there is not None and os.path.samestat(here, there)
+
+
+class Disks(Closing):
+    """The data directories of a receiver, in the order of the configuration."""
+
+    def __init__(self, disks: Sequence[Disk]) -> None:
+        self._disks = disks
+
+    @classmethod
+    def open(cls, config: ReceiverConfig, engine: Engine) -> Self:
+        """Open them, and mark those that have never been marked.
+
+        Raises:
+            ConfigError: the schema directory is another engine's.
+        """
+        with ExitStack() as stack:
+            found, all_marked = _find(config, engine, stack)
+            disks = [_made(each, engine.uuid, stack) for each in found]
+            crash.point("disks.marked")
+            if not all_marked and all(each.is_marked for each in disks):
+                with Tree(config.schema_dir) as schema:
+                    _mark(schema, engine.uuid)
+            stack.pop_all()
+        return cls(disks)
+
+    @classmethod
+    def look(cls, config: ReceiverConfig, engine: Engine) -> Self:
+        """Open them beside a server that may be running, and write nothing.
+
+        Raises:
+            ConfigError: the schema directory is another engine's.
+        """
+        with ExitStack() as stack:
+            found, _ = _find(config, engine, stack)
+            stack.pop_all()
+        return cls([_disk(each, engine.uuid) for each in found])
+
+    @property
+    def trees(self) -> list[Tree]:
+        """Those that were there at the start."""
+        return [each.tree for each in self._disks if each.tree is not None]
+
+    def standing(self) -> list[Tree]:
+        """Those that count now."""
+        return [tree for each in self._disks if (tree := each.tree) and each.why_away() is None]
+
+    def away(self) -> list[Away]:
+        """Those that do not, and why."""
+        reasons = [(each.path, each.why_away()) for each in self._disks]
+        return [Away(path, reason) for path, reason in reasons if reason is not None]
+
+    @property
+    def home(self) -> Tree | None:
+        """The first, which new files go to; None if it was away at the start."""
+        return self._disks[0].tree
+
+    def first(self) -> Tree:
+        """The first, if files may be put there now.
+
+        Raises:
+            AwayError: it is away.
+        """
+        first = self._disks[0]
+        reason = first.why_away()
+        if reason is not None or first.tree is None:
+            raise AwayError(f"{Away(first.path, reason or '')}", retry_after=_PAUSE)
+        return first.tree
+
+    def close(self) -> None:
+        """Let all go; closing twice is harmless."""
+        for each in self._disks:
+            each.close()
+
+
+# -- at the start --------------------------------------------------------------------------------
+
+
+@dataclass
+class _Seen:
+    """What is at the path of a data directory.
+
+    Attributes:
+        path: of the configuration.
+        tree: open, if there is a directory.
+        reason: why it is not this engine's, None if it is.
+        is_new: whether it has no marker, not even a foreign one.
+        is_taken: whether it is this engine's all the same, and is to get its marker.
+    """
+
+    path: Path
+    tree: Tree | None
+    reason: str | None
+    is_new: bool = False
+    is_taken: bool = False
+
+
+def _find(config: ReceiverConfig, engine: Engine, stack: ExitStack) -> tuple[list[_Seen], bool]:
+    """The data directories, judged; and whether all of them have had their markers."""
+    with Tree(config.schema_dir) as schema:
+        known = engine_of(schema)
+    if known not in (None, engine.uuid):
+        raise ConfigError(
+            f"schema_dir: {config.schema_dir} belongs to the engine {known}, and the log is that "
+            f"of {engine.uuid}: which of the two is in the wrong place?"
+        )
+    found = [_see(path, engine.uuid, stack) for path in config.data_dirs]
+    if known is None:
+        _take_unmarked(engine, found)
+    return found, known is not None
+
+
+def _see(path: Path, uuid: str, stack: ExitStack) -> _Seen:
+    try:
+        tree = stack.enter_context(Tree(path))
+    except FileNotFoundError:
+        return _Seen(path, None, f"it is not there: {_WAY_OUT}", is_new=True)
+    except OSError as error:
+        return _Seen(path, None, f"it cannot be opened: {error.strerror}")
+    reason = _problem(tree, uuid)
+    return _Seen(path, tree, reason, is_new=reason is not None and not tree.exists(RECEIVER_MARKER))
+
+
+def _take_unmarked(engine: Engine, found: Sequence[_Seen]) -> None:
+    """Find out which directories without a marker are this engine's: see the module."""
+    with engine.reading() as state:
+        rows = [row for row in state.files.values() if row.visible]
+    homes = [each.tree for each in found if each.tree is not None and each.reason is None]
+    for each in found:
+        if each.is_new and each.tree is not None and _holds_one(each.tree, rows):
+            each.is_taken = True
+            homes.append(each.tree)
+    # A file that is missing where others of its directory are was not on a disk that is away.
+    known = {str(tree.path) for tree in homes}
+    nothing_missing = all(
+        row.data_dir in known or any(tree.exists(row.physical) for tree in homes) for row in rows
+    )
+    for each in found:
+        each.is_taken = each.is_taken or (each.is_new and nothing_missing)
+        if each.is_new and not each.is_taken:
+            each.reason = f"files were loaded into it, and none of them is there: {_WAY_OUT}"
+
+
+def _holds_one(tree: Tree, rows: Sequence[FileRow]) -> bool:
+    return any(tree.exists(kind) for kind in Kind) and any(
+        tree.exists(row.physical) for row in rows
+    )
+
+
+def _made(found: _Seen, uuid: str, stack: ExitStack) -> Disk:
+    """The directory, with its marker if it is to get one."""
+    if found.is_taken:
+        if found.tree is None:
+            found.tree = stack.enter_context(Tree(found.path, create=True))
+        try:
+            _mark(found.tree, uuid)
+        except NoSpaceError as error:  # it counts as it did without one; the next start tries again
+            log.warning("a data directory gets no marker now: %s", error.message)
+        else:
+            found.is_new = found.is_taken = False
+            found.reason = None
+    return _disk(found, uuid)
+
+
+def _disk(found: _Seen, uuid: str) -> Disk:
+    counts = found.tree is not None and (found.reason is None or found.is_taken)
+    if found.tree is not None and not counts:
+        found.tree.close()
+    return Disk(
+        found.path,
+        uuid,
+        found.tree if counts else None,
+        reason=found.reason or "",
+        marked=not found.is_taken,
+    )
+
+
+def check_first_start(config: ReceiverConfig) -> None:
+    """See that an engine may be made: the directories are no other engine's.
+
+    Raises:
+        ConfigError: they are. Then the schema directory is lost, or its disk is not mounted.
+    """
+    for path in (config.schema_dir, *config.data_dirs):
+        try:
+            with Tree(path) as tree:
+                trace = _trace(tree)
+        except OSError:
+            continue
+        if trace is not None:
+            raise ConfigError(
+                f"schema_dir: {config.schema_dir} has no engine, but {path} {trace}: is the disk "
+                "of the schema directory mounted? Restore it from a copy; if there is none, "
+                "`tsferry-receiver init --adopt` begins a new engine, and senders bring their "
+                "files again"
+            )
+
+
+def _trace(tree: Tree) -> str | None:
+    """What an engine that was here has left."""
+    try:
+        uuid = engine_of(tree)
+    except (OSError, TsferryError) as error:
+        return f"has a marker: {error}"
+    if uuid is not None:
+        return f"belongs to the engine {uuid}"
+    if any(next(tree.files(kind), None) for kind in Kind):
+        return "holds files"
+    return None
+
+
+def adopt(config: ReceiverConfig, uuid: str) -> list[Path]:
+    """Make all directories this engine's, as they are; returns the data directories that were not.
+
+    Raises:
+        NoSpaceError, DiskError: a marker could not be written.
+    """
+    marked = []
+    for path in config.data_dirs:
+        with Tree(path, create=True) as tree:
+            if _problem(tree, uuid) is not None:
+                _mark(tree, uuid)
+                marked.append(path)
+    with Tree(config.schema_dir) as schema:
+        if _problem(schema, uuid) is not None:
+            _mark(schema, uuid)
+    return marked
+
+
+# -- bytes ---------------------------------------------------------------------------------------
+
+
+def whole_in(trees: Sequence[Tree], row: FileRow) -> bool:
+    """Whether a file lies in one of these directories, with its resource if it has one.
+
+    Each must be a regular file that opens and has the size that was committed.
+    """
+    physical = FilePath.parse(row.physical)
+    wanted = [(physical.text, row.size)]
+    if row.resource is not None:
+        wanted.append((physical.resource.text, row.resource.size))
+    return any(all(_has(tree, rel, size) for rel, size in wanted) for tree in trees)
+
+
+def _has(tree: Tree, rel: str, size: int) -> bool:
+    try:
+        fd = tree.open_read(rel)
+    except (OSError, TsferryError):
+        return False
+    try:
+        return os.fstat(fd).st_size == size
+    finally:
+        os.close(fd)

@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from common.errors import ConfigError
+from receiver.disks import RECEIVER_MARKER, AwayError, Disks, adopt, engine_of
+from receiver.metadata.engine import Engine
+from receiver.operator.files import list_files
+from receiver.operator.status import running_status
+from tests.support.node_world import READER, A, B, Edge, World, path_of, plan_entry, results, tsfile
+
+FILES = {path_of(number): tsfile(f"root.sg.d{number}") for number in range(3)}
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    with world.node() as node:
+        Edge(node).round(FILES)
+    return world
+
+
+def marked(world: World) -> list[str]:
+    places = (world.config.schema_dir, *world.config.data_dirs)
+    return [each.name for each in places if (each / RECEIVER_MARKER).exists()]
+
+
+def unmark(world: World) -> None:
+    """As 0.1.0 left its directories."""
+    for each in (world.config.schema_dir, *world.config.data_dirs):
+        (each / RECEIVER_MARKER).unlink()
+
+
+def standing(world: World, of: str = A) -> list[bool]:
+    with world.node() as node:
+        page = node.listing.inventory(Edge(node, of).who, of, None, 100, look=True)
+        assert page.looked
+        return [each.stands for each in page.entries]
+
+
+def exchange(directory: Path) -> None:
+    shutil.rmtree(directory)
+    directory.mkdir()
+
+
+def test_every_directory_gets_the_engines_marker_once(filled: World) -> None:
+    assert marked(filled) == ["schema", "data", "data2"]
+    before = os.stat(filled.data / RECEIVER_MARKER)
+    with filled.node() as node:
+        for tree in node.load.disks.trees:
+            assert engine_of(tree) == node.engine.uuid
+        assert node.problem() is None
+    assert os.stat(filled.data / RECEIVER_MARKER) == before
+
+
+def test_directories_without_markers_open_once_and_get_them(filled: World) -> None:
+    unmark(filled)
+    with filled.node() as node:
+        assert node.problem() is None
+        assert len(list_files(node.operator).files) == 3
+    assert marked(filled) == ["schema", "data", "data2"]
+
+
+def test_directories_without_markers_that_moved_open_too(filled: World) -> None:
+    unmark(filled)
+    os.rename(filled.root, filled.root.with_name("elsewhere"))
+    moved = World(filled.root.with_name("elsewhere"))
+    assert standing(moved) == [True] * 3
+    assert marked(moved) == ["schema", "data", "data2"]
+
+
+def test_an_empty_disk_in_the_place_of_one_without_a_marker_gets_none(filled: World) -> None:
+    unmark(filled)
+    exchange(filled.data)
+    with filled.node() as node:
+        assert str(filled.data) in str(node.problem())
+    assert "data" not in marked(filled)
+    assert "schema" not in marked(filled)
+
+
+def test_a_file_that_was_lost_before_does_not_make_its_directory_a_strange_one(
+    filled: World,
+) -> None:
+    unmark(filled)
+    next(
+        each for each in filled.data.rglob("*.tsfile") if "sync-receiver" not in str(each)
+    ).unlink()
+    assert sorted(standing(filled)) == [False, True, True]
+    assert marked(filled) == ["schema", "data", "data2"]
+
+
+@pytest.mark.parametrize("loss", ["empty", "gone", "marker", "foreign", "damaged"])
+def test_a_directory_that_lost_its_marker_is_away(filled: World, loss: str) -> None:
+    marker = filled.data / RECEIVER_MARKER
+    if loss in ("empty", "gone"):
+        shutil.rmtree(filled.data)
+    if loss == "empty":
+        filled.data.mkdir()
+    if loss == "marker":
+        marker.unlink()
+    if loss == "foreign":
+        marker.write_text(f"tsferry receiver directory 1\nengine {'e' * 32}\n")
+    if loss == "damaged":
+        marker.write_text("tsferry")
+    with filled.node() as node:
+        assert str(filled.data) in str(node.problem())
+        status = running_status(node.operator, node.problem())
+        assert not status.ready
+        assert [each.path for each in status.away] == [str(filled.data)]
+        edge = Edge(node)
+        edge.check()
+        with pytest.raises(AwayError):
+            edge.start()
+        with pytest.raises(AwayError):
+            node.listing.catalogue(READER, None, 10)
+        entries = node.listing.inventory(edge.who, A, None, 10, look=True).entries
+        assert [each.stands for each in entries] == [False] * 3
+    if loss in ("empty", "gone"):
+        assert not (filled.data / "sequence").exists()
+    assert not marker.exists() or loss in ("foreign", "damaged")
+
+
+def test_a_load_waits_while_its_directory_is_away(filled: World) -> None:
+    node = filled.still_node()
+    edge = Edge(node, B)
+    edge.check()
+    task = edge.start()
+    name, content = path_of(7), tsfile("root.sg.d7")
+    edge.plan(task, [plan_entry(name, content)])
+    edge.batch(task, {name: content})
+    marker = filled.data / RECEIVER_MARKER
+    kept = marker.read_bytes()
+    edge.end(task, {name: content})
+    marker.unlink()
+    node.load.loader.run_due()
+    assert node.load.loader.waiting == 1
+    folder = node.load.folders.find(B)
+    assert folder is not None
+    assert folder.task is not None
+    assert "away" in str(folder.task.trouble)
+    marker.write_bytes(kept)
+    node.close()
+    with filled.node() as again:
+        assert results(Edge(again, B).outcome(task)) == {name: "loaded"}
+
+
+def test_a_directory_that_is_exchanged_under_a_running_server_is_away(filled: World) -> None:
+    with filled.node() as node:
+        os.rename(filled.data, filled.root / "old")
+        shutil.copytree(filled.root / "old", filled.data)
+        assert "another directory" in str(node.problem())
+        entries = node.listing.inventory(Edge(node).who, A, None, 10, look=True).entries
+        assert not any(each.stands for each in entries)
+
+
+def test_what_lies_at_its_path_counts_only_as_a_file_of_its_size(filled: World) -> None:
+    files = sorted(each for each in (filled.data / "sequence").rglob("*.tsfile"))
+    os.truncate(files[0], 10)
+    files[1].rename(filled.root / "kept")
+    files[1].symlink_to(filled.root / "kept")
+    assert standing(filled).count(True) == 1
+
+
+def test_a_file_without_its_resource_does_not_stand(filled: World) -> None:
+    name, content = path_of(8), tsfile("root.sg.d8")
+    with filled.node() as node:
+        edge = Edge(node, B)
+        edge.check()
+        edge.round({name: content}, resources={name: b"resource"})
+    assert standing(filled, B) == [True]
+    (resource,) = (filled.data / "sequence").rglob("*.resource")
+    resource.unlink()
+    assert standing(filled, B) == [False]
+
+
+def test_nobody_is_looked_at_who_is_not_asked_for(filled: World) -> None:
+    with filled.node() as node:
+        page = node.listing.inventory(Edge(node).who, A, None, 10)
+        assert not page.looked
+        assert not any(each.stands for each in page.entries)
+
+
+@pytest.mark.parametrize("markers", [True, False])
+def test_a_lost_schema_directory_is_no_first_start(filled: World, markers: bool) -> None:
+    if not markers:
+        unmark(filled)
+    exchange(filled.config.schema_dir)
+    with pytest.raises(ConfigError, match="init --adopt"):
+        filled.node()
+    assert not list(filled.config.schema_dir.glob("mlog*"))
+
+
+def test_a_lost_log_beside_its_marker_is_no_first_start(filled: World) -> None:
+    marker = filled.config.schema_dir / RECEIVER_MARKER
+    kept = marker.read_bytes()
+    exchange(filled.config.schema_dir)
+    marker.write_bytes(kept)
+    for each in filled.config.data_dirs:
+        exchange(each)
+    with pytest.raises(ConfigError, match="belongs to the engine"):
+        filled.node()
+
+
+def test_the_schema_directory_of_another_engine_is_refused(filled: World) -> None:
+    (filled.config.schema_dir / RECEIVER_MARKER).write_text(
+        f"tsferry receiver directory 1\nengine {'e' * 32}\n"
+    )
+    with pytest.raises(ConfigError, match="e" * 32):
+        filled.node()
+
+
+def test_a_second_directory_that_is_away_leaves_the_first_at_work(filled: World) -> None:
+    exchange(filled.root / "data2")
+    with filled.node() as node:
+        assert "data2" in str(node.problem())
+        edge = Edge(node, B)
+        edge.check()
+        assert results(edge.round({path_of(9): tsfile("root.sg.d9")})) == {path_of(9): "loaded"}
+        assert len(node.listing.catalogue(READER, None, 10).entries) == 4
+
+
+def test_nothing_is_forgotten_whose_disk_is_away(filled: World) -> None:
+    with filled.node() as node:
+        Edge(node).check()
+        (filled.root / "data2" / RECEIVER_MARKER).unlink()
+        assert node.load.reaper.run_once() == 0
+
+
+def test_an_adopted_directory_counts_and_its_lost_files_do_not_stand(filled: World) -> None:
+    exchange(filled.data)
+    with Engine.read_only(filled.config.schema_dir) as engine:
+        assert adopt(filled.config, engine.uuid) == [filled.data]
+    assert standing(filled) == [False] * 3
+    with filled.node() as node:
+        assert node.problem() is None
+
+
+def test_a_look_marks_nothing(filled: World) -> None:
+    unmark(filled)
+    with (
+        Engine.read_only(filled.config.schema_dir) as engine,
+        Disks.look(filled.config, engine) as disks,
+    ):
+        assert disks.away() == []
+    assert marked(filled) == []
