@@ -106,6 +106,7 @@ def single_task(folder: SenderFolder, staged: Verified) -> CurrentTask:
         sender=folder.uuid,
         propagate=Propagate.NEVER,
         scope=staged.scope,
+        token=staged.token,
         started=staged.at,
         manifest=[
             ManifestEntry(path=staged.path, size=staged.size, md5=staged.md5, series=0, points=0)

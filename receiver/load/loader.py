@@ -61,6 +61,7 @@ class Loader:
         disks: Disks,
         *,
         keep_bytes: int,
+        tokens_required: bool = False,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
@@ -69,6 +70,7 @@ class Loader:
         self._ttl = ttl
         self._disks = disks
         self._keep_bytes = keep_bytes
+        self._tokens_required = tokens_required
         self._clock = clock
         self._monotonic = monotonic
         self._jitter = jitter
@@ -163,6 +165,7 @@ class Loader:
                 ttl=self._ttl,
                 clock=self._clock,
                 keep_bytes=self._keep_bytes,
+                tokens_required=self._tokens_required,
             )
         except Exception as error:
             self._put_back(job, error)

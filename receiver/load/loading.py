@@ -26,10 +26,12 @@ from receiver.load.collecting import Collected
 from receiver.load.deciding.change import Change, decide_change, physical_name
 from receiver.load.folder.current_task import LOAD_LOG
 from receiver.load.folder.manifests import remove_tables, write_tables
+from receiver.load.mandate import mandate_guards, nothing_taken, why_withdrawn
 from receiver.load.placing import move_back, move_in
 from receiver.load.schema.registering import Registering
 from receiver.load.schema.task_schema import SchemaPart, TaskSchema
 from receiver.metadata.commit.draft import Draft
+from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError, SchemaConflictError
 from receiver.metadata.model.records import FileOutcome
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.upkeep.ttl import Ttl
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
 
 __all__ = ["finish", "load_task"]
 
@@ -59,6 +62,7 @@ def load_task(
     ttl: Ttl,
     clock: Callable[[], float],
     keep_bytes: int,
+    tokens_required: bool = False,
 ) -> None:
     """Make one attempt to load a task and to clean up after it.
 
@@ -69,6 +73,7 @@ def load_task(
         ttl: says what is not taken in any more.
         clock: seconds since the epoch.
         keep_bytes: of files in conflict that may stay for a later round.
+        tokens_required: whether each sender needs a token.
 
     Raises:
         TsferryError, OSError: it could not be done now; making another attempt is safe.
@@ -77,7 +82,7 @@ def load_task(
         with engine.reading() as state:
             done = state.task_table.has(folder.uuid, current.id)
         if not done:
-            _commit(engine, folder, current, ttl, clock)
+            _commit(engine, folder, current, ttl, clock, tokens_required=tokens_required)
         finish(engine, folder, current, keep_bytes=keep_bytes)
 
 
@@ -87,17 +92,33 @@ def _commit(
     current: CurrentTask,
     ttl: Ttl,
     clock: Callable[[], float],
+    *,
+    tokens_required: bool,
 ) -> None:
+    def withdrawn(state: State) -> str | None:
+        return why_withdrawn(state, current.record, clock(), tokens_required=tokens_required)
+
     collected = Collected(folder, current, clock)
     collected.read()
     write_tables(folder, current.id, collected.proofs)
     crash.point("load.tables")
     schema = TaskSchema.read(engine, folder, current)
-    if schema is not None:
+    with engine.reading() as state:
+        may_write = withdrawn(state) is None
+    if schema is not None and may_write:
         schema.prepare()
     trusting = True
     for attempt in range(1, _ATTEMPTS + 1):
-        change = _decide(engine, folder, current, ttl, collected, schema, trusting=trusting)
+        with engine.reading() as state:
+            reason = withdrawn(state)
+            mandate = mandate_guards(state, current.record)
+        if reason is None:
+            change = _decide(engine, folder, current, ttl, collected, schema, trusting=trusting)
+            change.guards += mandate
+        else:
+            log.warning("nothing of a task is taken: %s", reason, extra={"task": current.id})
+            done = Guard("task", (folder.uuid, current.id), 0)
+            change = Change(ops=[nothing_taken(current.record, reason)], guards=[done])
         crash.point("load.decided")
         _place(folder, current, change)
         try:

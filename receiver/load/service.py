@@ -72,7 +72,14 @@ class LoadService:
             monotonic=monotonic,
         )
         self.registrar = Registrar(engine, disks.trees)
-        self.loader = Loader(engine, self.ttl, disks, keep_bytes=self.keep_bytes, clock=clock)
+        self.loader = Loader(
+            engine,
+            self.ttl,
+            disks,
+            keep_bytes=self.keep_bytes,
+            tokens_required=config.auth.require == "always",
+            clock=clock,
+        )
         self.reaper = Reaper(
             engine,
             disks,

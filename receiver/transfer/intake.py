@@ -143,6 +143,7 @@ class Intake:
         planned: Planned | None,
         single: str | None = None,
         scope: Sequence[str] = (),
+        token: str | None = None,
     ) -> Verified:
         """Check a whole file.
 
@@ -154,6 +155,7 @@ class Intake:
             planned: its TsFile's entry in the plan.
             single: id of its task, if it is a task of its own.
             scope: of the token, for such a task.
+            token: its id.
 
         Raises:
             DigestError: MD5 or tail are not what was said.
@@ -164,7 +166,7 @@ class Intake:
             check_md5(path, md5, planned.md5)
         check_content(fd, path)
         at = self._clock()
-        record = record_of(fd, path, md5, at=at, single=single, scope=scope)
+        record = record_of(fd, path, md5, at=at, single=single, scope=scope, token=token)
         if planned is None:
             return record
         if path.is_resource:

@@ -118,6 +118,8 @@ class Tasks:
             self._make_way(folder, task)
             if folder.task is None:
                 self._begin(who, folder, task, request)
+            else:
+                folder.task.judge_by(who.scope, who.token_id, request.propagate)
             if step.fresh:
                 self._set_epoch(sender, step, task)
             crash.point("tasks.started")
@@ -175,6 +177,7 @@ class Tasks:
             sender=folder.uuid,
             propagate=request.propagate,
             scope=list(who.scope),
+            token=who.token_id,
             started=self._clock(),
         )
         start_task(folder, record)
@@ -212,6 +215,12 @@ class Tasks:
         self._confirm(row)
         return self._intake.folder(who, sender)
 
+    def _open_task(self, who: Principal, folder: SenderFolder, task: str) -> CurrentTask:
+        """The task that is open, which may do what this call may; inside the folder's lock."""
+        current = self._intake.open_task(folder, task)
+        current.judge_by(who.scope, who.token_id)
+        return current
+
     def plan(
         self, who: Principal, sender: str, task: str, epoch: str | None, page: PlanPage
     ) -> PlanAnswer:
@@ -219,7 +228,7 @@ class Tasks:
         self._check_page(len(page.entries))
         folder = self._enter(who, sender, task, epoch)
         with folder.lock:
-            current = self._intake.open_task(folder, task)
+            current = self._open_task(who, folder, task)
             _check_length(len(current.planned) + len(page.entries))
             decisions = self._decide(who, folder, current, page.entries)
             current.add_plan(
@@ -248,7 +257,7 @@ class Tasks:
             here = Situation(
                 state=state,
                 sender=folder.uuid,
-                scope=Scope(current.record.scope),
+                scope=Scope(who.scope),
                 staged=folder.staged,
                 is_there=lambda each: each.is_still(folder.tree.stat(folder.staged.at(each.path))),
                 resumable=lambda entry: self._uploads.resumable(who, folder, entry),
@@ -267,7 +276,7 @@ class Tasks:
         paths = [_tsfile(each) for each in page.paths]
         folder = self._enter(who, sender, task, epoch)
         with folder.lock:
-            current = self._intake.open_task(folder, task)
+            current = self._open_task(who, folder, task)
             _check_length(current.deletions + len(paths))
             current.add_deleted(paths)
 
@@ -280,7 +289,7 @@ class Tasks:
             raise TooLargeError(f"a batch of {len(body)} bytes, limits.max_batch_bytes is {limit}")
         folder = self._enter(who, sender, task, epoch)
         with folder.lock:
-            current = self._intake.open_task(folder, task)
+            current = self._open_task(who, folder, task)
         _, partial_bytes = self._uploads.numbers(sender)
         return receive_batch(self._intake, folder, current, body, partial_bytes)
 
@@ -289,6 +298,8 @@ class Tasks:
     ) -> SchemaAnswer:
         """Take a block of the sender's schema log in; it is on the disk when this returns."""
         folder = self._enter(who, sender, task, epoch)
+        with folder.lock:
+            self._open_task(who, folder, task)
         _, partial_bytes = self._uploads.numbers(sender)
         return receive_block(
             self._intake,
@@ -329,7 +340,7 @@ class Tasks:
         with folder.lock:
             if (known := self._known(sender, task)) is not None:
                 return known
-            current = self._intake.open_task(folder, task)
+            current = self._open_task(who, folder, task)
             current.add_files(self._received(folder, seen))
             current.end(request.manifest, deleted, request.schema)
             crash.point("tasks.ended")

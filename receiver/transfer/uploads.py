@@ -311,6 +311,7 @@ class Uploads:
                 planned=planned,
                 single=meta.id if meta.task is None else None,
                 scope=who.scope if meta.task is None else (),
+                token=who.token_id if meta.task is None else None,
             )
         except DigestError:
             self._register.drop(upload)

@@ -53,6 +53,7 @@ def record_of(
     at: float,
     single: str | None = None,
     scope: Sequence[str] = (),
+    token: str | None = None,
 ) -> Verified:
     """The record of a verified file that is open as `fd` (renaming keeps inode and mtime)."""
     found = os.fstat(fd)
@@ -66,6 +67,7 @@ def record_of(
         at=at,
         single=single,
         scope=list(scope),
+        token=token,
     )
 
 

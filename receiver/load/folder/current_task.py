@@ -26,7 +26,7 @@ from common.wire import (
 from receiver.load.folder import json_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from common.durable import Tree
     from common.names import FilePath
@@ -61,7 +61,8 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
         task: its id.
         sender: uuid of its sender.
         propagate: what a deletion means.
-        scope: device patterns of the token that started it.
+        scope: device patterns of the token that its last call came with.
+        token: id of that token; None without one, and from an earlier version.
         started: seconds since the epoch.
         manifest: the files that are to be loaded; None before the end.
         deleted: the paths that are gone or replaced, complete with the end.
@@ -79,6 +80,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     deleted: list[str] = []
     single: bool = False
     schema: SchemaEnd | None = None
+    token: str | None = None
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -181,6 +183,27 @@ class CurrentTask:
     def deletions(self) -> int:
         """How many deletions its sync.log has."""
         return 0 if self._sync_log is None else len(self._sync_log.state.deleted)
+
+    def judge_by(
+        self, scope: Sequence[str], token: str | None, propagate: Propagate | None = None
+    ) -> None:
+        """Take what a call may do for what the task may do: not what held in earlier days.
+
+        Args:
+            scope: device patterns of the call's token.
+            token: its id.
+            propagate: what a deletion means, where the call says so.
+        """
+        record = msgspec.structs.replace(
+            self.record,
+            scope=list(scope),
+            token=token,
+            propagate=self.record.propagate if propagate is None else propagate,
+        )
+        if record != self.record:
+            _write_record(self._folder, record)
+            self.record = record
+            crash.point("task.judged")
 
     def add_plan(self, page: Iterable[Planned]) -> None:
         """Remember planned files; a later entry for a path takes the place of an earlier one."""

@@ -40,6 +40,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         at: when it was verified, seconds since the epoch.
         single: id of the task of one file that this is, None if it waits for a task.
         scope: of the token, for such a task.
+        token: its id.
     """
 
     path: str
@@ -51,6 +52,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: float
     single: str | None = None
     scope: list[str] = []
+    token: str | None = None
 
     def is_still(self, found: os.stat_result | None) -> bool:
         """Whether what lies there now is what was verified."""
