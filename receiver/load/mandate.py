@@ -27,7 +27,7 @@ def why_withdrawn(
         tokens_required: whether each sender needs a token, even while there never was one.
     """
     if record.token is None:
-        if tokens_required or "sender" in state.token_table.roles:
+        if tokens_required or records.SENDER in state.token_table.roles:
             return "it came without a token, and by now one is needed"
         return None
     row = state.tokens.get(record.token)

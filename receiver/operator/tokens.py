@@ -75,13 +75,13 @@ def make_token(
 
 def require_tokens(engine: Engine) -> None:
     """Have every role need a token from now on, as if there had been one and it was revoked."""
-    for role in _ROLES:
+    for role in records.TOKEN_ROLES:
         lost = secrets.token_hex(4)
         made = records.TokenPut(
             id=lost,
             role=role,
             hash=hash_token(secrets.token_urlsafe(32)),
-            sender="0" * 32 if role == "sender" else None,
+            sender="0" * 32 if role == records.SENDER else None,
             scope=[],
             note="never handed out",
             expires=None,

@@ -223,13 +223,6 @@ def test_a_second_directory_that_is_away_leaves_the_first_at_work(filled: World)
         assert len(node.listing.catalogue(READER, None, 10).entries) == 4
 
 
-def test_nothing_is_forgotten_whose_disk_is_away(filled: World) -> None:
-    with filled.node() as node:
-        Edge(node).check()
-        (filled.root / "data2" / RECEIVER_MARKER).unlink()
-        assert node.load.reaper.run_once() == 0
-
-
 def test_an_adopted_directory_counts_and_its_lost_files_do_not_stand(filled: World) -> None:
     exchange(filled.data)
     with Engine.read_only(filled.config.schema_dir) as engine:

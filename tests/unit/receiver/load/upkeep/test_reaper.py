@@ -6,6 +6,7 @@ import pytest
 
 from common import crash, wire
 from common.errors import NotATsFileError
+from receiver.disks import RECEIVER_MARKER
 from receiver.node import Node
 from receiver.operator.status import running_status
 from tests.support.node_world import (
@@ -57,6 +58,16 @@ def test_deleted_bytes_leave_the_disk_when_their_time_has_come(
     assert node.load.reaper.run_once() == 1
     assert list(world.loaded().values()) == [tsfile(first=100)]
     assert running_status(node.operator, node.problem()).deleted_files == 0
+
+
+def test_nothing_is_forgotten_while_a_disk_is_away(node: Node, world: World, clock: Clock) -> None:
+    delete_one(node)
+    clock.now += 200
+    marker = world.root / "data2" / RECEIVER_MARKER
+    marker.rename(world.root / "kept")
+    assert node.load.reaper.run_once() == 0
+    (world.root / "kept").rename(marker)
+    assert node.load.reaper.run_once() == 1
 
 
 def test_a_death_between_unlink_and_commit_is_repeated_harmlessly(
