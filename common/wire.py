@@ -94,6 +94,8 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     epoch: str | None = None
     last_task: TaskMark | None = None
     newest_commit: Count = 0
+    look: Count = 0
+    """The number of the sender's last look, so that the next one has a greater one."""
 
 
 class History(StrEnum):
@@ -183,6 +185,9 @@ class CheckAnswer(Struct, frozen=True, kw_only=True):
     """What it has applied of this sender's schema log; None for nothing."""
     verified: VerifiedFiles | None = None
     """None from a receiver that does not tell."""
+    look: Count = 0
+    """The number of the look that this round takes: greater than that of every look before. 0 from
+    a receiver that knows no looks."""
 
 
 # -- tasks -------------------------------------------------------------------------------------
@@ -202,6 +207,8 @@ class StartRequest(Struct, frozen=True, kw_only=True):
     engine: str
     epoch: str | None = None
     propagate: Propagate = Propagate.REPLACED
+    look: Count = 0
+    """The look that the task tells of; 0 from a sender that takes none."""
 
 
 class TaskState(StrEnum):
@@ -396,6 +403,10 @@ class ManifestEntry(Struct, frozen=True, kw_only=True):
     points: Count
     proof: ProofEntry | None = None
     """None from a sender that makes none."""
+    first_look: Count = 0
+    """The first look that had the file, closed or not; 0 from a sender that takes none."""
+    closed_look: Count = 0
+    """The first look that had it closed."""
 
 
 class EndRequest(Struct, frozen=True, kw_only=True):
@@ -403,6 +414,8 @@ class EndRequest(Struct, frozen=True, kw_only=True):
 
     manifest: list[ManifestEntry]
     deleted: list[str] = []
+    last_looks: list[Count] = []
+    """For each path of `deleted` the last look that had it; empty from a sender that takes none."""
     schema: SchemaEnd | None = None
 
 

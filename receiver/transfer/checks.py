@@ -59,6 +59,7 @@ class Checks:
         self._load = load
         self._clock = clock
         self._heartbeats: dict[str, tuple[float, Heartbeat]] = {}
+        self._looks: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def check(self, who: Principal, request: CheckRequest) -> CheckAnswer:
@@ -174,7 +175,18 @@ class Checks:
             schema=True,
             schema_position=position,
             verified=verified,
+            look=self._next_look(request, newest),
         )
+
+    def _next_look(self, request: CheckRequest, newest: int) -> int:
+        """Behind all looks of the sender, those that it knows of too, and behind all commits.
+
+        So the looks of a sender that takes over another's devices are behind all of the other's.
+        """
+        with self._lock:
+            look = max(newest, request.look, self._looks.get(request.sender, 0)) + 1
+            self._looks[request.sender] = look
+        return look
 
     def heartbeat(self, who: Principal, sender: str, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """A sender lives; kept in memory, for `senders` and `status`."""

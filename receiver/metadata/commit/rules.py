@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from common.digests import is_md5
@@ -42,6 +42,7 @@ class _File:
     path: str
     state: FileState
     retired: bool
+    names: tuple[str, ...] = ()
 
     @property
     def held(self) -> bool:
@@ -137,13 +138,16 @@ class Rules:
     def _file(self, physical: str) -> _File | None:
         def committed() -> _File | None:
             row = self._state.files.get(physical)
-            return None if row is None else _File(row.sender, row.path, row.state, row.retired)
+            if row is None:
+                return None
+            return _File(row.sender, row.path, row.state, row.retired, row.names)
 
         return self._get(("file", physical), committed)
 
     def _put_file(self, physical: str, file: _File) -> None:
         self._put(("file", physical), file)
-        self._put(("path", file.sender, file.path), physical if file.held else None)
+        for path in (file.path, *file.names):
+            self._put(("path", file.sender, path), physical if file.held else None)
 
     def _held(self, sender: str, path: str) -> str | None:
         def committed() -> str | None:
@@ -244,18 +248,19 @@ class Rules:
         self._put_file(op.physical, _File(op.sender, op.path, FileState.LIVE, retired=False))
 
     def _file_deleted(self, op: records.FileDeleted) -> None:
-        file = self._need_file(op.physical, op, *_THERE)
+        file = self._need_file(op.physical, op, *_THERE, FileState.SUPERSEDED)
+        gone = replace(file, state=FileState.DELETED)
         if file.held:
-            self._put(("path", file.sender, file.path), None)
-        gone = _File(file.sender, file.path, FileState.DELETED, file.retired)
-        self._put(("file", op.physical), gone)
+            self._put_file(op.physical, gone)
+        else:
+            self._put(("file", op.physical), gone)
 
     def _file_retired(self, op: records.FileRetired) -> None:
         file = self._need_file(op.physical, op, FileState.LIVE, FileState.QUARANTINED)
         if file.retired:
             raise _refusal(op, f"{op.physical} is retired already")
         state = FileState.RETIRED if file.state is FileState.LIVE else file.state
-        self._put_file(op.physical, _File(file.sender, file.path, state, retired=True))
+        self._put_file(op.physical, replace(file, state=state, retired=True))
 
     def _file_returned(self, op: records.FileReturned) -> None:
         file = self._need_file(op.physical, op, FileState.RETIRED)
@@ -266,8 +271,63 @@ class Rules:
 
     def _file_quarantined(self, op: records.FileQuarantined) -> None:
         file = self._need_file(op.physical, op, FileState.LIVE, FileState.RETIRED)
-        changed = _File(file.sender, file.path, FileState.QUARANTINED, file.retired)
-        self._put(("file", op.physical), changed)
+        self._put(("file", op.physical), replace(file, state=FileState.QUARANTINED))
+
+    def _file_named(self, op: records.FileNamed) -> None:
+        _parse(op, op.path)
+        file = self._need_file(op.physical, op, FileState.LIVE, FileState.QUARANTINED)
+        if file.retired:
+            raise _refusal(op, f"{op.physical} is retired")
+        there = self._held(file.sender, op.path)
+        if there is not None:
+            raise _refusal(op, f"{op.path} is loaded already, as {there}")
+        self._put(("path", file.sender, op.path), op.physical)
+        self._put(("file", op.physical), replace(file, names=(*file.names, op.path)))
+
+    def _file_unnamed(self, op: records.FileUnnamed) -> None:
+        file = self._need_file(op.physical, op, FileState.LIVE, FileState.QUARANTINED)
+        left = [each for each in (file.path, *file.names) if each != op.path]
+        if file.retired or len(left) != len(file.names):
+            raise _refusal(op, f"{op.path} is no name of {op.physical}")
+        if not left:
+            raise _refusal(op, f"{op.path} is the only name of {op.physical}")
+        self._put(("path", file.sender, op.path), None)
+        self._put(("file", op.physical), replace(file, path=left[0], names=tuple(left[1:])))
+
+    def _file_superseded(self, op: records.FileSuperseded) -> None:
+        file = self._need_file(op.physical, op, FileState.RETIRED)
+        if len(set(op.rests)) != len(op.rests) or op.physical in op.rests:
+            raise _refusal(op, f"{op.physical} rests on a file twice, or on itself")
+        for physical in op.rests:
+            self._need_file(physical, op, FileState.LIVE, FileState.RETIRED)
+        self._put(("file", op.physical), replace(file, state=FileState.SUPERSEDED))
+
+    def _file_revived(self, op: records.FileRevived) -> None:
+        file = self._need_file(op.physical, op, FileState.SUPERSEDED)
+        self._put(("file", op.physical), replace(file, state=FileState.RETIRED))
+
+    def _deletions_noted(self, op: records.DeletionsNoted) -> None:
+        self._need_sender(op.sender, op)
+        _parse(op, op.path)
+        if op.physical is not None:
+            file = self._file(op.physical)
+            if file is None or file.sender != op.sender:
+                raise _refusal(op, f"{op.physical} is no file of {op.sender}")
+        if op.form not in _FORMS or op.floor not in _INT64 or op.floor < 0:
+            raise _refusal(op, f"{op.form!a} with the look {op.floor} is no deletion file")
+        key = ("deletions", op.sender, op.path if op.physical is None else op.physical, op.form)
+        known = self._get(key, lambda: self._known_deletions(op))
+        if op.base not in (0, known):
+            raise _refusal(op, f"{op.path}: {known} bytes of deletions are known, not {op.base}")
+        self._put(key, op.base + len(op.content))
+
+    def _known_deletions(self, op: records.DeletionsNoted) -> int:
+        table = self._state.deletion_table
+        if op.physical is None:
+            rows = table.unloaded(op.sender, op.path)
+        else:
+            rows = table.of_file(op.physical)
+        return next((len(row.content) for row in rows if row.form == op.form), 0)
 
     def _file_verified(self, op: records.FileVerified) -> None:
         if not op.physicals or len(set(op.physicals)) != len(op.physicals):
@@ -279,7 +339,7 @@ class Rules:
     def _file_restored(self, op: records.FileRestored) -> None:
         file = self._need_file(op.physical, op, FileState.QUARANTINED)
         state = FileState.RETIRED if file.retired else FileState.LIVE
-        self._put(("file", op.physical), _File(file.sender, file.path, state, file.retired))
+        self._put(("file", op.physical), replace(file, state=state))
 
     def _file_forgotten(self, op: records.FileForgotten) -> None:
         self._need_file(op.physical, op, FileState.DELETED)
@@ -380,6 +440,7 @@ def _refusal(op: records.Op, why: str) -> RefusedCommitError:
     return RefusedCommitError(f"{type(op).__name__}: {why}")
 
 
+_FORMS = ("mods", "mods2")
 _THERE = (FileState.LIVE, FileState.RETIRED, FileState.QUARANTINED)
 _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.SenderSeen: Rules._sender_seen,
@@ -393,6 +454,11 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.FileReturned: Rules._file_returned,
     records.FileQuarantined: Rules._file_quarantined,
     records.FileRestored: Rules._file_restored,
+    records.FileNamed: Rules._file_named,
+    records.FileUnnamed: Rules._file_unnamed,
+    records.FileSuperseded: Rules._file_superseded,
+    records.FileRevived: Rules._file_revived,
+    records.DeletionsNoted: Rules._deletions_noted,
     records.FileVerified: Rules._file_verified,
     records.FileForgotten: Rules._file_forgotten,
     records.TaskDone: Rules._task_done,

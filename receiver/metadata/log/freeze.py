@@ -33,6 +33,7 @@ from receiver.metadata.state.key_versions import KeyTable
 from receiver.metadata.state.ranges import Devices
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import (
+    DeletionsRow,
     FileRow,
     OwnerRow,
     QuarantineRow,
@@ -56,6 +57,7 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("tasks", "task_table", TaskRow),
     ("quarantine", "quarantine_table", QuarantineRow),
     ("positions", "position_table", SchemaPositionRow),
+    ("deletions", "deletion_table", DeletionsRow),
 )
 
 
@@ -166,6 +168,7 @@ def freeze(
         "tasks": list(state.task_table),
         "quarantine": list(state.quarantine.values()),
         "positions": list(state.schema_positions.values()),
+        "deletions": list(state.deletion_table),
     }
     return FrozenState(
         meta,

@@ -32,17 +32,22 @@ __all__ = [
     "AliasSet",
     "Commit",
     "DeletionReason",
+    "DeletionsNoted",
     "DeviceRange",
     "EngineMade",
     "EpochSet",
     "FileDeleted",
     "FileForgotten",
     "FileLoaded",
+    "FileNamed",
     "FileOutcome",
     "FileQuarantined",
     "FileRestored",
     "FileRetired",
     "FileReturned",
+    "FileRevived",
+    "FileSuperseded",
+    "FileUnnamed",
     "FileVerified",
     "KeysWritten",
     "LoadedDevice",
@@ -188,6 +193,8 @@ class FileLoaded(Record, frozen=True, tag=7):
         tail: xxh3-128 of its last 64 KiB, as in the plan.
         first: earliest timestamp of any device, None for a file without points.
         data_dir: the receiver's data directory that holds it, as the configuration names it.
+        first_look: the first look of the sender that had it, closed or not; 0 if it was not told.
+        closed_look: the first look that had it closed; 0 if it was not told.
     """
 
     sender: str
@@ -206,6 +213,8 @@ class FileLoaded(Record, frozen=True, tag=7):
     resource: ResourceMeta | None = None
     manifest: ManifestMeta | None = None
     data_dir: str = ""
+    first_look: int = 0
+    closed_look: int = 0
 
 
 class FileDeleted(Record, frozen=True, tag=8):
@@ -216,9 +225,13 @@ class FileDeleted(Record, frozen=True, tag=8):
 
 
 class FileRetired(Record, frozen=True, tag=9):
-    """Gone at the edge, kept at the centre: the sender's path is free again."""
+    """Gone at the edge, kept at the centre: the sender's path is free again.
+
+    `last_look` is the last look of the sender that had it; 0 where it was not told.
+    """
 
     physical: str
+    last_look: int = 0
 
 
 class FileQuarantined(Record, frozen=True, tag=10):
@@ -418,6 +431,61 @@ class FileVerified(Record, frozen=True, tag=27):
     physicals: Sequence[str]
 
 
+class FileNamed(Record, frozen=True, tag=28):
+    """The sender has the content of a file under another path too, from now on."""
+
+    physical: str
+    path: str
+
+
+class FileUnnamed(Record, frozen=True, tag=29):
+    """The sender has a file under this path no more; under another one it has."""
+
+    physical: str
+    path: str
+
+
+class DeletionsNoted(Record, frozen=True, tag=30):
+    """What a look found in the deletion file of a TsFile, behind what was known of it.
+
+    Attributes:
+        sender: whose.
+        path: of the TsFile at the sender; it need not be loaded, nor closed.
+        physical: the loaded file that has it; None while none has.
+        form: `mods` (text) or `mods2` (binary).
+        base: bytes that were known before; 0 for a file that begins anew.
+        content: what follows them, in whole records.
+        floor: the last look that could have seen these records and did not; they hide their times
+            in every file that was closed in that look, or before it. 0 where no look could have.
+        applied: whether readers leave out what is deleted.
+    """
+
+    sender: str
+    path: str
+    physical: str | None
+    form: str
+    base: int
+    content: bytes
+    floor: int
+    applied: bool = True
+
+
+class FileSuperseded(Record, frozen=True, tag=31):
+    """A retired file is left out, because every point of it is given by files that stand above.
+
+    `rests` names these, by their physical paths: the proof holds while they are visible.
+    """
+
+    physical: str
+    rests: Sequence[str]
+
+
+class FileRevived(Record, frozen=True, tag=32):
+    """A superseded file is visible again, as a retired one: its proof holds no more."""
+
+    physical: str
+
+
 Op = (
     EngineMade
     | SenderSeen
@@ -446,6 +514,11 @@ Op = (
     | SchemaSynced
     | KeysWritten
     | FileVerified
+    | FileNamed
+    | FileUnnamed
+    | DeletionsNoted
+    | FileSuperseded
+    | FileRevived
 )
 
 

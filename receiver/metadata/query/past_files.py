@@ -13,6 +13,8 @@ from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.records import Commit, Op
     from receiver.metadata.state.table_rows import FileRow
@@ -62,20 +64,26 @@ def files_at(engine: Engine, at: int, *, since: int = 0) -> PastFiles:
         for physical, op in told.items():
             _check_there(op, physical, known, commit, engine.oldest_answerable)
         doubtful = {row.physical for row in changed if isinstance(told.get(row.physical), _Deleted)}
-        held = _held_before(engine, commit, doubtful) if doubtful else set()
+        held = _hidden_before(engine, commit, doubtful) if doubtful else {}
         then = {row.physical: _state(told.get(row.physical), row, held) for row in changed}
     visible, quarantined = [], []
     for row in sorted(rows, key=lambda row: row.physical):
         state_then = then.get(row.physical, row.state)
         if state_then is FileState.QUARANTINED:
             quarantined.append(row)
-        elif state_then is not FileState.DELETED:
+        elif state_then in (FileState.LIVE, FileState.RETIRED):
             visible.append(row)
     return PastFiles(commit, visible, quarantined)
 
 
 _Deleted = records.FileDeleted
-_Telling = (records.FileDeleted, records.FileQuarantined, records.FileRestored)
+_Telling = (
+    records.FileDeleted,
+    records.FileQuarantined,
+    records.FileRestored,
+    records.FileSuperseded,
+    records.FileRevived,
+)
 
 
 def _first_since(engine: Engine, at: int, newest: int) -> dict[str, Op]:
@@ -90,30 +98,34 @@ def _first_since(engine: Engine, at: int, newest: int) -> dict[str, Op]:
     return found
 
 
-def _held_before(engine: Engine, at: int, wanted: set[str]) -> set[str]:
-    """Which of some files went into quarantine within the kept history, and were there at `at`."""
-    held: set[str] = set()
+def _hidden_before(engine: Engine, at: int, wanted: set[str]) -> dict[str, FileState]:
+    """Which of some files were hidden within the kept history, and how they stood at `at`."""
+    hidden: dict[str, FileState] = {}
     for commit in engine.log_since(engine.oldest_answerable):
         if commit.ts > at:
             break
-        _follow(commit, wanted, held)
-    return held
+        _follow(commit, wanted, hidden)
+    return hidden
 
 
-def _follow(commit: Commit, wanted: set[str], held: set[str]) -> None:
+def _follow(commit: Commit, wanted: set[str], hidden: dict[str, FileState]) -> None:
     for op in commit.ops:
         if isinstance(op, records.FileQuarantined) and op.physical in wanted:
-            held.add(op.physical)
-        elif isinstance(op, records.FileRestored):
-            held.discard(op.physical)
+            hidden[op.physical] = FileState.QUARANTINED
+        elif isinstance(op, records.FileSuperseded) and op.physical in wanted:
+            hidden[op.physical] = FileState.SUPERSEDED
+        elif isinstance(op, records.FileRestored | records.FileRevived):
+            hidden.pop(op.physical, None)
 
 
-def _state(op: Op | None, row: FileRow, held: set[str]) -> FileState:
+def _state(op: Op | None, row: FileRow, hidden: Mapping[str, FileState]) -> FileState:
     if op is None:
         return row.state  # what changed since neither shows nor hides it
-    if isinstance(op, records.FileRestored) or row.physical in held:
+    if isinstance(op, records.FileRestored):
         return FileState.QUARANTINED
-    return FileState.LIVE
+    if isinstance(op, records.FileRevived):
+        return FileState.SUPERSEDED
+    return hidden.get(row.physical, FileState.LIVE)
 
 
 def _check_there(op: Op, physical: str, known: set[str], at: int, oldest: int) -> None:

@@ -24,6 +24,7 @@ from receiver.metadata.state.table_rows import (
     SenderRow,
     TokenRow,
 )
+from receiver.metadata.state.tables.deletions import DeletionTable
 from receiver.metadata.state.tables.files import FileTable
 from receiver.metadata.state.tables.owners import OwnerTable
 from receiver.metadata.state.tables.senders import SchemaPositions, SenderTable, TokenTable
@@ -54,8 +55,9 @@ class State:
         schema_positions: how far the schema log of a sender is applied, by its uuid.
         devices: names of devices that files and owners share.
         max_memory: bytes that the schema may take before the rules refuse more; None for no limit.
-        file_table, owner_table, sender_table, token_table, task_table, quarantine_table,
-        position_table: the tables themselves, for what else is asked of them, and for checkpoints.
+        file_table, deletion_table, owner_table, sender_table, token_table, task_table,
+        quarantine_table, position_table: the tables themselves, for what else is asked of them,
+        and for checkpoints.
     """
 
     def __init__(self, schema: Schema | None = None, keys: KeyTable | None = None) -> None:
@@ -67,6 +69,7 @@ class State:
         self.keys = KeyTable() if keys is None else keys
         self.devices = DeviceTable()
         self.file_table = FileTable(self.devices)
+        self.deletion_table = DeletionTable()
         self.owner_table = OwnerTable(self.devices)
         self.sender_table = SenderTable()
         self.token_table = TokenTable()
@@ -91,6 +94,7 @@ class State:
             self.sender_table,
             self.token_table,
             self.file_table,
+            self.deletion_table,
             self.owner_table,
             self.task_table,
             self.quarantine_table,

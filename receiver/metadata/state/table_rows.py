@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from common.names import FilePath
+from receiver.metadata.model.ranks import NOW, Rank, name_rank
 from receiver.metadata.model.records import (
     DeletionReason,
     FileOutcome,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "DeletionsRow",
+    "DeletionsSegment",
     "FileRow",
     "FileState",
     "OwnerRow",
@@ -45,6 +48,8 @@ class FileState(StrEnum):
     RETIRED = "retired"
     """Visible; gone at the edge."""
     QUARANTINED = "quarantined"
+    SUPERSEDED = "superseded"
+    """Gone at the edge, and left out: files above it give every point of it."""
     DELETED = "deleted"
 
 
@@ -129,6 +134,11 @@ class FileRow(_Row, frozen=True, kw_only=True):
         registered: whether its series are in the schema (`records.SeriesLoaded`); files that were
             loaded before there was a schema wait for it.
         verified: the commit of its last verification, 0 for never, and after a quarantine.
+        names: further paths under which the sender has it.
+        first_look: see `records.FileLoaded`.
+        closed_look: the same.
+        last_look: see `records.FileRetired`; 0 while the sender has it.
+        rests: of a superseded file, the physical paths of those that give its points.
     """
 
     sender: str
@@ -153,6 +163,11 @@ class FileRow(_Row, frozen=True, kw_only=True):
     deleted: int = 0
     registered: bool = False
     verified: int = 0
+    names: tuple[str, ...] = ()
+    first_look: int = 0
+    closed_look: int = 0
+    last_look: int = 0
+    rests: tuple[str, ...] = ()
 
     @property
     def visible(self) -> bool:
@@ -168,6 +183,24 @@ class FileRow(_Row, frozen=True, kw_only=True):
     def parsed(self) -> FilePath:
         """The sender's path, cut."""
         return FilePath.parse(self.path)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All paths under which the sender has it, or had it last."""
+        return (self.path, *self.names)
+
+    @property
+    def rank(self) -> Rank:
+        """Where it stands among files that overlap it.
+
+        Of a file that was loaded before looks were told, the commits that loaded and retired it
+        stand for them: nothing better is known.
+        """
+        name = name_rank(self.parsed)
+        first = self.first_look or self.created
+        closed = self.closed_look or first
+        last = (self.last_look or self.changed - 1) if self.retired else NOW
+        return Rank(name, first, closed, last, self.created, self.physical)
 
     @property
     def compactions(self) -> tuple[int, int] | None:
@@ -206,6 +239,40 @@ class QuarantineRow(_Row, frozen=True, kw_only=True):
     reason: str
     kept: str | None
     device: str | None
+
+
+class DeletionsSegment(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Records of a deletion file that were seen first by one look.
+
+    Attributes:
+        end: bytes of the deletion file up to their end.
+        floor: see `records.DeletionsNoted`.
+        commit: that noted them.
+        applied: see `records.DeletionsNoted`.
+    """
+
+    end: int
+    floor: int
+    commit: int
+    applied: bool
+
+
+class DeletionsRow(Row, frozen=True, kw_only=True):
+    """What is known of the deletion file of a TsFile; see `records.DeletionsNoted`.
+
+    Attributes:
+        path: of the TsFile at its sender.
+        physical: the loaded file; None while there is none.
+        content: the whole records, from the begin.
+        segments: which look saw which of them, in order.
+    """
+
+    sender: str
+    path: str
+    physical: str | None
+    form: str
+    content: bytes
+    segments: tuple[DeletionsSegment, ...]
 
 
 @cache

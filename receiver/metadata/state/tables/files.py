@@ -68,17 +68,22 @@ class FileTable:
             FileState.LIVE: visible,
             FileState.RETIRED: visible,
             FileState.QUARANTINED: SortedKeys(),
+            FileState.SUPERSEDED: SortedKeys(),
             FileState.DELETED: SortedKeys(),
         }
         self._totals: dict[str, list[int]] = {}
         self._deleted: dict[str, None] = {}
         self._wanted: dict[str, dict[str, None]] = {}
         self._verified: dict[str, int] = {}
+        self._resting: dict[str, dict[str, None]] = {}
 
     # -- questions ---------------------------------------------------------------------------
 
     def held(self, sender: str, path: str) -> FileRow | None:
-        """The file that takes this path of a sender: live, or in quarantine after its load."""
+        """The file that takes this path of a sender: live, or in quarantine after its load.
+
+        The path may be any of its names.
+        """
         found = self._at_path.get((sender, path))
         return None if found is None else self.rows[found]
 
@@ -88,11 +93,18 @@ class FileTable:
         return found if found is not None and found.state is FileState.LIVE else None
 
     def inventory(self, sender: str, after: str | None, limit: int) -> list[FileRow]:
-        """A page of the files that take a path of the sender, by path, from behind `after`."""
+        """A page of the files that take a path of the sender, by path, from behind `after`.
+
+        A file with several names is there under each; `path` is the one that it is listed under.
+        """
         keys = self._inventories.get(sender)
         if keys is None:
             return []
-        return [self.rows[self._at_path[sender, path]] for path in keys.page(after, limit)]
+        found = [(path, self.rows[self._at_path[sender, path]]) for path in keys.page(after, limit)]
+        return [
+            row if row.path == path else msgspec.structs.replace(row, path=path)
+            for path, row in found
+        ]
 
     def catalogue(self, after: str | None, limit: int) -> list[FileRow]:
         """A page of all visible files, retired ones too, by physical path, from behind `after`."""
@@ -109,6 +121,10 @@ class FileTable:
     def wanted(self, sender: str) -> list[FileRow]:
         """Files that the sender once sent, now found bad: wanted again but for those on hold."""
         return [self.rows[each] for each in self._wanted.get(sender, ())]
+
+    def resting_on(self, physical: str) -> list[FileRow]:
+        """Superseded files whose proof names this file."""
+        return [self.rows[each] for each in self._resting.get(physical, ())]
 
     def deleted(self) -> list[FileRow]:
         """Deleted files whose bytes may still be on the disk, the longest deleted first."""
@@ -149,11 +165,12 @@ class FileTable:
         """Put a row in as it was."""
         self.rows[row.physical] = row
         if row.held:
-            self._at_path[row.sender, row.path] = row.physical
-            self._inventory(row.sender).add(row.path)
+            for path in row.paths:
+                self._take_path(row, path)
         self._orders[row.state].add(row.physical)
         if row.visible:
             self._show(row)
+        self._rest(row)
 
     def restore_orders(self, deleted: Iterable[str], wanted: Iterable[str]) -> None:
         """Finish what `restore` began, when all rows are there."""
@@ -174,6 +191,10 @@ class FileTable:
             records.FileReturned: self._file_returned,
             records.FileQuarantined: self._file_quarantined,
             records.FileRestored: self._file_restored,
+            records.FileNamed: self._file_named,
+            records.FileUnnamed: self._file_unnamed,
+            records.FileSuperseded: self._file_superseded,
+            records.FileRevived: self._file_revived,
             records.FileVerified: self._file_verified,
             records.FileForgotten: self._file_forgotten,
             records.SeriesLoaded: self._series_loaded,
@@ -201,21 +222,24 @@ class FileTable:
             state=FileState.LIVE,
             created=ts,
             changed=ts,
+            first_look=op.first_look,
+            closed_look=op.closed_look,
         )
         self.rows[op.physical] = row
-        self._at_path[op.sender, op.path] = op.physical
-        self._inventory(op.sender).add(op.path)
+        self._take_path(row, op.path)
         self._orders[row.state].add(op.physical)
         self._show(row)
 
     def _file_deleted(self, op: records.FileDeleted, ts: int) -> None:
         row = self.rows[op.physical]
         self._hide(row, FileState.DELETED)
-        self._free_path(row)
+        self._free_paths(row)
+        self._unrest(row)
         self.rows[op.physical] = msgspec.structs.replace(
             row,
             state=FileState.DELETED,
             reason=op.reason,
+            rests=(),
             devices=row.devices.without_ranges(),
             deleted=ts,
             changed=ts,
@@ -224,17 +248,49 @@ class FileTable:
 
     def _file_retired(self, op: records.FileRetired, ts: int) -> None:
         row = self.rows[op.physical]
-        self._free_path(row)
+        self._free_paths(row)
         state = FileState.RETIRED if row.visible else row.state
-        self.rows[op.physical] = msgspec.structs.replace(row, state=state, retired=True, changed=ts)
+        self.rows[op.physical] = msgspec.structs.replace(
+            row, state=state, retired=True, last_look=op.last_look, changed=ts
+        )
 
     def _file_returned(self, op: records.FileReturned, ts: int) -> None:
         row = self.rows[op.physical]
-        self._at_path[row.sender, row.path] = op.physical
-        self._inventory(row.sender).add(row.path)
+        self._take_path(row, row.path)
         self.rows[op.physical] = msgspec.structs.replace(
-            row, state=FileState.LIVE, retired=False, changed=ts
+            row, state=FileState.LIVE, retired=False, names=(), last_look=0, changed=ts
         )
+
+    def _file_named(self, op: records.FileNamed, ts: int) -> None:
+        row = self.rows[op.physical]
+        self._take_path(row, op.path)
+        names = (*row.names, op.path)
+        self.rows[op.physical] = msgspec.structs.replace(row, names=names, changed=ts)
+
+    def _file_unnamed(self, op: records.FileUnnamed, ts: int) -> None:
+        row = self.rows[op.physical]
+        self._free_path(row, op.path)
+        path, *names = (each for each in row.paths if each != op.path)
+        self.rows[op.physical] = msgspec.structs.replace(
+            row, path=path, names=tuple(names), changed=ts
+        )
+
+    def _file_superseded(self, op: records.FileSuperseded, ts: int) -> None:
+        row = self.rows[op.physical]
+        self._hide(row, FileState.SUPERSEDED)
+        superseded = msgspec.structs.replace(
+            row, state=FileState.SUPERSEDED, rests=tuple(map(intern, op.rests)), changed=ts
+        )
+        self.rows[op.physical] = superseded
+        self._rest(superseded)
+
+    def _file_revived(self, op: records.FileRevived, ts: int) -> None:
+        row = self.rows[op.physical]
+        self._unrest(row)
+        revived = msgspec.structs.replace(row, state=FileState.RETIRED, rests=(), changed=ts)
+        self.rows[op.physical] = revived
+        self._reorder(row, FileState.RETIRED)
+        self._show(revived)
 
     def _file_quarantined(self, op: records.FileQuarantined, ts: int) -> None:
         row = self.rows[op.physical]
@@ -302,11 +358,30 @@ class FileTable:
         if row.verified:
             self._verified[row.sender] = self._verified.get(row.sender, 0) + sign
 
-    def _free_path(self, row: FileRow) -> None:
+    def _take_path(self, row: FileRow, path: str) -> None:
+        self._at_path[row.sender, path] = row.physical
+        self._inventory(row.sender).add(path)
+
+    def _free_path(self, row: FileRow, path: str) -> None:
+        del self._at_path[row.sender, path]
+        self._inventory(row.sender).remove(path)
+
+    def _free_paths(self, row: FileRow) -> None:
         self._unwant(row)
         if row.held:
-            del self._at_path[row.sender, row.path]
-            self._inventory(row.sender).remove(row.path)
+            for path in row.paths:
+                self._free_path(row, path)
+
+    def _rest(self, row: FileRow) -> None:
+        for physical in row.rests:
+            self._resting.setdefault(physical, {})[row.physical] = None
+
+    def _unrest(self, row: FileRow) -> None:
+        for physical in row.rests:
+            resting = self._resting[physical]
+            del resting[row.physical]
+            if not resting:
+                del self._resting[physical]
 
     def _unwant(self, row: FileRow) -> None:
         self._wanted.get(row.sender, {}).pop(row.physical, None)

@@ -1,0 +1,87 @@
+"""Which of two files that overlap stands above the other: its points are the ones that are given.
+
+A *look* is one scan of an edge, numbered by the engine so that a later one has a greater number;
+what it saw together is what the edge's database answered from. Files that one look had together
+rank as the database ranks them, for ever; of two that no look had together, the one that was first
+looked at later stands above.
+
+The order is not transitive: a file may stand above a second and the second above a third by the
+database's order, and the third above the first because it came when that was gone. So it is asked
+for pairs, and of several files that give one time the one that stands above all others counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from common.names import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from common.names import FilePath
+
+__all__ = ["NOW", "NameRank", "Rank", "highest", "name_rank", "stands_above"]
+
+NOW: Final = (1 << 63) - 1
+"""The last look that had a file that its sender still has."""
+
+NameRank: TypeAlias = tuple[int, int, int, int, int]
+"""(0 for sequence, 1 for unsequence; version, creation, inner and cross compactions)."""
+
+
+class Rank(NamedTuple):
+    """What decides where a file stands.
+
+    Attributes:
+        name: the database's own order; None for a name that no database gave.
+        first: the first look that had it, closed or not.
+        closed: the first look that had it closed; deletions seen for the first time behind the
+            next look hide their times in it.
+        last: the last look that had it, `NOW` while its sender has it.
+        loaded: the commit that loaded it.
+        physical: its name at the receiver.
+    """
+
+    name: NameRank | None
+    first: int
+    closed: int
+    last: int
+    loaded: int
+    physical: str
+
+
+def name_rank(path: FilePath) -> NameRank | None:
+    """The database's order of a file, by its name; None for a name that no database gave."""
+    stem = path.stem
+    if stem is None:
+        return None
+    late = int(path.kind is Kind.UNSEQUENCE)
+    return late, stem.version, stem.created, stem.inner, stem.cross
+
+
+def stands_above(a: Rank, b: Rank) -> bool:
+    """Whether the points of `a` are given where `b` has the same times.
+
+    Of two different files exactly one stands above the other.
+    """
+    if a.first > b.last:
+        return True
+    if b.first > a.last:
+        return False
+    if a.name is not None and b.name is not None and a.name != b.name:
+        return a.name > b.name
+    return (a.first, a.loaded, a.physical) > (b.first, b.loaded, b.physical)
+
+
+def highest(ranks: Iterable[Rank]) -> Rank:
+    """The one whose point is given, of files that give the same time.
+
+    Where each is below another one, the one that was listed longest counts, and among those the
+    one that the database ranks highest.
+    """
+    several = list(ranks)
+    for each in several:
+        if all(other is each or stands_above(each, other) for other in several):
+            return each
+    return max(several, key=lambda each: (each.last, each.name or (), each.loaded, each.physical))

@@ -1,0 +1,95 @@
+"""What is known of the deletion files of senders: of loaded files, and of files that are not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from receiver.metadata.model import records
+from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from receiver.metadata.state.tables import Operations
+
+__all__ = ["DeletionTable"]
+
+_Forms: TypeAlias = dict[str, DeletionsRow]
+
+
+class DeletionTable:
+    """Deletion files. They outlive the files that they belong to: they hide points of others."""
+
+    def __init__(self) -> None:
+        self._of_file: dict[str, _Forms] = {}
+        self._unloaded: dict[tuple[str, str], _Forms] = {}
+        self._of_sender: dict[str, dict[str, None]] = {}
+
+    # -- questions ---------------------------------------------------------------------------
+
+    def of_file(self, physical: str) -> list[DeletionsRow]:
+        """Those of a loaded file, at most one of each form."""
+        return list(self._of_file.get(physical, {}).values())
+
+    def unloaded(self, sender: str, path: str) -> list[DeletionsRow]:
+        """Those of a file that a look noted, and that is not loaded."""
+        return list(self._unloaded.get((sender, path), {}).values())
+
+    def of_sender(self, sender: str) -> Iterator[DeletionsRow]:
+        """All of a sender, of loaded files first."""
+        for physical in self._of_sender.get(sender, ()):
+            yield from self._of_file[physical].values()
+        for (owner, _), forms in self._unloaded.items():
+            if owner == sender:
+                yield from forms.values()
+
+    def __iter__(self) -> Iterator[DeletionsRow]:
+        """All there are."""
+        for table in (self._of_file, self._unloaded):
+            for forms in table.values():
+                yield from forms.values()
+
+    # -- operations --------------------------------------------------------------------------
+
+    def restore(self, row: DeletionsRow) -> None:
+        """Put a row in as it was."""
+        if row.physical is None:
+            self._unloaded.setdefault((row.sender, row.path), {})[row.form] = row
+        else:
+            self._of_file.setdefault(row.physical, {})[row.form] = row
+            self._of_sender.setdefault(row.sender, {})[row.physical] = None
+
+    def operations(self) -> Operations:
+        """What it does with operations."""
+        return {
+            records.DeletionsNoted: self._deletions_noted,
+            records.FileLoaded: self._file_loaded,
+        }
+
+    def _deletions_noted(self, op: records.DeletionsNoted, ts: int) -> None:
+        if op.physical is None:
+            known = self._unloaded.get((op.sender, op.path), {}).get(op.form)
+        else:
+            known = self._of_file.get(op.physical, {}).get(op.form)
+        before = known if known is not None and op.base else None
+        content = (before.content if before else b"") + op.content
+        segment = DeletionsSegment(len(content), op.floor, ts, op.applied)
+        self.restore(
+            DeletionsRow(
+                sender=op.sender,
+                path=op.path,
+                physical=op.physical,
+                form=op.form,
+                content=content,
+                segments=(*(before.segments if before else ()), segment),
+                created=ts if known is None else known.created,
+                changed=ts,
+            )
+        )
+
+    def _file_loaded(self, op: records.FileLoaded, ts: int) -> None:
+        """What a look noted of the file while it was not loaded is its own from now on."""
+        for row in self._unloaded.pop((op.sender, op.path), {}).values():
+            self.restore(msgspec.structs.replace(row, physical=op.physical, changed=ts))
