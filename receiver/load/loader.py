@@ -160,6 +160,7 @@ class Loader:
             self._disks.first()
             load_task(
                 self._engine,
+                self._disks.trees,
                 job.folder,
                 job.task,
                 ttl=self._ttl,

@@ -27,7 +27,7 @@ from receiver.load.deciding.change import Change, decide_change, physical_name
 from receiver.load.folder.current_task import LOAD_LOG
 from receiver.load.folder.manifests import remove_tables, write_tables
 from receiver.load.mandate import mandate_guards, nothing_taken, why_withdrawn
-from receiver.load.placing import move_back, move_in
+from receiver.load.placing import move_back, move_in, stands
 from receiver.load.schema.registering import Registering
 from receiver.load.schema.task_schema import SchemaPart, TaskSchema
 from receiver.metadata.commit.draft import Draft
@@ -37,8 +37,9 @@ from receiver.metadata.model.errors import GuardFailed, RefusedCommitError, Sche
 from receiver.metadata.model.records import FileOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from common.durable import Tree
     from receiver.load.folder.current_task import CurrentTask
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.upkeep.ttl import Ttl
@@ -56,6 +57,7 @@ _DROPPED = frozenset({Result.ALREADY, Result.REFUSED, Result.QUARANTINED, Result
 
 def load_task(
     engine: Engine,
+    trees: Sequence[Tree],
     folder: SenderFolder,
     current: CurrentTask,
     *,
@@ -68,6 +70,7 @@ def load_task(
 
     Args:
         engine: the metadata engine.
+        trees: the data directories.
         folder: of the sender.
         current: the task; its end is durable.
         ttl: says what is not taken in any more.
@@ -82,12 +85,13 @@ def load_task(
         with engine.reading() as state:
             done = state.task_table.has(folder.uuid, current.id)
         if not done:
-            _commit(engine, folder, current, ttl, clock, tokens_required=tokens_required)
+            _commit(engine, trees, folder, current, ttl, clock, tokens_required=tokens_required)
         finish(engine, folder, current, keep_bytes=keep_bytes)
 
 
 def _commit(
     engine: Engine,
+    trees: Sequence[Tree],
     folder: SenderFolder,
     current: CurrentTask,
     ttl: Ttl,
@@ -113,7 +117,9 @@ def _commit(
             reason = withdrawn(state)
             mandate = mandate_guards(state, current.record)
         if reason is None:
-            change = _decide(engine, folder, current, ttl, collected, schema, trusting=trusting)
+            change = _decide(
+                engine, trees, folder, current, ttl, collected, schema, trusting=trusting
+            )
             change.guards += mandate
         else:
             log.warning("nothing of a task is taken: %s", reason, extra={"task": current.id})
@@ -143,6 +149,7 @@ def _commit(
 
 def _decide(
     engine: Engine,
+    trees: Sequence[Tree],
     folder: SenderFolder,
     current: CurrentTask,
     ttl: Ttl,
@@ -153,11 +160,13 @@ def _decide(
 ) -> Change:
     moment = ttl.moment()
     with engine.reading() as state:
-        draft = Draft(state)
-        part = SchemaPart([], []) if schema is None else schema.decide(draft)
-        registering = Registering(
-            draft, level=engine.options.storage_group_level, trusting=trusting
-        )
+        part, first = _with_schema(state, schema)
+        drafts = [first]
+
+        def registering() -> Registering:
+            draft = drafts.pop() if drafts else _with_schema(state, schema)[1]
+            return Registering(draft, level=engine.options.storage_group_level, trusting=trusting)
+
         change = decide_change(
             state,
             current.record,
@@ -165,12 +174,19 @@ def _decide(
             collected.candidates,
             collected.failed,
             registering=registering,
+            stands=lambda row: stands(trees, row),
             expiry=ttl.expiry(state, moment),
             data_dir=str(folder.tree.path),
         )
     change.ops[:0] = part.ops
     change.guards += part.guards
     return change
+
+
+def _with_schema(state: State, schema: TaskSchema | None) -> tuple[SchemaPart, Draft]:
+    """What a task's schema does, and a draft that has taken it."""
+    draft = Draft(state)
+    return SchemaPart([], []) if schema is None else schema.decide(draft), draft
 
 
 def _tell(folder: SenderFolder, current: CurrentTask, change: Change) -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from common.errors import NameRefusedError
 from common.names import FilePath
 from common.wire import Action, PlanDecision, PlanEntry
+from receiver.load.deciding.known_content import known_content
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from receiver.load.deciding.expiry import Expiry
-    from receiver.load.deciding.retired import Retired
     from receiver.load.folder.staged import Staged, Verified
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
@@ -77,7 +77,8 @@ class Situation:
     resumable: Callable[[PlanEntry], Resumable | None]
     room: Room
     reveal_owner: bool
-    retired: Retired
+    stands: Callable[[FileRow], bool]
+    """Whether the bytes of a loaded file are on the disk."""
     expiry: Expiry | None = None
     """None while nothing expires."""
 
@@ -98,9 +99,7 @@ def decide(entry: PlanEntry, here: Situation) -> PlanDecision:
     if (wrong := _malformed(entry)) is not None:
         return _refused(entry, wrong)
     row = here.state.file_table.live(here.sender, path.text)
-    same = row if row is not None and _is_entry(row, entry) else None
-    if row is None:
-        same = here.retired.find(path, lambda each: _is_entry(each, entry))
+    same = _here_already(entry, path, row, here)
     if same is not None:
         return PlanDecision(path=entry.path, action=Action.ALREADY, md5=same.md5)
     return _expired(entry, path, here) or _against(entry, row, here) or _wanted(entry, path, here)
@@ -112,6 +111,22 @@ def _expired(entry: PlanEntry, path: FilePath, here: Situation) -> PlanDecision 
         return None
     reason = f"all its points are past the TTL of {path.sg}"
     return PlanDecision(path=entry.path, action=Action.EXPIRED, reason=reason)
+
+
+def _here_already(
+    entry: PlanEntry, path: FilePath, row: FileRow | None, here: Situation
+) -> FileRow | None:
+    """The loaded file that has this content, under any name, as long as its bytes stand."""
+    if row is not None and not entry.replaces:
+        return row if _is_entry(row, entry) and here.stands(row) else None
+    return known_content(
+        here.state,
+        here.sender,
+        path.text,
+        entry.tail,
+        lambda each: _is_entry(each, entry),
+        here.stands,
+    )
 
 
 def _is_entry(row: FileRow, entry: PlanEntry) -> bool:
@@ -128,7 +143,7 @@ def _malformed(entry: PlanEntry) -> str | None:
 
 def _against(entry: PlanEntry, row: FileRow | None, here: Situation) -> PlanDecision | None:
     """A decision against the file, if there is a reason."""
-    if row is not None and not entry.replaces:
+    if row is not None and not entry.replaces and not _is_entry(row, entry):
         return PlanDecision(
             path=entry.path,
             action=Action.CONFLICT,

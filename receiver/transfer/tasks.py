@@ -25,8 +25,8 @@ from common.wire import (
     TaskAnswer,
     TaskState,
 )
-from receiver.load.deciding.retired import Retired
 from receiver.load.folder.current_task import Planned, TaskRecord, start_task
+from receiver.load.placing import stands
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
@@ -178,6 +178,7 @@ class Tasks:
             propagate=request.propagate,
             scope=list(who.scope),
             token=who.token_id,
+            look=request.look,
             started=self._clock(),
         )
         start_task(folder, record)
@@ -263,7 +264,7 @@ class Tasks:
                 resumable=lambda entry: self._uploads.resumable(who, folder, entry),
                 room=room,
                 reveal_owner=self._config.auth.reveal_owner,
-                retired=Retired(state, folder.uuid),
+                stands=lambda row: stands(self._load.trees, row),
                 expiry=self._load.ttl.expiry(state, moment),
             )
             return [decide(entry, here) for entry in entries]
@@ -342,7 +343,7 @@ class Tasks:
                 return known
             current = self._open_task(who, folder, task)
             current.add_files(self._received(folder, seen))
-            current.end(request.manifest, deleted, request.schema)
+            current.end(request.manifest, deleted, request.schema, request.last_looks)
             crash.point("tasks.ended")
         self._load.loader.submit(folder, current)
         return TaskAnswer(task=task, state=TaskState.LOADING, epoch=epoch)

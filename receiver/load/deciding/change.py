@@ -1,7 +1,11 @@
 """What a task changes: decided from committed state and verified files, then done in one commit.
 
-Nothing here touches the disk or the engine, so every rule about conflicts, replacements, held and
-covered deletions is in one place and is tested as a function.
+Nothing here changes the disk or the engine, so every rule about conflicts, replacements and ends is
+in one place and is tested as a function.
+
+Nothing is deleted here because something else seems to hold it: what is gone at the edge is retired
+and stays visible in its rank, and only a proof takes it out of sight. Products of compactions and
+the ends of their partition are committed together or not at all.
 """
 
 from __future__ import annotations
@@ -12,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from common.names import FilePath
 from common.wire import Propagate, Result
-from receiver.load.deciding.coverage import judge_gone
-from receiver.load.deciding.retired import Retired
+from receiver.load.deciding.carried_deletions import carried
+from receiver.load.deciding.known_content import known_content
+from receiver.load.deciding.taken_paths import TakenPaths
 from receiver.load.schema.registering import SeriesRefusal
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
@@ -21,7 +26,7 @@ from receiver.metadata.model.records import FileOutcome
 from receiver.scope import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from receiver.load.deciding.expiry import Expiry
     from receiver.load.folder.current_task import Planned, TaskRecord
@@ -35,6 +40,7 @@ __all__ = ["Candidate", "Change", "Load", "decide_change", "physical_name"]
 _GOOD = frozenset({Result.LOADED, Result.ALREADY, Result.EXPIRED})
 """Outcomes of additions that nothing has to wait for."""
 _TAG_DIGITS = 16
+_Group = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,8 @@ def decide_change(
     candidates: Mapping[str, Candidate],
     failed: Mapping[str, FileOutcome],
     *,
-    registering: Registering,
+    registering: Callable[[], Registering],
+    stands: Callable[[FileRow], bool],
     expiry: Expiry | None = None,
     data_dir: str = "",
 ) -> Change:
@@ -127,13 +134,29 @@ def decide_change(
         planned: what was planned in it, by path.
         candidates: the verified files of its manifest, by path.
         failed: the outcomes of those of its manifest that cannot be loaded.
-        registering: of a draft of this state, new for each decision.
+        registering: makes one of a new draft of this state.
+        stands: whether the bytes of a loaded file are on the disk.
         expiry: which files are past their TTL, None while nothing expires.
         data_dir: the data directory that new files go to.
     """
-    return _Decision(
-        state, record, planned, candidates, failed, registering, expiry, data_dir
-    ).make()
+    holds: dict[_Group, FileOutcome] = {}
+    while True:
+        decision = _Decision(
+            state,
+            record,
+            planned,
+            candidates,
+            failed,
+            registering(),
+            stands,
+            expiry,
+            data_dir,
+            holds,
+        )
+        change = decision.make()
+        if decision.holds.keys() <= holds.keys():
+            return change
+        holds = decision.holds | holds
 
 
 class _Decision:
@@ -145,8 +168,10 @@ class _Decision:
         candidates: Mapping[str, Candidate],
         failed: Mapping[str, FileOutcome],
         registering: Registering,
+        stands: Callable[[FileRow], bool],
         expiry: Expiry | None,
         data_dir: str,
+        known_holds: Mapping[_Group, FileOutcome],
     ) -> None:
         self.state = state
         self.record = record
@@ -154,28 +179,46 @@ class _Decision:
         self.candidates = candidates
         self.failed = failed
         self.registering = registering
+        self.stands = stands
         self.expiry = expiry
         self.data_dir = data_dir
+        self.known_holds = known_holds
+        self.holds: dict[_Group, FileOutcome] = {}
         self.scope = Scope(record.scope)
         self.manifest = {entry.path: entry for entry in record.manifest or ()}
         self.deleted = set(record.deleted)
         self.change = Change()
+        self.paths = TakenPaths(state, record.sender, record.looks)
         self._owners_guarded: set[str] = set()
-        self._held_groups: dict[tuple[str, str, int], str] = {}
-        self._retired = Retired(state, record.sender)
+        self._rows_guarded: set[str] = set()
 
     def make(self) -> Change:
         change = self.change
         sender, task = self.record.sender, self.record.task
         change.guards.append(Guard("task", (sender, task), 0))
+        mirrors = self._take_mode()
         for text in self.manifest:
             change.outcomes[text] = self._addition(FilePath.parse(text))
-        self._find_held_groups()
-        self._deletions()
+        self._find_holds()
+        self._ends()
+        if mirrors:
+            self._delete_ended()
         self._quarantine()
         outcomes = tuple(change.outcomes.values())
         change.ops.append(records.TaskDone(sender=sender, task=task, outcomes=outcomes))
         return change
+
+    def _take_mode(self) -> bool:
+        """Commit what the sender's word may take away; whether it may delete in this task.
+
+        In the round that changes to a mirror, what is gone already is only retired.
+        """
+        row = self.state.senders[self.record.sender]
+        wanted, look = self.record.propagate, self.record.look
+        if row.propagate is not wanted:
+            self.change.ops.append(records.SenderMode(row.uuid, wanted, look))
+            return wanted is Propagate.ALL and row.propagate is None and row.last_task is None
+        return wanted is Propagate.ALL and (look == 0 or row.mode_look != look)
 
     # -- additions -------------------------------------------------------------------------
 
@@ -186,7 +229,11 @@ class _Decision:
             return FileOutcome(path.text, Result.ALREADY)
         if candidate is None:
             return self._absent(path)
-        return self._refusal(path, candidate, held) or self._load(path, candidate, held)
+        return (
+            self._refusal(path, candidate, held)
+            or self._held_back(path, held)
+            or self._load(path, candidate, held)
+        )
 
     def _absent(self, path: FilePath) -> FileOutcome:
         """The outcome of a file whose bytes are not here, or not good."""
@@ -201,31 +248,45 @@ class _Decision:
     ) -> bool:
         """Whether the content is loaded; without the bytes, as far as the manifest tells.
 
-        A retired file is its sender's again: it can be deleted, and be wanted again.
+        It may be under another name, or retired: it is its sender's under this name from now on.
         """
+        row = self._known(path, held, candidate)
+        if row is None:
+            return False
+        if row.physical not in self._rows_guarded:
+            self._rows_guarded.add(row.physical)
+            self.change.guards.append(Guard("file", row.physical, row.changed))
+        if self.paths.held(path.text) is not row:
+            self._emit([*self.paths.free(path.text), *self.paths.give(row, path.text)])
+        return True
+
+    def _known(
+        self, path: FilePath, held: FileRow | None, candidate: Candidate | None
+    ) -> FileRow | None:
         entry = self.manifest[path.text]
         found = candidate.staged if candidate is not None else entry
 
         def is_same(row: FileRow) -> bool:
             return (row.size, row.md5) == (found.size, found.md5)
 
-        if held is not None and held.visible:
-            return is_same(held)
-        retired = self._retired.find(path, is_same)
-        if retired is None:
-            return False
-        if held is not None:
-            self._delete(held, "replaced")
-        self.change.guards.append(Guard("file", retired.physical, retired.changed))
-        self.change.ops.append(records.FileReturned(retired.physical))
-        return True
+        if held is not None and held.visible and not self._replaces(path):
+            return held if is_same(held) and self.stands(held) else None
+        planned = self.planned.get(path.text)
+        tail = candidate.staged.tail if candidate else planned.tail if planned else None
+        if tail is None:
+            return held if held is not None and held.visible and is_same(held) else None
+        sender = self.record.sender
+        return known_content(self.state, sender, path.text, tail, is_same, self.stands)
+
+    def _replaces(self, path: FilePath) -> bool:
+        planned = self.planned.get(path.text)
+        return path.text in self.deleted or (planned is not None and planned.replaces)
 
     def _refusal(
         self, path: FilePath, candidate: Candidate, held: FileRow | None
     ) -> FileOutcome | None:
-        planned = self.planned.get(path.text)
-        replaces = path.text in self.deleted or (planned is not None and planned.replaces)
-        if held is not None and held.visible and not replaces:
+        taken = held is not None and held.visible and not _same_content(held, candidate)
+        if taken and not self._replaces(path):
             return FileOutcome(path.text, Result.CONFLICT, reason="same path, other content")
         if self.expiry is not None and self.expiry.is_past(candidate.ranges):
             reason = "all its points are past the TTL of their storage groups"
@@ -247,14 +308,34 @@ class _Decision:
                 )
         return None
 
+    def _held_back(self, path: FilePath, held: FileRow | None) -> FileOutcome | None:
+        """The outcome of what goes together with the ends of its partition, if these wait."""
+        hold = self.known_holds.get(path.group)
+        if hold is None or not self._goes_with_ends(path, held):
+            return None
+        return hold if hold.path == path.text else _waits_for(path.text, hold)
+
+    def _goes_with_ends(self, path: FilePath, held: FileRow | None) -> bool:
+        """Products of compactions, and what takes the place of other content."""
+        stem = path.stem
+        is_product = stem is not None and stem.compactions != (0, 0)
+        return is_product or (held is not None and held.visible)
+
     def _load(self, path: FilePath, candidate: Candidate, held: FileRow | None) -> FileOutcome:
         physical = physical_name(self.record.sender, self.record.task, path)
-        loaded = self._file_loaded(candidate, physical)
-        before = [] if held is None else [records.FileDeleted(held.physical, "replaced")]
+        again = held if held is not None and _same_content(held, candidate) else None
+        loaded = self._file_loaded(candidate, physical, again)
+        before: list[records.Op] = []
+        if again is not None:  # it is bad, or not on the disk: this takes its place, and its looks
+            before.append(records.FileDeleted(again.physical, "replaced"))
+        elif held is not None:
+            before += self.paths.free(path.text)
         registers = self.registering.take(
             physical.text, path.sg, candidate.registers, before=[*before, loaded]
         )
         if isinstance(registers, SeriesRefusal):
+            if again is None and held is not None:
+                self.paths.give_back(held, path.text)
             result = Result.QUARANTINED if registers.hold else Result.MISSING
             return FileOutcome(
                 path.text, result, registers.device, registers.reason, hold=registers.hold
@@ -262,10 +343,18 @@ class _Decision:
         self._guard_owners(candidate)
         self.change.loads.append(Load(candidate, physical))
         self.change.ops += [*before, loaded, *registers]
+        if again is not None:
+            self.change.ops += carried(self.state.deletion_table, again, physical.text)
         return FileOutcome(path.text, Result.LOADED)
 
-    def _file_loaded(self, candidate: Candidate, physical: FilePath) -> records.FileLoaded:
+    def _file_loaded(
+        self, candidate: Candidate, physical: FilePath, again: FileRow | None
+    ) -> records.FileLoaded:
         resource = candidate.resource
+        entry = self.manifest[candidate.path.text]
+        first, closed = entry.first_look, entry.closed_look
+        if again is not None:
+            first, closed = again.rank.first, again.rank.closed
         return records.FileLoaded(
             sender=self.record.sender,
             path=candidate.path.text,
@@ -285,6 +374,8 @@ class _Decision:
             else records.ResourceMeta(resource.size, resource.md5),
             manifest=candidate.manifest,
             data_dir=self.data_dir,
+            first_look=first,
+            closed_look=closed,
         )
 
     def _guard_owners(self, candidate: Candidate) -> None:
@@ -298,88 +389,70 @@ class _Decision:
         row = self.state.file_table.held(self.record.sender, path.text)
         seen = 0 if row is None else row.changed
         self.change.guards.append(Guard("path", (self.record.sender, path.text), seen))
-        return row
+        return self.paths.held(path.text)
 
-    # -- deletions -------------------------------------------------------------------------
+    def _emit(self, ops: list[records.Op]) -> None:
+        self.registering.play(ops)
+        self.change.ops += ops
 
-    def _find_held_groups(self) -> None:
-        """Partitions with an addition that did not come to be: their deletions wait."""
-        for outcome in self.change.outcomes.values():
-            if outcome.result not in _GOOD:
-                self._held_groups.setdefault(FilePath.parse(outcome.path).group, outcome.path)
+    # -- ends ------------------------------------------------------------------------------
+
+    def _find_holds(self) -> None:
+        """Partitions of which something did not come to be that their ends go together with."""
+        for outcome in list(self.change.outcomes.values()):
+            if outcome.result not in (*_GOOD, Result.HELD):
+                self._hold(FilePath.parse(outcome.path), outcome)
         for planned in self.planned.values():
             if planned.path in self.change.outcomes or planned.refused is Result.EXPIRED:
                 continue
             path = FilePath.parse(planned.path)
-            if not self._is_here(path, planned):
-                self._held_groups.setdefault(path.group, planned.path)
+            if not self._is_here(planned):
+                self._hold(path, FileOutcome(path.text, Result.MISSING, reason="not received"))
 
-    def _is_here(self, path: FilePath, planned: Planned) -> bool:
+    def _hold(self, path: FilePath, outcome: Outcome) -> None:
+        held = self.state.file_table.held(self.record.sender, path.text)
+        if self.record.propagate is Propagate.ALL or self._goes_with_ends(path, held):
+            self.holds.setdefault(path.group, outcome)
+
+    def _is_here(self, planned: Planned) -> bool:
         """Whether a planned file that is not in the manifest was loaded before."""
 
         def is_same(row: FileRow) -> bool:
-            return (row.size, row.tail) == (planned.size, planned.tail)
+            return row.size == planned.size and planned.md5 in (None, row.md5)
 
-        row = self.state.file_table.live(self.record.sender, planned.path)
-        if row is not None:
-            return is_same(row)
-        return self._retired.find(path, is_same) is not None
+        row = self.state.file_table.held(self.record.sender, planned.path)
+        return row is not None and row.visible and row.tail == planned.tail and is_same(row)
 
-    def _deletions(self) -> None:
-        gone: list[FileRow] = []
+    def _ends(self) -> None:
         for text in self.record.deleted:
-            if text in self.change.outcomes:
-                continue
-            path = FilePath.parse(text)
-            row = self._held(path)
-            outcome = self._deletion(path, row)
-            if outcome is not None:
-                self.change.outcomes[text] = outcome
-            elif row is not None:
-                gone.append(row)
-        verdict = judge_gone(gone, self._staying(gone), self._loaded_ops())
-        for row in verdict.covered:
-            self.change.outcomes[row.path] = self._delete(row, "superseded")
-        for row in verdict.needed:
-            self.change.outcomes[row.path] = self._retire(row)
+            if text not in self.change.outcomes:
+                path = FilePath.parse(text)
+                self.change.outcomes[text] = self._end(path, self._held(path))
 
-    def _deletion(self, path: FilePath, row: FileRow | None) -> FileOutcome | None:
-        """What becomes of a path that is gone; None where other files decide."""
+    def _end(self, path: FilePath, row: FileRow | None) -> FileOutcome:
+        """What becomes of a path that is gone."""
         if row is None:
             return FileOutcome(path.text, Result.DELETED)
         if path.text in self.planned:
             return FileOutcome(path.text, Result.HELD, reason="its new content was not received")
-        if self.record.propagate is Propagate.NEVER:
-            return self._retire(row)
-        waits_for = self._held_groups.get(path.group)
-        if waits_for is not None:
-            reason = f"waits for {waits_for}, an addition of the same partition"
-            return FileOutcome(path.text, Result.HELD, reason=reason)
-        if self.record.propagate is Propagate.ALL:
-            return self._delete(row, "gone")
-        return None
+        outside = self.scope.first_outside(row.devices)
+        if outside is not None:
+            reason = "outside of the token's scope"
+            return FileOutcome(path.text, Result.HELD, device=outside, reason=reason)
+        hold = self.holds.get(path.group) or self.known_holds.get(path.group)
+        if hold is not None:
+            return _waits_for(path.text, hold)
+        self._emit(self.paths.free(path.text))
+        goes_on = self.paths.has_path(row)
+        return FileOutcome(path.text, Result.DELETED if goes_on else Result.RETIRED)
 
-    def _staying(self, gone: list[FileRow]) -> list[FileRow]:
-        """The other visible files of this sender in the partitions of files that are gone."""
-        leaving = {row.physical for row in gone}
-        leaving |= {op.physical for op in self.change.ops if isinstance(op, records.FileDeleted)}
-        return [
-            row
-            for group in {row.parsed.group for row in gone}
-            for row in self.state.file_table.partition(*group)
-            if row.sender == self.record.sender and row.physical not in leaving
-        ]
-
-    def _loaded_ops(self) -> list[records.FileLoaded]:
-        return [op for op in self.change.ops if isinstance(op, records.FileLoaded)]
-
-    def _delete(self, row: FileRow, reason: records.DeletionReason) -> FileOutcome:
-        self.change.ops.append(records.FileDeleted(row.physical, reason))
-        return FileOutcome(row.path, Result.DELETED)
-
-    def _retire(self, row: FileRow) -> FileOutcome:
-        self.change.ops.append(records.FileRetired(row.physical))
-        return FileOutcome(row.path, Result.RETIRED)
+    def _delete_ended(self) -> None:
+        """The mirror follows: what ended in this task, and has no other name, is deleted."""
+        ended = self.paths.ended()
+        self._emit([records.FileDeleted(row.physical, "gone") for row in ended])
+        for text in self.record.deleted:
+            if self.change.outcomes[text].result is Result.RETIRED:
+                self.change.outcomes[text] = FileOutcome(text, Result.DELETED)
 
     # -- quarantine ------------------------------------------------------------------------
 
@@ -406,7 +479,7 @@ class _Decision:
                 )
             )
 
-    def _entry(self, path: str, outcome: FileOutcome) -> records.QuarantinePut | None:
+    def _entry(self, path: str, outcome: Outcome) -> records.QuarantinePut | None:
         candidate = self.candidates.get(path)
         if outcome.result not in (Result.CONFLICT, Result.REFUSED, Result.QUARANTINED):
             return None
@@ -441,3 +514,13 @@ class _Decision:
                 self.change.ops.append(records.QuarantineDrop(*key))
                 if row.kept is not None:
                     self.change.kept_gone.append(row.kept)
+
+
+def _same_content(row: FileRow, candidate: Candidate) -> bool:
+    return (row.size, row.md5) == (candidate.staged.size, candidate.staged.md5)
+
+
+def _waits_for(path: str, hold: Outcome) -> FileOutcome:
+    why = f": {hold.reason}" if hold.reason else ""
+    reason = f"waits for {hold.path}, of the same partition, which is {hold.result}{why}"
+    return FileOutcome(path, Result.HELD, reason=reason)

@@ -66,6 +66,8 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
         started: seconds since the epoch.
         manifest: the files that are to be loaded; None before the end.
         deleted: the paths that are gone or replaced, complete with the end.
+        last_looks: for each of these the last look that had it, 0 where it was not told.
+        look: that the task tells of; 0 where the sender takes none.
         single: whether it is an upload without a task, which has no sync.log.
         schema: the schema that it brings, known with the end.
     """
@@ -78,9 +80,16 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     started: float
     manifest: list[ManifestEntry] | None = None
     deleted: list[str] = []
+    last_looks: list[int] = []
+    look: int = 0
     single: bool = False
     schema: SchemaEnd | None = None
     token: str | None = None
+
+    @property
+    def looks(self) -> dict[str, int]:
+        """The last look that had each deleted path, where it was told."""
+        return dict(zip(self.deleted, self.last_looks, strict=False))
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -232,15 +241,18 @@ class CurrentTask:
         manifest: list[ManifestEntry],
         deleted: list[FilePath],
         schema: SchemaEnd | None = None,
+        last_looks: Iterable[int] = (),
     ) -> None:
         """Record the end: task.json with the manifest, then sync.log, then sync.end."""
         assert self._sync_log is not None
         state = self._sync_log.state
         known = dict.fromkeys([*state.deleted, *deleted])
+        looks = dict(zip(deleted, last_looks, strict=False))
         self.record = msgspec.structs.replace(
             self.record,
             manifest=manifest,
             deleted=[path.text for path in known],
+            last_looks=[looks.get(path, 0) for path in known],
             schema=schema,
         )
         _write_record(self._folder, self.record)

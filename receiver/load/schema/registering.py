@@ -137,6 +137,11 @@ class Registering:
         self._level = level
         self._trusting = trusting
 
+    def play(self, ops: Sequence[records.Op]) -> None:
+        """Take operations that stand before those of files that come."""
+        if ops and not self._trusting:
+            self._draft.take(ops)
+
     def take(
         self,
         physical: str,

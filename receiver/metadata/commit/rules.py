@@ -193,6 +193,12 @@ class Rules:
         self._need_sender(op.sender, op)
         self._put(("sender", op.sender), True)
 
+    def _sender_mode(self, op: records.SenderMode) -> None:
+        self._need_sender(op.sender, op)
+        if op.look not in _INT64 or op.look < 0:
+            raise _refusal(op, f"{op.look} is no look")
+        self._put(("sender", op.sender), True)
+
     def _token_put(self, op: records.TokenPut) -> None:
         if op.role not in records.TOKEN_ROLES:
             raise _refusal(op, f"{op.role!a} is no role")
@@ -264,10 +270,12 @@ class Rules:
 
     def _file_returned(self, op: records.FileReturned) -> None:
         file = self._need_file(op.physical, op, FileState.RETIRED)
-        there = self._held(file.sender, file.path)
+        path = op.path or file.path
+        _parse(op, path)
+        there = self._held(file.sender, path)
         if there is not None:
-            raise _refusal(op, f"{file.path} is loaded already, as {there}")
-        self._put_file(op.physical, _File(file.sender, file.path, FileState.LIVE, retired=False))
+            raise _refusal(op, f"{path} is loaded already, as {there}")
+        self._put_file(op.physical, _File(file.sender, path, FileState.LIVE, retired=False))
 
     def _file_quarantined(self, op: records.FileQuarantined) -> None:
         file = self._need_file(op.physical, op, FileState.LIVE, FileState.RETIRED)
@@ -445,6 +453,7 @@ _THERE = (FileState.LIVE, FileState.RETIRED, FileState.QUARANTINED)
 _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.SenderSeen: Rules._sender_seen,
     records.EpochSet: Rules._epoch_set,
+    records.SenderMode: Rules._sender_mode,
     records.TokenPut: Rules._token_put,
     records.TokenRevoke: Rules._token_revoke,
     records.OwnerSet: Rules._owner_set,

@@ -22,7 +22,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from common.wire import Result
+from common.wire import Propagate, Result
 
 __all__ = [
     "OPERATOR",
@@ -58,6 +58,7 @@ __all__ = [
     "QuarantinePut",
     "ResourceMeta",
     "SchemaSynced",
+    "SenderMode",
     "SenderSeen",
     "SeriesCreated",
     "SeriesDeleted",
@@ -290,9 +291,13 @@ class QuarantineDrop(Record, frozen=True, tag=15):
 
 
 class FileReturned(Record, frozen=True, tag=16):
-    """A retired file is at the edge again: it stands for the sender's path as before."""
+    """A retired file is at the edge again: it stands for the sender's path as before.
+
+    `path` is where it is now; empty for where it was.
+    """
 
     physical: str
+    path: str = ""
 
 
 # -- schema --------------------------------------------------------------------------------------
@@ -470,6 +475,14 @@ class DeletionsNoted(Record, frozen=True, tag=30):
     applied: bool = True
 
 
+class SenderMode(Record, frozen=True, tag=33):
+    """What a sender's word may take away from now on; `look` is the look that told it first."""
+
+    sender: str
+    propagate: Propagate
+    look: int
+
+
 class FileSuperseded(Record, frozen=True, tag=31):
     """A retired file is left out, because every point of it is given by files that stand above.
 
@@ -519,6 +532,7 @@ Op = (
     | DeletionsNoted
     | FileSuperseded
     | FileRevived
+    | SenderMode
 )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from common.names import FilePath
+from common.wire import Propagate
 from receiver.metadata.model.ranks import NOW, Rank, name_rank
 from receiver.metadata.model.records import (
     DeletionReason,
@@ -66,6 +67,8 @@ class SenderRow(_Row, frozen=True, kw_only=True):
     Attributes:
         first_seen: when, as a commit timestamp.
         last_task: the task of its that was committed last, in the commit `last_commit` (0: none).
+        propagate: what its word may take away; None before it was told.
+        mode_look: the look that told so first.
     """
 
     uuid: str
@@ -78,6 +81,8 @@ class SenderRow(_Row, frozen=True, kw_only=True):
     confirmed: bool = False
     last_task: str | None = None
     last_commit: int = 0
+    propagate: Propagate | None = None
+    mode_look: int = 0
 
 
 class TokenRow(_Row, frozen=True, kw_only=True):

@@ -76,6 +76,7 @@ class FileTable:
         self._wanted: dict[str, dict[str, None]] = {}
         self._verified: dict[str, int] = {}
         self._resting: dict[str, dict[str, None]] = {}
+        self._tails: dict[str, tuple[str, ...]] = {}
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -121,6 +122,10 @@ class FileTable:
     def wanted(self, sender: str) -> list[FileRow]:
         """Files that the sender once sent, now found bad: wanted again but for those on hold."""
         return [self.rows[each] for each in self._wanted.get(sender, ())]
+
+    def of_tail(self, tail: str) -> list[FileRow]:
+        """Files with this digest of their tail that are not deleted, whoever sent them."""
+        return [self.rows[each] for each in self._tails.get(tail, ())]
 
     def resting_on(self, physical: str) -> list[FileRow]:
         """Superseded files whose proof names this file."""
@@ -170,6 +175,8 @@ class FileTable:
         self._orders[row.state].add(row.physical)
         if row.visible:
             self._show(row)
+        if row.state is not FileState.DELETED:
+            self._add_tail(row)
         self._rest(row)
 
     def restore_orders(self, deleted: Iterable[str], wanted: Iterable[str]) -> None:
@@ -226,6 +233,7 @@ class FileTable:
             closed_look=op.closed_look,
         )
         self.rows[op.physical] = row
+        self._add_tail(row)
         self._take_path(row, op.path)
         self._orders[row.state].add(op.physical)
         self._show(row)
@@ -235,6 +243,7 @@ class FileTable:
         self._hide(row, FileState.DELETED)
         self._free_paths(row)
         self._unrest(row)
+        self._drop_tail(row)
         self.rows[op.physical] = msgspec.structs.replace(
             row,
             state=FileState.DELETED,
@@ -256,9 +265,10 @@ class FileTable:
 
     def _file_returned(self, op: records.FileReturned, ts: int) -> None:
         row = self.rows[op.physical]
-        self._take_path(row, row.path)
+        path = op.path or row.path
+        self._take_path(row, path)
         self.rows[op.physical] = msgspec.structs.replace(
-            row, state=FileState.LIVE, retired=False, names=(), last_look=0, changed=ts
+            row, path=path, names=(), state=FileState.LIVE, retired=False, last_look=0, changed=ts
         )
 
     def _file_named(self, op: records.FileNamed, ts: int) -> None:
@@ -371,6 +381,16 @@ class FileTable:
         if row.held:
             for path in row.paths:
                 self._free_path(row, path)
+
+    def _add_tail(self, row: FileRow) -> None:
+        self._tails[row.tail] = (*self._tails.get(row.tail, ()), row.physical)
+
+    def _drop_tail(self, row: FileRow) -> None:
+        left = tuple(each for each in self._tails[row.tail] if each != row.physical)
+        if left:
+            self._tails[row.tail] = left
+        else:
+            del self._tails[row.tail]
 
     def _rest(self, row: FileRow) -> None:
         for physical in row.rests:

@@ -45,6 +45,7 @@ class SenderTable:
             records.SenderSeen: self._sender_seen,
             records.EpochSet: self._epoch_set,
             records.TaskDone: self._task_done,
+            records.SenderMode: self._sender_mode,
         }
 
     def _sender_seen(self, op: records.SenderSeen, ts: int) -> None:
@@ -71,6 +72,11 @@ class SenderTable:
             epoch_task=op.task,
             confirmed=op.confirmed,
             changed=ts,
+        )
+
+    def _sender_mode(self, op: records.SenderMode, ts: int) -> None:
+        self.rows[op.sender] = msgspec.structs.replace(
+            self.rows[op.sender], propagate=op.propagate, mode_look=op.look, changed=ts
         )
 
     def _task_done(self, op: records.TaskDone, ts: int) -> None:

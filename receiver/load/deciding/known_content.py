@@ -1,0 +1,56 @@
+"""Content of a sender that is here already, under the path in question or another one.
+
+A rename, a move to another tier or data directory, a file that comes back: the bytes are here, so
+they do not travel, and the file keeps its row, its looks, and what is proved of it. That holds only
+while its bytes stand on the disk, which is looked at, not believed. A file without points says
+nothing of where it came from: it has no identity beyond its path.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from receiver.metadata.state.table_rows import FileState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
+
+__all__ = ["known_content"]
+
+_GOOD = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED)
+
+
+def known_content(
+    state: State,
+    sender: str,
+    path: str,
+    tail: str,
+    is_same: Callable[[FileRow], bool],
+    stands: Callable[[FileRow], bool],
+) -> FileRow | None:
+    """The file of a sender that has some content, whose bytes stand.
+
+    One that has the very path is preferred, then one that the sender still has, then the one that
+    was loaded last.
+
+    Args:
+        state: committed.
+        sender: whose file.
+        path: that the sender has the content under.
+        tail: digest of its tail.
+        is_same: whether a file with that tail has the content.
+        stands: looks at the disk.
+    """
+    found = [
+        row
+        for row in state.file_table.of_tail(tail)
+        if row.sender == sender
+        and row.state in _GOOD
+        and (row.points or path in row.paths)
+        and is_same(row)
+    ]
+    found.sort(key=lambda row: (path in row.paths, not row.retired, row.created), reverse=True)
+    return next((row for row in found if stands(row)), None)

@@ -1,0 +1,86 @@
+"""Who has which path of a sender while a task is decided: committed state, and what it changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from receiver.metadata.model import records
+from receiver.metadata.state.table_rows import FileState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
+
+__all__ = ["TakenPaths"]
+
+
+class TakenPaths:
+    """Paths of one sender. A file that has lost its last one is retired."""
+
+    def __init__(self, state: State, sender: str, last_looks: Mapping[str, int]) -> None:
+        """Begin with what is committed.
+
+        Args:
+            state: committed.
+            sender: whose paths.
+            last_looks: of a path that is told as gone, the last look that had it.
+        """
+        self._table = state.file_table
+        self._sender = sender
+        self._last_looks = last_looks
+        self._at: dict[str, FileRow | None] = {}
+        self._paths: dict[str, list[str]] = {}
+        self._ended: dict[str, FileRow] = {}
+
+    def held(self, path: str) -> FileRow | None:
+        """The file that takes a path now, as it is committed."""
+        if path in self._at:
+            return self._at[path]
+        return self._table.held(self._sender, path)
+
+    def has_path(self, row: FileRow) -> bool:
+        """Whether a file has any path now."""
+        return bool(self._paths_of(row))
+
+    def ended(self) -> list[FileRow]:
+        """Files that had a path and have none any more."""
+        return list(self._ended.values())
+
+    def free(self, path: str) -> list[records.Op]:
+        """Take a path from the file that has it, if one has it."""
+        row = self.held(path)
+        if row is None:
+            return []
+        self._at[path] = None
+        self._paths_of(row).remove(path)
+        if self.has_path(row):
+            return [records.FileUnnamed(row.physical, path)]
+        self._ended[row.physical] = row
+        return [records.FileRetired(row.physical, self._last_looks.get(path, 0))]
+
+    def give_back(self, row: FileRow, path: str) -> None:
+        """Undo a `free` whose operations are not committed."""
+        self._at[path] = row
+        self._paths_of(row).append(path)
+        self._ended.pop(row.physical, None)
+
+    def give(self, row: FileRow, path: str) -> list[records.Op]:
+        """Give a free path to a file, retired or superseded ones too."""
+        had_paths = self.has_path(row)
+        self._at[path] = row
+        self._paths_of(row).append(path)
+        if had_paths:
+            return [records.FileNamed(row.physical, path)]
+        just_now = self._ended.pop(row.physical, None) is not None
+        ops: list[records.Op] = []
+        if row.state is FileState.SUPERSEDED and not just_now:
+            ops.append(records.FileRevived(row.physical))
+        return [*ops, records.FileReturned(row.physical, path)]
+
+    def _paths_of(self, row: FileRow) -> list[str]:
+        found = self._paths.get(row.physical)
+        if found is None:
+            found = self._paths[row.physical] = list(row.paths) if row.held else []
+        return found
