@@ -409,7 +409,7 @@ class _Decision:
             if not self._is_here(planned):
                 self._hold(path, FileOutcome(path.text, Result.MISSING, reason="not received"))
 
-    def _hold(self, path: FilePath, outcome: Outcome) -> None:
+    def _hold(self, path: FilePath, outcome: FileOutcome) -> None:
         held = self.state.file_table.held(self.record.sender, path.text)
         if self.record.propagate is Propagate.ALL or self._goes_with_ends(path, held):
             self.holds.setdefault(path.group, outcome)
@@ -479,7 +479,7 @@ class _Decision:
                 )
             )
 
-    def _entry(self, path: str, outcome: Outcome) -> records.QuarantinePut | None:
+    def _entry(self, path: str, outcome: FileOutcome) -> records.QuarantinePut | None:
         candidate = self.candidates.get(path)
         if outcome.result not in (Result.CONFLICT, Result.REFUSED, Result.QUARANTINED):
             return None
@@ -520,7 +520,7 @@ def _same_content(row: FileRow, candidate: Candidate) -> bool:
     return (row.size, row.md5) == (candidate.staged.size, candidate.staged.md5)
 
 
-def _waits_for(path: str, hold: Outcome) -> FileOutcome:
+def _waits_for(path: str, hold: FileOutcome) -> FileOutcome:
     why = f": {hold.reason}" if hold.reason else ""
     reason = f"waits for {hold.path}, of the same partition, which is {hold.result}{why}"
     return FileOutcome(path, Result.HELD, reason=reason)

@@ -262,7 +262,7 @@ class DeletionsSegment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     applied: bool
 
 
-class DeletionsRow(Row, frozen=True, kw_only=True):
+class DeletionsRow(_Row, frozen=True, kw_only=True):
     """What is known of the deletion file of a TsFile; see `records.DeletionsNoted`.
 
     Attributes:

@@ -12,7 +12,7 @@ from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from receiver.metadata.state.tables import Operations
+    from receiver.metadata.state.tables import Appliers
 
 __all__ = ["DeletionTable"]
 
@@ -61,7 +61,7 @@ class DeletionTable:
             self._of_file.setdefault(row.physical, {})[row.form] = row
             self._of_sender.setdefault(row.sender, {})[row.physical] = None
 
-    def operations(self) -> Operations:
+    def operations(self) -> Appliers:
         """What it does with operations."""
         return {
             records.DeletionsNoted: self._deletions_noted,
