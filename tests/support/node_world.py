@@ -189,6 +189,8 @@ class Edge:
     engine: str | None = None
     last_task: wire.TaskMark | None = None
     newest: int = 0
+    mode: wire.Propagate | None = None
+    """What was committed of it; another one is told in a task of its own, which ends nothing."""
 
     def __post_init__(self) -> None:
         if self.who is None:
@@ -211,9 +213,18 @@ class Edge:
         return answer
 
     def start(
-        self, task: str | None = None, propagate: wire.Propagate = wire.Propagate.REPLACED
+        self,
+        task: str | None = None,
+        propagate: wire.Propagate = wire.Propagate.REPLACED,
+        *,
+        settle: bool = True,
     ) -> str:
         task = task or secrets.token_hex(16)
+        if self.last_task is not None and propagate is not self.mode and settle:
+            empty = self.start(None, propagate, settle=False)
+            self.end(empty, {})
+            self.outcome(empty)
+        self.mode = propagate
         request = wire.StartRequest(
             engine=self.node.engine.uuid, epoch=self.epoch, propagate=propagate
         )
@@ -248,10 +259,26 @@ class Edge:
             offset = view.offset
         return upload
 
-    def end(self, task: str, files: Mapping[str, bytes], deleted: Iterable[str] = ()) -> None:
+    def end(
+        self,
+        task: str,
+        files: Mapping[str, bytes],
+        deleted: Iterable[str] = (),
+        *,
+        looks: Mapping[str, tuple[int, int]] | None = None,
+        last_looks: Iterable[int] = (),
+    ) -> None:
+        """End a task; `looks` are (first, first closed) of its files."""
         request = wire.EndRequest(
-            manifest=[manifest_entry(path, content) for path, content in files.items()],
+            manifest=[
+                msgspec.structs.replace(
+                    manifest_entry(path, content), first_look=first, closed_look=closed
+                )
+                for path, content in files.items()
+                for first, closed in [(looks or {}).get(path, (0, 0))]
+            ],
             deleted=list(deleted),
+            last_looks=list(last_looks),
         )
         self.node.tasks.end(self.who, self.uuid, task, self.epoch, request)
 

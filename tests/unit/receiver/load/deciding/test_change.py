@@ -10,6 +10,8 @@ from common import wire
 from common.errors import ConflictError
 from common.names import FilePath
 from receiver.load.deciding.change import physical_name
+from receiver.metadata.model.ranks import stands_above
+from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node
 from receiver.operator.files import list_files
 from receiver.operator.owners import set_owner
@@ -40,6 +42,11 @@ def edge(node: Node) -> Edge:
 
 def visible(node: Node, uuid: str = A) -> list[str]:
     return sorted(each.path for each in list_files(node.operator, sender=uuid).files)
+
+
+def rows_of(node: Node) -> list[FileRow]:
+    with node.engine.reading() as state:
+        return list(state.files.values())
 
 
 # -- physical names ------------------------------------------------
@@ -185,10 +192,12 @@ def test_a_replacement_takes_the_place_of_the_old_content(
         {path_of(1): new}, [path_of(1)], replaces=[path_of(1)], propagate=propagate
     )
     assert results(outcome) == {path_of(1): "loaded"}
-    (row,) = list_files(edge.node.operator).files
+    rows = rows_of(edge.node)
+    (row,) = [each for each in rows if each.held]
     assert world.loaded()[row.physical] == new
-    (old,) = list_files(edge.node.operator, state="deleted").files
-    assert old.reason == "replaced"
+    (old,) = [each for each in rows if not each.held]
+    assert old.state == ("deleted" if propagate is ALL else "retired")
+    assert stands_above(row.rank, old.rank)
 
 
 @pytest.mark.parametrize("propagate", list(wire.Propagate))
@@ -209,7 +218,7 @@ def test_a_replacement_that_cannot_be_loaded_leaves_the_old_one(
 
 
 def compacted(*numbers: int) -> bytes:
-    """A file that holds what the files of these numbers hold."""
+    """A file whose times span those of the files of these numbers."""
     first = min(numbers) * 100
     return tsfile(first=first, points=(max(numbers) - min(numbers)) * 100 + 5)
 
@@ -217,15 +226,14 @@ def compacted(*numbers: int) -> bytes:
 OLD = {path_of(number): tsfile(first=number * 100) for number in range(1, 6)}
 
 
-def test_gone_files_that_a_compaction_covers_are_deleted_and_others_retired(edge: Edge) -> None:
+def test_what_a_compaction_spans_is_retired_and_stays_visible(edge: Edge) -> None:
     edge.round(OLD)
     outcome = edge.round({path_of(6, inner=1): compacted(1, 2, 3)}, list(OLD))
     assert results(outcome) == {
         path_of(6, inner=1): "loaded",
-        **dict.fromkeys([path_of(1), path_of(2), path_of(3)], "deleted"),
-        **dict.fromkeys([path_of(4), path_of(5)], "retired"),
+        **dict.fromkeys(OLD, "retired"),
     }
-    assert visible(edge.node) == sorted([path_of(6, inner=1), path_of(4), path_of(5)])
+    assert visible(edge.node) == sorted([path_of(6, inner=1), *OLD])
     inventory = edge.node.listing.inventory(edge.who, A, None, 100).entries
     assert [each.path for each in inventory] == [path_of(6, inner=1)]
 
@@ -233,10 +241,8 @@ def test_gone_files_that_a_compaction_covers_are_deleted_and_others_retired(edge
 def test_a_compaction_is_one_change(edge: Edge) -> None:
     edge.round(OLD)
     edge.round({path_of(6, inner=1): compacted(1, 2, 3, 4, 5)}, list(OLD))
-    commits = {each.created for each in list_files(edge.node.operator).files}
-    gone = {each.deleted for each in list_files(edge.node.operator, state="deleted").files}
-    assert commits == gone
-    assert len(commits) == 1
+    changed = {each.changed for each in rows_of(edge.node)}
+    assert len(changed) == 1
 
 
 def test_if_the_new_file_cannot_be_loaded_the_old_ones_stay(edge: Edge) -> None:

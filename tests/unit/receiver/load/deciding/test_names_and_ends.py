@@ -1,0 +1,199 @@
+"""Names of one content, products that go with ends, and what a sender's word takes away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from common import wire
+from receiver.metadata.model.ranks import NOW
+from receiver.metadata.state.table_rows import FileRow
+from receiver.node import Node
+from tests.support.node_world import A, B, Edge, World, path_of, plan_entry, results, sender, tsfile
+from tests.support.tsfile_bytes import build
+
+ALL = wire.Propagate.ALL
+ONE, TWO = tsfile(first=100), tsfile(first=200)
+
+
+@pytest.fixture
+def edge(node: Node) -> Edge:
+    edge = Edge(node)
+    edge.check()
+    return edge
+
+
+def rows_of(node: Node) -> list[FileRow]:
+    with node.engine.reading() as state:
+        return list(state.files.values())
+
+
+def row_at(node: Node, path: str) -> FileRow:
+    with node.engine.reading() as state:
+        row = state.file_table.held(A, path)
+    assert row is not None
+    return row
+
+
+def inventory(edge: Edge) -> list[str]:
+    return [each.path for each in edge.node.listing.inventory(edge.who, A, None, 100).entries]
+
+
+# -- names ------------------------------------------------------------------------------------
+
+
+def test_a_renamed_file_keeps_its_row_and_does_not_travel(edge: Edge) -> None:
+    edge.round({path_of(1): ONE})
+    before = row_at(edge.node, path_of(1))
+    task = edge.start()
+    (decision,) = edge.plan(task, [plan_entry(path_of(9, partition=3), ONE)])
+    assert decision.action is wire.Action.ALREADY
+    edge.end(task, {path_of(9, partition=3): ONE}, [path_of(1)])
+    outcome = edge.outcome(task)
+    assert results(outcome) == {path_of(9, partition=3): "already", path_of(1): "deleted"}
+    after = row_at(edge.node, path_of(9, partition=3))
+    assert (after.physical, after.rank.first) == (before.physical, before.rank.first)
+    assert len(rows_of(edge.node)) == 1
+    assert inventory(edge) == [path_of(9, partition=3)]
+
+
+def test_two_names_are_one_row_that_ends_with_its_last(edge: Edge) -> None:
+    edge.round({path_of(1): ONE})
+    edge.round({path_of(2): ONE})
+    assert inventory(edge) == [path_of(1), path_of(2)]
+    assert results(edge.round({}, [path_of(1)])) == {path_of(1): "deleted"}
+    (row,) = rows_of(edge.node)
+    assert (row.paths, row.visible, row.rank.last) == ((path_of(2),), True, NOW)
+    assert results(edge.round({}, [path_of(2)])) == {path_of(2): "retired"}
+    (row,) = rows_of(edge.node)
+    assert (row.visible, row.retired) == (True, True)
+
+
+def test_names_that_change_places(edge: Edge) -> None:
+    edge.round({path_of(1): ONE, path_of(2): TWO})
+    one, two = row_at(edge.node, path_of(1)), row_at(edge.node, path_of(2))
+    both = [path_of(1), path_of(2)]
+    edge.round({path_of(1): TWO, path_of(2): ONE}, replaces=both)
+    assert row_at(edge.node, path_of(1)).physical == two.physical
+    assert row_at(edge.node, path_of(2)).physical == one.physical
+    assert {(row.retired, row.visible) for row in rows_of(edge.node)} == {(False, True)}
+
+
+def test_content_whose_bytes_are_gone_travels_again_and_keeps_its_looks(
+    edge: Edge, world: World
+) -> None:
+    edge.round({path_of(1): ONE})
+    before = row_at(edge.node, path_of(1))
+    (world.data / before.physical).unlink()
+    for path in (path_of(1), path_of(2)):
+        task = edge.start()
+        (decision,) = edge.plan(task, [plan_entry(path, ONE)])
+        assert decision.action is wire.Action.SEND
+    assert results(edge.round({path_of(1): ONE})) == {path_of(1): "loaded"}
+    after = row_at(edge.node, path_of(1))
+    assert after.physical != before.physical
+    assert after.rank.first == before.rank.first
+    assert (world.data / after.physical).read_bytes() == ONE
+
+
+def test_a_retired_file_comes_back_under_another_name(edge: Edge) -> None:
+    edge.round({path_of(1): ONE})
+    edge.round({}, [path_of(1)])
+    assert results(edge.round({path_of(5): ONE})) == {path_of(5): "already"}
+    (row,) = rows_of(edge.node)
+    assert (row.paths, row.retired, row.rank.last) == ((path_of(5),), False, NOW)
+
+
+def test_files_without_points_are_told_apart_by_their_paths(edge: Edge) -> None:
+    empty = build({"root.sg.d1": {"s1": []}}, types={"s1": "INT64"})
+    edge.round({path_of(1): empty})
+    assert results(edge.round({path_of(2): empty})) == {path_of(2): "loaded"}
+    assert len(rows_of(edge.node)) == 2
+
+
+def test_nobody_elses_content_is_a_name_of_ones_own(edge: Edge) -> None:
+    other = Edge(edge.node, B)
+    other.round({path_of(1): tsfile("root.sg.b")})
+    task = edge.start()
+    (decision,) = edge.plan(task, [plan_entry(path_of(2), tsfile("root.sg.b"))])
+    assert decision.action is wire.Action.CONFLICT
+
+
+# -- products and ends ------------------------------------------------------------------------
+
+
+def test_products_and_ends_of_a_partition_go_together_or_not_at_all(edge: Edge) -> None:
+    edge.round({path_of(1): ONE, path_of(2): TWO})
+    Edge(edge.node, B).round({path_of(9): tsfile("root.sg.b")})
+    files = {
+        path_of(3): tsfile(first=300),
+        path_of(1, inner=1): tsfile(first=100, salt=1),
+        path_of(2, inner=1): tsfile("root.sg.b", salt=1),
+    }
+    outcome = edge.round(files, [path_of(1), path_of(2)])
+    assert results(outcome) == {
+        path_of(3): "loaded",
+        path_of(1, inner=1): "held",
+        path_of(1): "held",
+        path_of(2): "held",
+    }
+    reason = outcome[path_of(1)].reason
+    assert reason is not None
+    assert path_of(2, inner=1) in reason
+    del files[path_of(2, inner=1)]
+    again = edge.round(files, [path_of(1), path_of(2)])
+    assert results(again)[path_of(1, inner=1)] == "loaded"
+    assert results(again)[path_of(1)] == "retired"
+
+
+def test_an_original_in_conflict_holds_ends_in_a_mirror_only(edge: Edge) -> None:
+    Edge(edge.node, B).round({path_of(9): tsfile("root.sg.b")})
+    foreign = {path_of(2): tsfile("root.sg.b", salt=1)}
+    edge.round({path_of(1): ONE}, propagate=ALL)
+    assert results(edge.round(foreign, [path_of(1)], propagate=ALL)) == {path_of(1): "held"}
+    assert results(edge.round(foreign, [path_of(1)])) == {path_of(1): "retired"}
+
+
+def test_an_end_outside_of_the_tokens_scope_is_held(node: Node) -> None:
+    wide = Edge(node)
+    wide.check()
+    wide.round({path_of(1): tsfile("root.sg.d1"), path_of(2): tsfile("root.sg.d2")})
+    narrow = Edge(node, who=sender(A, scope=["root.sg.d2"]))
+    narrow.epoch, narrow.last_task, narrow.mode = wide.epoch, wide.last_task, wide.mode
+    outcome = narrow.round({}, [path_of(1), path_of(2)])
+    assert results(outcome) == {path_of(1): "held", path_of(2): "retired"}
+    assert outcome[path_of(1)].device == "root.sg.d1"
+
+
+# -- what a sender's word takes away ----------------------------------------------------------
+
+
+def test_what_is_gone_when_a_sender_becomes_a_mirror_is_retired(edge: Edge) -> None:
+    edge.round({path_of(1): ONE, path_of(2): TWO})
+    task = edge.start(propagate=ALL, settle=False)
+    edge.end(task, {}, [path_of(1)])
+    assert results(edge.outcome(task)) == {path_of(1): "retired"}
+    assert results(edge.round({}, [path_of(2)], propagate=ALL)) == {path_of(2): "deleted"}
+
+
+def test_a_name_that_ends_in_a_mirror_deletes_nothing_that_has_another(edge: Edge) -> None:
+    edge.round({path_of(1): ONE}, propagate=ALL)
+    edge.round({path_of(2): ONE}, [path_of(1)], propagate=ALL)
+    (row,) = rows_of(edge.node)
+    assert (row.paths, row.visible) == ((path_of(2),), True)
+
+
+def test_looks_stand_in_the_row(edge: Edge, tmp_path: Path) -> None:
+    task = edge.start()
+    edge.plan(task, [plan_entry(path_of(1), ONE)])
+    edge.batch(task, {path_of(1): ONE})
+    edge.end(task, {path_of(1): ONE}, looks={path_of(1): (7, 9)})
+    edge.outcome(task)
+    rank = row_at(edge.node, path_of(1)).rank
+    assert (rank.first, rank.closed, rank.last) == (7, 9, NOW)
+    task = edge.start()
+    edge.end(task, {}, [path_of(1)], last_looks=[11])
+    edge.outcome(task)
+    (row,) = rows_of(edge.node)
+    assert row.rank.last == 11
