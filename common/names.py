@@ -27,6 +27,7 @@ __all__ = [
     "escape",
     "is_sender_uuid",
     "is_task_id",
+    "parse_stem",
     "unescape",
 ]
 
@@ -204,10 +205,13 @@ class FilePath:
     @property
     def stem(self) -> Stem | None:
         """The numbers of the name; None for a file that no database named."""
-        found = _STEM.match(self.tsfile.name.removesuffix(SUFFIX))
-        if found is None:
-            return None
-        return Stem(*(int(found[key] or 0) for key in ("created", "version", "inner", "cross")))
+        return parse_stem(self.tsfile.name)
+
+    @property
+    def is_product(self) -> bool:
+        """Whether a compaction made it, as the counts in its name tell."""
+        stem = self.stem
+        return stem is not None and stem.compactions != (0, 0)
 
     def physical(self, tag: str) -> FilePath:
         """The name under which the receiver keeps this file: the stem, then `.<tag>`.
@@ -224,6 +228,14 @@ class FilePath:
 
     def _named(self, name: str) -> FilePath:
         return FilePath(self.kind, self.sg, self.vsg, self.partition, name)
+
+
+def parse_stem(name: str) -> Stem | None:
+    """The numbers of a TsFile's name; None for a file that no database named."""
+    found = _STEM.match(name.removesuffix(SUFFIX))
+    if found is None:
+        return None
+    return Stem(*(int(found[key] or 0) for key in ("created", "version", "inner", "cross")))
 
 
 def _is_partition(text: str) -> bool:

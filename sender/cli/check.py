@@ -37,19 +37,19 @@ def check(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_machi
 
 def _ask(remote: Any) -> dict[str, Any]:
     from common.errors import TsferryError
+    from sender.kept.looks import Looks
     from sender.kept.receiver_file import ReceiverFile
 
     with remote.sync_tree() as sync:
         now = ReceiverFile.open(sync, remote.directory).now
+        looks = Looks.open(sync, remote.directory)
     shown: dict[str, Any] = {
         "receiver": remote.name,
         "url": remote.entry.url,
         "sender": remote.uuid,
     }
     try:
-        answer = remote.client.check(
-            remote.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
-        )
+        answer = remote.client.check(remote.check_request(now, looks.now.last))
     except TsferryError as error:
         problem = {"type": error.slug, "message": error.message}
         return shown | {"ok": False, "error": problem, "exit_code": error.exit_code}

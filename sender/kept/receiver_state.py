@@ -12,6 +12,7 @@ from common.durable import Tree
 from common.errors import LockedError
 from common.wire import TaskState
 from sender.kept.ledger import Ledger
+from sender.kept.looks import Looks
 from sender.kept.receiver_file import ReceiverFile
 from sender.kept.snapshot import Snapshot
 from sender.kept.sync_logs import SyncLogs
@@ -60,6 +61,7 @@ class ReceiverState:
         snapshot: the links.
         troubles: files that were not taken.
         memory: of the receiver.
+        looks: what was seen together, and when first.
         facts: reads contents and times of files.
         md5_known: MD5 of a file where it is known without reading it.
         sync: `<schema dir>/sync`.
@@ -72,6 +74,7 @@ class ReceiverState:
     snapshot: Snapshot
     troubles: Troubles
     memory: ReceiverFile
+    looks: Looks
     facts: ContentFacts
     md5_known: Callable[[LocalFile], str | None]
     sync: Tree
@@ -87,6 +90,7 @@ class ReceiverState:
         *,
         repair: bool = True,
         md5_known: Callable[[LocalFile], str | None] = lambda file: None,
+        looks: Looks | None = None,
     ) -> ReceiverState:
         """Open what one receiver has; `sync` and `dirs` stay the caller's to close.
 
@@ -97,6 +101,7 @@ class ReceiverState:
             facts: reads files.
             repair: finish what was interrupted; False writes nothing.
             md5_known: see the class.
+            looks: where they are open already.
         """
         return cls(
             dirs,
@@ -105,6 +110,7 @@ class ReceiverState:
             Snapshot(dirs, directory),
             Troubles.open(sync, directory, clock=time.time),
             ReceiverFile.open(sync, directory),
+            Looks.open(sync, directory) if looks is None else looks,
             facts,
             md5_known,
             sync,

@@ -73,6 +73,10 @@ class SyncLogs:
             self._open[data_dir].deleted(mine)
             crash.point("synclogs.deleted")
 
+    def has_deletions(self) -> bool:
+        """Whether a receiver has taken deletions of this task already."""
+        return any(log.state.deleted for log in self._open.values())
+
     def sending(self) -> None:
         """Record that all deletions are with the receiver: a resumed task may rely on it."""
         for log in self._open.values():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from common.names import FilePath
     from common.wire import CheckAnswer, InventoryEntry
+    from sender.kept.looks import EdgeLook
     from sender.kept.receiver_state import ReceiverState
     from sender.plan.plan_options import PlanOptions
     from sender.select.entry import Entry
@@ -45,7 +46,7 @@ class Known:
         pending: what was sent in tasks that are not.
         home: the data directory of a path that is in none; None if none counts.
         doubts: why the list cannot be relied on.
-        scan: the local files.
+        look: at the local files.
         last_copies: files that live on only in the snapshot.
         troubles: of files that the receiver did not take, by path.
         check: the receiver's answer; None where it was not asked.
@@ -57,7 +58,7 @@ class Known:
     pending: Mapping[FilePath, Entry]
     home: Path | None
     doubts: tuple[str, ...]
-    scan: Scan
+    look: EdgeLook
     last_copies: tuple[LocalFile, ...]
     troubles: Mapping[FilePath, Trouble]
     check: CheckAnswer | None = None
@@ -68,7 +69,7 @@ class Known:
     def of(
         cls,
         kept: ReceiverState,
-        scan: Scan,
+        look: EdgeLook,
         *,
         entries: Mapping[FilePath, Entry] | None = None,
         last_copies: tuple[LocalFile, ...] = (),
@@ -83,13 +84,18 @@ class Known:
             ledger.pending,
             ledger.home,
             ledger.doubts,
-            scan,
+            look,
             last_copies,
             kept.troubles.by_path,
             check,
             source_lost,
             source_doubt,
         )
+
+    @property
+    def scan(self) -> Scan:
+        """The local files."""
+        return self.look.scan
 
     @property
     def comparison(self) -> Comparison | None:

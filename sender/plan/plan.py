@@ -9,9 +9,12 @@ For each path, against the list of loaded files:
 * *moved*, or touched: the same content with other numbers, or in another data directory: neither;
   its facts are brought up to date.
 
-Deletions of a partition travel only together with all its additions: while anything in it waits, is
-in trouble, or clashes, they are held. So the centre never loses old files before it has the new
-ones that took their place.
+* *unseen*: listed, not met, and its partition was not looked at whole: nothing is known of it.
+
+What compactions made in a partition, and its ends, travel together or not at all: while a product
+waits, is in trouble, or clashes, or an end is held, all of them are; in mode `all`, while anything
+in it does. Originals go meanwhile. So the centre never has a product beside what it was made of,
+and never loses what it was made of before it has the product.
 """
 
 from __future__ import annotations
@@ -48,8 +51,8 @@ class HeldWhy(StrEnum):
     """Too many unexplained deletions at once."""
     HISTORY = "history"
     """The list was just compared afresh with the receiver."""
-    UNMOUNTED = "unmounted"
-    """A data directory is away: the file may be there."""
+    UNSEEN = "unseen"
+    """Its partition was not looked at whole: the file may be there."""
     UNSURE = "unsure"
     """Only the inventory knows the file: it was never seen here since."""
 
@@ -65,10 +68,11 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file that is not offered now."""
+    """A file that is not offered now; `held`: it goes together with ends that wait."""
 
     file: LocalFile
     reason: str
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,6 @@ class RoundPlan:
         refreshed: listed files whose facts are to be brought up to date (`Ledger.refresh`).
         moved: how many of these are in another data directory than before.
         unchanged: listed files with nothing to do.
-        kept: gone files that stay at the receiver (`propagate` is never).
     """
 
     tasks: tuple[TaskPlan, ...] = ()
@@ -93,7 +96,6 @@ class RoundPlan:
     refreshed: tuple[Entry, ...] = ()
     moved: int = 0
     unchanged: int = 0
-    kept: int = 0
 
     @property
     def files(self) -> int:
@@ -109,6 +111,7 @@ class _Sorted:
     skipped: list[Skipped] = field(default_factory=list)
     refreshed: list[Entry] = field(default_factory=list)
     gone: list[Entry] = field(default_factory=list)
+    unseen: list[Held] = field(default_factory=list)
     moved: int = 0
     unchanged: int = 0
 
@@ -120,7 +123,6 @@ class _Deletions:
     go: list[ToldDeletion] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
     guard: GuardVerdict | None = None
-    kept: int = 0
 
 
 def plan(
@@ -140,24 +142,23 @@ def plan(
         facts: reads contents and times where the numbers do not decide.
     """
     found = _compare(scan, entries, troubles, facts)
-    if options.propagate is Propagate.NEVER:
-        verdicts = _Deletions(kept=len(found.gone))
-    else:
-        verdicts = _deletions(scan, entries, troubles, found, options, facts)
+    blocked = _blocked_groups(scan, troubles, found, options)
+    verdicts = _deletions(scan, entries, found, options, facts, blocked)
+    _hold_together(found, verdicts, blocked)
     by_group: dict[TimePartition, Work] = defaultdict(Work)
     for addition in found.additions:
         by_group[addition.path.group].additions.append(addition)
     for deletion in verdicts.go:
         by_group[deletion.path.group].deletions.append(deletion)
+    mirror = options.propagate is Propagate.ALL
     return RoundPlan(
-        cut(by_group, options.task_max_files, options.task_max_bytes),
+        cut(by_group, options.task_max_files, options.task_max_bytes, mirror=mirror),
         tuple(verdicts.held),
         verdicts.guard,
         tuple(found.skipped),
         tuple(found.refreshed),
         found.moved,
         found.unchanged,
-        verdicts.kept,
     )
 
 
@@ -178,8 +179,13 @@ def _compare(
         else:
             _differs(found, file, entry, troubles.get(path), facts)
     for path, entry in entries.items():
-        if path not in scan.files and scan.is_gone(path, entry.data_dir):
+        if path in scan.files or not scan.is_missing(path):
+            continue
+        if scan.is_gone(path, entry.data_dir):
             found.gone.append(entry)
+        else:
+            why = scan.why_not_whole(path.group) or f"{entry.data_dir} is not configured any more"
+            found.unseen.append(Held(path, HeldWhy.UNSEEN, why))
     return found
 
 
@@ -221,32 +227,55 @@ def _differs(
     found.additions.append(Addition(file, replaces, retry))
 
 
-# -- deletions -----------------------------------------------------------------------------------
+# -- ends ----------------------------------------------------------------------------------------
 
 
 def _deletions(
     scan: Scan,
     entries: Mapping[FilePath, Entry],
-    troubles: Mapping[FilePath, Trouble],
     found: _Sorted,
     options: PlanOptions,
     facts: ContentFacts,
+    blocked: Mapping[TimePartition, str],
 ) -> _Deletions:
-    found_here = _Deletions()
-    blocked = _blocked_groups(scan, troubles, found)
+    verdicts = _Deletions(held=list(found.unseen))
     gone = []
     for entry in found.gone:
-        wait = _waits(scan, entry, options, blocked)
+        wait = _waits(entry, options, blocked)
         if wait is None:
             gone.append(entry)
         else:
-            found_here.held.append(wait)
+            verdicts.held.append(wait)
     if options.propagate is Propagate.ALL:
         puzzling = unexplained(gone, scan, entries, facts)
-        _guard(found_here, gone, puzzling, len(entries), options)
-    else:  # the receiver judges each by itself, and keeps what nothing replaces
-        found_here.go = [ToldDeletion(entry.path, entry.data_dir) for entry in gone]
-    return found_here
+        _guard(verdicts, gone, puzzling, len(entries), options)
+    else:  # the receiver retires them: nothing is lost by it
+        verdicts.go = [ToldDeletion(entry.path, entry.data_dir) for entry in gone]
+    return verdicts
+
+
+def _hold_together(
+    found: _Sorted, verdicts: _Deletions, blocked: Mapping[TimePartition, str]
+) -> None:
+    """Where an end is held, or a product is not ready, hold all of them, and the products."""
+    reasons = dict(blocked)
+    for held in verdicts.held:
+        reasons.setdefault(held.path.group, f"the end of {held.path.name} waits: {held.reason}")
+    going = verdicts.go
+    verdicts.go = [each for each in going if each.path.group not in reasons]
+    verdicts.held += [
+        Held(each.path, HeldWhy.PARTITION, reasons[each.path.group])
+        for each in going
+        if each.path.group in reasons
+    ]
+    staying = []
+    for addition in found.additions:
+        why = reasons.get(addition.path.group) if addition.goes_with_ends else None
+        if why is None:
+            staying.append(addition)
+        else:
+            found.skipped.append(Skipped(addition.file, f"waits with its partition: {why}", True))
+    found.additions = staying
 
 
 def _guard(
@@ -277,30 +306,30 @@ _UNSURE = (
 )
 
 
-def _waits(
-    scan: Scan, entry: Entry, options: PlanOptions, blocked: Mapping[TimePartition, str]
-) -> Held | None:
+def _waits(entry: Entry, options: PlanOptions, blocked: Mapping[TimePartition, str]) -> Held | None:
     path = entry.path
     if options.hold_deletions is not None:
         return Held(path, HeldWhy.HISTORY, options.hold_deletions)
-    if scan.unmounted:
-        away = scan.unmounted[0]
-        reason = f"data directory {away.data_dir} {away.reason}: the file may be there"
-        return Held(path, HeldWhy.UNMOUNTED, reason)
     if path.group in blocked:
         return Held(path, HeldWhy.PARTITION, blocked[path.group])
     return None
 
 
 def _blocked_groups(
-    scan: Scan, troubles: Mapping[FilePath, Trouble], found: _Sorted
+    scan: Scan, troubles: Mapping[FilePath, Trouble], found: _Sorted, options: PlanOptions
 ) -> dict[TimePartition, str]:
-    blocked = scan.blocked
+    """Partitions of which something is not ready that their ends go together with, and why."""
+    mirror = options.propagate is Propagate.ALL
+    blocked = scan.blocked(products_only=not mirror)
+    for addition in found.additions:
+        group = addition.path.group
+        if addition.goes_with_ends and (why := scan.why_not_whole(group)) is not None:
+            blocked.setdefault(group, why)
     for skipped in found.skipped:
-        trouble = troubles.get(skipped.file.path)
-        if trouble is None or trouble.blocks:
-            reason = f"{skipped.file.path}: {skipped.reason}"
-            blocked.setdefault(skipped.file.path.group, reason)
+        path = skipped.file.path
+        trouble = troubles.get(path)
+        if (mirror or path.is_product) and (trouble is None or trouble.blocks):
+            blocked.setdefault(path.group, f"{path}: {skipped.reason}")
     # A file in trouble that is offered again travels in the same task: if it fails again, that
-    # task goes without the deletions (`TaskPlan.without`).
+    # task goes without the ends (`TaskPlan.without`).
     return blocked

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from common.names import FilePath
@@ -34,6 +34,11 @@ class Addition:
         """The path that it travels under."""
         return self.file.path
 
+    @property
+    def goes_with_ends(self) -> bool:
+        """Whether it and the ends of its partition are told together or not at all."""
+        return self.replaces or self.path.is_product
+
 
 @dataclass(frozen=True, slots=True)
 class ToldDeletion:
@@ -52,10 +57,18 @@ class ToldDeletion:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """One task: all of it is one commit at the receiver."""
+    """One task: all of it is one commit at the receiver.
+
+    Attributes:
+        additions: files to send.
+        deletions: ends to tell.
+        mirror: in mode `all` the ends of a partition wait for every file of it, not only for
+            products of compactions.
+    """
 
     additions: tuple[Addition, ...] = ()
     deletions: tuple[ToldDeletion, ...] = ()
+    mirror: bool = False
 
     @property
     def bytes(self) -> int:
@@ -77,20 +90,37 @@ class TaskPlan:
         ]
 
     def without(self, paths: Collection[FilePath], *, settled: bool = False) -> TaskPlan:
-        """This task without some additions, and without the deletions of their partitions.
+        """This task without some additions, and without what goes together with them.
 
         For files that changed under way, failed or were turned down: what they were to replace
-        must stay at the receiver.
+        must stay at the receiver, and nothing else that a compaction made there may come alone.
 
         Args:
             paths: the additions to leave out.
-            settled: they need not be loaded (expired, loaded already): deletions go on.
+            settled: they need not be loaded (expired, loaded already): the rest goes on.
         """
-        lost = set() if settled else {path.group for path in paths}
+        left = replace(
+            self, additions=tuple(each for each in self.additions if each.path not in paths)
+        )
+        if settled:
+            return left
+        return left.without_ends(
+            each.path.group
+            for each in self.additions
+            if each.path in paths and (self.mirror or each.goes_with_ends)
+        )
+
+    def without_ends(self, groups: Iterable[TimePartition]) -> TaskPlan:
+        """This task without the ends of some partitions, and what goes together with them."""
+        held = set(groups)
         return replace(
             self,
-            additions=tuple(each for each in self.additions if each.path not in paths),
-            deletions=tuple(each for each in self.deletions if each.path.group not in lost),
+            additions=tuple(
+                each
+                for each in self.additions
+                if each.path.group not in held or not each.goes_with_ends
+            ),
+            deletions=tuple(each for each in self.deletions if each.path.group not in held),
         )
 
 
@@ -102,54 +132,63 @@ class Work:
     deletions: list[ToldDeletion] = field(default_factory=list)
 
 
-def cut(work: Mapping[TimePartition, Work], max_files: int, max_bytes: int) -> tuple[TaskPlan, ...]:
+def cut(
+    work: Mapping[TimePartition, Work], max_files: int, max_bytes: int, *, mirror: bool = False
+) -> tuple[TaskPlan, ...]:
     """Tasks in order, oldest partitions first.
 
-    A partition with deletions stays whole, however large: its deletions need all its additions in
-    the same commit. One without may be cut.
+    The ends of a partition, and what goes together with them, stay in one task, however large; in
+    a mirror that is the whole partition. What need not wait for them may be cut, and goes before.
     """
     tasks: list[TaskPlan] = []
     pieces: list[TaskPlan] = []
     files = size = 0
-    for piece in _pieces(work, max_files, max_bytes):
+    for piece in _pieces(work, max_files, max_bytes, mirror):
         more = len(piece.additions) + len(piece.deletions)
         if pieces and (files + more > max_files or size + piece.bytes > max_bytes):
-            tasks.append(_joined(pieces))
+            tasks.append(_joined(pieces, mirror))
             pieces, files, size = [], 0, 0
         pieces.append(piece)
         files += more
         size += piece.bytes
     if pieces:
-        tasks.append(_joined(pieces))
+        tasks.append(_joined(pieces, mirror))
     return tuple(tasks)
 
 
-def _joined(pieces: list[TaskPlan]) -> TaskPlan:
+def _joined(pieces: list[TaskPlan], mirror: bool) -> TaskPlan:
     return TaskPlan(
         tuple(each for piece in pieces for each in piece.additions),
         tuple(each for piece in pieces for each in piece.deletions),
+        mirror,
     )
 
 
 def _pieces(
-    work: Mapping[TimePartition, Work], max_files: int, max_bytes: int
+    work: Mapping[TimePartition, Work], max_files: int, max_bytes: int, mirror: bool
 ) -> Iterator[TaskPlan]:
     """Each partition, or, where it may be cut, its parts."""
     for group in sorted(work, key=lambda each: (each[2], each[0], each[1])):
         additions = tuple(sorted(work[group].additions, key=_age))
         deletions = tuple(sorted(work[group].deletions, key=lambda each: each.path))
-        if deletions:
+        together = bool(deletions) or any(each.goes_with_ends for each in additions)
+        if together and mirror:
             yield TaskPlan(additions, deletions)
             continue
         part: list[Addition] = []
         size = 0
         for each in additions:
+            if each.goes_with_ends:
+                continue
             if part and (len(part) >= max_files or size + each.file.size > max_bytes):
                 yield TaskPlan(tuple(part))
                 part, size = [], 0
             part.append(each)
             size += each.file.size
-        yield TaskPlan(tuple(part))
+        if part:
+            yield TaskPlan(tuple(part))
+        if together:
+            yield TaskPlan(tuple(each for each in additions if each.goes_with_ends), deletions)
 
 
 def _age(addition: Addition) -> tuple[str, int, int, str]:

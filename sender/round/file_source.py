@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from sender.select.data_dirs import DataDirs
 from sender.select.entry import Entry
 from sender.select.facts import ContentFacts
 from sender.select.filters import group_filter
-from sender.select.found import LocalFile, Scan
+from sender.select.found import LocalFile, Scan, TimePartition
 from sender.select.scan import units_of
 from sender.select.upstream import catalogue_dirs, scan_catalogue
 from sender.send.calls import CatalogueNow
@@ -40,6 +40,12 @@ class DirectorySource:
     def scan(self, entries: Mapping[FilePath, Entry]) -> Scan:
         """Look at every file; what `entries` knows is not read again."""
         return self.remote.scanner.scan(self.dirs, (entries,))
+
+    def look_again(
+        self, groups: Collection[TimePartition], entries: Mapping[FilePath, Entry]
+    ) -> Scan:
+        """Look at some partitions once more."""
+        return self.remote.scanner.scan(self.dirs, (entries,), only=groups)
 
     def facts(self) -> ContentFacts:
         """Reads contents and times."""
@@ -76,6 +82,12 @@ class CatalogueSource:
 
     def scan(self, entries: Mapping[FilePath, Entry]) -> Scan:
         """The catalogue."""
+        return self._scan
+
+    def look_again(
+        self, groups: Collection[TimePartition], entries: Mapping[FilePath, Entry]
+    ) -> Scan:
+        """The catalogue as it was: its names are never used again, so nothing comes back."""
         return self._scan
 
     def facts(self) -> ContentFacts:

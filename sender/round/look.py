@@ -53,9 +53,11 @@ class LookedAt:
 
     def known(self, left: LeftBehind, check: wire.CheckAnswer | None = None) -> Known:
         """What a round would know now."""
+        kept, entries = self.kept, self.kept.ledger.entries
+        number = kept.looks.now.last + 1 if check is None else check.look
         return Known.of(
-            self.kept,
-            self.scan,
+            kept,
+            kept.looks.take(number, self.scan, entries, left.last_copies),
             entries=left.entries,
             last_copies=left.last_copies,
             check=check,
@@ -100,7 +102,7 @@ def dry_run(remote: Remote, *, allow_mass_delete: bool) -> dict[str, Any]:
     """Check, scan and plan; nothing is sent and nothing is changed."""
     with viewing(remote, allow_mass_delete=allow_mass_delete) as view:
         kept, now = view.kept, view.kept.memory.now
-        request = remote.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
+        request = remote.check_request(now, kept.looks.now.last)
         check = remote.patiently(lambda: remote.client.check(request))
         known = view.known(view.left_behind(lambda task: _committed(remote, task)), check)
         inventory = None

@@ -15,6 +15,7 @@ from common.errors import NotFoundError, TsferryError
 from common.linelog import Phase
 from common.names import FilePath
 from common.wire import History, TaskState
+from sender.kept.looks import EdgeLook, Looks
 from sender.kept.receiver_file import ReceiverFile
 from sender.kept.receiver_state import ReceiverState
 from sender.kept.troubles import Trouble, expired_paths
@@ -27,6 +28,7 @@ from sender.round.file_source import Source, open_source
 from sender.round.recovery import RecoveryReport, recover
 from sender.round.refusals import report_trouble
 from sender.round.round_report import FileDevice, FileReason, RoundReport
+from sender.round.second_look import SecondLook
 from sender.round.task_run import TaskRun
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip, open_schema
@@ -107,7 +109,10 @@ class Round:
         if self.options.allow_mass_delete:
             memory.update(allow_mass_delete=True)
         self._meter.step("check")
-        check = self._check(memory)
+        looks = Looks.open(sync, self.remote.directory)
+        if looks.problem:
+            _log.warning("looks.state is unusable, all is seen anew: %s", looks.problem)
+        check = self._check(memory, looks)
         source = open_source(self.remote, memory, remember=True)
         with source.dirs:
             kept = ReceiverState.open(
@@ -116,6 +121,7 @@ class Round:
                 self.remote.directory,
                 source.facts(),
                 md5_known=source.md5_known,
+                looks=looks,
             )
             kept.memory = memory
             self._with_kept(kept, source, check)
@@ -127,9 +133,11 @@ class Round:
         if self.options.only_recover:
             return
         self._meter.step("scan")
+        scan = source.scan(kept.ledger.entries)
+        look = kept.looks.take(check.look, scan, kept.ledger.entries, recovered.last_copies)
         known = Known.of(
             kept,
-            source.scan(kept.ledger.entries),
+            look,
             last_copies=recovered.last_copies,
             check=check,
             source_lost=source.lost,
@@ -144,17 +152,20 @@ class Round:
             troubles.prune(ahead.scan)
         fill_report(self._report, ahead.scan, ahead.work, kept.troubles.by_path.get)
         kept.ledger.refresh(ahead.work.refreshed)
+        kept.looks.record(look)
         crash.point("round.planned")
         try:
             with open_schema(self.remote, kept.sync, check, whole=self.options.schema) as schema:
-                self._tasks(kept, check, ahead.work, resumable, schema)
+                self._tasks(kept, source, check, look, ahead.work, resumable, schema)
         finally:
             self._stand(kept, ahead.scan)
 
     def _tasks(
         self,
         kept: ReceiverState,
+        source: Source,
         check: wire.CheckAnswer,
+        look: EdgeLook,
         work: RoundPlan,
         resumable: _Resumable,
         schema: SchemaShip | None,
@@ -164,7 +175,9 @@ class Round:
         tasks = work.tasks
         if not tasks and schema is not None and schema.pressing:
             tasks = (TaskPlan(),)
-        for each in tasks:
+        again = SecondLook(source, look, kept.ledger.entries, self._report)
+        for planned in tasks:
+            each = again.confirmed(planned)
             task = resumable.take(each) or self.new_id()
             _log.info(
                 "%s: a task of %d files (%d bytes), %d deletions",
@@ -178,11 +191,13 @@ class Round:
                 self.remote,
                 kept,
                 check,
+                look,
                 each,
                 task,
                 self._report,
                 self._meter,
                 schema=schema,
+                again=again,
                 clock=self.clock,
             ).run()
             crash.point("round.task_done")
@@ -201,9 +216,9 @@ class Round:
 
     # -- check and recovery ----------------------------------------------------------------
 
-    def _check(self, memory: ReceiverFile) -> wire.CheckAnswer:
+    def _check(self, memory: ReceiverFile, looks: Looks) -> wire.CheckAnswer:
         now = memory.now
-        request = self.remote.check_request(now.engine, now.epoch, now.last_task, now.newest_commit)
+        request = self.remote.check_request(now, looks.now.last)
         check = self.remote.patiently(lambda: self.remote.client.check(request))
         if check.busy is not None:
             self._meter.step("load")
@@ -366,8 +381,9 @@ def fill_report(
     report.conflicts += [FileDevice(each.path.text, None, each.reason) for each in scan.clashes]
     for skipped in work.skipped:
         trouble = trouble_of(skipped.file.path)
-        if trouble is None:
-            report.changed.append(FileReason(skipped.file.path.text, skipped.reason))
+        if trouble is None or skipped.held:
+            where = report.held if skipped.held else report.changed
+            where.append(FileReason(skipped.file.path.text, skipped.reason))
         elif not trouble.dropped:
             report_trouble(report, trouble)
 

@@ -15,15 +15,17 @@ from dataclasses import replace
 import msgspec
 
 from common import crash, wire
-from common.errors import DigestError, StoppedError, TsferryError
+from common.errors import DigestError, StoppedError, Transient, TsferryError
 from common.names import FilePath
 from common.wire import Action, Propagate, Result, TaskState
+from sender.kept.looks import EdgeLook
 from sender.kept.receiver_state import ReceiverState
 from sender.kept.snapshot import SnapshotFile
 from sender.plan.task_plan import Addition, TaskPlan
 from sender.round.recovery import recover
 from sender.round.refusals import Verdicts
 from sender.round.round_report import FileOffset, FileReason, RoundReport
+from sender.round.second_look import SecondLook
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip
 from sender.select.entry import Entry
@@ -52,17 +54,21 @@ class TaskRun:
         remote: Remote,
         kept: ReceiverState,
         check: wire.CheckAnswer,
+        look: EdgeLook,
         plan: TaskPlan,
         task: str,
         report: RoundReport,
         meter: Meter,
         *,
+        again: SecondLook,
         schema: SchemaShip | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._remote = remote
         self._kept = kept
         self._check = check
+        self._look = look
+        self._again = again
         self._plan = plan
         self._task = task
         self._report = report
@@ -74,6 +80,7 @@ class TaskRun:
         self._additions = {each.path: each for each in plan.additions}
         self._whole: dict[str, tuple[Prepared, str]] = {}
         """Files that the receiver has whole, with the MD5 of what is here."""
+        self._left_out: set[str] = set()
         self._proofs = Proofs(kept.snapshot, check.limits)
         self._verdicts = Verdicts(report)
 
@@ -91,7 +98,7 @@ class TaskRun:
                 self._ship_schema(answer)
                 jobs = self._offer(self._take_snapshot())
                 self._delete()
-                self._send(jobs)
+                self._send([each for each in jobs if each.path not in self._left_out])
                 answer = self._end()
             if answer.state is not TaskState.DONE:
                 self._meter.step("load")
@@ -112,6 +119,7 @@ class TaskRun:
             engine=self._check.engine,
             epoch=self._kept.memory.now.epoch,
             propagate=Propagate(self._remote.config.propagate_deletes),
+            look=self._look.number,
         )
         answer = self._remote.patiently(lambda: self._remote.client.start_task(self._task, request))
         crash.point("task.started")
@@ -222,12 +230,29 @@ class TaskRun:
             if each.path not in going:
                 reason = f"waits for {culprits[each.path.group]}, which is not loaded"
                 self._report.held.append(FileReason(each.path.text, reason))
+        self._leave_out(reduced)
+
+    def _leave_out(self, reduced: TaskPlan) -> None:
+        """Go on with less: what is not in the task any more is neither sent nor in its manifest."""
+        staying = {each.path for each in reduced.additions}
+        for each in self._plan.additions:
+            if each.path not in staying:
+                self._left_out.add(each.path.text)
+                self._whole.pop(each.path.text, None)
         self._plan = reduced
 
     # -- deletions and files ---------------------------------------------------------------
 
     def _delete(self) -> None:
-        """Name what is gone; before any file, and in sync.log once the receiver has taken it."""
+        """Name what is gone; before any file, and in sync.log once the receiver has taken it.
+
+        Raises:
+            Transient: it was named in an earlier round, and is not proved any more.
+        """
+        confirmed = self._again.confirmed(self._plan)
+        if confirmed != self._plan and self._kept.logs.has_deletions():
+            raise Transient(f"task {self._task} told ends that are not certain any more")
+        self._leave_out(confirmed)
         paths = self._plan.deleted_paths
         limits = self._check.limits
         size = max(1, min(limits.max_page_items, limits.max_page_bytes // _PATH_BYTES))
@@ -332,12 +357,15 @@ class TaskRun:
                 series=prepared.series,
                 points=prepared.points,
                 proof=self._proofs.of(path),
+                first_look=self._look.first(prepared.addition.path),
+                closed_look=self._look.closed(prepared.addition.path),
             )
             for path, (prepared, md5) in self._whole.items()
         ]
         request = wire.EndRequest(
             manifest=manifest,
             deleted=[path.text for path in self._plan.deleted_paths],
+            last_looks=[self._look.last(path) for path in self._plan.deleted_paths],
             schema=self._schema_end,
         )
         answer = self._remote.patiently(

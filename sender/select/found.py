@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from common.names import Kind, parse_stem
+
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Clash",
     "LocalFile",
+    "Mounts",
     "ResourceStat",
     "Scan",
     "Span",
@@ -107,6 +110,7 @@ class Waiting:
         size: bytes; 0 for a directory that is refused as a whole.
         group: where it belongs, if that is known.
         lower_bound: no data time in it is below this; None where nothing is known.
+        inode: number of the inode; 0 where it is not known.
     """
 
     text: str
@@ -116,6 +120,13 @@ class Waiting:
     size: int = 0
     group: TimePartition | None = None
     lower_bound: int | None = None
+    inode: int = 0
+
+    @property
+    def is_product(self) -> bool:
+        """Whether its name says that a compaction made it."""
+        stem = parse_stem(self.text.rpartition("/")[2])
+        return stem is not None and stem.compactions != (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +153,37 @@ class Unmounted:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A directory beneath a data directory that could not be listed; nothing in it is gone."""
+    """A directory beneath a data directory that was not looked at; nothing in it is gone."""
 
     data_dir: Path
     rel: str
     reason: str
+
+    def concerns(self, directory: str) -> bool:
+        """Whether a directory is this one, or lies in it."""
+        return not self.rel or f"{directory}/".startswith(f"{self.rel}/")
+
+
+@dataclass(frozen=True, slots=True)
+class Mounts:
+    """On which file systems the directories of a data directory lie.
+
+    Attributes:
+        opened: those that were listed, relative to it.
+        others: those of them that lie on another mount than it does, with a name for that one.
+    """
+
+    opened: frozenset[str] = frozenset()
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, directory: str) -> str:
+        """The name of a directory's mount, empty for that of the data directory.
+
+        One that is not there would be on that of the directory above it.
+        """
+        while directory and directory not in self.opened:
+            directory = directory.rpartition("/")[0]
+        return self.others.get(directory, "")
 
 
 def _all(_sg: str) -> bool:
@@ -163,7 +200,9 @@ class Scan:
         clashes: paths with different content in several data directories.
         mounted: data directories that count.
         unmounted: those that do not.
-        unreadable: directories that could not be listed.
+        unreadable: directories that were not looked at.
+        moving: directories that changed while what lies in them was looked at.
+        mounts: of each data directory.
         others: paths at which there is a TsFile that is not in `files`.
         loose_names: names of flat files whose path is not known, because they wait.
         changing: groups in motion (a running compaction, a directory that changed during the
@@ -177,24 +216,57 @@ class Scan:
     mounted: tuple[Path, ...] = ()
     unmounted: tuple[Unmounted, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
+    moving: tuple[Unreadable, ...] = ()
+    mounts: Mapping[Path, Mounts] = field(default_factory=dict)
     others: frozenset[FilePath] = frozenset()
     loose_names: frozenset[str] = frozenset()
     changing: Mapping[TimePartition, str] = field(default_factory=dict)
     includes: Callable[[str], bool] = _all
+    _wholes: dict[TimePartition, str | None] = field(default_factory=dict, repr=False)
 
     def is_gone(self, path: FilePath, data_dir: Path) -> bool:
         """Whether a file listed in `data_dir` is certainly not there any more, in any directory.
 
-        What cannot be looked at now, was filtered out, or only became ineligible, is not gone.
+        Its partition was looked at whole, and does not have it. What was filtered out, or only
+        became ineligible, is not gone.
         """
-        if path in self.files or path in self.others or path.name in self.loose_names:
-            return False
-        if data_dir not in self.mounted or not self.includes(path.sg):
-            return False
-        return not any(
-            each.data_dir == data_dir and f"{path.text}/".startswith(f"{each.rel}/")
-            for each in self.unreadable
+        return (
+            self.is_missing(path)
+            and data_dir in self.mounted
+            and self.why_not_whole(path.group) is None
         )
+
+    def is_missing(self, path: FilePath) -> bool:
+        """Whether a listed file was not seen, and would be sent if it had been."""
+        seen = path in self.files or path in self.others or path.name in self.loose_names
+        return not seen and self.includes(path.sg)
+
+    def why_not_whole(self, group: TimePartition) -> str | None:
+        """Why a partition was not looked at whole, so that nothing of it is gone; None if it was.
+
+        Whole is: both kinds, in every data directory, every directory on the way opened without
+        following a link and read to its end, and nothing changed meanwhile.
+        """
+        if group not in self._wholes:
+            self._wholes[group] = self._why_not_whole(group)
+        return self._wholes[group]
+
+    def _why_not_whole(self, group: TimePartition) -> str | None:
+        for kind in Kind:
+            why = self.why_not_looked_at("/".join((kind, *map(str, group))))
+            if why is not None:
+                return why
+        return self.changing.get(group)
+
+    def why_not_looked_at(self, directory: str) -> str | None:
+        """The same of one directory of TsFiles, of all data directories together."""
+        if self.unmounted:
+            away = self.unmounted[0]
+            return f"data directory {away.data_dir} {away.reason}: the file may be there"
+        for each in (*self.unreadable, *self.moving):
+            if each.concerns(directory):
+                return f"{each.data_dir}/{each.rel}: {each.reason}"
+        return None
 
     def with_last_copies(self, copies: Iterable[LocalFile]) -> Scan:
         """This scan and the files that live on only in a snapshot: they are still to be sent."""
@@ -203,15 +275,21 @@ class Scan:
             for each in copies
             if each.path not in self.files and each.path not in self.others
         }
-        return replace(self, files={**self.files, **extra}) if extra else self
+        return replace(self, files={**self.files, **extra}, _wholes={}) if extra else self
 
-    @property
-    def blocked(self) -> dict[TimePartition, str]:
-        """Groups in which something is not ready to be sent, with the first reason."""
+    def blocked(self, *, products_only: bool = False) -> dict[TimePartition, str]:
+        """Groups in which something is not ready to be sent, with the first reason.
+
+        Args:
+            products_only: only what compactions made counts.
+        """
         reasons = dict(self.changing)
         for clash in self.clashes:
-            reasons.setdefault(clash.path.group, clash.reason)
+            if clash.path.is_product or not products_only:
+                reasons.setdefault(clash.path.group, clash.reason)
         for each in self.waiting:
-            if each.group is not None and each.why is not Why.FILTERED:
+            if each.group is None or each.why is Why.FILTERED:
+                continue
+            if each.is_product or not products_only:
                 reasons.setdefault(each.group, f"{each.text}: {each.reason}")
         return reasons

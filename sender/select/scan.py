@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -13,14 +14,15 @@ from sender.select.filters import group_filter
 from sender.select.found import (
     Clash,
     LocalFile,
+    Mounts,
     Scan,
     Unreadable,
 )
 from sender.select.stat_cache import StatCache
-from sender.select.walk import Walk, WalkResult, WalkRules
+from sender.select.walk import ListedDirectory, Walk, WalkResult, WalkRules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from common.durable import Tree
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from sender.select.found import TimePartition
 
 __all__ = ["Scanner", "units_of"]
+
+_CHANGED = "changed during the scan"
 
 
 def units_of(config: SenderConfig) -> int:
@@ -64,23 +68,37 @@ class Scanner:
         """What was read of these files is not needed any more: a list has it."""
         self._cache.forget(files)
 
-    def scan(self, dirs: DataDirs, known: Sequence[Mapping[FilePath, Entry]] = ()) -> Scan:
+    def scan(
+        self,
+        dirs: DataDirs,
+        known: Sequence[Mapping[FilePath, Entry]] = (),
+        *,
+        only: Collection[TimePartition] | None = None,
+    ) -> Scan:
         """Look at every TsFile.
 
         Args:
             dirs: the data directories, open.
             known: the lists of loaded files (`Ledger.entries`) of all receivers: what is on one of
                 them with the same size, mtime and inode is not read again.
+            only: partitions; None for all. Others are as if they were not there.
         """
-        self._cache.begin()
-        found = {path: self._walk(tree, known) for path, tree in dirs}
+        if only is None:
+            self._cache.begin()
+        found = {path: self._walk(tree, known, only) for path, tree in dirs}
         for data_dir, each in found.items():
             self._missing_kinds(dirs.trees[data_dir], each, known)
         scan = self._union(dirs, found)
-        self._cache.end()
+        if only is None:
+            self._cache.end()
         return scan
 
-    def _walk(self, tree: Tree, known: Sequence[Mapping[FilePath, Entry]]) -> WalkResult:
+    def _walk(
+        self,
+        tree: Tree,
+        known: Sequence[Mapping[FilePath, Entry]],
+        only: Collection[TimePartition] | None,
+    ) -> WalkResult:
         names: dict[str, list[Entry]] = {}
         if self._rules.flat_group is not None:
             for entries in known:
@@ -91,7 +109,8 @@ class Scanner:
         def by_path(path: FilePath) -> list[Entry]:
             return [entry for entries in known if (entry := entries.get(path)) is not None]
 
-        return Walk(tree, self._rules, self._cache, by_path, lambda n: names.get(n, [])).run()
+        walk = Walk(tree, self._rules, self._cache, by_path, lambda n: names.get(n, []))
+        return walk.run(only)
 
     def _missing_kinds(
         self, tree: Tree, found: WalkResult, known: Sequence[Mapping[FilePath, Entry]]
@@ -122,7 +141,8 @@ class Scanner:
         others = {path for each in found.values() for path in each.others}
         others.update(clash.path for clash in clashes)
         changing = {group: why for each in found.values() for group, why in each.changing.items()}
-        changing.update(_changed_meanwhile(dirs, found))
+        changed, moving = _changed_meanwhile(dirs, found)
+        changing.update(changed)
         return Scan(
             files=files,
             waiting=tuple(each for one in found.values() for each in one.waiting),
@@ -130,6 +150,11 @@ class Scanner:
             mounted=dirs.mounted,
             unmounted=dirs.unmounted,
             unreadable=tuple(each for one in found.values() for each in one.unreadable),
+            moving=tuple(moving),
+            mounts={
+                data_dir: Mounts(frozenset(each.opened), each.mounts)
+                for data_dir, each in found.items()
+            },
             others=frozenset(others),
             loose_names=frozenset(name for one in found.values() for name in one.loose_names),
             changing=changing,
@@ -154,23 +179,35 @@ class Scanner:
 
 def _changed_meanwhile(
     dirs: DataDirs, found: Mapping[Path, WalkResult]
-) -> dict[TimePartition, str]:
-    """Groups of which a directory changed since it was listed.
+) -> tuple[dict[TimePartition, str], list[Unreadable]]:
+    """Partitions and other directories that changed since they were listed.
 
     A compaction renames its result into place and then deletes its sources, over two directories:
     a listing in the midst of that may miss both.
     """
-    changed = {}
+    partitions: dict[TimePartition, str] = {}
+    others: list[Unreadable] = []
     for data_dir, one in found.items():
-        for rel, mtime_ns, group in one.directories:
-            if _mtime_ns(dirs.trees[data_dir], rel) != mtime_ns:
-                changed[group] = f"{rel} changed during the scan"
-    return changed
+        for each in one.directories:
+            if _is_unchanged(dirs.trees[data_dir], each):
+                continue
+            if each.group is None:
+                others.append(Unreadable(data_dir, each.rel, _CHANGED))
+            else:
+                partitions[each.group] = f"{each.rel} {_CHANGED}"
+    return partitions, others
 
 
-def _mtime_ns(tree: Tree, rel: str) -> int | None:
+def _is_unchanged(tree: Tree, listed: ListedDirectory) -> bool:
     try:
-        stat = tree.stat(rel)
+        fd = tree.open_dir(listed.rel)
     except (OSError, UnsafePathError):
-        return None
-    return None if stat is None else stat.st_mtime_ns
+        return False
+    try:
+        if os.fstat(fd).st_mtime_ns != listed.mtime_ns:
+            return False
+        return listed.names is None or frozenset(os.listdir(fd)) == listed.names
+    except OSError:
+        return False
+    finally:
+        os.close(fd)

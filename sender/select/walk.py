@@ -13,8 +13,10 @@ from __future__ import annotations
 import os
 import stat as modes
 import sys
+import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from common.beneath import open_regular
 from common.errors import NameRefusedError, UnsafePathError
@@ -33,15 +35,19 @@ from sender.select.found import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from common.durable import Tree
     from sender.select.entry import Entry
     from sender.select.found import TimePartition
     from sender.select.stat_cache import KnownFile, StatCache
 
-__all__ = ["Walk", "WalkResult", "WalkRules"]
+__all__ = ["ListedDirectory", "Walk", "WalkResult", "WalkRules"]
 
+_LINK = "a symlink, which is not followed"
+_RACY_LISTING_NS = 2_000_000_000
+"""A directory that changed less than this before it was listed may change again in the same tick of
+the file system's clock: then its names are compared too."""
 _RACY_SECONDS = 2.0
 """A verdict on a file that changed less than this ago is not kept: clocks of files are coarse."""
 
@@ -67,6 +73,22 @@ class WalkRules:
     clock: Callable[[], float]
 
 
+class ListedDirectory(NamedTuple):
+    """A directory as it was when it was listed.
+
+    Attributes:
+        rel: where it is.
+        mtime_ns: of it, before it was listed.
+        names: what was in it; None where a change could not hide from its modification time.
+        group: the partition whose files it has; None for a directory above, or a flat one.
+    """
+
+    rel: str
+    mtime_ns: int
+    names: frozenset[str] | None
+    group: TimePartition | None
+
+
 @dataclass
 class WalkResult:
     """What one data directory holds."""
@@ -77,7 +99,9 @@ class WalkResult:
     others: set[FilePath] = field(default_factory=set)
     loose_names: set[str] = field(default_factory=set)
     changing: dict[TimePartition, str] = field(default_factory=dict)
-    directories: list[tuple[str, int, TimePartition]] = field(default_factory=list)
+    directories: list[ListedDirectory] = field(default_factory=list)
+    opened: set[str] = field(default_factory=set)
+    mounts: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,28 +140,36 @@ class Walk:
         self._known = known
         self._known_flat = known_flat
         self._now = rules.clock()
+        self._mount = ""
         self.found = WalkResult()
 
-    def run(self) -> WalkResult:
-        """Do it."""
+    def run(self, only: Collection[TimePartition] | None = None) -> WalkResult:
+        """Do it, for some partitions only if they are given; a flat directory is all or nothing."""
+        root = self._tree.open_dir()
+        try:
+            self._mount = _mount(root)
+        finally:
+            os.close(root)
         if self._rules.flat_group is not None:
             self._flat(self._rules.flat_group)
         else:
             for kind in Kind:
                 for sg in self._subdirectories(kind, "storage group"):
-                    self._storage_group(kind, sg)
+                    if only is None or any(each[0] == sg for each in only):
+                        self._storage_group(kind, sg, only)
         return self.found
 
     # -- directories -----------------------------------------------------------------------
 
-    def _storage_group(self, kind: Kind, sg: str) -> None:
+    def _storage_group(self, kind: Kind, sg: str, only: Collection[TimePartition] | None) -> None:
         rel = f"{kind}/{sg}"
         if not self._rules.includes(sg):
             self._wait(rel, Why.FILTERED, f"storage group {sg} is not in [storage_groups]")
             return
         for vsg in self._subdirectories(rel, "virtual storage group"):
             for partition in self._subdirectories(f"{rel}/{vsg}", "time partition"):
-                self._partition(kind, sys.intern(sg), sys.intern(vsg), partition)
+                if only is None or any((sg, vsg, partition) == _texts(each) for each in only):
+                    self._partition(kind, sys.intern(sg), sys.intern(vsg), partition)
 
     def _partition(self, kind: Kind, sg: str, vsg: str, partition: str) -> None:
         rel = f"{kind}/{sg}/{vsg}/{partition}"
@@ -176,10 +208,22 @@ class Walk:
         except FileNotFoundError:
             return None
         except UnsafePathError:
-            self._wait(rel, Why.UNREADABLE, "a symlink: directories of TsFiles are not followed")
+            self._not_looked_at(rel, _LINK)
         except OSError as error:
             self._unreadable(rel, error)
         return None
+
+    def _listed(self, rel: str, fd: int, group: TimePartition | None) -> frozenset[str]:
+        """What is in a directory, noted for the comparison at the end."""
+        self.found.opened.add(rel)
+        mount = _mount(fd)
+        if mount != self._mount:
+            self.found.mounts[rel] = f"{os.fstatvfs(fd).f_fsid:x}"
+        mtime = os.fstat(fd).st_mtime_ns  # before the listing: a change shows afterwards
+        names = frozenset(os.listdir(fd))
+        racy = time.time_ns() - mtime < _RACY_LISTING_NS
+        self.found.directories.append(ListedDirectory(rel, mtime, names if racy else None, group))
+        return names
 
     def _subdirectories(self, rel: str, what: str) -> Iterator[str]:
         """Names of directories, checked; what else lies there and should not is said."""
@@ -187,6 +231,7 @@ class Walk:
         if fd is None:
             return
         try:
+            self._listed(rel, fd, None)
             with os.scandir(fd) as entries:
                 listed = sorted((each.name, _mode(each)) for each in entries)
         except OSError as error:
@@ -199,7 +244,7 @@ class Walk:
             if mode == "directory" and self._name_is_good(at, name, what):
                 yield name
             elif mode == "symlink":
-                self._wait(at, Why.UNREADABLE, "a symlink: not followed")
+                self._not_looked_at(at, _LINK)
             elif mode == "file" and name.endswith(SUFFIX):
                 self._wait(
                     at,
@@ -219,10 +264,7 @@ class Walk:
     # -- files -----------------------------------------------------------------------------
 
     def _files(self, place: _Place) -> None:
-        if place.group is not None:
-            mtime = os.fstat(place.fd).st_mtime_ns  # before the listing: a change shows afterwards
-            self.found.directories.append((place.rel, mtime, place.group))
-        beside = Beside(os.listdir(place.fd))
+        beside = Beside(self._listed(place.rel, place.fd, place.group))
         if place.group is not None and (name := beside.unfinished):
             self.found.changing[place.group] = f"{place.at(name)}: a compaction is under way"
         for name in beside.tsfiles:
@@ -251,7 +293,7 @@ class Walk:
             self._take(place, name, verdict, stat)
             return
         why, reason = verdict
-        self._wait(at, why, reason, place, stat.st_size)
+        self._wait(at, why, reason, place, stat.st_size, stat.st_ino)
         if path is None:
             self.found.loose_names.add(name)
         else:
@@ -333,15 +375,42 @@ class Walk:
     # -- saying ----------------------------------------------------------------------------
 
     def _wait(
-        self, rel: str, why: Why, reason: str, place: _Place | None = None, size: int = 0
+        self,
+        rel: str,
+        why: Why,
+        reason: str,
+        place: _Place | None = None,
+        size: int = 0,
+        inode: int = 0,
     ) -> None:
         group = place.group if place is not None else None
         bound = None if group is None else group[2] * self._rules.interval
-        self.found.waiting.append(Waiting(rel, self._tree.path, why, reason, size, group, bound))
+        self.found.waiting.append(
+            Waiting(rel, self._tree.path, why, reason, size, group, bound, inode)
+        )
+
+    def _not_looked_at(self, rel: str, reason: str) -> None:
+        self.found.unreadable.append(Unreadable(self._tree.path, rel, reason))
 
     def _unreadable(self, rel: str, error: OSError) -> None:
-        reason = error.strerror or str(error)
-        self.found.unreadable.append(Unreadable(self._tree.path, rel, reason))
+        self._not_looked_at(rel, error.strerror or str(error))
+
+
+def _texts(group: TimePartition) -> tuple[str, str, str]:
+    sg, vsg, partition = group
+    return sg, vsg, str(partition)
+
+
+def _mount(fd: int) -> str:
+    """The mount that an open directory lies on, by a number that holds until the next boot."""
+    try:
+        lines = Path(f"/proc/self/fdinfo/{fd}").read_text(encoding="ascii").splitlines()
+        found = (line.split()[1] for line in lines if line.startswith("mnt_id:"))
+        if (mount := next(found, None)) is not None:
+            return mount
+    except OSError:
+        pass  # no /proc: the device tells all but bind mounts
+    return f"device {os.fstat(fd).st_dev}"
 
 
 def _mode(entry: os.DirEntry[str]) -> str:

@@ -17,6 +17,7 @@ from common.errors import StoppedError, TsferryError
 from common.terminal import printable
 from sender.config import ReceiverEntry, SenderConfig
 from sender.kept import identity
+from sender.kept.receiver_file import Receiver
 from sender.select.scan import Scanner
 from sender.send.backoff import Backoff, Tries, retrying
 from sender.send.bandwidth import Bandwidth
@@ -126,14 +127,8 @@ class Remote:
         )
         return Client(source, bandwidth=_unlimited(self.stop))
 
-    def check_request(
-        self,
-        engine: str | None,
-        epoch: str | None,
-        last_task: wire.TaskMark | None,
-        newest_commit: int,
-    ) -> wire.CheckRequest:
-        """The first call of a round."""
+    def check_request(self, known: Receiver, last_look: int) -> wire.CheckRequest:
+        """The first call of a round, from what is remembered of the receiver."""
         return wire.CheckRequest(
             protocol=wire.PROTOCOL,
             version=common.__version__,
@@ -141,10 +136,11 @@ class Remote:
             label=label(),
             partition_interval_ms=self.config.partition_interval_ms,
             time_unit=self.config.time_unit,
-            engine=engine,
-            epoch=epoch,
-            last_task=last_task,
-            newest_commit=newest_commit,
+            engine=known.engine,
+            epoch=known.epoch,
+            last_task=known.last_task,
+            newest_commit=known.newest_commit,
+            look=last_look,
         )
 
     def close(self) -> None:

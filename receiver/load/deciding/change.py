@@ -317,9 +317,7 @@ class _Decision:
 
     def _goes_with_ends(self, path: FilePath, held: FileRow | None) -> bool:
         """Products of compactions, and what takes the place of other content."""
-        stem = path.stem
-        is_product = stem is not None and stem.compactions != (0, 0)
-        return is_product or (held is not None and held.visible)
+        return path.is_product or (held is not None and held.visible)
 
     def _load(self, path: FilePath, candidate: Candidate, held: FileRow | None) -> FileOutcome:
         physical = physical_name(self.record.sender, self.record.task, path)

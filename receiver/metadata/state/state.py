@@ -24,7 +24,7 @@ from receiver.metadata.state.table_rows import (
     SenderRow,
     TokenRow,
 )
-from receiver.metadata.state.tables.deletions import DeletionTable
+from receiver.metadata.state.tables.deletion_notes import DeletionTable
 from receiver.metadata.state.tables.files import FileTable
 from receiver.metadata.state.tables.owners import OwnerTable
 from receiver.metadata.state.tables.senders import SchemaPositions, SenderTable, TokenTable

@@ -12,7 +12,7 @@ from sender.plan.plan import HeldWhy, plan
 from sender.plan.plan_options import PlanOptions
 from sender.plan.task_plan import Addition, TaskPlan, ToldDeletion
 from sender.select.entry import Entry, EntryState
-from sender.select.found import Clash, LocalFile, Scan, Span, Unmounted, Waiting, Why
+from sender.select.found import Clash, LocalFile, Scan, Span, Unmounted, Unreadable, Waiting, Why
 from tests.support.site import FakeFacts, Site, path, tsfile
 
 D0, D1 = Path("/d0"), Path("/d1")
@@ -154,7 +154,7 @@ def test_the_list_of_an_unmounted_directory_makes_nothing_gone():
     away = Unmounted(D0, "has no marker")
     result = run(a_scan(mounted=(D1,), unmounted=(away,)), [an_entry()], options=ALL)
     assert not result.tasks
-    assert result.held == ()
+    assert [each.why for each in result.held] == [HeldWhy.UNSEEN]
 
 
 def test_while_a_directory_is_away_deletions_of_the_others_wait():
@@ -163,16 +163,30 @@ def test_while_a_directory_is_away_deletions_of_the_others_wait():
     result = run(a_scan(a_file(B), mounted=(D0,), unmounted=(away,)), [an_entry()], options=ALL)
     assert additions(result) == {B}
     assert deletions(result) == set()
-    assert result.held[0].why is HeldWhy.UNMOUNTED
+    assert result.held[0].why is HeldWhy.UNSEEN
     assert str(D1) in result.held[0].reason
 
 
-def test_never_deletes_nothing_but_what_is_replaced():
-    never = PlanOptions(Propagate.NEVER)
-    result = run(a_scan(a_file(B, size=11)), [an_entry(A), an_entry(B)], options=never)
+@pytest.mark.parametrize("mode", list(Propagate))
+def test_every_mode_tells_what_is_gone(mode):
+    result = run(a_scan(), [an_entry(A)], options=PlanOptions(mode))
+    assert deletions(result) == {A}
+
+
+def test_what_was_not_looked_at_is_not_gone():
+    away = Unreadable(D1, "unsequence/root.a", "a symlink")
+    product = path("2-1-1.tsfile")
+    result = run(a_scan(a_file(B), a_file(product), unreadable=(away,)), [an_entry(A)])
+    assert additions(result) == {B}
     assert deletions(result) == set()
-    assert result.tasks[0].deleted_paths == [B]
-    assert result.kept == 1
+    assert [(each.path, each.why) for each in result.held] == [(A, HeldWhy.UNSEEN)]
+    assert "/d1/unsequence/root.a: a symlink" in result.held[0].reason
+    assert [each.file.path for each in result.skipped] == [product]
+
+
+def test_another_partition_is_told_of_although_one_was_not_looked_at():
+    away = Unreadable(D1, "unsequence/root.a/0/7", "a symlink")
+    assert deletions(run(a_scan(unreadable=(away,)), [an_entry(A)])) == {A}
 
 
 # -- partitions --------------------------------------------------------------------------------
@@ -193,14 +207,31 @@ def blockers():
 
 
 @pytest.mark.parametrize("what", sorted(blockers()))
-@pytest.mark.parametrize("mode", [Propagate.ALL, Propagate.REPLACED])
-def test_deletions_of_a_partition_wait_while_something_of_it_is_not_ready(what, mode):
-    scan = a_scan(a_file(AB), others=frozenset({C}), **blockers()[what])
+def test_in_a_mirror_ends_wait_while_anything_of_their_partition_is_not_ready(what):
+    scan = a_scan(a_file(AB), a_file(B), others=frozenset({C}), **blockers()[what])
     elsewhere = path("1-1-0.tsfile", partition=1)
-    result = run(scan, [an_entry(A), an_entry(elsewhere)], options=PlanOptions(mode))
-    assert additions(result) == {AB}
+    result = run(scan, [an_entry(A), an_entry(elsewhere)], options=ALL)
+    assert additions(result) == {B}
     assert deletions(result) == {elsewhere}
+    assert [each.path for each in result.held] == [A]
+    assert [each.file.path for each in result.skipped] == [AB]
+
+
+@pytest.mark.parametrize("what", ["unclosed", "damaged", "clashing", "late"])
+def test_originals_that_are_not_ready_hold_no_ends(what):
+    result = run(a_scan(a_file(AB), others=frozenset({C}), **blockers()[what]), [an_entry(A)])
+    assert additions(result) == {AB}
+    assert deletions(result) == {A}
+
+
+def test_a_product_that_is_not_ready_holds_ends_and_the_other_products():
+    product = path("3-1-1.tsfile")
+    waiting = Waiting(product.text, D0, Why.OPEN, "open", 1, product.group)
+    scan = a_scan(a_file(AB), a_file(B), waiting=(waiting,), others=frozenset({product}))
+    result = run(scan, [an_entry(A)])
+    assert additions(result) == {B}
     assert [(each.path, each.why) for each in result.held] == [(A, HeldWhy.PARTITION)]
+    assert [(each.file.path, each.held) for each in result.skipped] == [(AB, True)]
 
 
 def test_what_is_filtered_out_blocks_nothing():
@@ -374,12 +405,15 @@ def test_a_file_larger_than_a_task_gets_one_of_its_own():
     assert [len(task.additions) for task in result.tasks] == [1, 1, 1]
 
 
-def test_a_partition_with_deletions_is_never_cut():
+def test_ends_and_products_of_a_partition_are_never_cut():
     files = [a_file(each) for each in many(25)]
+    files += [a_file(path(f"{n}-5-1.tsfile")) for n in range(15)]
     gone = [an_entry(path(f"{n}-9-0.tsfile")) for n in range(30)]
-    result = run(a_scan(*files), gone, options=PlanOptions(task_max_files=10))
-    (task,) = result.tasks
-    assert (len(task.additions), len(task.deletions)) == (25, 30)
+    *before, last = run(a_scan(*files), gone, options=PlanOptions(task_max_files=10)).tasks
+    assert [len(each.additions) for each in before] == [10, 10, 5]
+    assert (len(last.additions), len(last.deletions)) == (15, 30)
+    (task,) = run(a_scan(*files), gone, options=PlanOptions(Propagate.ALL, task_max_files=10)).tasks
+    assert (len(task.additions), len(task.deletions)) == (40, 30)
 
 
 def test_twenty_files_out_and_one_in_is_one_task():

@@ -1,0 +1,324 @@
+"""Looks: what was seen together at this edge, and when it was seen first.
+
+    <schema dir>/sync/<host>_<port>/looks.state     zlib of one JSON object, `LooksState`
+
+A look is one scan, with a number that the receiver gives. Files that one look had together answered
+the database's queries together; the receiver ranks by that. So it is told of each file the first
+look that had it, closed or not, the first that had it closed, and, when it is gone, the last one.
+
+The state is written once a round, after the scan and before anything is told of it: a look that was
+not written never happened. Losing it loses no data: what is here is then seen for the first time.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from common.decoders import from_json
+from sender.select.found import Scan, Why
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from common.durable import Tree
+    from common.names import FilePath
+    from sender.select.entry import Entry
+    from sender.select.found import LocalFile, TimePartition
+
+__all__ = ["EdgeLook", "Looks", "LooksState", "Sight"]
+
+_FILE = "looks.state"
+_VERSION = 1
+
+
+class Sight(msgspec.Struct, frozen=True, array_like=True):
+    """A file that is here and is not on the list.
+
+    Attributes:
+        inode: of it.
+        first: the first look that had it.
+        closed: the first look that had it closed; 0 while it is open.
+    """
+
+    inode: int
+    first: int
+    closed: int
+
+
+class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is remembered of looks.
+
+    Attributes:
+        version: of this format.
+        last: number of the last look; 0 before the first.
+        earlier: directories of TsFiles that it did not reach -> the last look that did.
+        sights: path -> file that is here and not on the list.
+        copies: path of a file that lived on as a link only when it was loaded -> the last look that
+            had it.
+        places: data directory -> directory of TsFiles on another mount than it -> that mount, as
+            it was when files in it were listed.
+    """
+
+    version: int = _VERSION
+    last: int = 0
+    earlier: dict[str, int] = {}
+    sights: dict[str, Sight] = {}
+    copies: dict[str, int] = {}
+    places: dict[str, dict[str, str]] = {}
+
+    def last_of(self, directory: str) -> int:
+        """The last look that reached a directory."""
+        return self.earlier.get(directory, self.last)
+
+
+@dataclass(frozen=True)
+class EdgeLook:
+    """One look, as a round goes by it.
+
+    Attributes:
+        number: of it; 0 for a receiver that knows no looks.
+        scan: what it saw; what lies on another file system than it did counts as not looked at.
+        before: what was remembered.
+        after: what is to be remembered, before anything is told.
+    """
+
+    number: int
+    scan: Scan
+    before: LooksState
+    after: LooksState
+
+    def first(self, path: FilePath) -> int:
+        """The first look that had a file that is sent."""
+        sight = self.after.sights.get(path.text)
+        return self.number if sight is None else sight.first
+
+    def closed(self, path: FilePath) -> int:
+        """The first look that had it closed."""
+        sight = self.after.sights.get(path.text)
+        return self.number if sight is None or not sight.closed else sight.closed
+
+    def last(self, path: FilePath) -> int:
+        """The last look that had a file that is gone."""
+        if not self.number:
+            return 0
+        return self.before.copies.get(path.text) or self.before.last_of(path.directory)
+
+    def not_gone(self, again: Scan, told: Mapping[FilePath, Entry]) -> dict[TimePartition, str]:
+        """Partitions of which a file that is told as gone is not proved so, and why.
+
+        Args:
+            again: another scan, of the partitions of these files at least.
+            told: the files, as they are listed.
+        """
+        scan = _misplaced(again, self.after.places, told)
+        return {
+            path.group: scan.why_not_whole(path.group) or f"{path} may be there"
+            for path, entry in told.items()
+            if not scan.is_gone(path, entry.data_dir)
+        }
+
+
+class Looks:
+    """The remembered looks of one receiver.
+
+    Attributes:
+        now: what is remembered.
+        problem: why the file could not be used; None if it could, or was not there.
+    """
+
+    def __init__(self, sync: Tree, endpoint: str) -> None:
+        self._tree = sync
+        self._rel = f"{endpoint}/{_FILE}"
+        self.now = LooksState()
+        self.problem: str | None = None
+
+    @classmethod
+    def open(cls, sync: Tree, endpoint: str) -> Looks:
+        """Read what is remembered.
+
+        Args:
+            sync: `<schema dir>/sync`; stays the caller's to close.
+            endpoint: `<host>_<port>`.
+        """
+        looks = cls(sync, endpoint)
+        try:
+            found = from_json(zlib.decompress(sync.read(looks._rel)), LooksState)
+        except FileNotFoundError:
+            return looks
+        except (msgspec.MsgspecError, UnicodeDecodeError, zlib.error) as error:
+            looks.problem = str(error)
+            return looks
+        if found.version == _VERSION:
+            looks.now = found
+        else:
+            looks.problem = f"version {found.version} is not known here"
+        return looks
+
+    def take(
+        self,
+        number: int,
+        scan: Scan,
+        entries: Mapping[FilePath, Entry],
+        last_copies: Sequence[LocalFile] = (),
+    ) -> EdgeLook:
+        """Make a look of a scan; nothing is written.
+
+        Args:
+            number: that the receiver gave; 0 if it gives none.
+            scan: of all local files.
+            entries: the list of loaded files.
+            last_copies: files that live on only as links, and are still to be sent.
+        """
+        before = self.now
+        places = _places(before.places, scan, entries)
+        scan = _misplaced(scan, places, entries)
+        if not number:
+            return EdgeLook(0, scan, before, msgspec.structs.replace(before, places=places))
+        gone = [each for each in last_copies if each.path not in scan.files]
+        after = LooksState(
+            last=number,
+            earlier=_earlier(before, scan, entries),
+            sights=dict(_sights(before, number, scan, entries, gone)),
+            copies=dict(_copies(before, scan, entries, gone)),
+            places=places,
+        )
+        return EdgeLook(number, scan, before, after)
+
+    def record(self, look: EdgeLook) -> None:
+        """Remember a look: on disk before this returns."""
+        if look.after == self.now and self.problem is None:
+            return
+        self._tree.make_dirs(self._rel.rpartition("/")[0])
+        content = zlib.compress(msgspec.json.encode(look.after), level=1)
+        self._tree.write_atomic(self._rel, content)
+        self.now, self.problem = look.after, None
+
+
+def _sights(
+    before: LooksState,
+    number: int,
+    scan: Scan,
+    entries: Mapping[FilePath, Entry],
+    copies: Sequence[LocalFile],
+) -> Iterator[tuple[str, Sight]]:
+    """What is here and not on the list as it is: last copies and closed files, then open ones."""
+    for path, file in (*((each.path, each) for each in copies), *scan.files.items()):
+        entry = entries.get(path)
+        if entry is None or entry.identity != file.identity:
+            known = _known(before, path.text, file.inode)
+            first = known.first if known else number
+            closed = (known.closed if known else 0) or number
+            yield path.text, Sight(file.inode, first, closed)
+    for waiting in scan.waiting:
+        if waiting.group is not None and waiting.inode and waiting.why is not Why.REFUSED:
+            known = _known(before, waiting.text, waiting.inode)
+            yield waiting.text, known or Sight(waiting.inode, number, 0)
+
+
+def _copies(
+    before: LooksState,
+    scan: Scan,
+    entries: Mapping[FilePath, Entry],
+    copies: Sequence[LocalFile],
+) -> Iterator[tuple[str, int]]:
+    """The last look that had each file that was gone before it was loaded."""
+    for each in copies:
+        known = before.copies.get(each.path.text)
+        yield each.path.text, known or before.last_of(each.path.directory)
+    if before.copies:
+        for path in entries:
+            if path.text in before.copies and path not in scan.files:
+                yield path.text, before.copies[path.text]
+
+
+def _known(before: LooksState, path: str, inode: int) -> Sight | None:
+    found = before.sights.get(path)
+    return found if found is not None and found.inode == inode else None
+
+
+# -- what was not reached ------------------------------------------------------------------------
+
+
+def _earlier(before: LooksState, scan: Scan, entries: Mapping[FilePath, Entry]) -> dict[str, int]:
+    if not (scan.unmounted or scan.unreadable or scan.moving or scan.changing):
+        return {}
+    directories: dict[str, FilePath] = {}
+    for path in (*entries, *scan.files, *scan.others):
+        directories.setdefault(path.directory, path)
+    return {
+        directory: before.last_of(directory)
+        for directory, path in directories.items()
+        if path.group in scan.changing or scan.why_not_looked_at(directory) is not None
+    }
+
+
+# -- file systems --------------------------------------------------------------------------------
+
+_Places = dict[str, dict[str, str]]
+
+
+def _places(before: _Places, scan: Scan, entries: Mapping[FilePath, Entry]) -> _Places:
+    """On which mounts files are listed: those of before, and what is proved to be so now.
+
+    A directory that is on another mount than it was proves that it is the same one by a file that
+    is as it was listed, or that all that was listed in it is there.
+    """
+    after = {data_dir: dict(places) for data_dir, places in before.items()}
+    for data_dir, directory in _moved(before, scan):
+        now = scan.mounts[data_dir].of(directory)
+        if _is_there(scan, entries, data_dir, directory):
+            places = after.setdefault(str(data_dir), {})
+            if now:
+                places[directory] = now
+            else:
+                places.pop(directory, None)
+    return {data_dir: places for data_dir, places in after.items() if places}
+
+
+def _moved(before: _Places, scan: Scan) -> Iterator[tuple[Path, str]]:
+    """Directories of TsFiles that are on another mount than they were."""
+    for data_dir, mounts in scan.mounts.items():
+        known = before.get(str(data_dir), {})
+        for directory in known.keys() | mounts.others.keys():
+            if directory.count("/") == _DEPTH and known.get(directory, "") != mounts.of(directory):
+                yield data_dir, directory
+
+
+_DEPTH = 3
+"""Slashes in `<kind>/<storage group>/<virtual group>/<partition>`."""
+
+
+def _is_there(
+    scan: Scan, entries: Mapping[FilePath, Entry], data_dir: Path, directory: str
+) -> bool:
+    listed = [
+        entry
+        for path, entry in entries.items()
+        if entry.data_dir == data_dir and path.directory == directory
+    ]
+    here = [(entry, scan.files.get(entry.path)) for entry in listed]
+    if any(file is not None and file.identity == entry.identity for entry, file in here):
+        return True
+    return all(file is not None and file.data_dir == data_dir for _, file in here)
+
+
+def _misplaced(scan: Scan, places: _Places, entries: Mapping[FilePath, Entry]) -> Scan:
+    """The scan, where partitions of missing files count as not looked at whole if need be."""
+    wrong = {
+        path.group: f"{entry.data_dir}/{path.directory} is not on the file system that its files "
+        "were listed on; if they are gone for good: tsferry-sender resync"
+        for path, entry in _missing(scan, entries)
+        if entry.data_dir in scan.mounts
+        and scan.mounts[entry.data_dir].of(path.directory)
+        != places.get(str(entry.data_dir), {}).get(path.directory, "")
+    }
+    return replace(scan, changing={**wrong, **scan.changing}, _wholes={}) if wrong else scan
+
+
+def _missing(scan: Scan, entries: Mapping[FilePath, Entry]) -> Iterable[tuple[FilePath, Entry]]:
+    return ((path, entry) for path, entry in entries.items() if scan.is_missing(path))
