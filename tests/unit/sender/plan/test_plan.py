@@ -412,7 +412,9 @@ def test_ends_and_products_of_a_partition_are_never_cut():
     *before, last = run(a_scan(*files), gone, options=PlanOptions(task_max_files=10)).tasks
     assert [len(each.additions) for each in before] == [10, 10, 5]
     assert (len(last.additions), len(last.deletions)) == (15, 30)
-    (task,) = run(a_scan(*files), gone, options=PlanOptions(Propagate.ALL, task_max_files=10)).tasks
+    (task,) = run(
+        a_scan(*files), gone, options=replace(ALL, task_max_files=10, allow_mass_delete=True)
+    ).tasks
     assert (len(task.additions), len(task.deletions)) == (40, 30)
 
 
