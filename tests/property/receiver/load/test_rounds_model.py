@@ -52,17 +52,20 @@ def test_any_rounds_end_in_what_a_dictionary_says(
     listed: dict[str, bytes] = {}
     retired: dict[str, list[bytes]] = {}
     node = world.still_node()
-    epoch: str | None = None
+    edge = Edge(node)
     for files, numbers_gone, propagate, restart in plan:
         if restart:
             node.close()
             node = world.still_node()
-        edge = Edge(node, epoch=epoch)
+        edge.node = node
         new = {path_of(number): content(number, salt) for number, salt in files.items()}
         gone = [path_of(number) for number in numbers_gone if number not in files]
         # a retired file that comes back with the same content is there already, and live again
-        back = {path for path, each in new.items() if each in retired.get(path, ())
-                and listed.get(path) != each and path not in listed}  # fmt: skip
+        back = {
+            path
+            for path, each in new.items()
+            if each in retired.get(path, ()) and listed.get(path) != each
+        }
         replaced = [path for path in new if path in listed and listed[path] != new[path]]
         outcome = results(
             edge.round(new, [*gone, *replaced], replaces=replaced, propagate=propagate)
@@ -70,13 +73,12 @@ def test_any_rounds_end_in_what_a_dictionary_says(
         for path in new:
             same = listed.get(path) == new[path] or path in back
             assert outcome[path] == ("already" if same else "loaded")
-        listed |= new
+        ended = {path: listed[path] for path in (*gone, *replaced) if path in listed}
+        listed = {path: each for path, each in (listed | new).items() if path not in gone}
         for path in back:
             retired[path].remove(new[path])
-        for path in gone:
-            before = listed.pop(path, None)
-            if before is not None and propagate is wire.Propagate.NEVER:
+        for path, before in ended.items():
+            if propagate is not wire.Propagate.ALL:
                 retired.setdefault(path, []).append(before)
         check(world, node, listed, [each for kept in retired.values() for each in kept])
-        epoch = edge.epoch
     node.close()

@@ -382,11 +382,12 @@ class EngineAgainstModel(RuleBasedStateMachine):
         tail = data.draw(
             st.sampled_from([b"", bytes(700), b"garbage", b"TSFm\xff\xff"]), label="tail"
         )
-        content = log_file(self.home).read_bytes()[:size]
-        log_file(self.home).write_bytes(content + tail)
-        end = size + len(tail)
+        before = log_file(self.home).read_bytes()
+        left = before[:size] + tail
+        log_file(self.home).write_bytes(left)
         while self.sizes[-1] > size:
-            if self.sizes[-1] - MARK <= size and self.sizes[-1] <= end:
+            end = self.sizes[-1]
+            if len(left) >= end and left[: end - MARK] == before[: end - MARK]:
                 break  # only the mark is lost: the commit is whole, and counts
             self.sizes.pop()
             self.stamps.pop()

@@ -77,11 +77,13 @@ def test_pauses_grow_and_a_load_that_waits_lets_the_others_pass(
 
     real, tries = loader.load_task, []
 
-    def fails_for_a(engine: object, folder: object, *rest: object, **more: object) -> None:
+    def fails_for_a(
+        engine: object, trees: object, folder: object, *rest: object, **more: object
+    ) -> None:
         if folder.uuid == A:  # type: ignore[attr-defined]
             tries.append(time_of(still).now)
             raise DiskError("EIO")
-        real(engine, folder, *rest, **more)  # type: ignore[arg-type]
+        real(engine, trees, folder, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(loader, "load_task", fails_for_a)
     _, _first = ended(still)

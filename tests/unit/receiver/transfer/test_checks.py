@@ -197,7 +197,7 @@ def test_a_lost_answer_to_a_start_is_no_clone(node: Node) -> None:
     edge.check()
     edge.round({path_of(1): tsfile()})
     forgetful = copy_of(edge)
-    task = forgetful.start()  # the answer is lost: `edge` does not know the new epoch
+    task = forgetful.start(settle=False)  # the answer is lost: `edge` does not know the new epoch
     edge.check()
     edge.start(task)
     assert edge.epoch == forgetful.epoch

@@ -224,7 +224,7 @@ def test_a_clock_that_jumps_suspends_ttl_and_says_so(
         assert "TTL is suspended" in caplog.text
         # Nothing is turned away either, by a clock that nobody believes.
         (decision,) = edge.plan(
-            edge.start(), [plan_entry(path_of(2), aged(1), last_time=NOW_MS - HOUR_MS)]
+            edge.start(), [plan_entry(path_of(2), aged(1.5), last_time=NOW_MS - HOUR_MS)]
         )
         assert str(decision.action) == "send"
         clock.now -= 400 * DAY
