@@ -76,7 +76,7 @@ def test_a_compaction_arrives_as_one_change(shared, make_edge):
         edge.remove(edge.path(number))
     edge.write(0, level=1, first=0, points=20_000)
     report = edge.round()
-    assert (report.sent, report.deleted, report.exit_code) == (1, 20, 0), report.as_json()
+    assert (report.sent, report.retired, report.exit_code) == (1, 20, 0), report.as_json()
     in_sync(edge, shared)
 
 
