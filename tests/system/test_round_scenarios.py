@@ -29,12 +29,10 @@ class Plant:
     """What happens at an edge, round by round.
 
     Attributes:
-        ever: path -> MD5 of the last content that was there, gone or not.
     """
 
     def __init__(self, edge: Edge) -> None:
         self.edge = edge
-        self.ever: dict[str, str] = {}
         self._number = 0
 
     def put(self, group: str, virtual: int, partition: int, kind: str) -> str:
@@ -54,7 +52,6 @@ class Plant:
         path = f"{kind}/{sg}/{virtual}/{partition}/{name}"
         content = build(devices)
         self.edge.put(path, content, resource=f"resource {self._number}".encode())
-        self.ever[path] = hashlib.md5(content).hexdigest()
         return path
 
     def day(self) -> None:
