@@ -384,6 +384,41 @@ class DeletedPage(Struct, frozen=True, kw_only=True):
     paths: list[str]
 
 
+class DeletionsForm(StrEnum):
+    """What a deletion file is."""
+
+    MODS = "mods"
+    MODS2 = "mods2"
+
+
+class DeletionsPart(Struct, frozen=True, kw_only=True):
+    """Whole records of the deletion file beside a TsFile, which need not be loaded, nor closed."""
+
+    path: str
+    form: DeletionsForm
+    base: Count
+    """Bytes of the deletion file before these; the receiver has them already, or 0."""
+    content: bytes
+    """Base64 in JSON."""
+    floor: Count
+    """The last look that could have seen these records and did not; 0 where none could have."""
+    applied: bool = True
+    """Whether readers are to leave out what is deleted."""
+
+
+class DeletionsPage(Struct, frozen=True, kw_only=True):
+    """`POST /tasks/<id>/deletions`: what is new in deletion files, committed with the task."""
+
+    parts: list[DeletionsPart]
+
+
+class DeletionsAnswer(Struct, frozen=True, kw_only=True):
+    """What was taken is on the disk."""
+
+    again: list[str] = []
+    """Paths whose parts were not taken: what stands before them is not here. They begin with 0."""
+
+
 class ProofEntry(Struct, frozen=True, kw_only=True):
     """What the sender read in each series of a file: see `common.tsfile.proof`."""
 

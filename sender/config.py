@@ -193,8 +193,11 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
         storage_group: that a flat directory belongs to.
         partition_interval: width of a time partition; the same as at the receiver.
         time_unit: of the timestamps in the data.
-        propagate_deletes: what a file that is gone here means there: deleted where compacted
-            files replace it, deleted always, or never.
+        propagate_deletes: what a file that is gone here means there: kept until others are
+            proved to give all of its points, deleted, or kept for ever.
+        deletion_files: what becomes of points that were deleted in a closed file (`.mods`,
+            `.mods2`): told and left out by readers there, told and kept visible, or, in the old
+            way, a file that has some is not sent.
         max_delete_fraction: of the list; more deletions that nothing explains are held back.
         guard_from_files: shortest list that `max_delete_fraction` guards.
         task_max_files: files of one task; a round has as many tasks as it needs.
@@ -215,6 +218,7 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
     partition_interval: Annotated[Duration, Meta(ge=0.001)] = 604800.0
     time_unit: TimeUnit = "ms"
     propagate_deletes: Literal["replaced", "all", "never"] = "replaced"
+    deletion_files: Literal["apply", "keep", "wait"] = "apply"
     max_delete_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.5
     guard_from_files: Annotated[int, Meta(ge=0)] = 10
     task_max_files: Annotated[int, Meta(ge=1)] = 1000

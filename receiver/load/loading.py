@@ -173,6 +173,7 @@ def _decide(
             current.planned,
             collected.candidates,
             collected.failed,
+            current.deletions_told,
             registering=registering,
             stands=lambda row: stands(trees, row),
             expiry=ttl.expiry(state, moment),

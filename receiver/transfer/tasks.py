@@ -15,9 +15,12 @@ from common.errors import (
     TooLargeError,
 )
 from common.names import FilePath, is_task_id
+from common.tsfile.deletion_records import whole_records
+from common.tsfile.primitives import Malformed
 from common.wire import (
     Action,
     BatchAnswer,
+    DeletionsAnswer,
     Outcome,
     PlanAnswer,
     PlanDecision,
@@ -25,6 +28,7 @@ from common.wire import (
     TaskAnswer,
     TaskState,
 )
+from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.load.folder.current_task import Planned, TaskRecord, start_task
 from receiver.load.placing import stands
 from receiver.metadata.commit.guards import Guard
@@ -42,6 +46,8 @@ if TYPE_CHECKING:
 
     from common.wire import (
         DeletedPage,
+        DeletionsPage,
+        DeletionsPart,
         EndRequest,
         PlanEntry,
         PlanPage,
@@ -281,6 +287,30 @@ class Tasks:
             _check_length(current.deletions + len(paths))
             current.add_deleted(paths)
 
+    def deletions(
+        self, who: Principal, sender: str, task: str, epoch: str | None, page: DeletionsPage
+    ) -> DeletionsAnswer:
+        """Take what is new in deletion files; what is taken is on the disk when this returns.
+
+        Raises:
+            ProtocolError: a part is no whole records.
+        """
+        self._check_page(len(page.parts))
+        for each in page.parts:
+            _check_part(each)
+        folder = self._enter(who, sender, task, epoch)
+        with folder.lock:
+            current = self._intake.open_task(folder, task)
+            _check_length(len(current.deletions_told) + len(page.parts))
+            with self._engine.reading() as state:
+                known = KnownDeletions(state, sender)
+                for told in current.deletions_told:
+                    known.take(told)
+                taken = [each for each in page.parts if known.take(each)]
+            current.add_deletions(taken)
+        refused = [each.path for each in page.parts if each not in taken]
+        return DeletionsAnswer(again=list(dict.fromkeys(refused)))
+
     def batch(
         self, who: Principal, sender: str, task: str, epoch: str | None, body: bytes
     ) -> BatchAnswer:
@@ -416,6 +446,16 @@ class Tasks:
 def _check_length(count: int) -> None:
     if count > _LONGEST_TASK:
         raise TooLargeError(f"a task has {_LONGEST_TASK} files at most; cut the round into several")
+
+
+def _check_part(part: DeletionsPart) -> None:
+    _tsfile(part.path)
+    try:
+        whole = whole_records(part.content, part.form)
+    except Malformed as error:
+        raise ProtocolError(f"{part.path}: {part.form}: {error}") from error
+    if not part.content or whole != len(part.content):
+        raise ProtocolError(f"{part.path}: the part of its {part.form} is no whole records")
 
 
 def _tsfile(text: str) -> FilePath:

@@ -165,6 +165,23 @@ def deleted(call: Call) -> Response:
 
 @ROUTES.call(
     "POST",
+    f"{_TASK}/deletions",
+    Role.SENDER,
+    "What is new in deletion files",
+    AnswerRow(200, wire.DeletionsAnswer),
+    takes=wire.DeletionsPage,
+    body=Body.LARGE,
+    task=True,
+)
+def deletions(call: Call) -> Response:
+    """What is new in the deletion files beside TsFiles."""
+    page = call.body(wire.DeletionsPage)
+    tasks = call.node.tasks
+    return json_answer(tasks.deletions(call.who, call.sender, call.task, call.epoch, page))
+
+
+@ROUTES.call(
+    "POST",
     f"{_TASK}/batch",
     Role.SENDER,
     "Many small files in one body",

@@ -19,18 +19,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from common.decoders import from_json
+from common.digests import xxh3_128
+from common.names import FilePath
+from common.tsfile.deletion_records import whole_records
+from common.tsfile.primitives import Malformed
 from sender.select.found import Scan, Why
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from common.durable import Tree
-    from common.names import FilePath
     from sender.select.entry import Entry
-    from sender.select.found import LocalFile, TimePartition
+    from sender.select.found import DeletionFile, LocalFile, TimePartition
 
-__all__ = ["EdgeLook", "Looks", "LooksState", "Sight"]
+__all__ = ["DeletionsSight", "EdgeLook", "Looks", "LooksState", "Sight"]
 
 _FILE = "looks.state"
 _VERSION = 1
@@ -50,6 +53,25 @@ class Sight(msgspec.Struct, frozen=True, array_like=True):
     closed: int
 
 
+class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
+    """What was seen of a deletion file.
+
+    Attributes:
+        identity: (size, mtime_ns, inode) of it.
+        size: bytes of its whole records.
+        digest: xxh3-128 (hex) of these.
+        marks: (bytes, look): up to there, that look is the last one that could have seen what it
+            did not see; 0 for none.
+        told: bytes that are committed at the receiver.
+    """
+
+    identity: tuple[int, int, int]
+    size: int
+    digest: str
+    marks: tuple[tuple[int, int], ...]
+    told: int = 0
+
+
 class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is remembered of looks.
 
@@ -60,6 +82,7 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         sights: path -> file that is here and not on the list.
         copies: path of a file that lived on as a link only when it was loaded -> the last look that
             had it.
+        deletions: path of a TsFile -> form -> its deletion file.
         places: data directory -> directory of TsFiles on another mount than it -> that mount, as
             it was when files in it were listed.
     """
@@ -69,6 +92,7 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     earlier: dict[str, int] = {}
     sights: dict[str, Sight] = {}
     copies: dict[str, int] = {}
+    deletions: dict[str, dict[str, DeletionsSight]] = {}
     places: dict[str, dict[str, str]] = {}
 
     def last_of(self, directory: str) -> int:
@@ -107,6 +131,19 @@ class EdgeLook:
         if not self.number:
             return 0
         return self.before.copies.get(path.text) or self.before.last_of(path.directory)
+
+    def sight(self, file: DeletionFile) -> DeletionsSight | None:
+        """What is known of a deletion file; None where it could not be read."""
+        return self.after.deletions.get(file.path.text, {}).get(file.form)
+
+    @property
+    def due(self) -> list[DeletionFile]:
+        """Deletion files of which the receiver does not have all."""
+        return [
+            file
+            for file in self.scan.deletions
+            if self.number and (sight := self.sight(file)) is not None and sight.told < sight.size
+        ]
 
     def not_gone(self, again: Scan, told: Mapping[FilePath, Entry]) -> dict[TimePartition, str]:
         """Partitions of which a file that is told as gone is not proved so, and why.
@@ -165,6 +202,7 @@ class Looks:
         scan: Scan,
         entries: Mapping[FilePath, Entry],
         last_copies: Sequence[LocalFile] = (),
+        read: Callable[[DeletionFile], bytes | None] = lambda file: None,
     ) -> EdgeLook:
         """Make a look of a scan; nothing is written.
 
@@ -173,6 +211,7 @@ class Looks:
             scan: of all local files.
             entries: the list of loaded files.
             last_copies: files that live on only as links, and are still to be sent.
+            read: a deletion file as it is; None where it cannot be read.
         """
         before = self.now
         places = _places(before.places, scan, entries)
@@ -185,18 +224,31 @@ class Looks:
             earlier=_earlier(before, scan, entries),
             sights=dict(_sights(before, number, scan, entries, gone)),
             copies=dict(_copies(before, scan, entries, gone)),
+            deletions=_deletions(before, scan, entries, read),
             places=places,
         )
         return EdgeLook(number, scan, before, after)
 
     def record(self, look: EdgeLook) -> None:
         """Remember a look: on disk before this returns."""
-        if look.after == self.now and self.problem is None:
+        self._write(look.after)
+
+    def told(self, files: Mapping[tuple[str, str], int]) -> None:
+        """Remember how much of deletion files is committed: (path, form) -> bytes."""
+        deletions = {path: dict(forms) for path, forms in self.now.deletions.items()}
+        for (path, form), size in files.items():
+            sight = deletions.get(path, {}).get(form)
+            if sight is not None:
+                deletions[path][form] = msgspec.structs.replace(sight, told=size)
+        self._write(msgspec.structs.replace(self.now, deletions=deletions))
+
+    def _write(self, state: LooksState) -> None:
+        if state == self.now and self.problem is None:
             return
         self._tree.make_dirs(self._rel.rpartition("/")[0])
-        content = zlib.compress(msgspec.json.encode(look.after), level=1)
+        content = zlib.compress(msgspec.json.encode(state), level=1)
         self._tree.write_atomic(self._rel, content)
-        self.now, self.problem = look.after, None
+        self.now, self.problem = state, None
 
 
 def _sights(
@@ -255,6 +307,70 @@ def _earlier(before: LooksState, scan: Scan, entries: Mapping[FilePath, Entry]) 
         for directory, path in directories.items()
         if path.group in scan.changing or scan.why_not_looked_at(directory) is not None
     }
+
+
+# -- deletion files ------------------------------------------------------------------------------
+
+
+def _deletions(
+    before: LooksState,
+    scan: Scan,
+    entries: Mapping[FilePath, Entry],
+    read: Callable[[DeletionFile], bytes | None],
+) -> dict[str, dict[str, DeletionsSight]]:
+    here = {(each.path.text, each.form) for each in scan.deletions}
+    moved = [
+        sight
+        for path, forms in before.deletions.items()
+        for form, sight in forms.items()
+        if (path, form) not in here
+    ]
+    found: dict[str, dict[str, DeletionsSight]] = {}
+    for path, forms in before.deletions.items():
+        parsed = FilePath.parse(path)
+        if parsed in entries or parsed in scan.files or parsed in scan.others:
+            found[path] = dict(forms)  # one that vanished beside its TsFile is not withdrawn
+    for file in scan.deletions:
+        known = before.deletions.get(file.path.text, {}).get(file.form)
+        if known is None or known.identity != file.identity:
+            known = _seen(before.last_of(file.path.directory), file, known, moved, read)
+        if known is not None:
+            found.setdefault(file.path.text, {})[file.form] = known
+    return found
+
+
+def _seen(
+    floor: int,
+    file: DeletionFile,
+    known: DeletionsSight | None,
+    moved: Sequence[DeletionsSight],
+    read: Callable[[DeletionFile], bytes | None],
+) -> DeletionsSight | None:
+    """A deletion file that is new or has changed.
+
+    What it begins with may have been seen before, also beside another path: its TsFile has moved.
+    """
+    content = read(file)
+    try:
+        size = 0 if content is None else whole_records(content, file.form)
+    except Malformed:
+        return known
+    if content is None or not size:
+        return known
+    if known is not None and size < known.size:
+        return msgspec.structs.replace(known, identity=file.identity)
+    candidates = [(each, 0) for each in moved]
+    if known is not None:
+        candidates.insert(0, (known, known.told))
+    for each, told in candidates:
+        if each.size <= size and _digest(content[: each.size]) == each.digest:
+            marks = each.marks if each.size == size else (*each.marks, (size, floor))
+            return DeletionsSight(file.identity, size, _digest(content[:size]), marks, told)
+    return DeletionsSight(file.identity, size, _digest(content[:size]), ((size, floor),))
+
+
+def _digest(content: bytes) -> str:
+    return xxh3_128(content).hex()
 
 
 # -- file systems --------------------------------------------------------------------------------

@@ -197,7 +197,8 @@ def next_round(
     scan = known.scan.with_last_copies(known.last_copies)
     troubles = living(troubles, scan)
     hold = (comparison and comparison.hold) or known.source_doubt
-    work = plan(scan, entries, troubles, replace(options, hold_deletions=hold), facts)
+    options = replace(options, hold_deletions=hold)
+    work = plan(scan, entries, troubles, options, facts, known.look.due)
     listed = entries | {each.path: each for each in work.refreshed}
     return NextRound(known, back, new, scan, troubles, work, listed)
 

@@ -33,11 +33,11 @@ from sender.select.facts import ContentFacts
 from sender.select.found import LocalFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from common.names import FilePath
     from sender.kept.troubles import Trouble
-    from sender.select.found import Scan, Span, TimePartition
+    from sender.select.found import DeletionFile, Scan, Span, TimePartition
 
 __all__ = ["Held", "HeldWhy", "RoundPlan", "Skipped", "plan"]
 
@@ -131,6 +131,7 @@ def plan(
     troubles: Mapping[FilePath, Trouble],
     options: PlanOptions,
     facts: ContentFacts,
+    deletion_files: Iterable[DeletionFile] = (),
 ) -> RoundPlan:
     """Compare a scan with what is loaded; see the module.
 
@@ -140,6 +141,7 @@ def plan(
         troubles: files that the receiver did not take (`Troubles.by_path`, pruned).
         options: what is wanted.
         facts: reads contents and times where the numbers do not decide.
+        deletion_files: of which the receiver does not have all (`EdgeLook.due`).
     """
     found = _compare(scan, entries, troubles, facts)
     blocked = _blocked_groups(scan, troubles, found, options)
@@ -150,6 +152,8 @@ def plan(
         by_group[addition.path.group].additions.append(addition)
     for deletion in verdicts.go:
         by_group[deletion.path.group].deletions.append(deletion)
+    for each in deletion_files:
+        by_group[each.path.group].deletion_files.append(each)
     mirror = options.propagate is Propagate.ALL
     return RoundPlan(
         cut(by_group, options.task_max_files, options.task_max_bytes, mirror=mirror),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from common.names import FilePath
-    from sender.select.found import LocalFile, TimePartition
+    from sender.select.found import DeletionFile, LocalFile, TimePartition
 
 __all__ = ["Addition", "TaskPlan", "ToldDeletion", "Work", "cut"]
 
@@ -62,6 +62,7 @@ class TaskPlan:
     Attributes:
         additions: files to send.
         deletions: ends to tell.
+        deletion_files: of which something is to be told.
         mirror: in mode `all` the ends of a partition wait for every file of it, not only for
             products of compactions.
     """
@@ -69,6 +70,7 @@ class TaskPlan:
     additions: tuple[Addition, ...] = ()
     deletions: tuple[ToldDeletion, ...] = ()
     mirror: bool = False
+    deletion_files: tuple[DeletionFile, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -78,7 +80,8 @@ class TaskPlan:
     @property
     def homes(self) -> dict[FilePath, Path]:
         """Data directory of each path, for `SyncLogs.begin`."""
-        homes = {each.path: each.data_dir for each in self.deletions}
+        homes = {each.path: each.data_dir for each in self.deletion_files}
+        homes.update((each.path, each.data_dir) for each in self.deletions)
         homes.update((each.path, each.file.data_dir) for each in self.additions)
         return homes
 
@@ -130,6 +133,7 @@ class Work:
 
     additions: list[Addition] = field(default_factory=list)
     deletions: list[ToldDeletion] = field(default_factory=list)
+    deletion_files: list[DeletionFile] = field(default_factory=list)
 
 
 def cut(
@@ -144,7 +148,7 @@ def cut(
     pieces: list[TaskPlan] = []
     files = size = 0
     for piece in _pieces(work, max_files, max_bytes, mirror):
-        more = len(piece.additions) + len(piece.deletions)
+        more = len(piece.additions) + len(piece.deletions) + len(piece.deletion_files)
         if pieces and (files + more > max_files or size + piece.bytes > max_bytes):
             tasks.append(_joined(pieces, mirror))
             pieces, files, size = [], 0, 0
@@ -161,6 +165,7 @@ def _joined(pieces: list[TaskPlan], mirror: bool) -> TaskPlan:
         tuple(each for piece in pieces for each in piece.additions),
         tuple(each for piece in pieces for each in piece.deletions),
         mirror,
+        tuple(each for piece in pieces for each in piece.deletion_files),
     )
 
 
@@ -171,9 +176,10 @@ def _pieces(
     for group in sorted(work, key=lambda each: (each[2], each[0], each[1])):
         additions = tuple(sorted(work[group].additions, key=_age))
         deletions = tuple(sorted(work[group].deletions, key=lambda each: each.path))
+        files = tuple(work[group].deletion_files)
         together = bool(deletions) or any(each.goes_with_ends for each in additions)
         if together and mirror:
-            yield TaskPlan(additions, deletions)
+            yield TaskPlan(additions, deletions, deletion_files=files)
             continue
         part: list[Addition] = []
         size = 0
@@ -187,8 +193,9 @@ def _pieces(
             size += each.file.size
         if part:
             yield TaskPlan(tuple(part))
-        if together:
-            yield TaskPlan(tuple(each for each in additions if each.goes_with_ends), deletions)
+        if together or files:
+            products = tuple(each for each in additions if each.goes_with_ends)
+            yield TaskPlan(products, deletions, deletion_files=files)
 
 
 def _age(addition: Addition) -> tuple[str, int, int, str]:

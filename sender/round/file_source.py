@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 
 from common import wire
-from common.errors import UsageError
+from common.errors import TsferryError, UsageError
 from common.names import FilePath
 from sender.kept.receiver_file import Receiver, ReceiverFile, SourceMark
 from sender.select.data_dirs import DataDirs
 from sender.select.entry import Entry
 from sender.select.facts import ContentFacts
 from sender.select.filters import group_filter
-from sender.select.found import LocalFile, Scan, TimePartition
+from sender.select.found import DeletionFile, LocalFile, Scan, TimePartition
 from sender.select.scan import units_of
 from sender.select.upstream import catalogue_dirs, scan_catalogue
 from sender.send.calls import CatalogueNow
@@ -24,6 +24,8 @@ from sender.send.remote import Remote
 
 __all__ = ["CatalogueSource", "DirectorySource", "Source", "open_source"]
 
+_MOST_DELETIONS = 64 << 20
+"""Bytes of the largest deletion file that travels; a database rewrites one of more than 1 MiB."""
 _TRIES = 5
 """Readings of a catalogue that changes under way, before its gone files are left for later."""
 
@@ -46,6 +48,13 @@ class DirectorySource:
     ) -> Scan:
         """Look at some partitions once more."""
         return self.remote.scanner.scan(self.dirs, (entries,), only=groups)
+
+    def deletion_file(self, file: DeletionFile) -> bytes | None:
+        """The content of a deletion file as it is; None where it cannot be read."""
+        try:
+            return self.dirs.trees[file.data_dir].read(file.rel, limit=_MOST_DELETIONS)
+        except (OSError, TsferryError):
+            return None
 
     def facts(self) -> ContentFacts:
         """Reads contents and times."""
@@ -89,6 +98,10 @@ class CatalogueSource:
     ) -> Scan:
         """The catalogue as it was: its names are never used again, so nothing comes back."""
         return self._scan
+
+    def deletion_file(self, file: DeletionFile) -> bytes | None:
+        """The catalogue lists none."""
+        return None
 
     def facts(self) -> ContentFacts:
         """What the catalogue says of the files."""

@@ -57,7 +57,9 @@ class LookedAt:
         number = kept.looks.now.last + 1 if check is None else check.look
         return Known.of(
             kept,
-            kept.looks.take(number, self.scan, entries, left.last_copies),
+            kept.looks.take(
+                number, self.scan, entries, left.last_copies, self.source.deletion_file
+            ),
             entries=left.entries,
             last_copies=left.last_copies,
             check=check,

@@ -134,7 +134,9 @@ class Round:
             return
         self._meter.step("scan")
         scan = source.scan(kept.ledger.entries)
-        look = kept.looks.take(check.look, scan, kept.ledger.entries, recovered.last_copies)
+        look = kept.looks.take(
+            check.look, scan, kept.ledger.entries, recovered.last_copies, source.deletion_file
+        )
         known = Known.of(
             kept,
             look,
@@ -198,6 +200,7 @@ class Round:
                 self._meter,
                 schema=schema,
                 again=again,
+                read_deletions=source.deletion_file,
                 clock=self.clock,
             ).run()
             crash.point("round.task_done")

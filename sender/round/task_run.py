@@ -29,8 +29,10 @@ from sender.round.second_look import SecondLook
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip
 from sender.select.entry import Entry
+from sender.select.found import DeletionFile
 from sender.send.calls import UploadState
 from sender.send.content import Prepared, pages, prepare, without_devices
+from sender.send.deletion_parts import deletion_pages, deletion_parts
 from sender.send.progress import Meter
 from sender.send.proofs import Proofs
 from sender.send.remote import Remote
@@ -61,6 +63,7 @@ class TaskRun:
         meter: Meter,
         *,
         again: SecondLook,
+        read_deletions: Callable[[DeletionFile], bytes | None],
         schema: SchemaShip | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -69,6 +72,7 @@ class TaskRun:
         self._check = check
         self._look = look
         self._again = again
+        self._read_deletions = read_deletions
         self._plan = plan
         self._task = task
         self._report = report
@@ -81,6 +85,7 @@ class TaskRun:
         self._whole: dict[str, tuple[Prepared, str]] = {}
         """Files that the receiver has whole, with the MD5 of what is here."""
         self._left_out: set[str] = set()
+        self._told: dict[tuple[str, str], int] = {}
         self._proofs = Proofs(kept.snapshot, check.limits)
         self._verdicts = Verdicts(report)
 
@@ -98,6 +103,7 @@ class TaskRun:
                 self._ship_schema(answer)
                 jobs = self._offer(self._take_snapshot())
                 self._delete()
+                self._tell_deletions()
                 self._send([each for each in jobs if each.path not in self._left_out])
                 answer = self._end()
             if answer.state is not TaskState.DONE:
@@ -270,6 +276,47 @@ class TaskRun:
         self._remote.client.deleted(self._task, self._epoch, body)
         return body
 
+    def _tell_deletions(self) -> None:
+        """Tell what is new in deletion files; what the receiver has lost comes again from 0."""
+        applied = self._remote.config.deletion_files == "apply"
+        limits = self._check.limits
+        begins = {
+            (file.path.text, file.form): sight.told
+            for file in self._plan.deletion_files
+            if (sight := self._look.sight(file)) is not None
+        }
+        again = {file.path.text for file in self._plan.deletion_files}
+        for _ in range(2):
+            parts = [
+                part
+                for file in self._plan.deletion_files
+                if file.path.text in again
+                for part in self._parts(file, begins[file.path.text, file.form], applied)
+            ]
+            again = set()
+            for page in deletion_pages(parts, limits.max_page_items, limits.max_page_bytes):
+                self._go_on()
+                body = wire.DeletionsPage(parts=page)
+                answer = self._remote.patiently(lambda body=body: self._deletions(body))  # type: ignore[misc]
+                again.update(answer.again)
+                for part in page:
+                    self._told[part.path, part.form] = part.base + len(part.content)
+            crash.point("task.deletions.sent")
+            begins = dict.fromkeys(begins, 0)
+            if not again:
+                break
+        for path, form in list(self._told):
+            if path in again:
+                del self._told[path, form]
+
+    def _parts(self, file: DeletionFile, begin: int, applied: bool) -> Iterator[wire.DeletionsPart]:
+        sight, content = self._look.sight(file), self._read_deletions(file)
+        if sight is not None and content is not None:
+            yield from deletion_parts(file, sight, content, begin=begin, applied=applied)
+
+    def _deletions(self, body: wire.DeletionsPage) -> wire.DeletionsAnswer:
+        return self._remote.client.deletions(self._task, self._epoch, body)
+
     def _send(self, jobs: Sequence[SendJob]) -> None:
         self._meter.expect(len(jobs), sum(job.prepared.entry.size for job in jobs if job.file))
         self._meter.step("send")
@@ -380,6 +427,8 @@ class TaskRun:
         kept = self._kept
         recover(kept.ledger, kept.logs, kept.snapshot, kept.dirs, lambda _: answer)
         kept.note(answer)
+        if self._told and answer.state is TaskState.DONE:
+            kept.looks.told(self._told)
         crash.point("task.noted")
         if self._schema is not None and self._schema_end is not None:
             self._schema.conclude(answer.schema_position)

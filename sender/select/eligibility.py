@@ -2,6 +2,9 @@
 
 Whether it is closed is decided by `select.walk`: by this, and by its resource or its tail.
 
+What was deleted in a closed file travels with it, unless the configuration says that such a file
+waits (`deletion_files = "wait"`); one that shares its deletion file with others waits.
+
 A database leaves these beside `X.tsfile` while it changes it (apache/iotdb): deletions in
 `X.tsfile.mods` (1.x), `.mods2` (2.x), `.modification` (the oldest), deletions during a compaction
 in `.compaction.mods[2]`, a running merge or settle in `.merge`, `.settle`, a resource being written
@@ -18,6 +21,7 @@ import re
 from typing import TYPE_CHECKING
 
 from common.names import RESOURCE, SUFFIX
+from common.tsfile.deletion_records import DELETION_FORMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
@@ -35,6 +39,7 @@ CHANGING = (
     ".resource.temp",
     ".broken",
 )
+_TRAVELLING = tuple(f".{form}" for form in DELETION_FORMS)
 _USUAL = (SUFFIX, SUFFIX + RESOURCE)
 _SHARED = re.compile(r"[0-9]+-[0-9]+\.mods2\Z")
 _UNFINISHED = re.compile(r".*\.(inner|cross)(\.resource)?\Z|.*\.compaction\.log\Z|merge\.log\Z")
@@ -43,14 +48,23 @@ _UNFINISHED = re.compile(r".*\.(inner|cross)(\.resource)?\Z|.*\.compaction\.log\
 class Beside:
     """The names of one directory, asked about its TsFiles."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], *, deletions_travel: bool = False) -> None:
+        """Look at names.
+
+        Args:
+            names: all in the directory.
+            deletions_travel: a TsFile with a deletion file of its own is not being changed.
+        """
         self.names: Set[str] = frozenset(names)
         # Nearly all names are TsFiles and resources: only the few others are looked at closely.
         self._others = sorted(name for name in self.names if not name.endswith(_USUAL))
         self._shared = next((name for name in self._others if _SHARED.match(name)), None)
         self._changes: dict[str, str] = {}
+        self._travelling = deletions_travel
         for name in self._others:
             for suffix in CHANGING:
+                if deletions_travel and suffix in _TRAVELLING:
+                    continue
                 if name.endswith(SUFFIX + suffix):
                     self._changes.setdefault(name.removesuffix(suffix), name)
 
@@ -62,6 +76,12 @@ class Beside:
     def has_resource(self, name: str) -> bool:
         """Whether the resource is there."""
         return name + RESOURCE in self.names
+
+    def deletion_files(self, name: str) -> list[str]:
+        """The forms of the deletion files of a TsFile; none where they are a reason to wait."""
+        if not self._travelling:
+            return []
+        return [form for form in DELETION_FORMS if f"{name}.{form}" in self.names]
 
     def change(self, name: str) -> str | None:
         """What says that this TsFile is being changed, or None."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Clash",
+    "DeletionFile",
     "LocalFile",
     "Mounts",
     "ResourceStat",
@@ -130,6 +131,27 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletionFile:
+    """A deletion file beside a TsFile, whether that is closed or not.
+
+    Attributes:
+        path: of the TsFile.
+        data_dir: the data directory that holds both.
+        rel: where the deletion file is beneath it.
+        form: see `common.tsfile.deletion_records.DELETION_FORMS`.
+        identity: (size, mtime_ns, inode) of it.
+        inode: of the TsFile.
+    """
+
+    path: FilePath
+    data_dir: Path
+    rel: str
+    form: str
+    identity: tuple[int, int, int]
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
 class Clash:
     """One path with different content in several data directories; none of them is sent."""
 
@@ -203,6 +225,7 @@ class Scan:
         unreadable: directories that were not looked at.
         moving: directories that changed while what lies in them was looked at.
         mounts: of each data directory.
+        deletions: deletion files that are to travel.
         others: paths at which there is a TsFile that is not in `files`.
         loose_names: names of flat files whose path is not known, because they wait.
         changing: groups in motion (a running compaction, a directory that changed during the
@@ -218,6 +241,7 @@ class Scan:
     unreadable: tuple[Unreadable, ...] = ()
     moving: tuple[Unreadable, ...] = ()
     mounts: Mapping[Path, Mounts] = field(default_factory=dict)
+    deletions: tuple[DeletionFile, ...] = ()
     others: frozenset[FilePath] = frozenset()
     loose_names: frozenset[str] = frozenset()
     changing: Mapping[TimePartition, str] = field(default_factory=dict)

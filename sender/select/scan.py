@@ -57,6 +57,7 @@ class Scanner:
             interval=units_of(config),
             includes=group_filter(groups.include, groups.exclude),
             clock=clock,
+            deletions_travel=config.deletion_files != "wait",
         )
         self._cache = StatCache()
 
@@ -155,6 +156,7 @@ class Scanner:
                 data_dir: Mounts(frozenset(each.opened), each.mounts)
                 for data_dir, each in found.items()
             },
+            deletions=tuple(each for one in found.values() for each in one.deletions),
             others=frozenset(others),
             loose_names=frozenset(name for one in found.values() for name in one.loose_names),
             changing=changing,

@@ -25,6 +25,7 @@ from common.tsfile import Status, read_status
 from sender.select.eligibility import Beside
 from sender.select.facts import read_span
 from sender.select.found import (
+    DeletionFile,
     LocalFile,
     ResourceStat,
     Span,
@@ -63,6 +64,7 @@ class WalkRules:
         interval: width of a time partition, in the unit of the data's timestamps.
         includes: whether a storage group is sent.
         clock: seconds since the epoch.
+        deletions_travel: whether a file with a deletion file is sent, and that with it.
     """
 
     flat_group: str | None
@@ -71,6 +73,7 @@ class WalkRules:
     interval: int
     includes: Callable[[str], bool]
     clock: Callable[[], float]
+    deletions_travel: bool = False
 
 
 class ListedDirectory(NamedTuple):
@@ -102,6 +105,7 @@ class WalkResult:
     directories: list[ListedDirectory] = field(default_factory=list)
     opened: set[str] = field(default_factory=set)
     mounts: dict[str, str] = field(default_factory=dict)
+    deletions: list[DeletionFile] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +268,8 @@ class Walk:
     # -- files -----------------------------------------------------------------------------
 
     def _files(self, place: _Place) -> None:
-        beside = Beside(self._listed(place.rel, place.fd, place.group))
+        travel = self._rules.deletions_travel and place.group is not None
+        beside = Beside(self._listed(place.rel, place.fd, place.group), deletions_travel=travel)
         if place.group is not None and (name := beside.unfinished):
             self.found.changing[place.group] = f"{place.at(name)}: a compaction is under way"
         for name in beside.tsfiles:
@@ -288,6 +293,8 @@ class Walk:
                 return
         elif path is not None:
             path = entries[0].path  # one object for list and scan
+        if path is not None:
+            self._deletions(place, beside, path, stat.st_ino)
         verdict = self._verdict(place, beside, name, stat, path, entries)
         if isinstance(verdict, FilePath):
             self._take(place, name, verdict, stat)
@@ -298,6 +305,18 @@ class Walk:
             self.found.loose_names.add(name)
         else:
             self.found.others.add(path)
+
+    def _deletions(self, place: _Place, beside: Beside, path: FilePath, inode: int) -> None:
+        """Note the deletion files beside a TsFile."""
+        for form in beside.deletion_files(path.name):
+            name = f"{path.name}.{form}"
+            try:
+                stat = os.stat(name, dir_fd=place.fd, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            if modes.S_ISREG(stat.st_mode):
+                found = (path, self._tree.path, place.at(name), form, stat_identity(stat), inode)
+                self.found.deletions.append(DeletionFile(*found))
 
     def _verdict(
         self,

@@ -108,6 +108,13 @@ class Client:
         """Name loaded paths that are gone or replaced."""
         self._send("POST", f"/tasks/{task}/deleted", body=wire.encode(page), epoch=epoch)
 
+    def deletions(
+        self, task: str, epoch: str | None, page: wire.DeletionsPage
+    ) -> wire.DeletionsAnswer:
+        """Tell what is new in deletion files."""
+        path = f"/tasks/{task}/deletions"
+        return self._json("POST", path, wire.DeletionsAnswer, page, epoch=epoch)
+
     def schema_block(self, task: str, epoch: str | None, body: bytes) -> wire.SchemaAnswer:
         """Send a block of the schema log (`common.schemawire`)."""
         reply = self._send(

@@ -18,6 +18,7 @@ from common.names import FilePath
 from common.wire import Propagate, Result
 from receiver.load.deciding.carried_deletions import carried
 from receiver.load.deciding.known_content import known_content
+from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.load.deciding.taken_paths import TakenPaths
 from receiver.load.schema.registering import SeriesRefusal
 from receiver.metadata.commit.guards import Guard
@@ -28,6 +29,7 @@ from receiver.scope import Scope
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from common.wire import DeletionsPart
     from receiver.load.deciding.expiry import Expiry
     from receiver.load.folder.current_task import Planned, TaskRecord
     from receiver.load.folder.staged import Verified
@@ -120,6 +122,7 @@ def decide_change(
     planned: Mapping[str, Planned],
     candidates: Mapping[str, Candidate],
     failed: Mapping[str, FileOutcome],
+    deletions: Sequence[DeletionsPart] = (),
     *,
     registering: Callable[[], Registering],
     stands: Callable[[FileRow], bool],
@@ -134,6 +137,7 @@ def decide_change(
         planned: what was planned in it, by path.
         candidates: the verified files of its manifest, by path.
         failed: the outcomes of those of its manifest that cannot be loaded.
+        deletions: what it tells of deletion files, in order.
         registering: makes one of a new draft of this state.
         stands: whether the bytes of a loaded file are on the disk.
         expiry: which files are past their TTL, None while nothing expires.
@@ -155,8 +159,15 @@ def decide_change(
         )
         change = decision.make()
         if decision.holds.keys() <= holds.keys():
-            return change
+            break
         holds = decision.holds | holds
+    loads = {each.candidate.path.text: each.physical.text for each in change.loads}
+    known = KnownDeletions(state, record.sender, loads, decision.paths.held)
+    for part in deletions:
+        known.take(part)
+    done = change.ops.pop()
+    change.ops += [*known.ops, done]
+    return change
 
 
 class _Decision:

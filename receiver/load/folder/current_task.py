@@ -1,7 +1,8 @@
 """A sender's running task: what it is to do, durable at each step, the same after a restart.
 
 `task.json` says what the task is; it is written when the task starts and, with the manifest, when
-it ends. `plan.log` has a JSON line for each planned file. `sync.log` has the seed's lines. All of
+it ends. `plan.log` has a JSON line for each planned file, `deletions.log` one for each part of a
+deletion file. `sync.log` has the seed's lines. All of
 the end is durable when its `sync end` is, which is the last of the three to be written.
 """
 
@@ -16,6 +17,7 @@ from common import crash
 from common.decoders import from_json
 from common.linelog import Phase, SyncLog
 from common.wire import (
+    DeletionsPart,
     ManifestEntry,
     Propagate,
     ResourceEntry,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOAD_LOG",
+    "DELETIONS_LOG",
     "PLAN_LOG",
     "SYNC_END",
     "SYNC_LOG",
@@ -52,6 +55,7 @@ LOAD_LOG = "load.log"
 SYNC_END = "sync.end"
 TASK_RECORD = "task.json"
 PLAN_LOG = "plan.log"
+DELETIONS_LOG = "deletions.log"
 
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,6 +151,7 @@ class CurrentTask:
     Attributes:
         record: what it is.
         planned: its planned files by path.
+        deletions_told: what is new in deletion files, in order.
         state: `open`, or `loading` once its end is durable.
         trouble: why loading has to wait, None while it goes on.
     """
@@ -157,11 +162,13 @@ class CurrentTask:
         record: TaskRecord,
         planned: dict[str, Planned],
         sync_log: SyncLog | None,
+        deletions_told: list[DeletionsPart] | None = None,
     ) -> None:
         self._folder = folder
         self._sync_log = sync_log
         self.record = record
         self.planned = planned
+        self.deletions_told = deletions_told or []
         ended = sync_log is None or sync_log.state.ended
         self.state = TaskState.LOADING if ended else TaskState.OPEN
         self.trouble: str | None = None
@@ -221,6 +228,13 @@ class CurrentTask:
             return
         json_lines.append(self._folder.tree, self._folder.at(PLAN_LOG), fresh)
         self.planned.update((each.path, each) for each in fresh)
+
+    def add_deletions(self, parts: Iterable[DeletionsPart]) -> None:
+        """Remember what is new in deletion files: on the disk when this returns."""
+        fresh = [each for each in parts if each not in self.deletions_told]
+        if fresh:
+            json_lines.append(self._folder.tree, self._folder.at(DELETIONS_LOG), fresh)
+            self.deletions_told += fresh
 
     def add_deleted(self, paths: list[FilePath]) -> None:
         """Record deletions; they come before the files.
@@ -303,7 +317,8 @@ def open_task(folder: TaskPlace) -> CurrentTask | None:
         log.warning("a task that cannot go on is dropped", extra={"folder": folder.directory})
         sync_log.close()
         return None
-    task = CurrentTask(folder, record, _read_plan(folder), sync_log)
+    told = json_lines.read(tree, folder.at(DELETIONS_LOG), DeletionsPart)
+    task = CurrentTask(folder, record, _read_plan(folder), sync_log, told)
     folder.task = task
     return task
 

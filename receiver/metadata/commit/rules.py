@@ -252,6 +252,8 @@ class Rules:
                     extra={"device": device.name, "path": op.path, "owner": owner},
                 )
         self._put_file(op.physical, _File(op.sender, op.path, FileState.LIVE, retired=False))
+        for row in self._state.deletion_table.unloaded(op.sender, op.path):
+            self._put(("deletions", op.sender, op.physical, row.form), len(row.content))
 
     def _file_deleted(self, op: records.FileDeleted) -> None:
         file = self._need_file(op.physical, op, *_THERE, FileState.SUPERSEDED)

@@ -1,0 +1,68 @@
+"""Deletion files in parts, as the receiver takes them: whole records, and the look before them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common.digests import xxh3_128
+from common.tsfile.deletion_records import whole_records
+from common.wire import DeletionsForm, DeletionsPart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from sender.kept.looks import DeletionsSight
+    from sender.select.found import DeletionFile
+
+__all__ = ["deletion_pages", "deletion_parts"]
+
+_LONGEST = 256 << 10
+"""Bytes of a part, but for a single record that is longer."""
+_FRAME = 1500
+"""Of a part in JSON, without its content, at most."""
+
+
+def deletion_parts(
+    file: DeletionFile, sight: DeletionsSight, content: bytes, *, begin: int, applied: bool
+) -> Iterator[DeletionsPart]:
+    """What a look saw of a deletion file, from some place on.
+
+    Args:
+        file: it.
+        sight: what the look saw.
+        content: as it is now; if what was seen has changed, there are no parts.
+        begin: bytes that the receiver has.
+        applied: whether readers there are to leave out what is deleted.
+    """
+    if xxh3_128(content[: sight.size]).hex() != sight.digest:
+        return
+    for end, floor in sight.marks:
+        while begin < end:
+            records = content[begin : min(end, begin + _LONGEST)]
+            size = whole_records(records, file.form) or end - begin
+            yield DeletionsPart(
+                path=file.path.text,
+                form=DeletionsForm(file.form),
+                base=begin,
+                content=content[begin : begin + size],
+                floor=floor,
+                applied=applied,
+            )
+            begin += size
+
+
+def deletion_pages(
+    parts: Iterable[DeletionsPart], most_items: int, most_bytes: int
+) -> Iterator[list[DeletionsPart]]:
+    """Parts in pages that a receiver takes."""
+    page: list[DeletionsPart] = []
+    size = 0
+    for part in parts:
+        more = _FRAME + len(part.content) * 4 // 3
+        if page and (len(page) >= most_items or size + more > most_bytes):
+            yield page
+            page, size = [], 0
+        page.append(part)
+        size += more
+    if page:
+        yield page
