@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from sender.select.entry import Entry
-    from sender.select.found import DeletionFile, LocalFile, TimePartition
+    from sender.select.found import LocalDeletions, LocalFile, TimePartition
 
 __all__ = ["DeletionsSight", "EdgeLook", "Looks", "LooksState", "Sight"]
 
@@ -132,12 +132,12 @@ class EdgeLook:
             return 0
         return self.before.copies.get(path.text) or self.before.last_of(path.directory)
 
-    def sight(self, file: DeletionFile) -> DeletionsSight | None:
+    def sight(self, file: LocalDeletions) -> DeletionsSight | None:
         """What is known of a deletion file; None where it could not be read."""
         return self.after.deletions.get(file.path.text, {}).get(file.form)
 
     @property
-    def due(self) -> list[DeletionFile]:
+    def due(self) -> list[LocalDeletions]:
         """Deletion files of which the receiver does not have all."""
         return [
             file
@@ -202,7 +202,7 @@ class Looks:
         scan: Scan,
         entries: Mapping[FilePath, Entry],
         last_copies: Sequence[LocalFile] = (),
-        read: Callable[[DeletionFile], bytes | None] = lambda file: None,
+        read: Callable[[LocalDeletions], bytes | None] = lambda file: None,
     ) -> EdgeLook:
         """Make a look of a scan; nothing is written.
 
@@ -316,7 +316,7 @@ def _deletions(
     before: LooksState,
     scan: Scan,
     entries: Mapping[FilePath, Entry],
-    read: Callable[[DeletionFile], bytes | None],
+    read: Callable[[LocalDeletions], bytes | None],
 ) -> dict[str, dict[str, DeletionsSight]]:
     here = {(each.path.text, each.form) for each in scan.deletions}
     moved = [
@@ -341,10 +341,10 @@ def _deletions(
 
 def _seen(
     floor: int,
-    file: DeletionFile,
+    file: LocalDeletions,
     known: DeletionsSight | None,
     moved: Sequence[DeletionsSight],
-    read: Callable[[DeletionFile], bytes | None],
+    read: Callable[[LocalDeletions], bytes | None],
 ) -> DeletionsSight | None:
     """A deletion file that is new or has changed.
 

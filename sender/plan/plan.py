@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from common.names import FilePath
     from sender.kept.troubles import Trouble
-    from sender.select.found import DeletionFile, Scan, Span, TimePartition
+    from sender.select.found import LocalDeletions, Scan, Span, TimePartition
 
 __all__ = ["Held", "HeldWhy", "RoundPlan", "Skipped", "plan"]
 
@@ -131,7 +131,7 @@ def plan(
     troubles: Mapping[FilePath, Trouble],
     options: PlanOptions,
     facts: ContentFacts,
-    deletion_files: Iterable[DeletionFile] = (),
+    deletion_files: Iterable[LocalDeletions] = (),
 ) -> RoundPlan:
     """Compare a scan with what is loaded; see the module.
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from common.names import FilePath
-    from sender.select.found import DeletionFile, LocalFile, TimePartition
+    from sender.select.found import LocalDeletions, LocalFile, TimePartition
 
 __all__ = ["Addition", "TaskPlan", "ToldDeletion", "Work", "cut"]
 
@@ -70,7 +70,7 @@ class TaskPlan:
     additions: tuple[Addition, ...] = ()
     deletions: tuple[ToldDeletion, ...] = ()
     mirror: bool = False
-    deletion_files: tuple[DeletionFile, ...] = ()
+    deletion_files: tuple[LocalDeletions, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -133,7 +133,7 @@ class Work:
 
     additions: list[Addition] = field(default_factory=list)
     deletions: list[ToldDeletion] = field(default_factory=list)
-    deletion_files: list[DeletionFile] = field(default_factory=list)
+    deletion_files: list[LocalDeletions] = field(default_factory=list)
 
 
 def cut(

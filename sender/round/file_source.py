@@ -16,7 +16,7 @@ from sender.select.data_dirs import DataDirs
 from sender.select.entry import Entry
 from sender.select.facts import ContentFacts
 from sender.select.filters import group_filter
-from sender.select.found import DeletionFile, LocalFile, Scan, TimePartition
+from sender.select.found import LocalDeletions, LocalFile, Scan, TimePartition
 from sender.select.scan import units_of
 from sender.select.upstream import catalogue_dirs, scan_catalogue
 from sender.send.calls import CatalogueNow
@@ -49,7 +49,7 @@ class DirectorySource:
         """Look at some partitions once more."""
         return self.remote.scanner.scan(self.dirs, (entries,), only=groups)
 
-    def deletion_file(self, file: DeletionFile) -> bytes | None:
+    def deletion_file(self, file: LocalDeletions) -> bytes | None:
         """The content of a deletion file as it is; None where it cannot be read."""
         try:
             return self.dirs.trees[file.data_dir].read(file.rel, limit=_MOST_DELETIONS)
@@ -99,7 +99,7 @@ class CatalogueSource:
         """The catalogue as it was: its names are never used again, so nothing comes back."""
         return self._scan
 
-    def deletion_file(self, file: DeletionFile) -> bytes | None:
+    def deletion_file(self, file: LocalDeletions) -> bytes | None:
         """The catalogue lists none."""
         return None
 

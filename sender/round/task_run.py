@@ -29,7 +29,7 @@ from sender.round.second_look import SecondLook
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip
 from sender.select.entry import Entry
-from sender.select.found import DeletionFile
+from sender.select.found import LocalDeletions
 from sender.send.calls import UploadState
 from sender.send.content import Prepared, pages, prepare, without_devices
 from sender.send.deletion_parts import deletion_pages, deletion_parts
@@ -63,7 +63,7 @@ class TaskRun:
         meter: Meter,
         *,
         again: SecondLook,
-        read_deletions: Callable[[DeletionFile], bytes | None],
+        read_deletions: Callable[[LocalDeletions], bytes | None],
         schema: SchemaShip | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -309,7 +309,9 @@ class TaskRun:
             if path in again:
                 del self._told[path, form]
 
-    def _parts(self, file: DeletionFile, begin: int, applied: bool) -> Iterator[wire.DeletionsPart]:
+    def _parts(
+        self, file: LocalDeletions, begin: int, applied: bool
+    ) -> Iterator[wire.DeletionsPart]:
         sight, content = self._look.sight(file), self._read_deletions(file)
         if sight is not None and content is not None:
             yield from deletion_parts(file, sight, content, begin=begin, applied=applied)

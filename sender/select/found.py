@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Clash",
-    "DeletionFile",
+    "LocalDeletions",
     "LocalFile",
     "Mounts",
     "ResourceStat",
@@ -131,7 +131,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class DeletionFile:
+class LocalDeletions:
     """A deletion file beside a TsFile, whether that is closed or not.
 
     Attributes:
@@ -241,7 +241,7 @@ class Scan:
     unreadable: tuple[Unreadable, ...] = ()
     moving: tuple[Unreadable, ...] = ()
     mounts: Mapping[Path, Mounts] = field(default_factory=dict)
-    deletions: tuple[DeletionFile, ...] = ()
+    deletions: tuple[LocalDeletions, ...] = ()
     others: frozenset[FilePath] = frozenset()
     loose_names: frozenset[str] = frozenset()
     changing: Mapping[TimePartition, str] = field(default_factory=dict)

@@ -25,7 +25,7 @@ from common.tsfile import Status, read_status
 from sender.select.eligibility import Beside
 from sender.select.facts import read_span
 from sender.select.found import (
-    DeletionFile,
+    LocalDeletions,
     LocalFile,
     ResourceStat,
     Span,
@@ -105,7 +105,7 @@ class WalkResult:
     directories: list[ListedDirectory] = field(default_factory=list)
     opened: set[str] = field(default_factory=set)
     mounts: dict[str, str] = field(default_factory=dict)
-    deletions: list[DeletionFile] = field(default_factory=list)
+    deletions: list[LocalDeletions] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,7 @@ class Walk:
                 continue
             if modes.S_ISREG(stat.st_mode):
                 found = (path, self._tree.path, place.at(name), form, stat_identity(stat), inode)
-                self.found.deletions.append(DeletionFile(*found))
+                self.found.deletions.append(LocalDeletions(*found))
 
     def _verdict(
         self,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from sender.kept.looks import DeletionsSight
-    from sender.select.found import DeletionFile
+    from sender.select.found import LocalDeletions
 
 __all__ = ["deletion_pages", "deletion_parts"]
 
@@ -23,7 +23,7 @@ _FRAME = 1500
 
 
 def deletion_parts(
-    file: DeletionFile, sight: DeletionsSight, content: bytes, *, begin: int, applied: bool
+    file: LocalDeletions, sight: DeletionsSight, content: bytes, *, begin: int, applied: bool
 ) -> Iterator[DeletionsPart]:
     """What a look saw of a deletion file, from some place on.
 

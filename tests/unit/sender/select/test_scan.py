@@ -14,9 +14,7 @@ from tests.support.site import WEEK, Site, path, tsfile
 
 P = path()
 CLOSED_SIGNS = [
-    ".mods",
     ".modification",
-    ".mods2",
     ".compaction.mods",
     ".compaction.mods2",
     ".merge",
@@ -80,6 +78,32 @@ def test_a_file_that_is_being_changed_waits_and_is_not_gone(edge, sign):
     assert not scan.is_gone(P, edge.data_dirs[0])
     edge.beside(where, sign).unlink()
     assert set(edge.scan().files) == {P}
+
+
+@pytest.mark.parametrize("form", ["mods", "mods2"])
+def test_a_file_with_deletions_is_sent_with_them_unless_it_is_to_wait(tmp_path, form):
+    for mode in ("apply", "keep"):
+        edge = Site(tmp_path / mode, deletion_files=mode)
+        where = edge.put(P)
+        edge.beside(where, f".{form}").write_bytes(b"x")
+        scan = edge.scan()
+        assert set(scan.files) == {P}
+        (found,) = scan.deletions
+        assert (found.path, found.form, found.rel) == (P, form, f"{P.text}.{form}")
+    edge = Site(tmp_path / "wait", deletion_files="wait")
+    where = edge.put(P)
+    edge.beside(where, f".{form}").write_bytes(b"x")
+    scan = edge.scan()
+    assert only_waiting(scan).why is Why.CHANGING
+    assert scan.deletions == ()
+
+
+def test_deletions_of_an_open_file_are_noted(edge):
+    where = edge.put(P, resource=False)
+    edge.beside(where, ".mods").write_bytes(b"x")
+    scan = edge.scan()
+    assert scan.files == {}
+    assert [each.path for each in scan.deletions] == [P]
 
 
 def test_a_shared_mods_file_makes_its_whole_directory_wait(edge):
