@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from common.names import FilePath
 
 __all__ = [
-    "LOAD_LOG",
     "DELETIONS_LOG",
+    "LOAD_LOG",
     "PLAN_LOG",
     "SYNC_END",
     "SYNC_LOG",

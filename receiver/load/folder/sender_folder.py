@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from common.errors import NameRefusedError
 from common.names import escape, is_sender_uuid, unescape
 from receiver.load.folder.current_task import (
-    LOAD_LOG,
     DELETIONS_LOG,
+    LOAD_LOG,
     PLAN_LOG,
     SYNC_END,
     SYNC_LOG,
