@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from common.tsfile import Device, DeviceTotals
+from common.tsfile.deletion_records import whole_records
+from common.tsfile.primitives import Malformed
 from receiver.points.deletion_entries import EVERY_CHUNK, PathPattern, names_of
 from receiver.points.deletion_files import parse_binary, parse_text
 from receiver.points.deletions import Deletions, deleted
@@ -232,6 +234,18 @@ def test_a_torn_last_record_is_dropped_and_said(last: bytes) -> None:
         found = parse_binary(whole + last[:length], "x.mods2")
         assert len(found.entries) == len(RECORDS)
         assert f"last {length} bytes" in found.dropped
+        assert whole_records(whole + last[:length], "mods2") == len(whole)
+
+
+def test_a_sender_finds_the_ends_of_records_where_a_reader_does() -> None:
+    ends = [len(b"".join(RECORDS[:count])) for count in range(len(RECORDS) + 1)]
+    whole = b"".join(RECORDS)
+    for length in range(len(whole) + 1):
+        expected = max(end for end in ends if end <= length)
+        assert whole_records(whole[:length], "mods2") == expected
+    assert whole_records(b"DELETION,a,1,2,3\nDELETION,b", "mods") == 17
+    with pytest.raises(Malformed):
+        whole_records(RECORDS[0] + b"\x07" + bytes(40), "mods2")
 
 
 @pytest.mark.parametrize(

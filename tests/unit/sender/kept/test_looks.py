@@ -1,0 +1,269 @@
+"""What a sender remembers of looks, and what it tells by it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from common.durable import Tree
+from common.names import FilePath
+from sender.kept.looks import DeletionsSight, EdgeLook, Looks
+from sender.select.entry import Entry
+from sender.select.found import Mounts, Unreadable
+from tests.support.site import Site, path, tsfile
+
+P, Q = path(), path("2-1-0.tsfile")
+LATE = FilePath.parse("unsequence/root.a/0/0/3-1-0.tsfile")
+LINE = b"DELETION,root.a.d1.s1,9223372036854775807,%d,%d\n"
+
+
+class Watched:
+    """A site, and the looks at it; every look is read back from the disk."""
+
+    def __init__(self, root: Path) -> None:
+        self.site = Site(root)
+        self.tree = Tree(self.site.schema_dir)
+        self.number = 0
+        self.entries: dict = {}
+
+    def look(self, number: int | None = None, **more) -> EdgeLook:
+        self.number = number or self.number + 10
+        looks = Looks.open(self.tree, "centre")
+        assert looks.problem is None
+        scan = self.site.scan(self.entries)
+        for name, value in more.pop("scan", {}).items():
+            object.__setattr__(scan, name, value)
+        taken = looks.take(self.number, scan, self.entries, read=self.read, **more)
+        looks.record(taken)
+        return taken
+
+    def load(self, *paths: FilePath) -> None:
+        scan = self.site.scan()
+        for each in paths or scan.files:
+            self.entries[each] = self.site.entry(scan.files[each])
+
+    def mods(self, at: FilePath, *ranges: tuple[int, int]) -> None:
+        where = self.site.beside(self.site.place(at), ".mods")
+        with where.open("ab") as file:
+            file.write(b"".join(LINE % each for each in ranges))
+
+    def told(self, size: int, at: FilePath = P) -> None:
+        looks = Looks.open(self.tree, "centre")
+        looks.told({(at.text, "mods"): size})
+
+    def read(self, file) -> bytes:
+        return (file.data_dir / file.rel).read_bytes()
+
+
+@pytest.fixture
+def edge(tmp_path):
+    return Watched(tmp_path)
+
+
+def test_a_file_keeps_the_first_look_that_had_it_until_it_is_loaded(edge):
+    edge.site.put(P)
+    assert edge.look().first(P) == 10
+    edge.site.put(Q)
+    look = edge.look()
+    assert (look.first(P), look.first(Q)) == (10, 20)
+
+
+def test_an_open_file_is_seen_before_it_is_closed(edge):
+    where = edge.site.put(P, resource=False)
+    edge.look()
+    edge.site.beside(where, ".resource").write_bytes(b"r")
+    look = edge.look()
+    assert (look.first(P), look.closed(P)) == (10, 20)
+    look = edge.look()
+    assert (look.first(P), look.closed(P)) == (10, 20)
+
+
+def test_another_file_of_the_same_name_is_seen_anew(edge):
+    edge.site.put(P)
+    edge.look()
+    edge.site.put(P, tsfile(value=7))
+    assert edge.look().first(P) == 20
+
+
+def test_a_file_that_is_gone_was_last_seen_by_the_look_before(edge):
+    edge.site.put(P)
+    edge.load()
+    edge.look()
+    edge.look()
+    edge.site.remove(P)
+    assert edge.look().last(P) == 20
+
+
+def test_a_look_that_did_not_reach_a_directory_saw_nothing_of_it(edge):
+    for each in (P, LATE):
+        edge.site.put(each)
+    edge.load()
+    edge.look()
+    away = (Unreadable(edge.site.data_dirs[0], "unsequence", "gone for lunch"),)
+    edge.look(scan={"unreadable": away})
+    edge.look(scan={"unreadable": away})
+    edge.site.remove(P)
+    edge.site.remove(LATE)
+    look = edge.look()
+    assert (look.last(P), look.last(LATE)) == (30, 10)
+
+
+def test_a_lost_memory_sees_all_anew(edge):
+    edge.site.put(P)
+    edge.look()
+    (edge.site.schema_dir / "centre" / "looks.state").write_bytes(b"\x00broken")
+    looks = Looks.open(edge.tree, "centre")
+    assert looks.problem
+    assert looks.take(30, edge.site.scan(), {}).first(P) == 30
+
+
+def test_a_receiver_that_knows_no_looks_is_told_none(edge):
+    edge.site.put(P)
+    looks = Looks.open(edge.tree, "centre")
+    look = looks.take(0, edge.site.scan(), {})
+    assert (look.first(P), look.closed(P), look.last(P), look.due) == (0, 0, 0, [])
+
+
+def test_a_last_copy_was_last_seen_when_its_source_was(edge):
+    edge.site.put(P)
+    edge.look()
+    edge.look()
+    copy = edge.site.scan().files[P]
+    edge.site.remove(P)
+    look = edge.look(last_copies=[copy])
+    assert look.first(P) == 10
+    edge.entries[P] = Entry.of(copy, "0" * 32, None)
+    assert edge.look().last(P) == 20
+
+
+# -- file systems -----------------------------------------------------------------------------
+
+
+def mounted(edge: Watched, mount: str) -> dict[str, object]:
+    directory = P.directory
+    opened = frozenset({"sequence", "sequence/root.a", "sequence/root.a/0", directory})
+    others = {directory: mount} if mount else {}
+    return {"mounts": {edge.site.data_dirs[0]: Mounts(opened, others)}}
+
+
+def test_what_is_not_on_the_file_system_that_it_was_listed_on_is_not_gone(edge):
+    edge.site.put(P)
+    edge.load()
+    edge.look(scan=mounted(edge, "disk"))
+    edge.site.remove(P)
+    look = edge.look(scan=mounted(edge, ""))  # the disk is not mounted over the directory
+    assert not look.scan.is_gone(P, edge.site.data_dirs[0])
+    assert "file system" in (look.scan.why_not_whole(P.group) or "")
+    assert edge.look(scan=mounted(edge, "disk")).scan.is_gone(P, edge.site.data_dirs[0])
+
+
+def test_a_file_that_is_as_it_was_proves_its_file_system(edge):
+    for each in (P, Q):
+        edge.site.put(each)
+    edge.load()
+    edge.look(scan=mounted(edge, "disk"))
+    edge.site.remove(P)
+    look = edge.look(scan=mounted(edge, "disk by another name"))
+    assert look.scan.is_gone(P, edge.site.data_dirs[0])
+
+
+# -- the second look --------------------------------------------------------------------------
+
+
+def test_a_file_that_is_back_is_not_told_as_gone(edge):
+    edge.site.put(P)
+    edge.load()
+    edge.look()
+    edge.site.remove(P)
+    look = edge.look()
+    told = {P: edge.entries[P]}
+    assert look.not_gone(edge.site.scan(edge.entries), told) == {}
+    edge.site.put(P)
+    assert list(look.not_gone(edge.site.scan(edge.entries), told)) == [P.group]
+
+
+def test_a_directory_that_became_a_link_proves_nothing(edge, tmp_path):
+    edge.site.put(P)
+    edge.load()
+    edge.look()
+    edge.site.remove(P)
+    look = edge.look()
+    directory = edge.site.data_dirs[0] / "sequence" / "root.a"
+    directory.rename(tmp_path / "elsewhere")
+    os.symlink(tmp_path / "elsewhere", directory)
+    again = look.not_gone(edge.site.scan(edge.entries), {P: edge.entries[P]})
+    assert "symlink" in again[P.group]
+
+
+# -- deletion files ---------------------------------------------------------------------------
+
+
+def sight(look: EdgeLook, at: FilePath = P) -> DeletionsSight:
+    found = look.after.deletions[at.text]["mods"]
+    assert found.size
+    return found
+
+
+def test_records_have_the_look_before_the_one_that_saw_them_first(edge):
+    edge.site.put(P)
+    edge.look()
+    edge.mods(P, (1, 2))
+    look = edge.look()
+    assert [floor for _, floor in sight(look).marks] == [10]
+    edge.mods(P, (3, 4))
+    marks = sight(edge.look()).marks
+    assert [floor for _, floor in marks] == [10, 20]
+    assert [end for end, _ in marks] == [len(LINE % (1, 2)), 2 * len(LINE % (1, 2))]
+
+
+def test_records_of_a_first_look_hide_nothing_elsewhere(edge):
+    edge.site.put(P)
+    edge.mods(P, (1, 2))
+    assert [floor for _, floor in sight(edge.look()).marks] == [0]
+
+
+def test_what_is_told_is_due_no_more_until_there_is_more(edge):
+    edge.site.put(P)
+    edge.mods(P, (1, 2))
+    assert [each.path for each in edge.look().due] == [P]
+    edge.told(len(LINE % (1, 2)))
+    assert edge.look().due == []
+    edge.mods(P, (5, 6))
+    look = edge.look()
+    assert [each.path for each in look.due] == [P]
+    assert sight(look).told == len(LINE % (1, 2))
+
+
+def test_a_torn_record_waits(edge):
+    edge.site.put(P)
+    edge.mods(P, (1, 2))
+    with edge.site.beside(edge.site.place(P), ".mods").open("ab") as file:
+        file.write(b"DELETION,root.a.d1")
+    assert sight(edge.look()).size == len(LINE % (1, 2))
+
+
+def test_a_deletion_file_that_vanished_or_shrank_is_not_withdrawn(edge):
+    edge.site.put(P)
+    edge.load()
+    edge.mods(P, (1, 2), (3, 4))
+    before = sight(edge.look())
+    where = edge.site.beside(edge.site.place(P), ".mods")
+    where.write_bytes(LINE % (1, 2))
+    assert sight(edge.look()).marks == before.marks
+    where.unlink()
+    assert sight(edge.look()).marks == before.marks
+
+
+def test_a_move_does_not_date_deletions_anew(edge):
+    edge.site.put(P)
+    edge.mods(P, (1, 2))
+    edge.look()
+    edge.look()
+    content = edge.site.place(P).read_bytes()
+    mods = edge.site.beside(edge.site.place(P), ".mods")
+    edge.site.remove(P)
+    edge.site.put(Q, content)
+    mods.rename(edge.site.beside(edge.site.place(Q), ".mods"))
+    assert [floor for _, floor in sight(edge.look(), Q).marks] == [0]
