@@ -5,13 +5,15 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation
-from common.terminal import size_text
-from receiver.cli.showing import commit_time, json_option, sender_option, show
+from common.errors import UsageError
+from common.terminal import printable, size_text
+from receiver.cli.showing import commit_time, json_option, sender_option, show, write_json
 from receiver.config import ReceiverConfig
-from receiver.operator.client import ask
+from receiver.operator.client import OperatorClient, ask
 from receiver.operator.files import FILE_STATES, list_files
 from receiver.operator.paging import collect
 from receiver.operator.views import FilesPage
+from receiver.operator.wire import UndeleteAnswer, UndeleteRequest
 
 __all__ = ["files"]
 
@@ -28,9 +30,10 @@ _HEADERS = (
 )
 
 
-@click.command(
+@click.group(
+    invoke_without_command=True,
     epilog="Example: tsferry-receiver files --state quarantined --json. Works without a server "
-    "too. Exit codes: 0 done; 2 configuration; 4 the receiver refuses."
+    "too. Exit codes: 0 done; 2 configuration; 4 the receiver refuses.",
 )
 @sender_option
 @click.option(
@@ -41,9 +44,9 @@ _HEADERS = (
 @click.option("--unverified", is_flag=True, help="Only those that no verification has proved.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many.")
 @json_option
-@click.pass_obj
+@click.pass_context
 def files(
-    invocation: Invocation[ReceiverConfig],
+    context: click.Context,
     sender: str | None,
     state: str | None,
     unverified: bool,
@@ -51,6 +54,9 @@ def files(
     as_json: bool,
 ) -> None:
     """Files that were loaded, in order of their physical paths."""
+    if context.invoked_subcommand is not None:
+        return
+    invocation: Invocation[ReceiverConfig] = context.obj
     query = {"sender": sender, "state": state, "unverified": "true" if unverified else None}
     found = ask(
         invocation.load().value,
@@ -84,3 +90,50 @@ def files(
         for each in found
     ]
     show(FilesPage(files=found), as_json, _HEADERS, rows, "no files")
+
+
+@files.command(
+    epilog="Example: tsferry-receiver files undelete --reason gone --sender "
+    "0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f. Exit codes: 0 done; 2 nothing to do; 3 the bytes of a file "
+    "are gone or bad; 4 the receiver does not run or refuses."
+)
+@click.argument("physical", nargs=-1)
+@sender_option
+@click.option("--reason", help="All that were deleted for this reason, as `files` shows it.")
+@json_option
+@click.pass_obj
+def undelete(
+    invocation: Invocation[ReceiverConfig],
+    physical: tuple[str, ...],
+    sender: str | None,
+    reason: str | None,
+    as_json: bool,
+) -> int:
+    """Make deleted files visible again whose bytes still stand, as retired ones."""
+    server = OperatorClient(invocation.load().value)
+    chosen = list(physical)
+    if reason is not None:
+        query = {"sender": sender, "state": "deleted"}
+        chosen += [
+            each.physical
+            for each in collect(
+                lambda after, left: server.ask(
+                    "GET", "/v1/files", FilesPage, query={**query, "after": after, "limit": left}
+                ),
+                lambda page: page.files,
+                None,
+            )
+            if each.reason == reason
+        ]
+    if not chosen:
+        raise UsageError("name deleted files by their physical paths, or give --reason")
+    body = UndeleteRequest(physicals=chosen)
+    answer = server.ask("POST", "/v1/files/undelete", UndeleteAnswer, body=body)
+    if as_json:
+        write_json(answer)
+        return 3 if answer.failed else 0
+    for each in answer.back:
+        click.echo(f"{printable(each)}: visible again")
+    for failed in answer.failed:
+        click.echo(f"{printable(failed.physical)}: {printable(failed.reason)}", err=True)
+    return 3 if answer.failed else 0

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from common.errors import UsageError
 from receiver.load.placing import tree_of
+from receiver.load.upkeep.undeleting import undelete
 from receiver.metadata.state.table_rows import FileState
 from receiver.operator.paging import every_row
 from receiver.operator.views import FilesPage, FileView
+from receiver.operator.wire import FailedUndelete, UndeleteAnswer
 from receiver.transfer.listing import page_limit
 
 if TYPE_CHECKING:
@@ -17,9 +19,9 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.operator.directories import ReceiverDirectories
+    from receiver.operator.directories import ReceiverDirectories, RunningReceiver
 
-__all__ = ["EXPIRED", "FILE_STATES", "list_files"]
+__all__ = ["EXPIRED", "FILE_STATES", "list_files", "undelete_files"]
 
 EXPIRED = "expired"
 """Why the TTL has deleted a file."""
@@ -74,6 +76,23 @@ def list_files(
     return FilesPage(
         files=[_view(row, there.trees) for row in page],
         next=page[-1].physical if len(rows) > limit else None,
+    )
+
+
+def undelete_files(there: RunningReceiver, physicals: Sequence[str]) -> UndeleteAnswer:
+    """Make deleted files visible again whose bytes stand, as retired ones."""
+    with there.engine.reading() as state:
+        found = {each: state.files.get(each) for each in physicals}
+    rows = [row for row in found.values() if row is not None and row.state is FileState.DELETED]
+    known = {row.physical for row in rows}
+    done = undelete(there.engine, there.trees, rows)
+    failed = [(each, "it is no deleted file") for each in found if each not in known]
+    return UndeleteAnswer(
+        back=done.back,
+        failed=[
+            FailedUndelete(physical=physical, reason=reason)
+            for physical, reason in [*done.failed, *failed]
+        ],
     )
 
 

@@ -68,6 +68,26 @@ class QuarantineKey(Struct, frozen=True, kw_only=True):
     digest: str
 
 
+class UndeleteRequest(Struct, frozen=True, kw_only=True):
+    """`POST /v1/files/undelete`: deleted files, by their physical paths."""
+
+    physicals: list[str]
+
+
+class FailedUndelete(Struct, frozen=True, kw_only=True):
+    """A file that could not be brought back, and why."""
+
+    physical: str
+    reason: str
+
+
+class UndeleteAnswer(Struct, frozen=True, kw_only=True):
+    """What is visible again, and what is not."""
+
+    back: list[str]
+    failed: list[FailedUndelete]
+
+
 class RetryAnswer(Struct, frozen=True, kw_only=True):
     """What came of a retry, in words."""
 

@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 from common.errors import UsageError
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.operator import views, wire
-from receiver.operator.files import FILE_STATES, list_files
+from receiver.operator.files import FILE_STATES, list_files, undelete_files
 from receiver.operator.owners import list_owners, set_owner
 from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
 from receiver.operator.schema import import_into
@@ -88,6 +88,21 @@ def files(call: Call) -> Response:
         limit=call.limit(),
     )
     return json_answer(page)
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/files/undelete",
+    Role.OPERATOR,
+    "Make deleted files visible again whose bytes still stand",
+    AnswerRow(200, wire.UndeleteAnswer),
+    takes=wire.UndeleteRequest,
+    body=Body.LARGE,
+)
+def undelete(call: Call) -> Response:
+    """Make deleted files visible again."""
+    request = call.body(wire.UndeleteRequest)
+    return json_answer(undelete_files(call.operator, request.physicals))
 
 
 @ROUTES.call(

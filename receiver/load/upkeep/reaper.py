@@ -16,6 +16,7 @@ from common import crash
 from common.errors import TsferryError
 from common.names import FilePath
 from receiver.load.folder.manifests import kept_tasks, remove_tables
+from receiver.load.upkeep.undeleting import bring_back_unproved
 from receiver.metadata.model import records
 from receiver.metadata.model.timestamps import to_seconds
 
@@ -59,6 +60,8 @@ class Reaper:
         self._clock = clock
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._unproved_due = True
+        """Whether files may be there that an earlier version deleted without a proof."""
         self._tables_due = True
         """Whether tables may be there that no row needs: after a crash, and when rows went."""
         self.chores: list[Callable[[float], None]] = []
@@ -100,6 +103,9 @@ class Reaper:
                 log.exception("removing files failed")
 
     def _reap(self, now: float) -> int:
+        if self._unproved_due:
+            bring_back_unproved(self._engine, self._trees)
+            self._unproved_due = False
         self._engine.collect()
         if self._disks.away():  # rows would go, and their bytes come back with the disk
             return 0

@@ -316,6 +316,10 @@ class Rules:
         file = self._need_file(op.physical, op, FileState.SUPERSEDED)
         self._put(("file", op.physical), replace(file, state=FileState.RETIRED))
 
+    def _file_undeleted(self, op: records.FileUndeleted) -> None:
+        file = self._need_file(op.physical, op, FileState.DELETED)
+        self._put(("file", op.physical), replace(file, state=FileState.RETIRED, retired=True))
+
     def _deletions_noted(self, op: records.DeletionsNoted) -> None:
         self._need_sender(op.sender, op)
         _parse(op, op.path)
@@ -469,6 +473,7 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.FileUnnamed: Rules._file_unnamed,
     records.FileSuperseded: Rules._file_superseded,
     records.FileRevived: Rules._file_revived,
+    records.FileUndeleted: Rules._file_undeleted,
     records.DeletionsNoted: Rules._deletions_noted,
     records.FileVerified: Rules._file_verified,
     records.FileForgotten: Rules._file_forgotten,

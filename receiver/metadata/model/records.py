@@ -47,6 +47,7 @@ __all__ = [
     "FileReturned",
     "FileRevived",
     "FileSuperseded",
+    "FileUndeleted",
     "FileUnnamed",
     "FileVerified",
     "KeysWritten",
@@ -499,6 +500,13 @@ class FileRevived(Record, frozen=True, tag=32):
     physical: str
 
 
+class FileUndeleted(Record, frozen=True, tag=34):
+    """A deleted file whose bytes stand is visible again, as a retired one."""
+
+    physical: str
+    devices: Sequence[DeviceRange]
+
+
 Op = (
     EngineMade
     | SenderSeen
@@ -533,6 +541,7 @@ Op = (
     | FileSuperseded
     | FileRevived
     | SenderMode
+    | FileUndeleted
 )
 
 

@@ -83,6 +83,7 @@ _Telling = (
     records.FileRestored,
     records.FileSuperseded,
     records.FileRevived,
+    records.FileUndeleted,
 )
 
 
@@ -125,6 +126,8 @@ def _state(op: Op | None, row: FileRow, hidden: Mapping[str, FileState]) -> File
         return FileState.QUARANTINED
     if isinstance(op, records.FileRevived):
         return FileState.SUPERSEDED
+    if isinstance(op, records.FileUndeleted):
+        return FileState.DELETED
     return hidden.get(row.physical, FileState.LIVE)
 
 

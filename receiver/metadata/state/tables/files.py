@@ -202,6 +202,7 @@ class FileTable:
             records.FileUnnamed: self._file_unnamed,
             records.FileSuperseded: self._file_superseded,
             records.FileRevived: self._file_revived,
+            records.FileUndeleted: self._file_undeleted,
             records.FileVerified: self._file_verified,
             records.FileForgotten: self._file_forgotten,
             records.SeriesLoaded: self._series_loaded,
@@ -319,6 +320,25 @@ class FileTable:
         self._reorder(row, state)
         self._unwant(row)
         self._show(restored)
+
+    def _file_undeleted(self, op: records.FileUndeleted, ts: int) -> None:
+        row = self.rows[op.physical]
+        back = msgspec.structs.replace(
+            row,
+            state=FileState.RETIRED,
+            retired=True,
+            reason=None,
+            devices=self._devices.pack(op.devices, row.first, row.last),
+            last_look=row.last_look or row.deleted - 1,
+            deleted=0,
+            verified=0,
+            changed=ts,
+        )
+        self.rows[op.physical] = back
+        del self._deleted[op.physical]
+        self._reorder(row, FileState.RETIRED)
+        self._add_tail(back)
+        self._show(back)
 
     def _file_verified(self, op: records.FileVerified, ts: int) -> None:
         # As with `registered`: nobody who decides about a file depends on it, so `changed` stays.

@@ -1,0 +1,109 @@
+"""Deleted files whose bytes still stand, made visible again.
+
+A file that was deleted keeps its row and its bytes for the history window. Brought back it is a
+retired one, in the rank that it had: it gives what nothing above it gives, and a proof may leave it
+out again. Its bytes are read whole first, since nothing was known of them while it was deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from common import crash
+from common.digests import md5_of_fd
+from common.errors import UnsafePathError
+from common.tsfile import Corrupt, read_tail
+from receiver.load.placing import stands, tree_of
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import RefusedCommitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from common.durable import Tree
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import FileRow
+
+__all__ = ["Undeleted", "bring_back_unproved", "undelete"]
+
+log = logging.getLogger(__name__)
+
+
+class Undeleted(NamedTuple):
+    """What became of files that were to be brought back.
+
+    Attributes:
+        back: their physical paths.
+        failed: (physical path, why not) of the others.
+    """
+
+    back: list[str]
+    failed: list[tuple[str, str]]
+
+
+def undelete(engine: Engine, trees: Sequence[Tree], rows: Iterable[FileRow]) -> Undeleted:
+    """Bring deleted files back as retired ones, each in a commit of its own.
+
+    Args:
+        engine: of the receiver.
+        trees: its data directories.
+        rows: the deleted files.
+    """
+    done = Undeleted([], [])
+    for row in rows:
+        found = _read(trees, row)
+        if isinstance(found, str):
+            done.failed.append((row.physical, found))
+            continue
+        crash.point("undeleting.read")
+        try:
+            engine.commit([records.FileUndeleted(row.physical, found)])
+        except RefusedCommitError as error:  # its bytes left the disk, or it is back already
+            done.failed.append((row.physical, error.message))
+        else:
+            done.back.append(row.physical)
+    return done
+
+
+def bring_back_unproved(engine: Engine, trees: Sequence[Tree]) -> Undeleted:
+    """Bring back what an earlier version deleted because compacted files spanned its times.
+
+    It was never retired, as what a proof leaves out is: that is how it is known. Points of it may
+    be nowhere else.
+    """
+    with engine.reading() as state:
+        rows = [
+            row
+            for row in state.file_table.deleted()
+            if row.reason == "superseded" and not row.retired and stands(trees, row)
+        ]
+    done = undelete(engine, trees, rows)
+    if rows:
+        log.warning(
+            "files that were deleted without a proof are visible again, as retired ones",
+            extra={"back": len(done.back), "failed": len(done.failed)},
+        )
+    return done
+
+
+def _read(trees: Sequence[Tree], row: FileRow) -> list[records.DeviceRange] | str:
+    """The devices of a file whose bytes are those that were loaded, or why it cannot be brought."""
+    tree = tree_of(trees, row)
+    if tree is None:
+        return "its bytes are not on the disk any more"
+    try:
+        fd = tree.open_read(row.physical)
+    except (OSError, UnsafePathError) as error:
+        return f"it cannot be read: {error}"
+    try:
+        if os.fstat(fd).st_size != row.size or md5_of_fd(fd) != row.md5:
+            return "its bytes are not those that were loaded"
+        tail = read_tail(fd, structure=True)
+    except (OSError, Corrupt) as error:
+        return f"it cannot be read: {error}"
+    finally:
+        os.close(fd)
+    sg = row.parsed.sg
+    return [records.DeviceRange(each.name_in(sg), each.start, each.end) for each in tail.devices]

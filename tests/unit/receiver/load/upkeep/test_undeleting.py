@@ -1,0 +1,93 @@
+"""Deleted files that are brought back while their bytes stand."""
+
+from __future__ import annotations
+
+import pytest
+
+from common import wire
+from receiver.metadata.model import records
+from receiver.metadata.query.past_files import files_at
+from receiver.metadata.state.table_rows import FileRow, FileState
+from receiver.node import Node
+from receiver.operator.files import undelete_files
+from tests.support.node_world import Edge, World, fsck_of, path_of, tsfile
+
+ALL = wire.Propagate.ALL
+FILES = {path_of(number): tsfile(first=number * 100) for number in (1, 2)}
+
+
+@pytest.fixture
+def edge(node: Node) -> Edge:
+    edge = Edge(node)
+    edge.check()
+    edge.round(FILES, propagate=ALL)
+    return edge
+
+
+def rows_of(node: Node) -> dict[str, FileRow]:
+    with node.engine.reading() as state:
+        return {row.path: row for row in state.files.values()}
+
+
+def test_what_a_mirror_deleted_comes_back_as_retired_in_its_rank(edge: Edge) -> None:
+    before = rows_of(edge.node)[path_of(1)]
+    edge.round({}, [path_of(1)], propagate=ALL)
+    gone = rows_of(edge.node)[path_of(1)]
+    assert gone.state is FileState.DELETED
+    at = edge.node.engine.newest_commit
+    answer = undelete_files(edge.node.operator, [gone.physical])
+    assert (answer.back, answer.failed) == ([gone.physical], [])
+    back = rows_of(edge.node)[path_of(1)]
+    assert (back.state, back.retired, back.deleted) == (FileState.RETIRED, True, 0)
+    assert list(back.devices.ranges()) == list(before.devices.ranges())
+    assert back.rank.last < gone.deleted
+    assert [row.path for row in files_at(edge.node.engine, at).visible] == [path_of(2)]
+    assert fsck_of(edge.node).found == []
+
+
+def test_a_file_that_was_brought_back_may_be_its_senders_again(edge: Edge) -> None:
+    edge.round({}, [path_of(1)], propagate=ALL)
+    undelete_files(edge.node.operator, [rows_of(edge.node)[path_of(1)].physical])
+    outcome = edge.round({path_of(1): FILES[path_of(1)]}, propagate=ALL)
+    assert outcome[path_of(1)].result is wire.Result.ALREADY
+    assert rows_of(edge.node)[path_of(1)].state is FileState.LIVE
+
+
+def test_bytes_that_are_gone_or_bad_bring_nothing_back(edge: Edge, world: World) -> None:
+    edge.round({}, list(FILES), propagate=ALL)
+    one, two = (rows_of(edge.node)[path].physical for path in FILES)
+    (world.data / one).unlink()
+    content = bytearray((world.data / two).read_bytes())
+    content[20] ^= 1
+    (world.data / two).write_bytes(content)
+    answer = undelete_files(edge.node.operator, [one, two, "sequence/root.sg/0/0/7-7-7.tsfile"])
+    assert answer.back == []
+    reasons = {each.physical: each.reason for each in answer.failed}
+    assert "not on the disk" in reasons[one]
+    assert "not those" in reasons[two]
+    assert "no deleted file" in reasons["sequence/root.sg/0/0/7-7-7.tsfile"]
+    assert {row.state for row in rows_of(edge.node).values()} == {FileState.DELETED}
+
+
+def test_what_an_earlier_version_deleted_without_a_proof_comes_back(tmp_path) -> None:
+    world = World(tmp_path)
+    with world.still_node() as node:
+        edge = Edge(node)
+        edge.check()
+        edge.round(FILES)
+        physical = rows_of(node)[path_of(1)].physical
+        node.engine.commit([records.FileDeleted(physical, "superseded")])
+    with world.still_node() as node:
+        node.load.reaper.run_once()
+        row = rows_of(node)[path_of(1)]
+        assert (row.state, row.retired) == (FileState.RETIRED, True)
+
+
+def test_what_a_proof_left_out_stays_out(edge: Edge) -> None:
+    edge.round({}, [path_of(1)])
+    rows = rows_of(edge.node)
+    one, two = rows[path_of(1)].physical, rows[path_of(2)].physical
+    edge.node.engine.commit([records.FileSuperseded(one, [two])])
+    edge.node.engine.commit([records.FileDeleted(one, "superseded")])
+    edge.node.load.reaper.run_once()
+    assert rows_of(edge.node)[path_of(1)].state is FileState.DELETED
