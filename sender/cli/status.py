@@ -194,7 +194,8 @@ def _safe_to_delete(session: Session, as_machine: bool, *, verified: bool) -> in
         views = {remote.name: stack.enter_context(viewing(remote)) for remote in remotes}
         ledgers = {name: view.kept.ledger.entries for name, view in views.items()}
         scan = next(iter(views.values())).scan
-        files = safe_to_delete(scan, ledgers, inventories, verified=verified)
+        untold = {file.path for view in views.values() for file in view.untold()}
+        files = safe_to_delete(scan, ledgers, inventories, untold=untold, verified=verified)
     paths = [str(file.data_dir / file.rel) for file in files]
     if as_machine:
         emit_json(paths)

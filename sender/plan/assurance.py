@@ -98,6 +98,7 @@ def safe_to_delete(
     ledgers: Mapping[str, Mapping[FilePath, Entry]],
     inventories: Mapping[str, Iterable[InventoryEntry]],
     *,
+    untold: Collection[FilePath] = (),
     verified: bool = False,
 ) -> Sequence[LocalFile]:
     """Local files that every receiver holds, loaded and good, with exactly this content.
@@ -110,6 +111,8 @@ def safe_to_delete(
         ledgers: receiver -> its list (`Ledger.entries`).
         inventories: receiver -> what it just said that it has, every page, looked at on its disk.
             A receiver without one makes nothing safe.
+        untold: files of whose deletion files some receiver does not have all: what was deleted in
+            them would come back there.
         verified: only files that every receiver has proved, point by point, since it has them.
     """
     if not ledgers or ledgers.keys() != inventories.keys():
@@ -125,7 +128,8 @@ def safe_to_delete(
     return [
         file
         for path, file in sorted(scan.files.items())
-        if all(
+        if path not in untold
+        and all(
             _is_held(file, entries.get(path), held[name].get(path.text))
             for name, entries in ledgers.items()
         )

@@ -420,6 +420,11 @@ def test_safe_to_delete_asks_now_and_says_nothing_when_in_doubt(centre, make_edg
     config = edge.write_config()
     done = call(config, "status", "--safe-to-delete")
     assert done.stdout.splitlines() == [str(edge.data / first)]
+    mods = edge.data / f"{first}.mods"
+    mods.write_bytes(f"DELETION,{edge.sg}.d1.s1,9223372036854775807,0,0\n".encode())
+    assert call(config, "status", "--safe-to-delete").stdout == ""
+    edge.round()  # tells it
+    assert str(edge.data / first) in call(config, "status", "--safe-to-delete").stdout
     centre.stop()
     done = call(config, "status", "--safe-to-delete")
     assert (done.returncode, done.stdout) == (4, "")

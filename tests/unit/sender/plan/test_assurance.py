@@ -133,6 +133,11 @@ def test_a_receiver_that_was_not_asked_makes_nothing_safe():
     assert safe(a_scan(a_file(A)), {}, {}) == []
 
 
+def test_a_file_is_not_safe_before_its_deletions_are_told():
+    scan, entries = a_scan(a_file(A), a_file(B)), {"one": [an_entry(A), an_entry(B)]}
+    assert safe(scan, entries, {"one": [have(A), have(B)]}, untold=[A]) == [B]
+
+
 def test_a_file_that_waits_is_not_safe():
     waiting = Waiting(A.text, D0, Why.CHANGING, "mods", 1, A.group, 0)
     scan = a_scan(waiting=(waiting,), others=frozenset({A}))
