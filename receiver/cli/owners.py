@@ -12,7 +12,7 @@ from receiver.operator.client import OperatorClient, ask
 from receiver.operator.owners import list_owners as list_of_owners
 from receiver.operator.paging import collect
 from receiver.operator.views import OwnersPage
-from receiver.operator.wire import CommitAnswer, ReleaseRequest, TransferRequest
+from receiver.operator.wire import OwnersMoved, ReleaseRequest, TransferRequest
 
 __all__ = ["owners"]
 
@@ -61,11 +61,11 @@ def list_owners(invocation: Invocation[ReceiverConfig], sender: str | None, as_j
 @json_option
 @click.pass_obj
 def release(invocation: Invocation[ReceiverConfig], device: str, as_json: bool) -> None:
-    """Free DEVICE for whoever comes first; what was loaded stays."""
+    """Free DEVICE, or all that match a pattern, for whoever comes first; what was loaded stays."""
     answer = OperatorClient(invocation.load().value).ask(
-        "POST", "/v1/owners/release", CommitAnswer, body=ReleaseRequest(device=device)
+        "POST", "/v1/owners/release", OwnersMoved, body=ReleaseRequest(device=device)
     )
-    _done(answer, as_json, f"{printable(device)} is free")
+    _done(answer, as_json, f"{_number(answer.devices, 'device')} free")
 
 
 @owners.command(
@@ -80,17 +80,26 @@ def release(invocation: Invocation[ReceiverConfig], device: str, as_json: bool) 
 def transfer(
     invocation: Invocation[ReceiverConfig], device: str, sender: str, as_json: bool
 ) -> None:
-    """Let DEVICE take data from SENDER from now on; what was loaded stays."""
+    """Let DEVICE, or all that match a pattern, take data from SENDER from now on.
+
+    What was loaded stays visible. Files of the sender that had them end by it, and stand below what
+    SENDER brings.
+    """
     answer = OperatorClient(invocation.load().value).ask(
         "POST",
         "/v1/owners/transfer",
-        CommitAnswer,
+        OwnersMoved,
         body=TransferRequest(device=device, sender=sender),
     )
-    _done(answer, as_json, f"{printable(device)} belongs to {printable(sender)}")
+    moved = f"{_number(answer.devices, 'device')} transferred to {printable(sender)}"
+    _done(answer, as_json, f"{moved}, {_number(answer.retired, 'file')} ended")
 
 
-def _done(answer: CommitAnswer, as_json: bool, text: str) -> None:
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _done(answer: OwnersMoved, as_json: bool, text: str) -> None:
     if as_json:
         write_json(answer)
     else:

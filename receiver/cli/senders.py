@@ -8,11 +8,11 @@ from common.cli import Invocation
 from common.errors import NotFoundError
 from common.terminal import size_text
 from common.wire import SchemaPosition
-from receiver.cli.showing import commit_time, json_option, moment, show
+from receiver.cli.showing import commit_time, json_option, moment, show, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
 from receiver.operator.senders import list_senders as list_of_senders
-from receiver.operator.wire import SendersAnswer
+from receiver.operator.wire import AdoptRequest, OwnersMoved, SendersAnswer
 
 __all__ = ["senders"]
 
@@ -101,6 +101,29 @@ def schema(invocation: Invocation[ReceiverConfig], sender: str, as_json: bool) -
     show(there, as_json, ("NOT APPLIED", "REASON"), rows, none)
     if there.unapplied > len(rows) and not as_json:
         click.echo(f"... and {there.unapplied - len(rows)} more")
+
+
+@senders.command(
+    epilog="Example: tsferry-receiver senders adopt 0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f "
+    "a45b6e63eb434aad891264b5c08d448e. Exit codes: 0 done; 2 no such sender; "
+    "4 the receiver does not run or refuses."
+)
+@click.argument("old")
+@click.argument("new")
+@json_option
+@click.pass_obj
+def adopt(invocation: Invocation[ReceiverConfig], old: str, new: str, as_json: bool) -> None:
+    """Let NEW go on in the place of OLD: a box that was replaced, with a uuid of its own.
+
+    NEW gets all devices of OLD. What OLD brought stays visible, and stands below what NEW brings.
+    """
+    answer = OperatorClient(invocation.load().value).ask(
+        "POST", f"/v1/senders/{segment(old)}/adopt", OwnersMoved, body=AdoptRequest(by=new)
+    )
+    if as_json:
+        write_json(answer)
+    else:
+        click.echo(f"{new} has {answer.devices} devices of {old}; {answer.retired} files ended")
 
 
 @senders.command(

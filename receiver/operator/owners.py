@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from common.errors import NotFoundError
+from common.errors import ConflictError, NotFoundError, UsageError
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
+from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.operator.paging import every_row
 from receiver.operator.views import OwnersPage, OwnerView
+from receiver.operator.wire import OwnersMoved
+from receiver.scope import Scope
 from receiver.transfer.listing import page_limit
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow, OwnerRow
     from receiver.operator.directories import ReceiverDirectories
     from receiver.principal import Principal
 
-__all__ = ["list_owners", "set_owner"]
+__all__ = ["adopt_sender", "list_owners", "set_owner"]
+
+T = TypeVar("T")
+
+_DEVICES = 10_000
+"""Devices of one commit."""
+_FILES = 10_000
+"""Files of one commit."""
 
 
 def list_owners(
@@ -54,19 +68,117 @@ def list_owners(
     )
 
 
-def set_owner(engine: Engine, who: Principal, device: str, sender: str | None) -> int:
-    """The device belongs to `sender` from now on, or to whoever comes first; returns the commit.
+def set_owner(engine: Engine, who: Principal, pattern: str, sender: str | None) -> OwnersMoved:
+    """Devices belong to `sender` from now on, or to whoever comes first.
+
+    What the predecessor listed of devices that it has lost all of ends with a transfer: it is
+    retired, and whatever the new owner lists stands above it.
+
+    Args:
+        engine: of the receiver.
+        who: asks.
+        pattern: of devices, as `receiver.scope` has it; a plain name means this one device.
+        sender: the new owner; None frees them.
 
     Raises:
-        NotFoundError: the device has no owner, or there is no such sender.
+        NotFoundError: no such device has an owner, or there is no such sender.
     """
+    if sender is not None:
+        _need_sender(engine, sender)
     with engine.reading() as state:
-        seen = state.changed("owner", device)
-        known = sender is None or sender in state.senders
-    if not seen:
-        raise NotFoundError(f"nobody owns the device {device[:200]!a}")
-    if not known:
-        raise NotFoundError(f"sender {(sender or '')[:60]!a} is not known here")
+        owners = dict(state.owners)
+    if pattern in owners:
+        devices = [pattern]
+    else:
+        scope = Scope([pattern])
+        devices = [each for each in owners if scope.covers(each)]
+    if not devices:
+        raise NotFoundError(f"nobody owns the device {pattern[:200]!a}")
+    return _move(engine, who, {each: owners[each] for each in devices}, sender)
+
+
+def adopt_sender(engine: Engine, who: Principal, old: str, new: str) -> OwnersMoved:
+    """All devices of one sender belong to another one from now on, and all its files end.
+
+    Raises:
+        NotFoundError: one of them is not known.
+        UsageError: they are the same.
+    """
+    _need_sender(engine, old)
+    _need_sender(engine, new)
+    if old == new:
+        raise UsageError(f"sender {old} cannot adopt itself")
+    with engine.reading() as state:
+        owners = {device: row for device, row in state.owners.items() if row.sender == old}
+    return _move(engine, who, owners, new, adopted=old)
+
+
+def _move(
+    engine: Engine,
+    who: Principal,
+    owners: Mapping[str, OwnerRow],
+    sender: str | None,
+    *,
+    adopted: str | None = None,
+) -> OwnersMoved:
     by = f"token {who.token_id}" if who.token_id else "an operator"
     reason = f"{'released' if sender is None else 'transferred'} by {by}"
-    return engine.commit([records.OwnerSet(device, sender, reason)], [Guard("owner", device, seen)])
+    changing = {device: row for device, row in owners.items() if row.sender != sender}
+    commit = engine.newest_commit
+    for part in _batched(changing.items(), _DEVICES):
+        ops = [records.OwnerSet(device, sender, reason) for device, _ in part]
+        guards = [Guard("owner", device, row.changed) for device, row in part]
+        commit = engine.commit(ops, guards)
+    retired = 0
+    if sender is not None:
+        losers = {row.sender for row in changing.values()} | ({adopted} if adopted else set())
+        retired, commit = _end_files(engine, losers - {sender}, adopted, commit)
+    return OwnersMoved(commit=commit, devices=len(changing), retired=retired)
+
+
+def _end_files(
+    engine: Engine, losers: Collection[str], adopted: str | None, commit: int
+) -> tuple[int, int]:
+    """Retire what senders listed of devices that they own none of any more.
+
+    They were seen last before the transfer, as far as is known.
+    """
+    with engine.reading() as state:
+        ended = [
+            row
+            for row in state.files.values()
+            if row.sender in losers
+            and row.held
+            and (row.sender == adopted or _has_lost_all(state, row))
+        ]
+    for part in _batched(ended, _FILES):
+        try:
+            commit = engine.commit(
+                [records.FileRetired(row.physical, commit) for row in part],
+                [Guard("file", row.physical, row.changed) for row in part],
+            )
+        except (GuardFailed, RefusedCommitError) as error:
+            raise ConflictError(
+                "files changed while they were ended; the devices have their new owner, say it "
+                "once more"
+            ) from error
+    return len(ended), commit
+
+
+def _has_lost_all(state: State, row: FileRow) -> bool:
+    """Whether a file has devices, and its sender owns none of them."""
+    owners = [state.owners.get(device) for device in row.devices]
+    return bool(owners) and all(each is None or each.sender != row.sender for each in owners)
+
+
+def _need_sender(engine: Engine, sender: str) -> None:
+    with engine.reading() as state:
+        known = sender in state.senders
+    if not known:
+        raise NotFoundError(f"sender {sender[:60]!a} is not known here")
+
+
+def _batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    several = iter(items)
+    while part := list(islice(several, size)):
+        yield part

@@ -36,16 +36,30 @@ class SendersAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ReleaseRequest(Struct, frozen=True, kw_only=True):
-    """`POST /v1/owners/release`: the device is free for whoever comes first."""
+    """`POST /v1/owners/release`: devices are free for whoever comes first; a pattern, or one."""
 
     device: str
 
 
 class TransferRequest(Struct, frozen=True, kw_only=True):
-    """`POST /v1/owners/transfer`: the device belongs to `sender` from now on."""
+    """`POST /v1/owners/transfer`: devices belong to `sender` from now on; a pattern, or one."""
 
     device: str
     sender: str
+
+
+class AdoptRequest(Struct, frozen=True, kw_only=True):
+    """`POST /v1/senders/<sender>/adopt`: all that it owns belongs to `by` from now on."""
+
+    by: str
+
+
+class OwnersMoved(Struct, frozen=True, kw_only=True):
+    """The last commit of a change of owners, how many devices, and files that ended by it."""
+
+    commit: int
+    devices: int
+    retired: int
 
 
 class CommitAnswer(Struct, frozen=True, kw_only=True):

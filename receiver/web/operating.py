@@ -9,7 +9,7 @@ from common.errors import UsageError
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.operator import views, wire
 from receiver.operator.files import FILE_STATES, list_files, undelete_files
-from receiver.operator.owners import list_owners, set_owner
+from receiver.operator.owners import adopt_sender, list_owners, set_owner
 from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
 from receiver.operator.schema import import_into
 from receiver.operator.senders import accept_sender as accept
@@ -128,30 +128,42 @@ def owners(call: Call) -> Response:
     "POST",
     "/v1/owners/release",
     Role.OPERATOR,
-    "Free a device for whoever comes first",
-    AnswerRow(200, wire.CommitAnswer),
+    "Free devices for whoever comes first",
+    AnswerRow(200, wire.OwnersMoved),
     takes=wire.ReleaseRequest,
 )
 def release_owner(call: Call) -> Response:
     """Free a device."""
     request = call.body(wire.ReleaseRequest)
-    commit = set_owner(call.operator.engine, call.who, request.device, None)
-    return json_answer(wire.CommitAnswer(commit=commit))
+    return json_answer(set_owner(call.operator.engine, call.who, request.device, None))
 
 
 @ROUTES.call(
     "POST",
     "/v1/owners/transfer",
     Role.OPERATOR,
-    "Give a device to another sender",
-    AnswerRow(200, wire.CommitAnswer),
+    "Give devices to another sender",
+    AnswerRow(200, wire.OwnersMoved),
     takes=wire.TransferRequest,
 )
 def transfer_owner(call: Call) -> Response:
     """Give a device to another sender."""
     request = call.body(wire.TransferRequest)
-    commit = set_owner(call.operator.engine, call.who, request.device, request.sender)
-    return json_answer(wire.CommitAnswer(commit=commit))
+    return json_answer(set_owner(call.operator.engine, call.who, request.device, request.sender))
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/senders/<sender>/adopt",
+    Role.OPERATOR,
+    "Give all devices of a sender to another one, and end its files",
+    AnswerRow(200, wire.OwnersMoved),
+    takes=wire.AdoptRequest,
+)
+def adopt(call: Call) -> Response:
+    """Give all devices of a sender to another one."""
+    by = call.body(wire.AdoptRequest).by
+    return json_answer(adopt_sender(call.operator.engine, call.who, call.arguments["sender"], by))
 
 
 @ROUTES.call(

@@ -362,6 +362,9 @@ class _Decision:
         resource = candidate.resource
         entry = self.manifest[candidate.path.text]
         first, closed = entry.first_look, entry.closed_look
+        if first:  # what a device's new owner lists stands above all that the old one listed
+            first = max(first, self._transferred(candidate))
+            closed = max(first, closed)
         if again is not None:
             first, closed = again.rank.first, again.rank.closed
         return records.FileLoaded(
@@ -385,6 +388,14 @@ class _Decision:
             data_dir=self.data_dir,
             first_look=first,
             closed_look=closed,
+        )
+
+    def _transferred(self, candidate: Candidate) -> int:
+        """The last commit that gave one of a file's devices to this sender; 0 if none did."""
+        rows = (self.state.owners.get(each.name) for each in candidate.devices)
+        return max(
+            (row.changed for row in rows if row is not None and row.changed != row.created),
+            default=0,
         )
 
     def _guard_owners(self, candidate: Candidate) -> None:
