@@ -160,7 +160,7 @@ class Loader:
             self._disks.first()
             load_task(
                 self._engine,
-                self._disks.trees,
+                self._disks.standing(),
                 job.folder,
                 job.task,
                 ttl=self._ttl,

@@ -22,12 +22,13 @@ from common.errors import ConflictError, TooLargeError
 from common.linelog import LoadLog
 from common.names import FilePath
 from common.wire import Result
+from receiver.disks import whole_in
 from receiver.load.collecting import Collected
 from receiver.load.deciding.change import Change, decide_change, physical_name
 from receiver.load.folder.current_task import LOAD_LOG
 from receiver.load.folder.manifests import remove_tables, write_tables
 from receiver.load.mandate import mandate_guards, nothing_taken, why_withdrawn
-from receiver.load.placing import move_back, move_in, stands
+from receiver.load.placing import move_back, move_in
 from receiver.load.schema.registering import Registering
 from receiver.load.schema.task_schema import SchemaPart, TaskSchema
 from receiver.metadata.commit.draft import Draft
@@ -175,7 +176,7 @@ def _decide(
             collected.failed,
             current.deletions_told,
             registering=registering,
-            stands=lambda row: stands(trees, row),
+            stands=lambda row: whole_in(trees, row),
             expiry=ttl.expiry(state, moment),
             data_dir=str(folder.tree.path),
         )

@@ -6,7 +6,6 @@ an attempt that was cut off is simply made again. What was moved and then refuse
 
 from __future__ import annotations
 
-import stat
 from typing import TYPE_CHECKING
 
 from common import crash
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from common.names import FilePath
     from receiver.metadata.state.table_rows import FileRow
 
-__all__ = ["Move", "move_back", "move_in", "stands", "tree_of"]
+__all__ = ["Move", "move_back", "move_in", "tree_of"]
 
 Move = tuple[str, "FilePath"]
 """Where a verified file lies, relative to the data directory, and its physical name."""
@@ -60,12 +59,3 @@ def move_back(tree: Tree, moves: Iterable[Move]) -> None:
 def tree_of(trees: Sequence[Tree], row: FileRow) -> Tree | None:
     """The data directory that holds a file's bytes, None if none does."""
     return next((tree for tree in trees if tree.exists(row.physical)), None)
-
-
-def stands(trees: Sequence[Tree], row: FileRow) -> bool:
-    """Whether a file's bytes are on the disk, as many as there were when it was loaded."""
-    for tree in trees:
-        found = tree.stat(row.physical)
-        if found is not None:
-            return stat.S_ISREG(found.st_mode) and found.st_size == row.size
-    return False

@@ -11,7 +11,6 @@ from common.wire import SchemaFailure, Struct
 from receiver.operator.views import QuarantineView, SenderView, TokenView
 
 __all__ = [
-    "CommitAnswer",
     "ImportAnswer",
     "ImportRequest",
     "QuarantineAnswer",
@@ -60,12 +59,6 @@ class OwnersMoved(Struct, frozen=True, kw_only=True):
     commit: int
     devices: int
     retired: int
-
-
-class CommitAnswer(Struct, frozen=True, kw_only=True):
-    """The commit that holds what was asked for."""
-
-    commit: int
 
 
 class QuarantineAnswer(Struct, frozen=True, kw_only=True):

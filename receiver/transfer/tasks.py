@@ -28,9 +28,9 @@ from common.wire import (
     TaskAnswer,
     TaskState,
 )
+from receiver.disks import whole_in
 from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.load.folder.current_task import Planned, TaskRecord, start_task
-from receiver.load.placing import stands
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
@@ -260,6 +260,7 @@ class Tasks:
             max_file=limits.max_file_bytes,
         )
         moment = self._load.ttl.moment()
+        standing = self._load.disks.standing()
         with self._engine.reading() as state:
             here = Situation(
                 state=state,
@@ -270,7 +271,7 @@ class Tasks:
                 resumable=lambda entry: self._uploads.resumable(who, folder, entry),
                 room=room,
                 reveal_owner=self._config.auth.reveal_owner,
-                stands=lambda row: stands(self._load.trees, row),
+                stands=lambda row: whole_in(standing, row),
                 expiry=self._load.ttl.expiry(state, moment),
             )
             return [decide(entry, here) for entry in entries]

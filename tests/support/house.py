@@ -28,8 +28,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "state", "schema", "text", "etcd", "model",
     ),
     "receiver.load": (
-        "service", "loader", "folder_recovery", "loading", "mandate", "placing", "collecting",
-        "upkeep", "deciding", "schema", "folder",
+        "service", "loader", "folder_recovery", "loading", "mandate", "collecting",
+        "upkeep", "placing", "deciding", "schema", "folder",
     ),
     "receiver.spark": ("verify", "report", "source", "catalogue", "finder", "work"),
 }  # fmt: skip

@@ -103,12 +103,12 @@ class Reaper:
                 log.exception("removing files failed")
 
     def _reap(self, now: float) -> int:
-        if self._unproved_due:
-            bring_back_unproved(self._engine, self._trees)
-            self._unproved_due = False
         self._engine.collect()
         if self._disks.away():  # rows would go, and their bytes come back with the disk
             return 0
+        if self._unproved_due:
+            bring_back_unproved(self._engine, self._disks.standing())
+            self._unproved_due = False
         oldest = self._engine.oldest_answerable
         with self._engine.reading() as state:
             due = [

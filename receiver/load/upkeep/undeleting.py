@@ -15,7 +15,8 @@ from common import crash
 from common.digests import md5_of_fd
 from common.errors import UnsafePathError
 from common.tsfile import Corrupt, read_tail
-from receiver.load.placing import stands, tree_of
+from receiver.disks import whole_in
+from receiver.load.placing import tree_of
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 
@@ -77,7 +78,7 @@ def bring_back_unproved(engine: Engine, trees: Sequence[Tree]) -> Undeleted:
         rows = [
             row
             for row in state.file_table.deleted()
-            if row.reason == "superseded" and not row.retired and stands(trees, row)
+            if row.reason == "superseded" and not row.retired and whole_in(trees, row)
         ]
     done = undelete(engine, trees, rows)
     if rows:
