@@ -115,3 +115,9 @@ class Node(Closing):
         if self._closed:
             return "the receiver is stopped"
         return failed_sync() or self.engine.failed or self.load.problem()
+
+    def concerns(self) -> list[str]:
+        """What does not come through although this receiver takes files, in numbers."""
+        if self._closed:
+            return []
+        return self.load.concerns()

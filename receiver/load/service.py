@@ -171,6 +171,25 @@ class LoadService:
             return f"{free} bytes are free on the disk, {keep} have to stay free"
         return None
 
+    def stuck(self) -> list[str]:
+        """Each verified file that cannot be put in its place, and what is in the way."""
+        return [
+            f"sender {folder.uuid}: {path}: {why}"
+            for folder in self.folders.all()
+            for path, why in sorted(folder.stuck.items())
+            if folder.staged.get(path) is not None
+        ]
+
+    def concerns(self) -> list[str]:
+        """What does not come through, in numbers."""
+        stuck = len(self.stuck())
+        if not stuck:
+            return []
+        files = "1 file" if stuck == 1 else f"{stuck} files"
+        return [
+            f"{files} cannot be put in place; `tsferry-receiver status` names what is in the way"
+        ]
+
     def free_bytes(self) -> int:
         """Bytes that are free for new files.
 

@@ -19,10 +19,12 @@ from common.errors import (
     ProtocolError,
     TooLargeError,
     TsferryError,
+    UnsafePathError,
 )
 from common.names import FilePath, is_sender_uuid
 from common.tsfile.tail_digest import tail_digest
 from receiver.load.folder.content_checks import check_content, check_md5, record_of
+from receiver.load.folder.obstacles import is_of_one_path, obstacle
 from receiver.metadata.model import records
 
 if TYPE_CHECKING:
@@ -184,6 +186,9 @@ class Intake:
         """Put verified files in their places; when this returns they are there for good.
 
         If that cannot be done now they are under their temporary names again.
+
+        Raises:
+            UnsafePathError: something stands in the way of one of them.
         """
         if not files:
             return
@@ -191,8 +196,11 @@ class Intake:
             try:
                 _place(folder, files)
                 folder.staged.put(each.record for each in files)
-            except Exception:
+            except Exception as error:
                 _take_back(folder, files)
+                if isinstance(error, OSError) and is_of_one_path(error):
+                    why = obstacle(folder.tree, folder.staged_at(files[0].path), error)
+                    raise UnsafePathError(f"{files[0].path} cannot be taken in: {why}") from error
                 raise
             crash.point("intake.recorded")
             current = folder.task

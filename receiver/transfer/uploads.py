@@ -17,6 +17,7 @@ from common.errors import (
     NotATsFileError,
     OffsetError,
     TooLargeError,
+    Transient,
     TsferryError,
 )
 from common.names import FilePath
@@ -49,6 +50,7 @@ _ERRORS: dict[Result, type[TsferryError]] = {
     Result.CONFLICT: ConflictError,
     Result.REFUSED: ForbiddenError,
     Result.QUARANTINED: NotATsFileError,
+    Result.MISSING: Transient,
 }
 
 
