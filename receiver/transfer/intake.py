@@ -107,18 +107,21 @@ class Intake:
         """
         limits = self._config.limits
         free = self._load.free_bytes() - limits.min_free_bytes
+        used = folder.staged.bytes + partial_bytes
         if size > free:
+            self._load.note_shortage(folder.uuid, free=size)
             raise NoSpaceError(
                 f"{size} bytes are to come, {max(0, free)} are free; try later",
                 retry_after=_TRY_AGAIN,
             )
-        used = folder.staged.bytes + partial_bytes
         if used + size > limits.max_unloaded_bytes:
+            self._load.note_shortage(folder.uuid, quota=size)
             raise NoSpaceError(
                 f"{used} bytes of this sender wait to be loaded, {size} more are to come, and "
                 f"limits.max_unloaded_bytes is {limits.max_unloaded_bytes}",
                 retry_after=_TRY_AGAIN,
             )
+        self._load.room_for(folder.uuid, size)
 
     def check_size(self, path: FilePath, size: int) -> None:
         """Whether a file may be so large.
