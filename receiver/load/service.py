@@ -219,7 +219,7 @@ class LoadService:
     def at_quota(self) -> list[str]:
         """Each sender with a file that is refused for its quota."""
         return [
-            f"sender {uuid}: a file is refused, {each.quota} bytes of it are to come: it has as much "
+            f"sender {uuid}: {each.quota} bytes of a file are to come, and it has as much "
             "waiting to be loaded as limits.max_unloaded_bytes allows"
             for uuid, each in list(self._shortages.items())
             if each.quota
