@@ -105,13 +105,18 @@ class _Service:
                         return
                     app = self._open_next(self._next)
         finally:
-            for sock in self._sockets:
-                sock.close()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Nobody comes after this server: who connects now is refused, and does not wait."""
+        for sock in self._sockets:
+            sock.close()
 
     # -- signals -----------------------------------------------------------------------------
 
     def _stop(self) -> None:
         self._ended = True
+        self._let_go()
         self._stop_server()
 
     def _reload(self) -> None:
@@ -179,6 +184,8 @@ class _Service:
             try:
                 server.run(lambda: self._announce(url))
             finally:
+                if self._next is None:
+                    self._let_go()
                 _forget(token_file)
 
     def _announce(self, url: str) -> None:
