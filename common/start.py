@@ -18,8 +18,14 @@ __all__ = ["enter"]
 _INTERRUPTED = 130  # common.errors.EXIT_STOPPED: 128 + SIGINT, as a shell reports it
 
 
-def enter(name: str, program: Callable[[], int]) -> int:
+def enter(name: str, program: Callable[[], int], *, daemon: str | None = None) -> int:
     """Run a program, which imports what it needs by itself, to its exit code.
+
+    Args:
+        name: of the program.
+        program: is run.
+        daemon: the command that runs until it is stopped, and reads its configuration again on
+            SIGHUP: one that comes before it can do so waits, and does not end the process.
 
     Whoever starts it with SIGINT blocked has it held back until it can be answered here: a process
     that begins again by `exec` loses none, and shows no traceback of the interpreter's.
@@ -31,6 +37,8 @@ def enter(name: str, program: Callable[[], int]) -> int:
         _say(name)
         os._exit(_INTERRUPTED)
 
+    if daemon is not None and daemon in sys.argv:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         # Where Ctrl-C is ignored, as under nohup, it stays so.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

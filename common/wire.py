@@ -234,7 +234,8 @@ class Result(StrEnum):
     QUARANTINED = "quarantined"
     EXPIRED = "expired"
     MISSING = "missing"
-    """Named in the manifest, not received whole: to be sent in the next round."""
+    """Named in the manifest, and not received whole or not to be put in its place now: the next
+    round tries it again, without the bytes that are here."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

@@ -114,4 +114,10 @@ class Node(Closing):
         """Why this receiver takes no files now (`/readyz`), or None: it is ready."""
         if self._closed:
             return "the receiver is stopped"
-        return failed_sync() or self.engine.failed or self.load.problem()
+        return failed_sync() or self.engine.trouble or self.load.problem()
+
+    def concerns(self) -> list[str]:
+        """What does not come through although this receiver takes files, in numbers."""
+        if self._closed:
+            return []
+        return self.load.concerns()

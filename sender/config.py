@@ -188,6 +188,8 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
         closed_by: what tells that a file is closed: its ``.resource``, or a complete tail and
             `quiet_seconds` of rest.
         quiet_seconds: rest of a file with a complete tail; a number is in seconds.
+        wait_alarm: a file that is here and cannot be sent for longer counts in the exit code of
+            a round; 0 for never.
         layout: ``iotdb`` for <kind>/<storage group>/<virtual>/<partition>/<file>, ``flat`` for
             TsFiles side by side.
         storage_group: that a flat directory belongs to.
@@ -213,6 +215,7 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
     storage_groups: StorageGroupFilter = StorageGroupFilter()
     closed_by: Literal["resource", "tail"] = "resource"
     quiet_seconds: Duration = 10.0
+    wait_alarm: Duration = 86400.0
     layout: Literal["iotdb", "flat"] = "iotdb"
     storage_group: str | None = None
     partition_interval: Annotated[Duration, Meta(ge=0.001)] = 604800.0

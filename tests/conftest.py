@@ -24,6 +24,9 @@ WHOLE = ("system", "fault")
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tsferry")
     group.addoption("--tier", choices=tiers.TIERS, default="default", help="how much is tested")
+    group.addoption(
+        "--servers", type=Path, help="a directory of scripts/live: test with its databases too"
+    )
     group.addoption("--seed", type=int, default=1, help="which places of a sweep are tried")
 
 
@@ -49,6 +52,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     whole = config.getoption("tier") == "quick" and collection_path.name in WHOLE
+    whole = whole or (collection_path.name == "live" and not config.getoption("servers"))
     return True if whole and collection_path.parent == Path(__file__).parent else None
 
 

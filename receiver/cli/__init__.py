@@ -11,7 +11,7 @@ NAME = "tsferry-receiver"
 
 def main() -> int:
     """Run the command line; returns its exit code."""
-    return enter(NAME, _run)
+    return enter(NAME, _run, daemon="serve")
 
 
 def _run() -> int:

@@ -32,12 +32,17 @@ _DEFAULT = "receiver.toml"
     "Exit codes: 0 done; 2 the file is there already, or with --adopt is not."
 )
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--schema-dir", help="Metadata engine.  [default: schema]")
+@click.option(
+    "--schema-dir",
+    type=click.Path(path_type=Path),
+    help="Metadata engine.  [default: schema, beside the file]",
+)
 @click.option(
     "--data-dir",
     "data_dirs",
+    type=click.Path(path_type=Path),
     multiple=True,
-    help="Loaded files. May be repeated; relative to the file.  [default: data]",
+    help="Loaded files. May be repeated.  [default: data, beside the file]",
 )
 @click.option(
     "--units",
@@ -58,8 +63,8 @@ _DEFAULT = "receiver.toml"
 def init(
     invocation: Invocation[ReceiverConfig],
     file: Path | None,
-    schema_dir: str | None,
-    data_dirs: tuple[str, ...],
+    schema_dir: Path | None,
+    data_dirs: tuple[Path, ...],
     units: Path | None,
     adopt: bool,
     as_json: bool,
@@ -80,7 +85,7 @@ def init(
             raise UsageError(f"--adopt takes the directories that {target} names, as it is there")
         marked = _adopt(target, invocation)
     elif not only_unit:
-        directories = _begin(target, schema_dir or "schema", data_dirs or ("data",))
+        directories = _begin(target, schema_dir, data_dirs)
     unit = None if units is None else _unit(units, target, invocation)
     if as_json:
         answer: dict[str, object] = {
@@ -103,11 +108,15 @@ def init(
     click.echo(f"next: tsferry-receiver --config {printable(str(target))} serve")
 
 
-def _begin(target: Path, schema_dir: str, data_dirs: tuple[str, ...]) -> list[Path]:
-    """Write the configuration and make its directories."""
-    content = configuration(
-        "receiver", {"schema_dir": toml(schema_dir), "data_dirs": toml(data_dirs)}
-    )
+def _begin(target: Path, schema_dir: Path | None, data_dirs: tuple[Path, ...]) -> list[Path]:
+    """Write the configuration and make its directories.
+
+    What was typed is relative to the working directory, as the shell completes it; what stands in
+    the file is relative to the file.
+    """
+    schema = "schema" if schema_dir is None else str(schema_dir.absolute())
+    data = [str(each.absolute()) for each in data_dirs] or ["data"]
+    content = configuration("receiver", {"schema_dir": toml(schema), "data_dirs": toml(data)})
     with Tree(target.parent, create=True) as tree:
         try:
             with tree.create(target.name) as written:
@@ -116,7 +125,7 @@ def _begin(target: Path, schema_dir: str, data_dirs: tuple[str, ...]) -> list[Pa
         except FileExistsError as error:
             raise UsageError(f"{target} is there already; nothing was changed") from error
         tree.sync_dir()
-    directories = [target.parent / each for each in (schema_dir, *data_dirs)]
+    directories = [target.parent / each for each in (schema, *data)]
     for each in directories:
         Tree(each, create=True).close()
     return directories

@@ -37,8 +37,9 @@ def serve(
 ) -> None:
     """Recover, then serve until SIGTERM or SIGINT.
 
-    Says "listening on URL" on stdout once connections are taken. SIGHUP: read the certificate
-    again.
+    Says "listening on URL" on stdout once connections are taken. SIGHUP: read configuration, token
+    files and certificate again; requests wait a moment if anything but the certificate changed,
+    and what is wrong leaves all as it was.
     """
     flags: dict[str, object] = {}
     if host is not None:
@@ -57,4 +58,9 @@ def serve(
     def ready(url: str) -> None:
         click.echo(f"listening on {url}")
 
-    serving.serve(loaded.value, ready=ready, ready_file=ready_file)
+    def reload() -> ReceiverConfig:
+        config = invocation.load(flags).value
+        invocation.start(config.log)
+        return config
+
+    serving.serve(loaded.value, ready=ready, ready_file=ready_file, reload=reload)

@@ -47,6 +47,7 @@ def _write(view: StatusView, running: bool) -> None:
     lines = {
         "state": state,
         "problem": view.problem or "none",
+        "concerns": "; ".join(view.concerns) or "none",
         "engine": view.engine or "none yet",
         "version": view.version,
         "since": moment(view.started) if running else "-",

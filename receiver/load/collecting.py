@@ -10,20 +10,21 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from common.errors import NotATsFileError
+from common.errors import NotATsFileError, TsferryError
 from common.names import FilePath
 from common.tsfile import Corrupt, read_tail
 from common.wire import Result
 from receiver.load.deciding.change import Candidate, Change, physical_name
 from receiver.load.folder.content_checks import hash_staged
 from receiver.load.folder.manifests import contradiction
+from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.schema.registering import read_series
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import IllegalPathError
 from receiver.metadata.model.records import FileOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from common.wire import ManifestEntry, ProofEntry
     from receiver.load.folder.current_task import CurrentTask
@@ -40,6 +41,7 @@ class Collected:
         candidates: the first, by path.
         failed: the outcomes of the others, by path.
         proofs: what the sender says of the series of the first, where it does.
+        stuck: what keeps those of the others from their places that could be loaded, by path.
     """
 
     def __init__(
@@ -52,11 +54,17 @@ class Collected:
         self.candidates: dict[str, Candidate] = {}
         self.failed: dict[str, FileOutcome] = {}
         self.proofs: dict[str, ProofEntry] = {}
+        self.stuck: dict[str, str] = {}
 
     def read(self) -> None:
-        """Look at each file of the manifest."""
+        """Look at each file of the manifest; one that cannot be read is not there."""
         for entry in self._current.record.manifest or ():
-            self._read(entry)
+            try:
+                self._read(entry)
+            except (OSError, TsferryError) as error:
+                if not is_of_one_path(error):
+                    raise
+                self._fail(FilePath.parse(entry.path), Result.MISSING, f"cannot be read: {error}")
 
     def _read(self, entry: ManifestEntry) -> None:
         path = FilePath.parse(entry.path)
@@ -167,6 +175,17 @@ class Collected:
                 self._fail(path, Result.MISSING, "too many devices for one commit; once more")
             else:
                 self._fail(path, Result.REFUSED, "too many devices for one commit")
+
+    def leave(self, stuck: Mapping[str, str]) -> None:
+        """Leave files for the next round that something keeps from their places.
+
+        Args:
+            stuck: what that is, by path.
+        """
+        self.stuck.update(stuck)
+        for text, why in stuck.items():
+            del self.candidates[text]
+            self._fail(FilePath.parse(text), Result.MISSING, f"cannot be put in its place: {why}")
 
     def _fail(self, path: FilePath, result: Result, reason: str) -> None:
         hold = result is Result.QUARANTINED

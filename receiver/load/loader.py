@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from common.durable import failed_sync
-from common.errors import ReadOnlyError, TsferryError
+from common.errors import NoSpaceError, ReadOnlyError, TsferryError
 from receiver.load.loading import load_task
 
 if TYPE_CHECKING:
@@ -99,6 +99,13 @@ class Loader:
         """Tasks that are not loaded yet."""
         with self._changed:
             return len(self._queue)
+
+    @property
+    def no_space(self) -> str | None:
+        """Why a task cannot be loaded for want of space, None if none has to wait for that."""
+        with self._changed:
+            short = (job.error for job in self._queue if isinstance(job.error, NoSpaceError))
+            return next((f"a task waits to be loaded: {error}" for error in short), None)
 
     def submit(self, folder: SenderFolder, task: CurrentTask) -> LoadJob:
         """Load a task as soon as may be; its end is durable."""

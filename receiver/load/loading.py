@@ -18,7 +18,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from common import crash
-from common.errors import ConflictError, TooLargeError
+from common.errors import ConflictError, TooLargeError, TsferryError
 from common.linelog import LoadLog
 from common.names import FilePath
 from common.wire import Result
@@ -27,6 +27,7 @@ from receiver.load.collecting import Collected
 from receiver.load.deciding.change import Change, decide_change, physical_name
 from receiver.load.folder.current_task import LOAD_LOG
 from receiver.load.folder.manifests import remove_tables, write_tables
+from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.mandate import mandate_guards, nothing_taken, why_withdrawn
 from receiver.load.placing import move_back, move_in
 from receiver.load.schema.registering import Registering
@@ -127,7 +128,10 @@ def _commit(
             done = Guard("task", (folder.uuid, current.id), 0)
             change = Change(ops=[nothing_taken(current.record, reason)], guards=[done])
         crash.point("load.decided")
-        _place(folder, current, change)
+        while stuck := _place(folder, current, change):
+            collected.leave(stuck)
+            change = _decide(engine, folder, current, ttl, collected, schema, trusting=trusting)
+            change.guards += mandate
         try:
             engine.commit(change.ops, change.guards)
         except (RefusedCommitError, SchemaConflictError):
@@ -141,6 +145,7 @@ def _commit(
             collected.put_off(change)
             continue
         crash.point("load.committed")
+        folder.note_stuck(collected.stuck, [entry.path for entry in current.record.manifest or ()])
         _tell(folder, current, change)
         for kept in change.kept_gone:
             folder.tree.unlink(kept, sync=False)
@@ -197,8 +202,12 @@ def _tell(folder: SenderFolder, current: CurrentTask, change: Change) -> None:
     log.info("a task is committed", extra={"sender": folder.uuid, "task": current.id, **counts})
 
 
-def _place(folder: SenderFolder, current: CurrentTask, change: Change) -> None:
-    """Move what is loaded in, and what an earlier decision had moved, and this does not, out."""
+def _place(folder: SenderFolder, current: CurrentTask, change: Change) -> dict[str, str]:
+    """Move what is loaded in, and what an earlier decision had moved, and this does not, out.
+
+    Returns:
+        what stands in the way of files that cannot be placed, by path.
+    """
     loads = {load.candidate.path for load in change.loads}
     every = [FilePath.parse(entry.path) for entry in current.record.manifest or ()]
     move_back(
@@ -215,7 +224,13 @@ def _place(folder: SenderFolder, current: CurrentTask, change: Change) -> None:
         moves.append((folder.staged_at(load.candidate.path), load.physical))
         if load.candidate.resource is not None:
             moves.append((folder.staged_at(load.candidate.path.resource), load.physical.resource))
-    move_in(folder.tree, moves)
+    stuck = move_in(folder.tree, moves)
+    found: dict[str, str] = {}
+    for path in loads:
+        why = stuck.get(folder.staged_at(path)) or stuck.get(folder.staged_at(path.resource))
+        if why is not None:
+            found[path.text] = why
+    return found
 
 
 # -- after the commit ----------------------------------------------------------------------------
@@ -237,7 +252,7 @@ def finish(engine: Engine, folder: SenderFolder, current: CurrentTask, *, keep_b
         crash.point("finish.load_log")
     if not _with(outcomes, Result.LOADED):
         remove_tables(folder, current.id)
-    _clear_staged(folder, outcomes, keep_bytes)
+    _clear_staged(folder, outcomes, keep_bytes, single=current.record.single)
     if current.record.schema is not None:
         folder.schema.clear()
     crash.point("finish.staged")
@@ -266,7 +281,9 @@ def _write_load_log(folder: SenderFolder, outcomes: Iterable[FileOutcome]) -> No
         load_log.close()
 
 
-def _clear_staged(folder: SenderFolder, outcomes: list[FileOutcome], keep_bytes: int) -> None:
+def _clear_staged(
+    folder: SenderFolder, outcomes: list[FileOutcome], keep_bytes: int, *, single: bool
+) -> None:
     """Forget what has moved, remove what nobody wants.
 
     What is in conflict, or was left by a task that was dropped, stays for a later round, the
@@ -276,6 +293,8 @@ def _clear_staged(folder: SenderFolder, outcomes: list[FileOutcome], keep_bytes:
     staged.drop(_and_resources(_with(outcomes, Result.LOADED)))
     unwanted = [each for each in outcomes if each.result in _DROPPED]
     unwanted += _with(outcomes, Result.DELETED) + _with(outcomes, Result.RETIRED)
+    if single:  # its client was told; nobody comes back for it
+        unwanted += _with(outcomes, Result.MISSING)
     staged.discard(_and_resources(unwanted))
     for old in sorted(staged.all(), key=lambda each: each.at):
         if staged.bytes <= keep_bytes:
@@ -288,8 +307,13 @@ def _clear_staged(folder: SenderFolder, outcomes: list[FileOutcome], keep_bytes:
 def _remove_empty(folder: SenderFolder, outcomes: Iterable[FileOutcome]) -> None:
     directories = {FilePath.parse(each.path).directory for each in outcomes}
     for directory in sorted(directories):
-        while directory and folder.tree.remove_empty(folder.at(f"data/{directory}")):
-            directory = directory.rpartition("/")[0]
+        try:
+            while directory and folder.tree.remove_empty(folder.at(f"data/{directory}")):
+                directory = directory.rpartition("/")[0]
+        except (OSError, TsferryError) as error:
+            if not is_of_one_path(error):
+                raise
+            log.warning("an empty directory stays", extra={"error": str(error)})
 
 
 def _with(outcomes: Iterable[FileOutcome], result: Result) -> list[FileOutcome]:

@@ -1,14 +1,21 @@
 """Moving verified files to their final names and back; done before the commit, and repeatable.
 
-A physical name belongs to one file of one task for ever, so whatever lies under it is that file:
-an attempt that was cut off is simply made again. What was moved and then refused goes back.
+A physical name belongs to one file of one task for ever, so whatever file lies under it is that
+file: an attempt that was cut off is simply made again. What was moved and then refused goes back.
+
+What somebody has put in the way of a file (a file where its directory has to be, a link, a
+directory of another user) concerns the files that have to go there, and no others.
 """
 
 from __future__ import annotations
 
+import logging
+import stat
 from typing import TYPE_CHECKING
 
 from common import crash
+from common.errors import TsferryError
+from receiver.load.folder.obstacles import is_of_one_path, kind_of, obstacle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,39 +26,87 @@ if TYPE_CHECKING:
 
 __all__ = ["Move", "move_back", "move_in", "tree_of"]
 
+log = logging.getLogger(__name__)
+
 Move = tuple[str, "FilePath"]
 """Where a verified file lies, relative to the data directory, and its physical name."""
 
 
-def move_in(tree: Tree, moves: Iterable[Move]) -> None:
+def move_in(tree: Tree, moves: Iterable[Move]) -> dict[str, str]:
     """Give files their final names; when this returns the names are on the disk.
 
     Names that an earlier attempt gave are flushed too: it may have died before it did so.
+
+    Returns:
+        what stands in the way of the others, by where these lie still.
     """
-    every = list(moves)
-    pending = [(rel, physical) for rel, physical in every if tree.exists(rel)]
-    directories = sorted({physical.directory for _, physical in every})
-    for directory in directories:
-        tree.make_dirs(directory)
-    for rel, physical in pending:
-        tree.rename(rel, physical.text, sync=False)
-        crash.point("placing.moved")
-    for directory in directories:
+    stuck: dict[str, str] = {}
+    lasting: dict[str, str | None] = {}
+    left: set[str] = set()
+    for rel, physical in moves:
+        if physical.directory not in lasting:
+            lasting[physical.directory] = _make_directory(tree, physical)
+        why = lasting[physical.directory]
+        if why is None:
+            why = _move(tree, rel, physical, left)
+        if why is not None:
+            stuck[rel] = why
+    for directory in sorted(name for name, why in lasting.items() if why is None):
         tree.sync_dir(directory)
-    for directory in sorted({rel.rpartition("/")[0] for rel, _ in pending}):
+    for directory in sorted(left):
         tree.sync_dir(directory)
     crash.point("placing.synced")
+    return stuck
+
+
+def _make_directory(tree: Tree, physical: FilePath) -> str | None:
+    """Make the directory of a file; in words why that cannot be."""
+    try:
+        tree.make_dirs(physical.directory)
+    except (OSError, TsferryError) as error:
+        if not is_of_one_path(error):
+            raise
+        return obstacle(tree, physical.text, error)
+    return None
+
+
+def _move(tree: Tree, rel: str, physical: FilePath, left: set[str]) -> str | None:
+    """Move a file, if that was not done before; in words why that cannot be."""
+    try:
+        if not tree.exists(rel):
+            return None
+        found = tree.stat(physical.text)
+        if found is not None and not stat.S_ISREG(found.st_mode):
+            return f"{physical} is {kind_of(found.st_mode)}"
+        tree.rename(rel, physical.text, sync=False)
+    except (OSError, TsferryError) as error:
+        if not is_of_one_path(error):
+            raise
+        return obstacle(tree, physical.text, error)
+    left.add(rel.rpartition("/")[0])
+    crash.point("placing.moved")
+    return None
 
 
 def move_back(tree: Tree, moves: Iterable[Move]) -> None:
-    """Undo `move_in` for files that are not loaded after all."""
-    pending = [(rel, physical) for rel, physical in moves if tree.exists(physical.text)]
-    for rel, physical in pending:
-        tree.make_dirs(rel.rpartition("/")[0])
-        tree.rename(physical.text, rel, sync=False)
+    """Undo `move_in` for files that are not loaded after all; what cannot be is left to fsck."""
+    back: set[str] = set()
+    away: set[str] = set()
+    for rel, physical in moves:
+        try:
+            found = tree.stat(physical.text)
+            if found is None or not stat.S_ISREG(found.st_mode):
+                continue
+            tree.make_dirs(rel.rpartition("/")[0])
+            tree.rename(physical.text, rel, sync=False)
+        except (OSError, TsferryError) as error:
+            if not is_of_one_path(error):
+                raise
+            log.warning("a file cannot be taken back", extra={"error": str(error)})
+            continue
         crash.point("placing.moved_back")
-    back = {rel.rpartition("/")[0] for rel, _ in pending}
-    away = {physical.directory for _, physical in pending}
+        back.add(rel.rpartition("/")[0])
+        away.add(physical.directory)
     for directory in [*sorted(back), *sorted(away)]:  # a file with two names is no harm
         tree.sync_dir(directory)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from common.durable import free_bytes
 from common.errors import TsferryError
@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 __all__ = ["LoadService"]
 
 log = logging.getLogger(__name__)
+
+
+class _Shortage(NamedTuple):
+    """Most bytes of a file that a sender was refused, for the disk and for its quota."""
+
+    free: int
+    quota: int
 
 
 class LoadService:
@@ -60,6 +67,7 @@ class LoadService:
         self._resources = ExitStack()
         self.disks = disks
         self.folders = Folders(disks.home)
+        self._shortages: dict[str, _Shortage] = {}
         self.after_recovery: list[Callable[[SenderFolder], None]] = []
         self.keep_bytes = config.limits.max_unloaded_bytes // 2
         self.ttl = Ttl(
@@ -169,7 +177,70 @@ class LoadService:
         keep = self._config.limits.min_free_bytes
         if free < keep:
             return f"{free} bytes are free on the disk, {keep} have to stay free"
-        return None
+        short = max((each.free for each in list(self._shortages.values())), default=0)
+        if short > free - keep:
+            return (
+                f"a file is refused: {short} bytes of it are to come, {free} are free on the disk "
+                f"and {keep} have to stay free"
+            )
+        return self.loader.no_space
+
+    def note_shortage(self, uuid: str, *, free: int = 0, quota: int = 0) -> None:
+        """Remember that files of a sender were refused for want of space.
+
+        Args:
+            uuid: of the sender.
+            free: most bytes of one that the disk has no room for.
+            quota: most bytes of one that are more than this sender may have waiting here.
+        """
+        if free or quota:
+            seen = self._shortages.get(uuid, _Shortage(0, 0))
+            self._shortages[uuid] = _Shortage(max(free, seen.free), max(quota, seen.quota))
+
+    def forget_shortage(self, uuid: str) -> None:
+        """A sender asks anew."""
+        self._shortages.pop(uuid, None)
+
+    def room_for(self, uuid: str, size: int) -> None:
+        """A file of a sender was let in: what was refused before for less is past."""
+        seen = self._shortages.get(uuid)
+        if seen is not None and size >= max(seen):
+            self.forget_shortage(uuid)
+
+    def stuck(self) -> list[str]:
+        """Each verified file that cannot be put in its place, and what is in the way."""
+        return [
+            f"sender {folder.uuid}: {path}: {why}"
+            for folder in self.folders.all()
+            for path, why in sorted(folder.stuck.items())
+            if folder.staged.get(path) is not None
+        ]
+
+    def at_quota(self) -> list[str]:
+        """Each sender with a file that is refused for its quota."""
+        return [
+            f"sender {uuid}: {each.quota} bytes of a file are to come, and it has as much "
+            "waiting to be loaded as limits.max_unloaded_bytes allows"
+            for uuid, each in list(self._shortages.items())
+            if each.quota
+        ]
+
+    def concerns(self) -> list[str]:
+        """What does not come through, in numbers."""
+        found: list[str] = []
+        stuck = len(self.stuck())
+        if stuck:
+            files = "1 file" if stuck == 1 else f"{stuck} files"
+            found.append(
+                f"{files} cannot be put in place: `tsferry-receiver status` says what is in the way"
+            )
+        over = len(self.at_quota())
+        if over:
+            senders = "1 sender has" if over == 1 else f"{over} senders have"
+            found.append(
+                f"{senders} as much waiting to be loaded as limits.max_unloaded_bytes allows"
+            )
+        return found
 
     def free_bytes(self) -> int:
         """Bytes that are free for new files.

@@ -74,6 +74,7 @@ class Engine(Operations, Closing):
         self._journal: OwnerJournal | None = None
         self._snapshots: Snapshots | None = None
         self._upkeep: Upkeep | None = None
+        self._remote: RemoteLog | None = None
         self._resources = ExitStack()
         self._resources.callback(opened.tlog.close)
 
@@ -133,6 +134,7 @@ class Engine(Operations, Closing):
             if remote is not None:
                 hand_in(tree, remote, opened)
             engine = cls(str(tree.path), opened, options)
+            engine._remote = remote
             stack.callback(engine._resources.close)
             engine._journal = OwnerJournal.open(tree, engine._state)
             stack.callback(engine._journal.close)
@@ -241,6 +243,12 @@ class Engine(Operations, Closing):
     def failed(self) -> str | None:
         """Why the engine takes no commits any more, None while it does."""
         return None if self._committer is None else self._committer.failed
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no commit can be made now, None while one can; it may pass."""
+        away = None if self._remote is None else self._remote.trouble
+        return self.failed or away
 
     def reading(self) -> Reading:
         """`with engine.reading() as state`: committed state, which stands still meanwhile.

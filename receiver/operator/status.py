@@ -82,6 +82,7 @@ def running_status(there: RunningReceiver, problem: str | None) -> StatusView:
     suspended = there.load.ttl.suspended if view.schema.ttl_groups else None
     return msgspec.structs.replace(
         view,
+        concerns=(*there.load.stuck(), *there.load.at_quota()),
         started=there.started,
         uploads=count,
         staged_bytes=staged + partial,

@@ -248,6 +248,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
         newest_commit: of the engine.
         ready: whether it takes files.
         problem: why not.
+        concerns: what does not come through although it takes files.
         started: when this process opened the directories.
         senders: known.
         devices: that have an owner.
@@ -271,6 +272,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
     newest_commit: int
     ready: bool
     problem: str | None = None
+    concerns: tuple[str, ...] = ()
     started: float = 0.0
     senders: int = 0
     devices: int = 0

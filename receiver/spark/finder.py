@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import stat
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -29,6 +30,8 @@ __all__ = ["DataFile", "database_of", "kind_of", "list_files", "shown"]
 
 _KINDS: Final = frozenset(Kind)
 _HIDDEN: Final = (".", "_")
+_BRACES: Final = re.compile(r"\{([^{},]*(?:,[^{},]*)+)\}")
+"""Braces with a comma in them and no further ones, as Hadoop and shells have them."""
 _OWN: Final = frozenset({"sync-receiver", "sync-sender"})
 """Directories of tsferry within a data directory: files on their way, and links to files."""
 
@@ -70,6 +73,7 @@ def list_files(
     *,
     option: str = "option path =",
     required: bool = False,
+    name_glob: str | None = None,
 ) -> list[DataFile]:
     """The TsFiles that paths lead to, each once, in order of their names.
 
@@ -85,6 +89,7 @@ def list_files(
         kind: `sequence` or `unsequence` for files in such a directory alone, or `all`.
         option: how messages call what stands before a path.
         required: there must be a file at each path, in a directory too.
+        name_glob: only files with such a name, braces allowed; None for all.
 
     Raises:
         UsageError: a path leads to nothing or to another file system, or cannot be read.
@@ -107,11 +112,16 @@ def list_files(
             raise UsageError(f"{option} {text!r}: {where}{error.strerror or error}") from error
         except _WrongPathError as error:
             raise UsageError(f"{option} {text!r}: {error}") from None
-    return [
+    names = None if name_glob is None else list(_alternatives(name_glob))
+    listed = [
         DataFile((path,), shown(path), size, database_of(path))
         for path, size in sorted((path, size) for _, path, size in found.values())
         if kind in ("all", kind_of(path))
+        and (names is None or any(fnmatchcase(os.path.basename(path), each) for each in names))
     ]
+    if required and names is not None and not listed:
+        raise UsageError(f"option pathGlobFilter = {name_glob!r}: no file has such a name")
+    return listed
 
 
 def shown(path: str) -> str:
@@ -141,17 +151,31 @@ _NONE: Final = "expected TsFiles there, there are none"
 def _meant(text: str) -> Iterator[tuple[str, int]]:
     """Files with their sizes, some of them perhaps more than once."""
     path = _local(text)
-    if not glob.has_magic(path) or os.path.lexists(path):
+    if os.path.lexists(path) or not (glob.has_magic(path) or _BRACES.search(path)):
         yield from _below(path) if os.path.isdir(path) else [_named(path)]
         return
-    matches = [each for each in glob.glob(path, recursive=True) if _is_meant(each, path)]
-    if not matches:
+    found = False
+    for pattern in dict.fromkeys(_alternatives(path)):
+        for each in glob.glob(pattern, recursive=True):
+            if not _is_meant(each, pattern):
+                continue
+            found = True
+            if os.path.isdir(each):
+                yield from _below(each)
+            elif each.endswith(SUFFIX) or not pattern.endswith("*"):
+                yield from _met(each)
+    if not found:
         raise _WrongPathError(_NONE)
-    for each in matches:
-        if os.path.isdir(each):
-            yield from _below(each)
-        elif each.endswith(SUFFIX) or not path.endswith("*"):
-            yield from _met(each)
+
+
+def _alternatives(path: str) -> Iterator[str]:
+    """What a glob with braces stands for: `{a,b}/x` for `a/x` and `b/x`; they may be nested."""
+    inner = _BRACES.search(path)
+    if inner is None:
+        yield path
+        return
+    for each in inner[1].split(","):
+        yield from _alternatives(f"{path[: inner.start()]}{each}{path[inner.end() :]}")
 
 
 def _local(text: str) -> str:

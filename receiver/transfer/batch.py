@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from common import crash
 from common.digests import is_md5, md5
-from common.errors import ConflictError, NotATsFileError, ProtocolError, TsferryError
+from common.errors import (
+    ConflictError,
+    NotATsFileError,
+    ProtocolError,
+    TsferryError,
+    UnsafePathError,
+)
 from common.names import FilePath
 from common.wire import BatchAnswer, BatchEntry, BatchResult, check_block, decode_batch, to_problem
 from receiver.transfer.intake import VerifiedBytes
@@ -47,11 +53,29 @@ def receive_batch(
                     raise
                 results.append(_failed(entry.path, error))
         crash.point("batch.received")
-        intake.stage(folder, list(good.values()))
+        stuck = _stage(intake, folder, list(good.values()))
+        results = [stuck.get(each.path, each) for each in results]
     finally:
         for part in parts:
             folder.tree.unlink(part, sync=False)
     return BatchAnswer(results=results)
+
+
+def _stage(
+    intake: Intake, folder: SenderFolder, files: list[VerifiedBytes]
+) -> dict[str, BatchResult]:
+    """Put the files in their places; what became of those in whose way something is, by path."""
+    try:
+        intake.stage(folder, files)
+    except UnsafePathError:
+        stuck = {}
+        for each in files:
+            try:
+                intake.stage(folder, [each])
+            except UnsafePathError as error:
+                stuck[each.path.text] = _failed(each.path.text, error)
+        return stuck
+    return {}
 
 
 def _receive(

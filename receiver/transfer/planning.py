@@ -40,22 +40,28 @@ class Room:
         quota: bytes that it may have unloaded here, on top of what it has.
         free: bytes of the file system above what has to stay free.
         max_file: bytes of the largest file that is taken.
+        over_quota: most bytes of a file that were refused for the quota.
+        over_free: most bytes of a file that were refused for the file system.
     """
 
     quota: int
     free: int
     max_file: int
+    over_quota: int = 0
+    over_free: int = 0
 
     def refuse(self, size: int, rest: int) -> str | None:
         """Why a file of `size` bytes, `rest` of which are to come, is not taken now."""
         if size > self.max_file:
             return f"{size} bytes; files of at most {self.max_file} bytes are taken here"
         if rest > self.quota:
+            self.over_quota = max(self.over_quota, rest)
             return (
                 f"{rest} bytes are to come, and this sender may have {max(0, self.quota)} more "
                 "waiting to be loaded; try later"
             )
         if rest > self.free:
+            self.over_free = max(self.over_free, rest)
             return f"{rest} bytes are to come, and there is too little space left; try later"
         return None
 

@@ -188,6 +188,7 @@ class Tasks:
             started=self._clock(),
         )
         start_task(folder, record)
+        self._load.forget_shortage(folder.uuid)  # its plan will tell
 
     def _set_epoch(self, sender: str, step: epochs.Step, task: str) -> None:
         """Commit the epochs; the folder's lock keeps other starts away."""
@@ -274,7 +275,9 @@ class Tasks:
                 stands=lambda row: whole_in(standing, row),
                 expiry=self._load.ttl.expiry(state, moment),
             )
-            return [decide(entry, here) for entry in entries]
+            decisions = [decide(entry, here) for entry in entries]
+        self._load.note_shortage(folder.uuid, free=room.over_free, quota=room.over_quota)
+        return decisions
 
     def deleted(
         self, who: Principal, sender: str, task: str, epoch: str | None, page: DeletedPage

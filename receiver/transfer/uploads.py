@@ -17,6 +17,7 @@ from common.errors import (
     NotATsFileError,
     OffsetError,
     TooLargeError,
+    Transient,
     TsferryError,
 )
 from common.names import FilePath
@@ -49,6 +50,7 @@ _ERRORS: dict[Result, type[TsferryError]] = {
     Result.CONFLICT: ConflictError,
     Result.REFUSED: ForbiddenError,
     Result.QUARANTINED: NotATsFileError,
+    Result.MISSING: Transient,
 }
 
 
@@ -113,9 +115,14 @@ class Uploads:
         if not block and length > 0:
             return self._view(upload)
         with self._register.held(upload):
-            if block:
-                return self._receive(who, upload, 0, block, at_once, repr_md5)
-            return self._receive_nothing(who, upload, repr_md5)
+            try:
+                if block:
+                    return self._receive(who, upload, 0, block, at_once, repr_md5)
+                return self._receive_nothing(who, upload, repr_md5)
+            except Exception:
+                if upload.partial.offset == 0 and upload.job is None:
+                    self._register.drop(upload)  # its client never learns where it is
+                raise
 
     def head(self, who: Principal, upload_id: str) -> UploadView:
         """`HEAD /files/<id>`: the offset to go on from; every byte before it is on the disk."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["Call", "CallSite", "MediaTypeError", "json_answer"]
 
 T = TypeVar("T")
+
+_NUMBER = re.compile(r"[0-9]{1,19}\Z")
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?\Z")
+_LARGEST = (1 << 63) - 1
+_MOST = 10**9
 
 
 class MediaTypeError(ProtocolError):
@@ -122,17 +128,46 @@ class Call:
         return wire.decode(self.request.get_data(), kind, "request")
 
     def query(self, name: str) -> str | None:
-        """A member of the query; empty counts as absent."""
-        return self.request.args.get(name) or None
+        """A member of the query; empty counts as absent.
+
+        Raises:
+            UsageError: it comes twice; nobody can tell which one is meant.
+        """
+        values = self.request.args.getlist(name)
+        if len(values) > 1:
+            raise UsageError(f"{name}: comes {len(values)} times")
+        return values[0] or None if values else None
+
+    def number(self, name: str, what: str) -> int | None:
+        """A whole number of the query, if it has one: digits, as in a header.
+
+        Args:
+            name: of the member.
+            what: is expected, for the message.
+        """
+        text = self.query(name)
+        if text is None and name not in self.request.args:
+            return None
+        if not _NUMBER.match(text or "") or int(text or "") > _LARGEST:
+            raise UsageError(f"{name}: expected {what}")
+        return int(text or "")
+
+    def seconds(self, name: str) -> float:
+        """A time of the query, 0 if it has none: digits, and perhaps a fraction."""
+        text = self.query(name)
+        if text is None and name not in self.request.args:
+            return 0.0
+        if not _SECONDS.match(text or ""):
+            raise UsageError(f"{name}: expected a number of seconds")
+        return float(text or "")
 
     def limit(self) -> int | None:
         """`limit` of the query, if it has one."""
-        text = self.query("limit")
-        if text is None:
-            return None
-        if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
-            raise UsageError("limit: expected a number from 1 up")
-        return int(text)
+        what = "a number from 1 up"
+        found = self.number("limit", what)
+        if found is not None and not 1 <= found < _MOST:
+            raise UsageError(f"limit: expected {what}")
+        return found
 
     def must_be(self, sender: str) -> None:
         """Refuse a body that speaks for another sender than the header."""

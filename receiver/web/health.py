@@ -16,17 +16,19 @@ class Health(wire.Struct, frozen=True, kw_only=True):
     """What a probe reads."""
 
     status: str
-    """`ok`; problem documents say what else there is."""
+    """`ok`; `degraded`: it works, and some files do not come through; problem documents say what
+    else there is."""
+    concerns: tuple[str, ...] = ()
+    """Which, in numbers: whoever may ask for the status learns more there."""
 
 
 ROUTES = Routes()
-_OK = Health(status="ok")
 
 
 @ROUTES.call("GET", "/healthz", Role.PUBLIC, "Whether the process lives", AnswerRow(200, Health))
 def healthz(call: Call) -> Response:
     """The process answers."""
-    return json_answer(_OK)
+    return _alive(call)
 
 
 @ROUTES.call(
@@ -40,7 +42,7 @@ def readyz(call: Call) -> Response:
     """The receiver takes files."""
     reason = call.node.problem()
     if reason is None:
-        return json_answer(_OK)
+        return _alive(call)
     return problem_response(
         wire.Problem(
             type="urn:tsferry:not-ready",
@@ -50,3 +52,8 @@ def readyz(call: Call) -> Response:
             retry_after=10.0,
         )
     )
+
+
+def _alive(call: Call) -> Response:
+    concerns = tuple(call.node.concerns())
+    return json_answer(Health(status="degraded" if concerns else "ok", concerns=concerns))

@@ -29,6 +29,8 @@ from receiver.web.tus import FILES
 if TYPE_CHECKING:
     import ssl
 
+    from flask import Flask
+
     from receiver.config import ListenConfig, ReceiverConfig
 
 __all__ = ["serve"]
@@ -49,59 +51,156 @@ def serve(
     *,
     ready: Callable[[str], None] = lambda url: None,
     ready_file: Path | None = None,
+    reload: Callable[[], ReceiverConfig] | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; SIGHUP makes it read its certificate again.
+    """Serve until SIGTERM or SIGINT; SIGHUP makes it read configuration and certificate again.
 
     Args:
         config: of the receiver.
         ready: told the URL once connections are taken.
         ready_file: the URL is written there then.
+        reload: reads the configuration; without it, only the certificate is read again.
 
     Raises:
         ConfigError: the address or the certificate cannot be used.
         LockedError: another process serves these directories.
         DamagedError: a log is damaged in the middle.
     """
-    tls = _tls(config.listen)
-    sockets = bind_to(config.listen.host, config.listen.port)
-    try:
-        app = create_app(config)
-    except BaseException:
-        for sock in sockets:
+    _Service(config, ready, ready_file, reload).run()
+    log.info("stopped")
+
+
+class _Service:
+    """A server, and the one that takes its place when the configuration has changed."""
+
+    def __init__(
+        self,
+        config: ReceiverConfig,
+        ready: Callable[[str], None],
+        ready_file: Path | None,
+        reload: Callable[[], ReceiverConfig] | None,
+    ) -> None:
+        self._config = config
+        self._ready = ready
+        self._ready_file = ready_file
+        self._load = reload
+        self._tls = _tls(config.listen)
+        self._sockets = bind_to(config.listen.host, config.listen.port)
+        self._next: ReceiverConfig | None = None
+        self._stop_server: Callable[[], None] = lambda: None
+        self._ended = False
+        self._told = ""
+
+    def run(self) -> None:
+        """Serve until told to stop."""
+        try:
+            app = create_app(self._config)
+            with _signals(self._stop, self._reload):
+                while True:
+                    try:
+                        self._serve(app)
+                    finally:
+                        close(app)
+                    if self._ended or self._next is None:
+                        return
+                    app = self._open_next(self._next)
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Nobody comes after this server: who connects now is refused, and does not wait."""
+        for sock in self._sockets:
             sock.close()
-        raise
-    try:
+
+    # -- signals -----------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        self._ended = True
+        self._let_go()
+        self._stop_server()
+
+    def _reload(self) -> None:
+        # Not in the handler: it may have come in the middle of writing a record of the log.
+        threading.Thread(target=self._look_again, name="reload", daemon=True).start()
+
+    def _look_again(self) -> None:
+        """Read all again; what is wrong leaves everything as it is."""
+        config = self._config
+        try:
+            if self._load is not None:
+                config = self._load()
+            if config == self._config:
+                _reload(self._tls, config.listen)
+                return
+            _tls(config.listen)  # one that cannot be used is found before anything is closed
+            # The port that the system picked stays, as long as any is asked for.
+            if _where(config) != _where(self._config):
+                new = bind_to(config.listen.host, config.listen.port)
+                old, self._sockets = self._sockets, new
+                for sock in old:
+                    sock.close()
+        except Exception as error:
+            log.error("the configuration stays as it was: %s", error)
+            return
+        log.info("the configuration has changed; beginning anew")
+        self._next = config
+        self._stop_server()
+
+    # -- one server after the other --------------------------------------------------------------
+
+    def _open_next(self, config: ReceiverConfig) -> Flask:
+        """The application with another configuration; with the one before, if that cannot be."""
+        self._next = None
+        before, self._config = self._config, config
+        try:
+            app = create_app(config)
+        except (TsferryError, OSError) as error:
+            log.error("the configuration stays as it was: %s", error)
+            self._config = before
+            return create_app(before)
+        self._tls = _tls(config.listen)
+        return app
+
+    def _serve(self, app: Flask) -> None:
+        """Serve until the server is stopped."""
+        config = self._config
         site = site_of(app)
-        server = Server(app, sockets, gate=site.gate, options=_options(config), tls=tls)
+        # Copies: who connects while one server makes way for the next waits in the queue.
+        sockets = [sock.dup() for sock in self._sockets]
+        for sock in sockets:
+            sock.setblocking(False)
+        server = Server(app, sockets, gate=site.gate, options=_options(config), tls=self._tls)
 
         def stop() -> None:
             site.polls.close()
             server.stop(0.0 if server.stopping.is_set() else GRACE_SECONDS)
 
-        url = _url(server, secure=tls is not None)
+        self._stop_server = stop
+        if self._ended or self._next is not None:
+            stop()
+        url = _url(server, secure=self._tls is not None)
         token_file = site.give_operator_token()
-        with (
-            _noted(config.schema_dir, ADDRESS_FILE, url),
-            _signals(stop, lambda: _reload(tls, config.listen)),
-        ):
+        with _noted(config.schema_dir, ADDRESS_FILE, url):
             try:
-                _run(server, url, ready, ready_file)
+                server.run(lambda: self._announce(url))
             finally:
+                if self._next is None:
+                    self._let_go()
                 _forget(token_file)
-    finally:
-        close(app)
-    log.info("stopped")
 
-
-def _run(server: Server, url: str, ready: Callable[[str], None], ready_file: Path | None) -> None:
-    def announce() -> None:
+    def _announce(self, url: str) -> None:
+        if url == self._told:
+            return
+        self._told = url
         log.info("listening", extra={"url": url})
-        ready(url)
-        if ready_file is not None:
-            with Tree(ready_file.absolute().parent) as tree:
-                tree.write_atomic(ready_file.name, f"{url}\n".encode())
+        self._ready(url)
+        if self._ready_file is not None:
+            with Tree(self._ready_file.absolute().parent) as tree:
+                tree.write_atomic(self._ready_file.name, f"{url}\n".encode())
 
-    server.run(announce)
+
+def _where(config: ReceiverConfig) -> tuple[str, int]:
+    return config.listen.host, config.listen.port
 
 
 def _options(config: ReceiverConfig) -> ServerOptions:
@@ -176,6 +275,7 @@ def _signals(stop: Callable[[], None], reload: Callable[[], None]) -> Iterator[N
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    # SIGHUP before this was held back; behind this it is ignored: it never ends the process.
     calls = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: reload}
     before = {number: signal.getsignal(number) for number in calls}
 
@@ -184,8 +284,10 @@ def _signals(stop: Callable[[], None], reload: Callable[[], None]) -> Iterator[N
 
     for number in calls:
         signal.signal(number, obey)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     try:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            is_end = number == signal.SIGHUP and handler is signal.SIG_DFL
+            signal.signal(number, signal.SIG_IGN if is_end else handler)

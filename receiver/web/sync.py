@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from flask import Response
 
 from common import wire
@@ -105,7 +103,7 @@ def task_state(call: Call) -> Response:
     """State of a task, and its outcome."""
     who, sender, task = call.who, call.sender, call.task
     answer = call.site.polls.wait(
-        _seconds(call.query("wait")),
+        call.seconds("wait"),
         lambda seconds: call.node.tasks.answer(who, sender, task, seconds),
         lambda answer: answer.state is wire.TaskState.DONE,
     )
@@ -250,22 +248,15 @@ def _is_true(call: Call, name: str) -> bool:
 def catalogue(call: Call) -> Response:
     """Committed files of everybody."""
     limit = call.limit()
-    at, quarantined = call.query("at"), _is_true(call, "quarantined")
     page = call.node.listing.catalogue(
         call.who,
         call.query("after"),
         limit,
-        at=None if at is None else _commit("at", at),
-        since=_commit("since", call.query("since") or "0"),
-        quarantined=quarantined,
+        at=call.number("at", "a commit timestamp"),
+        since=call.number("since", "a commit timestamp") or 0,
+        quarantined=_is_true(call, "quarantined"),
     )
     return json_answer(page)
-
-
-def _commit(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise UsageError(f"{name}: expected a commit timestamp")
-    return int(text)
 
 
 @ROUTES.call(
@@ -278,20 +269,8 @@ def _commit(name: str, text: str) -> int:
 )
 def schema_changes(call: Call) -> Response:
     """What became of the schema."""
-    after = call.query("after") or "0"
-    if not (after.isascii() and after.isdigit() and len(after) < 20):
-        raise UsageError("after: expected a commit, or 0 for the whole schema")
+    after = call.number("after", "a commit, or 0 for the whole schema") or 0
     call.who.must_read()
     limit = page_limit(call.limit(), call.site.config.limits.max_page_items)
-    page = call.node.schema_reader.page(int(after), call.query("cursor"), limit)
+    page = call.node.schema_reader.page(after, call.query("cursor"), limit)
     return json_answer(page)
-
-
-def _seconds(text: str | None) -> float:
-    try:
-        seconds = float(text or 0)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise UsageError("wait: expected a number of seconds")
-    return seconds

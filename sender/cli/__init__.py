@@ -11,7 +11,7 @@ NAME = "tsferry-sender"
 
 def main() -> int:
     """Run the command line; returns its exit code."""
-    return enter(NAME, _run)
+    return enter(NAME, _run, daemon="run")
 
 
 def _run() -> int:

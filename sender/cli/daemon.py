@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from common.cli import Invocation, emit_json
-from sender.cli.program import json_option, opened, stopping
+from sender.cli.program import json_option, opened, reloading, stopping
 from sender.config import SenderConfig
 
 __all__ = ["run_daemon", "start", "stop"]
@@ -26,7 +26,8 @@ _LOG = "daemon.out"
 def run_daemon(invocation: Invocation[SenderConfig]) -> int:
     """Run the daemon in the foreground: rounds by period, and when new files come.
 
-    Ends cleanly on SIGTERM and Ctrl-C; what was on its way goes on with the next start.
+    Ends cleanly on SIGTERM and Ctrl-C; what was on its way goes on with the next start. SIGHUP:
+    read configuration, token files and certificates again; what is wrong leaves all as it was.
     """
     from sender.daemon.daemon import Daemon
 
@@ -34,9 +35,16 @@ def run_daemon(invocation: Invocation[SenderConfig]) -> int:
     loaded = invocation.load()
     invocation.start(loaded.value.log)
     stop = threading.Event()
-    with stopping(stop):
-        Daemon(loaded.value, stop).run()
+    daemon = Daemon(loaded.value, stop, reload=lambda: _loaded_again(invocation))
+    with stopping(stop), reloading(daemon.reload):
+        daemon.run()
     return 0
+
+
+def _loaded_again(invocation: Invocation[SenderConfig]) -> SenderConfig:
+    config = invocation.load().value
+    invocation.start(config.log)
+    return config
 
 
 @click.command(epilog="Example: tsferry-sender --config /etc/tsferry/sender.toml start")

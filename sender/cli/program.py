@@ -6,7 +6,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -29,6 +29,7 @@ __all__ = [
     "json_option",
     "opened",
     "receiver_option",
+    "reloading",
     "stopping",
 ]
 
@@ -128,6 +129,17 @@ def stopping(stop: threading.Event) -> Iterator[None]:
     finally:
         for each, old in before.items():
             signal.signal(each, old)
+
+
+@contextmanager
+def reloading(reload: Callable[[], None]) -> Iterator[None]:
+    """SIGHUP calls this, which only notes it; whatever comes of it, it ends no process."""
+    before = signal.signal(signal.SIGHUP, lambda number, frame: reload())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if before is signal.SIG_DFL else before)
 
 
 def as_receivers(found: Mapping[str, dict[str, object]], exit_code: int) -> dict[str, object]:

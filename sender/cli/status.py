@@ -82,20 +82,26 @@ def _status(session: Session, as_machine: bool) -> int:
 
 
 def _daemon(session: Session) -> dict[str, Any] | None:
-    """What the daemon says of itself; None if none answers."""
+    """What the daemon says of itself; None if none runs, which its lock tells, as for `start`."""
     from common.errors import TsferryError
     from sender.daemon.control import ask
+    from sender.daemon.processes import running
 
     try:
         answer = ask(session.config.schema_dir, {"do": "status"}, patience=2.0, longer=2.0)
-    except TsferryError:
-        return None
+    except TsferryError as error:
+        with session.remotes[0].sync_tree() as sync:
+            found = running(sync)
+        return None if found is None else {"pid": found.pid, "silent": error.message}
     return {key: value for key, value in answer.items() if key != "event"}
 
 
 def _daemon_text(daemon: dict[str, Any] | None) -> str:
     if daemon is None:
         return "no daemon runs"
+    if "silent" in daemon:
+        who = "" if daemon["pid"] is None else f" as process {daemon['pid']}"
+        return f"a daemon runs{who} and does not answer ({daemon['silent']})"
     polls = f", polls: {daemon['polls_because']}" if daemon.get("polls_because") else ""
     return f"daemon runs as process {daemon['pid']}{polls}"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import common
 from common.durable import Tree, failed_sync
-from common.errors import ReadOnlyError, StoppedError, TsferryError, UsageError
+from common.errors import ConfigError, ReadOnlyError, StoppedError, TsferryError, UsageError
 from common.names import Kind
 from sender.config import SenderConfig
 from sender.daemon.control import ControlServer
@@ -35,9 +35,20 @@ _LOOK_S = 2.0
 class Daemon:
     """Runs until `stop` is set."""
 
-    def __init__(self, config: SenderConfig, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        config: SenderConfig,
+        stop: threading.Event,
+        *,
+        reload: Callable[[], SenderConfig] | None = None,
+    ) -> None:
         self._config = config
         self._stop = stop
+        self._load = reload
+        self._again = threading.Event()
+        self._ended = threading.Event()
+        """Set when the threads of the present configuration are to end."""
+        self._pid_file = config.daemon.pid_file
         self._loops: dict[str, ReceiverLoop] = {}
         self._watch: Watch | None = None
         self._watched: tuple[Path, ...] = ()
@@ -57,33 +68,73 @@ class Daemon:
             lock = take_daemon_lock(sync)
             try:
                 self._write_pid_file()
-                for entry in self._config.receivers:
-                    remote = Remote.make(self._config, entry, uuid, self._stop)
-                    self._loops[entry.name] = ReceiverLoop(remote)
-                self._serve(ready)
+                self._serve(uuid, ready)
             finally:
                 self._remove_pid_file()
                 lock.release()
 
-    def _serve(self, ready: Callable[[], None]) -> None:
+    def reload(self) -> None:
+        """Read the configuration again, soon; may be called from a signal handler."""
+        self._again.set()
+
+    def _serve(self, uuid: str, ready: Callable[[], None]) -> None:
+        self._begin(*self._made(self._config, uuid))
         control = ControlServer(self._config.schema_dir, self.handle)
         control.start()
-        self._look_after()
-        for loop in self._loops.values():
-            loop.start()
         _log.info("tsferry-sender %s runs", common.__version__, extra={"pid": os.getpid()})
         ready()
         try:
             while not self._stop.wait(_LOOK_S):
+                if self._again.is_set():
+                    self._again.clear()
+                    self._reload(uuid)
                 self._look_after()
         finally:
             self._stop.set()
             control.close()
-            if self._watch is not None:
-                self._watch.close()
-            for loop in self._loops.values():
-                loop.join()
+            self._end()
             _log.info("tsferry-sender has ended")
+
+    def _made(
+        self, config: SenderConfig, uuid: str
+    ) -> tuple[threading.Event, dict[str, ReceiverLoop]]:
+        """What a configuration asks for, and the event that ends it; nothing is started."""
+        ended = threading.Event()
+        remotes = [Remote.make(config, entry, uuid, ended) for entry in config.receivers]
+        return ended, {remote.name: ReceiverLoop(remote) for remote in remotes}
+
+    def _begin(self, ended: threading.Event, loops: dict[str, ReceiverLoop]) -> None:
+        """Start it."""
+        self._ended, self._loops = ended, loops
+        self._look_after()
+        for loop in loops.values():
+            loop.start()
+
+    def _end(self) -> None:
+        """Stop it: after the blocks on their way; the next round goes on from there."""
+        self._ended.set()
+        if self._watch is not None:
+            self._watch.close()
+            self._watch, self._watched = None, ()
+        for loop in self._loops.values():
+            loop.join()
+
+    def _reload(self, uuid: str) -> None:
+        """Begin anew with the configuration as it is now; with a wrong one all stays as it is."""
+        if self._load is None:
+            return
+        try:
+            config = self._load()
+            if config.schema_dir != self._config.schema_dir:
+                raise ConfigError(f"schema_dir = {config.schema_dir}: another one needs a restart")
+            made = self._made(config, uuid)
+        except (TsferryError, OSError) as error:
+            _log.error("the configuration stays as it was: %s", error)
+            return
+        self._end()
+        self._config = config
+        self._begin(*made)
+        _log.info("the configuration was read again")
 
     def _look_after(self) -> None:
         reason = failed_sync()
@@ -167,22 +218,22 @@ class Daemon:
         told(RoundProgress(loop.remote.name, step="waiting"))
         loop.ask(asked)
         while not asked.done.wait(1.0):
-            if self._stop.is_set() and loop.state == "stopped":
+            if loop.remote.stop.is_set() and loop.state == "stopped":
                 break
         if asked.report is None:
-            raise StoppedError("the daemon was stopped")
+            raise StoppedError("the daemon was stopped, or began anew with its configuration")
         return {"report": asked.report.as_json()}
 
     # -- pid file --------------------------------------------------------------------------
 
     def _write_pid_file(self) -> None:
-        path = self._config.daemon.pid_file
+        path = self._pid_file
         if path is not None:
             with Tree(path.parent, create=True) as tree:
                 tree.write_atomic(path.name, f"{os.getpid()}\n".encode())
 
     def _remove_pid_file(self) -> None:
-        path = self._config.daemon.pid_file
+        path = self._pid_file
         if path is not None:
             with suppress(OSError, TsferryError), Tree(path.parent) as tree:
                 tree.unlink(path.name)

@@ -27,7 +27,7 @@ from sender.plan.task_plan import TaskPlan
 from sender.round.file_source import Source, open_source
 from sender.round.recovery import RecoveryReport, recover
 from sender.round.refusals import report_trouble
-from sender.round.round_report import FileDevice, FileReason, RoundReport
+from sender.round.round_report import FileDevice, FileReason, RoundReport, overdue
 from sender.round.second_look import SecondLook
 from sender.round.task_run import TaskRun
 from sender.round.waiting import wait_until_loaded
@@ -153,6 +153,7 @@ class Round:
         with kept.changing_troubles() as troubles:
             troubles.prune(ahead.scan)
         fill_report(self._report, ahead.scan, ahead.work, kept.troubles.by_path.get)
+        self._report.overdue += overdue(ahead.scan, self.remote.config.wait_alarm, time.time())
         kept.ledger.refresh(ahead.work.refreshed)
         kept.looks.record(look)
         crash.point("round.planned")

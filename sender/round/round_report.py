@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from common.errors import (
@@ -19,6 +21,7 @@ from common.errors import (
 from common.terminal import printable, size_text
 from common.wire import VerifiedFiles
 from sender.schema.standing import SchemaReport
+from sender.select.found import Scan, Why
 
 __all__ = [
     "FileDevice",
@@ -26,6 +29,7 @@ __all__ = [
     "FileReason",
     "RoundReport",
     "as_text",
+    "overdue",
     "verified_json",
     "worst",
 ]
@@ -100,6 +104,7 @@ class RoundReport:
         verified: how many of what it has loaded the receiver has verified, at the check; None from
             one that does not tell.
         waiting: files that are not closed, or not ready.
+        overdue: those of them that have been so for longer than `wait_alarm`, and why.
         unmounted: data directories that do not count now, and why.
         error: what ended the round early.
         guarded: whether the guard held deletions back.
@@ -129,6 +134,7 @@ class RoundReport:
     wanted: list[FileReason] = field(default_factory=list)
     verified: VerifiedFiles | None = None
     waiting: int = 0
+    overdue: list[FileReason] = field(default_factory=list)
     unmounted: list[FileReason] = field(default_factory=list)
     error: TsferryError | None = None
     guarded: bool = False
@@ -145,7 +151,8 @@ class RoundReport:
         codes = []
         if self.error is not None:
             codes.append(_code_of(self.error))
-        if self.conflicts or self.failed or self.quarantined or self.unmounted:
+        kinds = (self.conflicts, self.failed, self.quarantined, self.unmounted, self.overdue)
+        if any(kinds):
             codes.append(EXIT_NOT_LOADED)
         if self.guarded:
             codes.append(EXIT_HELD)
@@ -181,6 +188,7 @@ class RoundReport:
             "wanted": _reasons(self.wanted),
             "verified": verified_json(self.verified),
             "waiting": self.waiting,
+            "overdue": _reasons(self.overdue),
             "unmounted": _reasons(self.unmounted),
             "pending": {"files": self.pending_files, "bytes": self.pending_bytes},
             "complete_until": self.complete_until,
@@ -196,6 +204,36 @@ class RoundReport:
 def verified_json(found: VerifiedFiles | None) -> dict[str, int] | None:
     """How many files are loaded there, and verified: `files`, `verified`."""
     return None if found is None else {"files": found.files, "verified": found.verified}
+
+
+def overdue(scan: Scan, alarm: float, now: float) -> list[FileReason]:
+    """The files that have waited too long, and why; those outside the filter wait for nothing.
+
+    Args:
+        scan: the local files.
+        alarm: seconds; 0 for never.
+        now: seconds since the epoch.
+    """
+    late = []
+    for each in scan.waiting if alarm else ():
+        came = None if each.why is Why.FILTERED else _came(each.data_dir / each.text)
+        if came is not None and now - came > alarm:
+            late.append(FileReason(each.text, f"has waited {_days(now - came)}: {each.reason}"))
+    return late
+
+
+def _came(path: Path) -> float | None:
+    """When a file's last byte, its name or its rights came; None if it is not there."""
+    try:
+        found = os.lstat(path)
+    except (OSError, ValueError):
+        return None
+    return max(found.st_mtime, found.st_ctime)
+
+
+def _days(seconds: float) -> str:
+    hours = round(seconds / 3600)
+    return f"{hours} hours" if hours < 48 else f"{hours // 24} days"
 
 
 def _reasons(found: list[FileReason]) -> list[dict[str, str]]:
@@ -235,11 +273,11 @@ def as_text(report: dict[str, Any]) -> str:
     for each in report["conflicts"][:_SHOWN]:
         what = f"device {each['device']} belongs to another" if each["device"] else each["reason"]
         lines.append(f"  conflict: {each['file']}: {what}")
-    for key in ("wanted", "quarantined", "failed", "held", "unmounted"):
+    for key in ("wanted", "quarantined", "failed", "held", "overdue", "unmounted"):
         lines += [
             f"  {key}: {each['file']}: {each['reason']}" for each in report.get(key, ())[:_SHOWN]
         ]
-    for key in ("wanted", "conflicts", "quarantined", "failed", "held"):
+    for key in ("wanted", "conflicts", "quarantined", "failed", "held", "overdue"):
         more = len(report.get(key, ())) - _SHOWN
         if more > 0:
             lines.append(f"  ... and {more} more {key} (--json lists them all)")

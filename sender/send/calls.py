@@ -91,7 +91,7 @@ class Client:
 
     def task(self, task: str, wait: float = 0.0) -> wire.TaskAnswer:
         """State and outcome of a task; the receiver may take `wait` seconds to answer."""
-        query = urlencode({"wait": f"{wait:g}"})
+        query = urlencode({"wait": f"{wait:.3f}"})
         return self._task(
             task, self._json("GET", f"/tasks/{task}?{query}", wire.TaskAnswer, longer=wait)
         )

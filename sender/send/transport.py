@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import email.utils
 import http.client
+import io
 import re
 import socket
 import ssl
@@ -19,12 +20,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import requests
 import requests.adapters
 import requests.utils
+import urllib3.connection
+import urllib3.connectionpool
 import urllib3.exceptions
 
 import common
@@ -44,12 +47,17 @@ from common.errors import (
 from common.terminal import printable
 from sender.send.bandwidth import Bandwidth, PacedBody
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 __all__ = ["Endpoint", "HttpReply", "Transport", "media_type", "seen", "short"]
 
 MAX_ANSWER = 64 << 20
 """Bytes of the largest answer that is read: the outcomes of a task of 100,000 files fit."""
 _NUMBER = re.compile(r"[0-9]{1,19}\Z")
 _SHOWN = 120
+_WAITS = 2
+"""Times the longest wait for a byte, until an answer has to be whole."""
 _UNSENT = 1 << 17
 """Bytes that the kernel may hold unsent: else megabytes wait in its buffer on a slow line, and the
 time-out for the answer runs while the question is still here."""
@@ -99,8 +107,69 @@ class HttpReply:
     """Method and path, for messages."""
 
 
+class _InTime(io.RawIOBase):
+    """What a server sends, for as long as one answer may take in all, head and body.
+
+    Each wait has a time-out already; a server that sends a byte now and then, or `100 Continue`
+    without end, would keep us waiting for ever nevertheless.
+    """
+
+    def __init__(self, raw: io.RawIOBase, sock: socket.socket, end: float) -> None:
+        self._raw = raw
+        self._sock = sock
+        self._end = end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer does not come to its end")
+        wait = self._sock.gettimeout()
+        self._sock.settimeout(left if wait is None else min(wait, left))
+        try:
+            return self._raw.readinto(buffer)
+        finally:
+            self._sock.settimeout(wait)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _TimedAnswer(http.client.HTTPResponse):
+    """An answer that has twice the time of one wait to come whole."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        wait = sock.gettimeout()
+        if wait is not None:
+            end = time.monotonic() + _WAITS * wait
+            self.fp = io.BufferedReader(_InTime(self.fp.detach(), sock, end))
+
+
+class _Connection(urllib3.connection.HTTPConnection):
+    response_class = _TimedAnswer
+
+
+class _SecureConnection(urllib3.connection.HTTPSConnection):
+    response_class = _TimedAnswer
+
+
+class _Pool(urllib3.connectionpool.HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(urllib3.connectionpool.HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+_POOLS = {"http": _Pool, "https": _SecurePool}
+
+
 class _Adapter(requests.adapters.HTTPAdapter):
-    """Never retries by itself, and keeps little in the kernel's send buffer."""
+    """Never retries by itself, keeps little in the kernel's send buffer, and waits with an end."""
 
     def __init__(self) -> None:
         super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
@@ -113,6 +182,12 @@ class _Adapter(requests.adapters.HTTPAdapter):
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
             options.append((socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT))
         super().init_poolmanager(*args, socket_options=options, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
+        manager = super().proxy_manager_for(proxy, **kwargs)
+        manager.pool_classes_by_scheme = _POOLS
+        return manager
 
 
 class Transport:

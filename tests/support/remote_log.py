@@ -57,6 +57,10 @@ class MemoryRemote:
         self.place.owner = self
 
     @property
+    def trouble(self) -> str | None:
+        return "away" if self.place.away else None
+
+    @property
     def uuid(self) -> str | None:
         return self.place.uuid
 

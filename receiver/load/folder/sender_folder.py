@@ -33,6 +33,8 @@ from receiver.load.folder.schema_stage import SchemaStage
 from receiver.load.folder.staged import Staged
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from common.durable import Tree
     from common.names import FilePath
     from receiver.load.folder.current_task import CurrentTask
@@ -82,6 +84,7 @@ class SenderFolder:
         schema: what has come of the sender's schema log.
         task: the task that is open or loading, None between tasks.
         recovered: whether what a crash left here was put in order since this process runs.
+        stuck: what keeps verified files from their places, by path, as the last load found it.
     """
 
     def __init__(self, tree: Tree, uuid: str, directory: str) -> None:
@@ -94,6 +97,7 @@ class SenderFolder:
         self.schema = SchemaStage(tree, self.at("schema.stage"))
         self.task: CurrentTask | None = None
         self.recovered = False
+        self.stuck: dict[str, str] = {}
 
     def at(self, name: str) -> str:
         """The path of something in this folder, relative to the data directory."""
@@ -117,6 +121,21 @@ class SenderFolder:
     def manifests(self) -> str:
         """Where the tables of series are."""
         return self.at("manifests")
+
+    def note_stuck(self, stuck: Mapping[str, str], tried: Iterable[str]) -> None:
+        """Remember what a load could not place.
+
+        Args:
+            stuck: what was in the way, by path.
+            tried: the paths of the load.
+        """
+        done = set(tried)
+        kept = {
+            path: why
+            for path, why in self.stuck.items()
+            if path not in done and self.staged.get(path) is not None
+        }
+        self.stuck = kept | dict(stuck)
 
     def make(self) -> None:
         """Make the folder and those in it; what is there stays."""

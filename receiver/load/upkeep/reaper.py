@@ -16,6 +16,7 @@ from common import crash
 from common.errors import TsferryError
 from common.names import FilePath
 from receiver.load.folder.manifests import kept_tasks, remove_tables
+from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.upkeep.undeleting import bring_back_unproved
 from receiver.metadata.model import records
 from receiver.metadata.model.timestamps import to_seconds
@@ -117,20 +118,31 @@ class Reaper:
                 if to_seconds(row.deleted) + self._keep_deleted <= now
                 and row.deleted <= oldest  # visible at T: not deleted, or deleted after T
             ]
+        count = 0
         for low in range(0, len(due), _BATCH):
             batch = due[low : low + _BATCH]
-            for row in batch:
-                self._unlink(FilePath.parse(row.physical))
+            gone = [row.physical for row in batch if self._unlink(FilePath.parse(row.physical))]
             crash.point("reaper.unlinked")
-            self._engine.commit([records.FileForgotten(row.physical) for row in batch])
+            if not gone:
+                continue
+            self._engine.commit([records.FileForgotten(physical) for physical in gone])
+            count += len(gone)
             self._tables_due = True
             crash.point("reaper.forgotten")
-        return len(due)
+        return count
 
-    def _unlink(self, physical: FilePath) -> None:
-        for tree in self._disks.trees:
-            tree.unlink(physical.resource.text, sync=False)
-            tree.unlink(physical.text)
+    def _unlink(self, physical: FilePath) -> bool:
+        """Whether a file is gone; one that cannot be reached keeps its row for the next pass."""
+        try:
+            for tree in self._disks.trees:
+                tree.unlink(physical.resource.text, sync=False)
+                tree.unlink(physical.text)
+        except (OSError, TsferryError) as error:
+            if not is_of_one_path(error):
+                raise
+            log.warning("a deleted file stays", extra={"path": physical.text, "error": str(error)})
+            return False
+        return True
 
     def _clear_tables(self) -> None:
         """Remove what senders said of the series of tasks of which no file is left."""

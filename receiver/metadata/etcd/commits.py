@@ -162,6 +162,11 @@ class EtcdLog(RemoteLog):
         return self._ownership.fenced
 
     @property
+    def trouble(self) -> str | None:
+        """See `RemoteLog.trouble`."""
+        return self._ownership.trouble
+
+    @property
     def uuid(self) -> str | None:
         """See `RemoteLog.uuid`."""
         return self._uuid

@@ -49,6 +49,10 @@ _INVALID_ARGUMENT, _PERMISSION_DENIED, _EXHAUSTED, _OUT_OF_RANGE = 3, 7, 8, 11
 _NOT_FOUND, _UNAUTHENTICATED = 5, 16
 
 
+_LOG_INS = 5
+"""In a row, for one request: each change of a user or a role at that moment costs one."""
+
+
 class EtcdSettings(Protocol):
     """How to reach a cluster; `receiver.config.EtcdConfig` is one."""
 
@@ -195,8 +199,9 @@ class EtcdClient:
         if self._token is None and not self._anonymous:
             self._log_in(endpoint)
         status, answer = self._post(endpoint, path, content, self._token)
-        if status == 401 and self._token is not None:
-            # Tokens end after some minutes, and with the server that gave them.
+        for _ in range(_LOG_INS):
+            if self._token is None or not _wants_new_token(status, answer):
+                break
             self._log_in(endpoint)
             status, answer = self._post(endpoint, path, content, self._token)
         if status == 200:
@@ -270,6 +275,19 @@ class EtcdClient:
         if code in _UNKNOWN_ENDINGS or (code is None and status >= 500):
             raise UnknownOutcomeError(said)
         raise _error_of(code, said)
+
+
+def _wants_new_token(status: int, answer: Mapping[str, Any]) -> bool:
+    """Whether a request was refused, and not looked at, for the sake of its token alone.
+
+    Tokens end after some minutes, and simple ones with the server that gave them. One of JSON (JWT)
+    holds for the users and roles as they were when it was made ("revision of auth store is old",
+    as an invalid argument, or "auth: revision in header is old", as an unknown error).
+    """
+    if status == 200:
+        return False
+    said = str(answer.get("message") or answer.get("error")).lower()
+    return status == 401 or ("auth" in said and ("revision" in said or "token" in said))
 
 
 def _error_of(code: object, said: str) -> TsferryError:

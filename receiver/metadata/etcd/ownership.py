@@ -49,6 +49,8 @@ class Ownership:
 
     Attributes:
         fenced: whether another process has taken over.
+        trouble: why the last sign of life was not taken, None while all is well. Only a cluster
+            with a quorum takes one.
     """
 
     def __init__(self, client: EtcdClient, prefix: bytes, lease: float, patience: Patience) -> None:
@@ -61,6 +63,7 @@ class Ownership:
             patience: with which etcd is asked.
         """
         self.fenced = False
+        self.trouble: str | None = None
         self._client = client
         self._what = prefix.decode()
         self._owner_key = prefix + b"owner"
@@ -163,12 +166,16 @@ class Ownership:
             try:
                 if not self._client.keep_alive(self._lease):
                     self.regain()
+                self.trouble = None
             except FencedError as error:
+                self.trouble = error.message
                 _log.critical("%s", error)
                 return
             except UnreachableError as error:
+                self.trouble = error.message
                 _log.warning("the lease could not be kept alive: %s", error)
-            except TsferryError:
+            except TsferryError as error:
+                self.trouble = error.message
                 _log.exception("the lease could not be kept alive")
 
     def close(self) -> None:

@@ -55,6 +55,13 @@ class RemoteLog(Protocol):
         """
 
     @property
+    def trouble(self) -> str | None:
+        """Why nothing can be appended, as was seen a moment ago; None while all is well.
+
+        Asks nobody, and may be read by any thread.
+        """
+
+    @property
     def uuid(self) -> str | None:
         """Identity of the engine whose log this is; None in a place where none has been."""
 

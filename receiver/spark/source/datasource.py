@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TsFileBatchReader", "TsFileSource", "register"]
 
+_OPTIONS = "tsferry.options"
+"""Key in the metadata of the first column of a table."""
 _SAFE_SINCE = 5
 """Major version of Spark that keeps filters within their scan; see `TsFileBatchReader`."""
 
@@ -49,7 +52,7 @@ class TsFileSource(DataSource):
         """
         from receiver.spark.source.inferring import columns_of
 
-        return _struct(columns_of(self._parsed()))
+        return self._with_options(_struct(columns_of(self._parsed())))
 
     def reader(self, schema: StructType) -> TsFileBatchReader:
         """A reader of the files that the options name.
@@ -59,8 +62,9 @@ class TsFileSource(DataSource):
         """
         from receiver.spark.source.source_options import refuse_stream_options
 
-        refuse_stream_options(dict(self.options))
-        return TsFileBatchReader(_read_plan(self._parsed(), schema), _tags(schema))
+        given = self._given(schema)
+        refuse_stream_options(given)
+        return TsFileBatchReader(_read_plan(_parse(given), schema), _tags(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A reader of what a receiver loads from now on.
@@ -73,12 +77,49 @@ class TsFileSource(DataSource):
         except ImportError as error:
             raise UsageError(f"streams of tsfile need Spark 4.2 or later ({error})") from error
 
-        return TsFileStreamReader(_read_plan(self._parsed(), schema))
+        return TsFileStreamReader(_read_plan(_parse(self._given(schema)), schema))
 
     def _parsed(self) -> SourceOptions:
-        from receiver.spark.source.source_options import parse_options
+        return _parse(dict(self.options))
 
-        return parse_options(dict(self.options))
+    # -- tables of Spark's catalogue -------------------------------------------------------------
+
+    def _with_options(self, schema: StructType) -> StructType:
+        """The schema of a table, with the options: Spark keeps that, and hands over only that.
+
+        Raises:
+            UsageError: a token stands among them; everybody who may see the table would read it.
+        """
+        from receiver.spark.source.source_options import without_properties
+
+        given = dict(self.options)
+        kept = without_properties(given)
+        if kept == given or not schema.fields:
+            return schema
+        if any(name.lower() == "token" for name in kept):
+            raise UsageError("option token: expected tokenFile in a table, which keeps its options")
+        first = schema.fields[0]
+        first.metadata = {**(first.metadata or {}), _OPTIONS: json.dumps(kept)}
+        return schema
+
+    def _given(self, schema: StructType) -> dict[str, str]:
+        """The options of a query; those that a table was made with stand in its schema.
+
+        Raises:
+            UsageError: there are none at all.
+        """
+        given = dict(self.options)
+        for each in schema.fields:
+            if _OPTIONS in (each.metadata or {}):
+                names = {name.lower() for name in given}
+                made = json.loads(each.metadata[_OPTIONS])
+                return {k: v for k, v in made.items() if k.lower() not in names} | given
+        if not given:
+            raise UsageError(
+                "no options have come: Spark hands those of a table over only if CREATE TABLE "
+                "names no columns (leave them out, or use CREATE TEMPORARY VIEW)"
+            )
+        return given
 
 
 class _Push:
@@ -161,6 +202,12 @@ class TsFileBatchReader(DataSourceReader):
 
 
 # -- schemas -------------------------------------------------------------------------------------
+
+
+def _parse(given: dict[str, str]) -> SourceOptions:
+    from receiver.spark.source.source_options import parse_options
+
+    return parse_options(given)
 
 
 def _struct(columns: Sequence[ResultColumn]) -> StructType:

@@ -40,7 +40,7 @@ def list_sources(options: SourceOptions) -> list[DataFile]:
         HistoryGoneError: ``asOf`` is before the kept history.
     """
     if options.catalog is None:
-        return list_files(options.paths, options.kind)
+        return list_files(options.paths, options.kind, required=True, name_glob=options.name_glob)
     with catalogue_of(options) as catalogue:
         return catalogue.files(catalogue.at(options.as_of))
 
@@ -91,7 +91,7 @@ def columns_of(options: SourceOptions) -> list[ResultColumn]:
     if options.form == "long":
         columns = long_columns(options)
         if options.catalog is None:
-            list_files(options.paths)  # a path that leads to nothing is said at once
+            list_files(options.paths, required=True)  # a path that leads to nothing is said at once
         return columns
     # Times do not matter here: the columns of a query do not depend on where it looks.
     picker = Picker(options, replace(selection, span=TimeRange()))

@@ -179,6 +179,12 @@ class WideSchema:
         """
         options = self._options
         if not self._fields and not self._tables and self._tree_from is None:
+            if self.files and not (options.devices or options.table or options.columns):
+                files = "the file holds" if self.files == 1 else f"the {self.files} files hold"
+                raise UsageError(
+                    f"form = 'wide': {files} no rows, so there are no columns to be had; "
+                    "expected other files, form = 'long', or a schema"
+                )
             raise UsageError(
                 f"form = 'wide': no device is left to take columns from in {self.files} files; "
                 "expected other files, devices or table, or a schema"

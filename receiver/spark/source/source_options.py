@@ -25,6 +25,7 @@ __all__ = [
     "parse_options",
     "refuse_stream_options",
     "to_ticks",
+    "without_properties",
 ]
 
 T = TypeVar("T")
@@ -69,6 +70,7 @@ class SourceOptions:
         starting_commit: of a stream: files loaded after this commit are read; None for all.
         max_files: of one batch of a stream; None for no limit.
         fail_on_data_loss: of a stream: a batch whose past is gone is an error.
+        name_glob: of ``pathGlobFilter``: names of the files below `paths`; None for all.
     """
 
     paths: tuple[str, ...] = ()
@@ -98,6 +100,7 @@ class SourceOptions:
     starting_commit: int | datetime.datetime | Literal["latest"] | None = None
     max_files: int | None = None
     fail_on_data_loss: bool = True
+    name_glob: str | None = None
 
     def __repr__(self) -> str:
         """Without the token: Spark writes what it fails on into logs."""
@@ -272,7 +275,25 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "startingCommit": ("starting_commit", _starting_commit),
     "maxFilesPerTrigger": ("max_files", _positive),
     "failOnDataLoss": ("fail_on_data_loss", _boolean),
+    "pathGlobFilter": ("name_glob", _name),
 }
+_GENERIC: Final = {
+    "recursivefilelookup": "directories are always looked through to their ends",
+    "ignorecorruptfiles": "expected onError = skip or row for files that cannot be read",
+    "ignoremissingfiles": "expected onError = skip or row for files that are not there",
+    "mergeschema": "the columns of all files are always put together",
+    "modifiedbefore": "expected endTime, or asOf with a catalog",
+    "modifiedafter": "expected startTime, or startingCommit in a stream",
+    "basepath": "partitions are no columns here; see fileColumn",
+}
+"""Options of Spark's own file sources that are not ours, and what to write instead."""
+_ALWAYS: Final = frozenset({"recursivefilelookup", "mergeschema"})
+"""Those of them that may be asked for, since it is always so."""
+_OF_TABLES: Final = frozenset(
+    {"owner", "location", "provider", "comment", "external", "collation", "is_managed_location"}
+)
+"""What Spark adds to the options of a table of its own catalogue, beside `option.<name>`."""
+_TWIN: Final = "option."
 _OF_STREAMS: Final = frozenset({"startingCommit", "maxFilesPerTrigger", "failOnDataLoss"})
 _BY_LOWER: Final = {name.lower(): name for name in _KNOWN}
 
@@ -293,7 +314,9 @@ def parse_options(
         UsageError: names the option, its value and what was expected.
     """
     found: dict[str, Any] = {}
-    for key, text in given.items():
+    for key, text in without_properties(given).items():
+        if key.lower() in _ALWAYS and text.lower() == "true":
+            continue
         name = _BY_LOWER.get(key.lower())
         if name is None:
             if key.lower().startswith(_SPARKS_OWN):
@@ -317,7 +340,27 @@ def _parsed(name: str, text: str, parse: Callable[[str], T]) -> T:
         raise UsageError(f"option {name} = {text!r}: {wrong}") from None
 
 
+def without_properties(given: Mapping[str, str]) -> dict[str, str]:
+    """The options, without what belongs to a table of Spark's catalogue.
+
+    `CREATE TABLE ... USING tsfile` hands over the table's properties too, in one heap: those of
+    Spark's own, those of `TBLPROPERTIES`, and each of `OPTIONS` a second time as `option.<name>`.
+    """
+    lower = {key.lower() for key in given}
+    if "provider" not in lower:
+        return dict(given)
+    kept = {}
+    for key, text in given.items():
+        name = key.lower()
+        is_option = f"{_TWIN}{name}" in lower or name in _BY_LOWER
+        if is_option and name not in _OF_TABLES:
+            kept[key] = text
+    return kept
+
+
 def _unknown(key: str, text: str) -> UsageError:
+    if key.lower() in _GENERIC:
+        return UsageError(f"option {key} = {text!r}: not of tsfile: {_GENERIC[key.lower()]}")
     near = difflib.get_close_matches(key.lower(), _BY_LOWER, 1)
     meant = f"; is {_BY_LOWER[near[0]]} meant?" if near else ""
     return UsageError(
@@ -365,6 +408,8 @@ def _check_together(options: SourceOptions, given: Mapping[str, str]) -> None:
         )
     if options.devices and options.tags:
         raise UsageError("option devices, option tags: both are given; only tables have tags")
+    if options.name_glob is not None and options.catalog is not None:
+        raise UsageError("option pathGlobFilter: expected with path only; a catalog has no paths")
     if options.catalog is None:
         bounds(options)
 

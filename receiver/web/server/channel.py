@@ -141,6 +141,8 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         options = self.server.options
         if not self.request.headers_finished:
             return bool(spent > options.header_timeout)
+        if spent > options.body_time:
+            return True
         wanted = (spent - options.body_grace) * options.min_body_rate
         return bool(self.request.body_bytes_received < wanted)
 

@@ -27,6 +27,7 @@ class ServerOptions:
         header_timeout: seconds for the headers of a request, and for a TLS handshake.
         body_grace: seconds before a body must have come at `min_body_rate` (bytes a second, since
             its request began).
+        body_time: seconds that a body, or a piece of one, may take in all, whatever its rate.
         max_buffered_bytes: bodies in memory, of all requests together.
         piece_bytes: a longer PATCH below `split_below` is worked on in pieces of this size.
         split_below: a path with a trailing slash.
@@ -39,6 +40,7 @@ class ServerOptions:
     header_timeout: float = 30.0
     body_grace: float = 60.0
     min_body_rate: float = 64.0
+    body_time: float = 21600.0
     max_header_bytes: int = 32 * 2**10
     max_buffered_bytes: int = 512 * 2**20
     piece_bytes: int = 4 * 2**20

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from waitress.buffers import OverflowableBuffer
-from waitress.parser import HTTPRequestParser, ParsingError
+from waitress.parser import HTTPRequestParser, ParsingError, get_header_lines
 from waitress.receiver import ChunkedReceiver, FixedStreamReceiver
 from waitress.utilities import BadRequest
 
@@ -119,6 +119,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
 
     def parse_header(self, header_plus: bytes) -> None:
         """Parse request line and headers; waitress turns `ParsingError` into 400."""
+        _require_one_coding(header_plus)
         if header_plus.count(b"\r\n") > MAX_HEADER_LINES:
             raise ParsingError(f"more than {MAX_HEADER_LINES} headers")
         try:
@@ -192,11 +193,17 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
         self.expect_continue = False
         self.channel.unread = True
 
+    @property
+    def _method(self) -> str:
+        """What is asked for, as the application sees it."""
+        override = self.headers.get("X_HTTP_METHOD_OVERRIDE")
+        return self.command if override is None else override.strip().upper()
+
     # -- bodies in pieces --------------------------------------------------------------------
 
     def _take_in_pieces(self) -> None:
         options = self.channel.server.options
-        if self.command != "PATCH" or not self.route_path.startswith(options.split_below):
+        if self._method != "PATCH" or not self.route_path.startswith(options.split_below):
             raise TooLargeError(f"the body has {self.content_length} bytes, at most {self.limit}")
         if "UPLOAD_CHECKSUM" in self.headers:
             raise TooLargeError(
@@ -236,6 +243,18 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
         parser.headers_finished = parser._judged = True
         parser._become_piece(rest)
         return parser
+
+
+def _require_one_coding(header_plus: bytes) -> None:
+    """Refuse a body that is chunked twice, or not quite: waitress takes it for chunked once."""
+    codings = b""
+    for line in get_header_lines(header_plus):
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"transfer-encoding":
+            codings += b"," * bool(codings) + value
+    found = [each.strip(b" \t").lower() for each in codings.split(b",")]
+    if codings and found != [b"chunked"] and set(found) <= {b"chunked", b""}:
+        raise ParsingError("Transfer-Encoding: expected chunked, once")
 
 
 class _Chunks(ChunkedReceiver):  # type: ignore[misc]  # waitress is untyped

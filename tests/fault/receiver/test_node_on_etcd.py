@@ -11,8 +11,10 @@ from common.errors import LockedError
 from receiver.config import EtcdConfig
 from receiver.metadata.model.paths import parse_pattern
 from receiver.operator.files import list_files
+from receiver.operator.status import running_status
 from tests.support.etcd import Etcd
 from tests.support.node_world import Edge, World, fsck_of, path_of, results, tsfile
+from tests.support.procs import wait_until
 
 
 @pytest.fixture
@@ -43,3 +45,18 @@ def test_a_second_receiver_on_the_same_keys_does_not_start(world: World, tmp_pat
     other = World(tmp_path / "other", metadata=world.metadata)
     with world.node(), pytest.raises(LockedError):
         other.node()
+
+
+def test_a_lost_quorum_is_told_and_so_is_its_return(tmp_path: Path, own_etcd: Etcd) -> None:
+    found = own_etcd.settings()
+    etcd = EtcdConfig(endpoints=tuple(found.endpoints), prefix=found.prefix, lease=3.0, timeout=0.5)
+    world = World(tmp_path, metadata={"backend": "etcd", "etcd": etcd})
+    with world.node() as node:
+        assert node.problem() is None
+        own_etcd.pause()
+        wait_until(lambda: node.problem() is not None, "the receiver to say so")
+        assert "etcd does not answer" in (node.problem() or "")
+        status = running_status(node.operator, node.problem())
+        assert not status.ready
+        own_etcd.resume()
+        wait_until(lambda: node.problem() is None, "the receiver to recover")

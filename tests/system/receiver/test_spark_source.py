@@ -225,3 +225,44 @@ def test_the_examples_of_the_page_for_users_run(spark: Any, tmp_path: Path) -> N
     assert scope["df"].count() == scope["now"].count() == scope["then"].count() == 9
     assert scope["bad"].count() == 0
     assert spark.read.parquet(str(tmp_path / "out/wind")).count() == 9
+
+
+def test_tables_of_sparks_catalogue_keep_their_options(
+    spark: Any, data: Path, tmp_path: Path
+) -> None:
+    for name in ("wide_one", "long_one", "typed"):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+    tree = data / "tree"
+    try:
+        spark.sql(
+            f"CREATE TABLE wide_one USING tsfile LOCATION '{tree}' "
+            "TBLPROPERTIES ('q' = '1') COMMENT 'a table'"
+        )
+        frame = spark.read.format("tsfile").load(str(tree))
+        assert rows(spark.table("wide_one")) == rows(frame)
+        spark.sql(
+            f"CREATE TABLE long_one USING tsfile OPTIONS (path '{tree}', form 'long', "
+            f"devices '{D2}')"
+        )
+        assert spark.sql("SELECT DISTINCT device FROM long_one").collect() == [(D2,)]
+        spark.sql(f"CREATE TABLE typed (s1 BIGINT) USING tsfile OPTIONS (path '{tree}')")
+        with pytest.raises(Exception, match="names no columns"):
+            spark.sql("SELECT * FROM typed").collect()
+        with pytest.raises(Exception, match="expected tokenFile in a table"):
+            spark.sql(
+                f"CREATE TABLE secret USING tsfile OPTIONS (catalog '{data}', token 't', "
+                "form 'long')"
+            )
+    finally:
+        for name in ("wide_one", "long_one", "typed"):
+            spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_nothing_to_read_is_said_in_every_form(spark: Any, tmp_path: Path) -> None:
+    for form in ("wide", "long"):
+        for frame in (
+            lambda form=form: spark.read.format("tsfile").option("form", form),
+            lambda form=form: spark.read.format("tsfile").option("form", form).schema("time long"),
+        ):
+            with pytest.raises(Exception, match="expected TsFiles there, there are none"):
+                frame().load(str(tmp_path)).collect()

@@ -213,3 +213,46 @@ def test_an_idle_daemon_is_small(shared, make_edge, processes):
     wait_until(lambda: last(edge)["last"] is not None, "the first round")
     maps = Path(f"/proc/{child.pid}/maps").read_text()
     assert not any(name in maps for name in ("numpy", "pyarrow", "flask"))
+
+
+def test_sighup_reads_the_configuration_again_and_ends_nothing(shared, make_edge, processes):
+    edge = make_edge(shared.url)
+    elsewhere = "http://127.0.0.1:9"
+    child, config = daemon(processes, edge, "daemon.period=1h", "daemon.watch=false")
+    edge.write(1)
+    good = config.read_text()
+    assert shared.url in good
+    for wrong in ("no toml [", good.replace("[[receiver]]", "[receivr]")):
+        config.write_text(wrong)
+        child.signal(signal.SIGHUP)
+        told = child.text().count("the configuration stays as it was")
+        wait_until(
+            lambda told=told: child.text().count("the configuration stays as it was") > told,
+            "the word of it",
+        )
+        assert last(edge)["state"] == "idle"
+    config.write_text(good.replace(shared.url, elsewhere))
+    child.signal(signal.SIGHUP)
+    wait_until(lambda: (last(edge)["last"] or {}).get("error"), "a round to nobody")
+    config.write_text(good)
+    child.signal(signal.SIGHUP)
+    wait_until(lambda: edge.listed == [edge.path(1)], "the load")
+    assert child.running
+    assert child.terminate() == 0
+    in_sync(edge, shared)
+
+
+def test_status_and_start_agree_whether_a_daemon_runs(shared, make_edge, processes):
+    edge = make_edge(shared.url)
+    config = edge.write_config()
+    assert json.loads(call(config, "status", "--json").stdout)["daemon"] is None
+    with Tree(edge.schema / "sync") as sync:
+        lock = take_daemon_lock(sync)  # one that has not come so far as to answer, or hangs
+        try:
+            started = json.loads(call(config, "start", "--json").stdout)
+            status = json.loads(call(config, "status", "--json").stdout)["daemon"]
+            assert started == {"pid": status["pid"], "started": False}
+            assert "runs as process" in call(config, "status").stdout
+        finally:
+            lock.release()
+    assert "no daemon runs" in call(config, "status").stdout

@@ -64,6 +64,23 @@ BAD = {
         400,
     ),
     "an unknown coding": (b"POST /echo HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+    "chunked twice": (
+        b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    "chunked twice, in two headers": (
+        b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\ntransfer-encoding: Chunked\r\n\r\n"
+        b"0\r\n\r\n",
+        400,
+    ),
+    "chunked and nothing": (
+        b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked,\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    "an empty coding": (
+        b"POST /echo HTTP/1.1\r\nTransfer-Encoding: ,\r\n\r\n0\r\n\r\n",
+        400,
+    ),
     "a chunk size that is none": (
         b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         400,
@@ -190,6 +207,28 @@ def test_a_body_of_a_byte_at_a_time_is_cut_off(app):
         else:
             pytest.fail("it was never cut off")
         until(lambda: server.memory.used == 0)
+
+
+def test_a_body_that_keeps_its_rate_ends_at_a_total_time(app):
+    """At a rate that is just allowed, the largest body would take days."""
+    options = ServerOptions(body_grace=60, body_time=1.5)
+    plain = POST.replace(b"10\r\n", b"1000\r\n")
+    for head in (plain, plain.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n")):
+        with running(app, options=options) as server, connect(server) as sock:
+            sock.sendall(head)
+            sock.settimeout(0.2)
+            for _ in range(100):
+                try:
+                    if not sock.recv(100):
+                        break
+                except TimeoutError:
+                    with contextlib.suppress(ConnectionError):
+                        sock.sendall(b"1")
+                except ConnectionError:
+                    break
+            else:
+                pytest.fail("it was never cut off")
+            until(lambda: server.memory.used == 0)
 
 
 def test_idle_connections_are_closed_in_the_end(app):

@@ -20,7 +20,7 @@ class Store:
         self.full_at = 1 << 30
         self.app = Flask("store")
 
-        @self.app.patch("/sync/v1/files/<name>")
+        @self.app.route("/sync/v1/files/<name>", methods=["PATCH", "POST"])
         def patch(name):
             offset = int(request.headers["Upload-Offset"])
             block = request.get_data()
@@ -123,3 +123,14 @@ def test_a_long_patch_of_a_stranger_is_refused_before_its_first_piece(store):
     with running(store.app, gate=gate, options=OPTIONS) as server:
         assert status_of(talk(server, patch(12, BODY))) == 401
         assert not store.calls
+
+
+def test_a_long_patch_that_a_proxy_made_a_post_of_has_the_same_limits(store):
+    sent = patch(12, BODY, b"Connection: close", b"X-HTTP-Method-Override: PATCH")
+    with running(store.app, gate=lambda head: 1000, options=OPTIONS) as server:
+        assert status_of(talk(server, sent.replace(b"PATCH ", b"POST ", 1))) == 204
+        assert store.content[12:] == BODY
+        until(lambda: server.memory.used == 0)
+    with running(store.app, gate=lambda head: 1000, options=OPTIONS) as server:
+        sent = sent.replace(b"Override: PATCH", b"Override: HEAD")
+        assert status_of(talk(server, sent)) == 413

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import http.client
+import io
 import os
 import signal
 import socket
@@ -331,3 +332,49 @@ def test_attacks_grow_neither_memory_nor_descriptors(server):
         assert requests.get(f"{server.url}/readyz", timeout=BOUND).ok
     assert server.process.returncode == 0
     assert "Traceback" not in server.log
+
+
+def test_sighup_reads_the_configuration_again_and_ends_nothing(server):
+    def limit() -> str:
+        answer = requests.options(f"{server.url}/sync/v1/files", timeout=BOUND)
+        return answer.headers["Tus-Max-Size"]
+
+    with server.serving():
+        url, good = server.url, server.config.read_text()
+        content = build({"root.sg.d1": {"s1": [(1, 1)]}})
+        for wrong in ("no toml [", good.replace("[limits]\n", "[limits]\nmax_file_bytes = 0\n")):
+            server.config.write_text(wrong)
+            server.process.send_signal(signal.SIGHUP)
+            time.sleep(0.5)
+            assert limit() == str(64 * 2**30)
+        changed = good.replace("[limits]\n", "[limits]\nmax_file_bytes = 5000\n")
+        server.config.write_text(changed)
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: limit() == "5000", "the new limit holds")
+        assert server.url == url
+        given = {"path": path_of(1)}
+        tus(server).uploader(file_stream=io.BytesIO(content), metadata=given).upload()
+        assert server.loaded() == [content]
+        assert '"files": 1' in server.cli("status", "--json")
+        for _ in range(5):
+            server.process.send_signal(signal.SIGHUP)
+        assert limit() == "5000"
+    assert server.process.returncode == 0
+    assert server.output == f"listening on {server.url}\n"
+
+
+def test_sighup_in_the_first_moments_ends_nothing(server):
+    with server.serving():
+        pass
+    process = subprocess.Popen(
+        server.command("serve", "--port", "0"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        blocked = Path(f"/proc/{process.pid}/status")
+        until(lambda: "SigBlk:\t0000000000000001" in blocked.read_text(), "it holds SIGHUP back")
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout.readline().startswith(b"listening on")
+    finally:
+        process.terminate()
+        process.communicate(timeout=BOUND)
+    assert process.returncode == 0

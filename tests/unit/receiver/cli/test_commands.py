@@ -282,7 +282,8 @@ def test_init_writes_where_it_is_told(command, tmp_path):
     read = load(
         ReceiverConfig, file=tmp_path / "x/y/my.toml", env_prefix=ENV_PREFIX, environ={}, flags={}
     )
-    assert read.value.data_dirs == (tmp_path / "x/y" / odd, tmp_path / "x/y/two")
+    assert read.value.data_dirs == (tmp_path / odd, tmp_path / "two")  # what the shell means
+    assert read.value.schema_dir == tmp_path / "x/y/schema"
 
 
 def test_init_adopts_what_was_exchanged(command, filled, config, tmp_path):

@@ -107,10 +107,10 @@ def test_a_slow_load_is_waited_for_and_never_raced_by_a_retry(
 
     go_on, real, loads = threading.Event(), loading.move_in, []
 
-    def slow(tree: object, moves: object) -> None:
+    def slow(tree: object, moves: object) -> dict[str, str]:
         loads.append(1)
         go_on.wait(20)
-        real(tree, moves)  # type: ignore[arg-type]
+        return real(tree, moves)  # type: ignore[arg-type]
 
     monkeypatch.setattr(loading, "move_in", slow)
     edge, task = ended(node)

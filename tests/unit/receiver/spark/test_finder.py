@@ -213,3 +213,33 @@ def test_a_name_that_is_not_utf8_is_shown_as_text(tmp_path: Path):
     (found,) = list_files([str(tmp_path)])
     assert found.name == f"{tmp_path}/\\xff.tsfile"
     assert os.fsencode(found.locations[0]) == raw
+
+
+def test_braces_in_globs(tmp_path):
+    touch(tmp_path, "a/1.tsfile", "b/2.tsfile", "c/3.tsfile", "a/4.other", "{x,y}/5.tsfile")
+    assert names(tmp_path, "{a,b}/*") == ["a/1.tsfile", "b/2.tsfile"]
+    assert names(tmp_path, "{a,nothing}") == ["a/1.tsfile"]
+    assert names(tmp_path, "{a,{b,c}}/[123].tsfile") == ["a/1.tsfile", "b/2.tsfile", "c/3.tsfile"]
+    assert names(tmp_path, "{a,a}/*") == ["a/1.tsfile"]
+    assert names(tmp_path, "{x,y}/5.tsfile") == ["{x,y}/5.tsfile"]  # what is written out is taken
+    with pytest.raises(UsageError, match="there are none"):
+        names(tmp_path, "{p,q}/*")
+
+
+def test_path_glob_filter_is_about_names(tmp_path):
+    touch(tmp_path, "a/1-0.tsfile", "a/1-1.tsfile", "b/2-0.tsfile")
+
+    def filtered(pattern):
+        options = parse_options({"path": str(tmp_path), "pathGlobFilter": pattern})
+        return [os.path.relpath(each.name, tmp_path) for each in list_sources(options)]
+
+    assert filtered("*-0.tsfile") == ["a/1-0.tsfile", "b/2-0.tsfile"]
+    assert filtered("{1,3}-*") == ["a/1-0.tsfile", "a/1-1.tsfile"]
+    with pytest.raises(UsageError, match="no file has such a name"):
+        filtered("*.parquet")
+
+
+def test_an_empty_directory_is_said_to_be_one(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="expected TsFiles there, there are none"):
+        names(tmp_path, "empty")

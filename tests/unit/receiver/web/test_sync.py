@@ -101,7 +101,25 @@ def test_a_limit_that_is_none_is_refused(client, limit):
     assert send(client, "GET", f"/inventory?limit={limit}").status_code == 400
 
 
-@pytest.mark.parametrize("wait", ["-1", "x", "nan", "inf", "1e999"])
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "-1",
+        "x",
+        "nan",
+        "inf",
+        "1e999",
+        "1_0",
+        "+5",
+        "%205",
+        "%EF%BC%95",
+        "1e1",
+        ".5",
+        "5.",
+        "",
+        "0x1",
+    ],
+)
 def test_a_wait_that_is_none_is_refused(client, started, wait):
     assert send(client, "GET", f"/tasks/{TASK}?wait={wait}").status_code == 400
 
@@ -188,3 +206,25 @@ def test_a_reader_reads_the_catalogue_and_nothing_else(app, client, operator):
     assert client.get("/sync/v1/schema/changes", headers=sending).status_code == 403
     assert client.get("/v1/status", headers=reader).status_code == 403
     assert client.get("/v1/status", headers=operator).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("call", "name"), [("/catalogue", "at"), ("/catalogue", "since"), ("/schema/changes", "after")]
+)
+@pytest.mark.parametrize(
+    "text", ["", "-1", "+1", "1_0", "%201", "1%20", "%EF%BC%95", "1.0", "9223372036854775808"]
+)
+def test_numbers_in_queries_are_as_strict_as_in_headers(client, call, name, text):
+    answer = client.get(f"/sync/v1{call}?{name}={text}", headers=SENDER)
+    assert answer.status_code == 400
+    assert name in answer.get_json(force=True)["detail"]
+
+
+def test_a_member_that_comes_twice_is_refused(client):
+    for query in (
+        "limit=1&limit=2",
+        "at=1&at=1",
+        "after=a&after=b",
+        "quarantined=true&quarantined=",
+    ):
+        assert client.get(f"/sync/v1/catalogue?{query}", headers=SENDER).status_code == 400

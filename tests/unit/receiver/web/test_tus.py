@@ -318,3 +318,21 @@ def test_without_tokens_an_upload_belongs_to_its_sender(client, where):
 @pytest.mark.parametrize("name", ["x", "0" * 32, "..%2f..", "%00", "a" * 5000])
 def test_an_upload_that_is_not_there(client, name):
     assert client.head(f"{FILES}/{name}", headers=TUS).status_code == 404
+
+
+@pytest.mark.parametrize("fault", ["checksum", "too long", "too large"])
+def test_an_upload_whose_first_bytes_are_refused_is_not_left_behind(client, node, world, fault):
+    """Its client was never told where it is."""
+    more = {}
+    data, length = CONTENT[:100], SIZE
+    if fault == "checksum":
+        more = {"Upload-Checksum": f"md5 {b64(hashlib.md5(b'other').digest())}"}
+    elif fault == "too long":
+        data, length = CONTENT, SIZE - 1
+    else:
+        length = data_length = node.config.limits.max_chunk_bytes + 1
+        data = bytes(data_length)
+    answer = create(client, length, data=data, headers=TUS | more)
+    assert answer.status_code in (413, 460)
+    assert node.uploads.numbers() == (0, 0)
+    assert list((world.data / "sync-receiver").glob("*/data/.uploads/*")) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 
 import msgspec
 import pytest
@@ -19,6 +20,8 @@ from common.errors import (
     TsferryError,
 )
 from common.wire import Action, History, Outcome, Result
+from sender.config import StorageGroupFilter
+from sender.round.round_report import as_text
 from tests.support.edge import Edge
 from tests.support.scripted_receiver import (
     Alter,
@@ -549,3 +552,38 @@ def test_a_directory_without_its_marker_makes_nothing_gone(edge, receiver, tmp_p
     assert report.exit_code == 3
     assert [each.file for each in report.unmounted] == [str(second)]
     assert len(receiver.loaded) == 2
+
+
+# -- files that wait for too long ------------------------------------------------------------------
+
+
+def test_a_file_that_waits_for_longer_than_a_day_counts_in_the_exit_code(
+    edge, receiver, monkeypatch
+):
+    edge.write(1)
+    path = edge.write(2)
+    (edge.data / f"{path}.resource").unlink()
+    day = 86400.0
+    now = time.time()
+    for later, code in ((0.0, 0), (day - 60, 0), (day + 60, 3)):
+        monkeypatch.setattr(time, "time", lambda later=later: now + later)
+        report = edge.round()
+        assert (report.exit_code, report.waiting) == (code, 1)
+    (late,) = report.overdue
+    assert (late.file, "24 hours: has no .resource" in late.reason) == (path, True)
+    assert report.as_json()["overdue"][0]["file"] == path
+    assert f"overdue: {path}" in as_text(report.as_json())
+
+
+def test_the_alarm_can_be_set_and_spares_what_is_filtered_out(receiver, tmp_path, monkeypatch):
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 10 * 86400)
+    for settings, code in (
+        ({"wait_alarm": 3600}, 3),
+        ({"wait_alarm": 0}, 0),
+        ({"wait_alarm": 3600, "storage_groups": StorageGroupFilter(include=("root.none",))}, 0),
+    ):
+        edge = Edge(tmp_path / str(len(list(tmp_path.iterdir()))), receiver.url, **settings)
+        path = edge.write(1)
+        (edge.data / f"{path}.resource").unlink()
+        assert edge.round().exit_code == code

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import threading
+import time
 
 import pytest
 
@@ -311,3 +313,57 @@ def test_a_location_that_names_no_upload_is_refused(receiver, client, place):
     receiver.fault("POST /files", Answer(Reply(201, {"Location": place})))
     with pytest.raises(ProtocolError, match="Location"):
         client.create_upload(TASK, None, "sequence/root.a/0/0/1-1-0-0.tsfile", 1)
+
+
+# -- answers that do not end -----------------------------------------------------------------------
+
+
+def _serving(talk):
+    """A server that does as it likes with each connection; its URL."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with contextlib.suppress(OSError):
+            connection, _ = listener.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(1 << 16)
+                talk(connection)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    return listener, f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def _dripping(first, drop):
+    def talk(connection):
+        connection.sendall(first)
+        for _ in range(400):
+            connection.sendall(drop)
+            time.sleep(0.05)
+
+    return talk
+
+
+@pytest.mark.parametrize(
+    ("first", "drop"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 100 Continue\r\n", b"A: b\r\n"),
+        (b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nA: ", b"b"),
+        (b"HTTP/1.1 2", b"0"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n", b"x"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"x"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+        (b"HTTP/1.1 500 No\r\nContent-Length: 60000\r\n\r\n", b"x"),
+    ],
+)
+def test_an_answer_ends_at_a_total_time(first, drop):
+    listener, url = _serving(_dripping(first, drop))
+    with listener:
+        client = make_client(url, read_timeout=0.4)
+        begin = time.monotonic()
+        with pytest.raises((UnreachableError, ProtocolError)):
+            ask(client)
+        assert time.monotonic() - begin < 4
+        client.close()

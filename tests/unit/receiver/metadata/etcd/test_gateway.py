@@ -1,7 +1,9 @@
 """The client of etcd: what it asks, whom it asks, and what it makes of refusals."""
 
+import json
 import subprocess
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
@@ -235,6 +237,77 @@ def test_a_token_that_ended_is_made_anew(own_etcd):
     own_etcd.start()  # its tokens are gone
     put(client, b"a", b"2")
     assert client.get(Get(b"a")).keys[0].version == 2
+
+
+@pytest.fixture
+def jwt_etcd(tmp_path):
+    """One whose tokens are JSON, and hold for the users and roles as they were."""
+    key, public = tmp_path / "jwt.pem", tmp_path / "jwt.pub"
+    for arguments in (
+        ("genrsa", "-out", str(key), "2048"),
+        ("rsa", "-in", str(key), "-pubout", "-out", str(public)),
+    ):
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+    token = f"jwt,pub-key={public},priv-key={key},sign-method=RS256,ttl=2s"
+    with running_etcd(tmp_path / "etcd", "--auth-token", token) as etcd:
+        yield etcd
+
+
+def test_a_json_token_is_made_anew_when_users_or_roles_change(jwt_etcd):
+    allow(jwt_etcd)
+    client = EtcdClient(jwt_etcd.settings(user="root", password=Secret("secret")))
+    put(client, b"a", b"1")
+    lease = client.grant(60)
+    calls = (
+        lambda: put(client, b"a", b"2"),
+        lambda: client.get(Get(b"a")),
+        lambda: client.transaction([Compare(b"a", created=0)], [], [Get(b"a")]),
+        lambda: client.grant(60),
+        lambda: client.keep_alive(lease),
+        lambda: client.revoke(client.grant(60)),
+    )
+    for number, call in enumerate(calls):
+        root = jwt_etcd.call("/v3/auth/authenticate", name="root", password="secret")["token"]
+        jwt_etcd.call("/v3/auth/role/add", token=root, name=f"role-{number}")  # a new revision
+        call()
+    time.sleep(2.5)  # the token itself has ended
+    put(client, b"a", b"3")
+    assert client.get(Get(b"a")).keys[0].value == b"3"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        (400, 3, "etcdserver: revision of auth store is old"),
+        (401, 16, "etcdserver: invalid auth token"),
+        (500, 2, "auth: revision in header is old"),
+        (400, 3, "auth: invalid auth token"),
+    ],
+)
+def test_any_answer_about_the_token_makes_it_log_in_again(status, code, message):
+    asked = []
+
+    class Old(Answer):
+        def do_POST(self):
+            asked.append(self.path)
+            good = asked.count("/v3/auth/authenticate") > 1
+            if self.path == "/v3/auth/authenticate":
+                self.status, self.body = 200, b'{"token": "t"}'
+            elif good:
+                self.status, self.body = 200, b'{"header": {"revision": "7"}}'
+            else:
+                self.status = status
+                self.body = json.dumps({"message": message, "code": code}).encode()
+            super().do_POST()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Old) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        client = EtcdClient(Settings((url,), user="u", password=Secret("p")))
+        assert put(client, b"a", b"1") == 7
+        assert len(asked) == 4
+        client.close()
+        server.shutdown()
 
 
 # -- what is no etcd -----------------------------------------------------------------------------

@@ -145,3 +145,51 @@ def test_a_name_in_a_json_array_is_taken_as_it_stands():
 def test_an_option_of_streams_is_refused_in_a_batch_query(name: str):
     with pytest.raises(UsageError, match=f"option {name} = '1': expected in streams only"):
         refuse_stream_options({"catalog": "/somewhere", name.lower(): "1"})
+
+
+# -- what Spark adds, and options that are not ours ------------------------------------------------
+
+TABLE = {
+    "owner": "root",
+    "path": "file:/data",
+    "location": "file:/data",
+    "provider": "tsfile",
+    "comment": "ours",
+    "form": "long",
+    "option.form": "long",
+    "q": "a property",
+}
+
+
+def test_a_table_of_sparks_catalogue_brings_properties_that_are_no_options():
+    options = parse_options(TABLE)
+    assert (options.paths, options.form) == (("file:/data",), "long")
+
+
+def test_a_misspelt_option_of_a_table_is_an_error_all_the_same():
+    with pytest.raises(UsageError, match="option frm = 'long': there is no such option; is form"):
+        parse_options({**TABLE, "frm": "long", "option.frm": "long"})
+    with pytest.raises(UsageError, match="owner"):
+        parse_options({"path": "/data", "owner": "root"})  # of no table
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("recursiveFileLookup", "false", "always looked through"),
+        ("ignoreCorruptFiles", "true", "onError"),
+        ("ignoreMissingFiles", "true", "onError"),
+        ("modifiedBefore", "2026-01-01", "endTime"),
+        ("modifiedAfter", "2026-01-01", "startTime"),
+    ],
+)
+def test_generic_options_that_are_not_honoured_are_named(name, value, said):
+    with pytest.raises(UsageError, match=said):
+        parsed(**{name: value})
+
+
+def test_generic_options_that_are_honoured():
+    assert parsed(recursiveFileLookup="true", mergeSchema="true") == parsed()
+    assert parsed(pathGlobFilter="*-0.tsfile").name_glob == "*-0.tsfile"
+    with pytest.raises(UsageError, match="with path only"):
+        parse_options({"catalog": "/c", "pathGlobFilter": "*"})
