@@ -130,7 +130,9 @@ def _commit(
         crash.point("load.decided")
         while stuck := _place(folder, current, change):
             collected.leave(stuck)
-            change = _decide(engine, folder, current, ttl, collected, schema, trusting=trusting)
+            change = _decide(
+                engine, trees, folder, current, ttl, collected, schema, trusting=trusting
+            )
             change.guards += mandate
         try:
             engine.commit(change.ops, change.guards)
