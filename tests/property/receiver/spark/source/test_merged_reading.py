@@ -7,7 +7,7 @@ cut as small as can be.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -42,12 +42,13 @@ LAST = 30
 
 @dataclass
 class Loaded:
-    """A file of the model; `deletions` are (commit, floor, series or "", low, high, applied)."""
+    """A file of the model; `deletions` are (commit, floor, series, low, high, applied,
+    whether it was there before the file's own points)."""
 
     sender: str
     physical: str
     points: dict[str, dict[str, list[tuple[int, int]]]]
-    deletions: list[tuple[int, int, str, int, int, bool]] = field(default_factory=list)
+    deletions: list[tuple[int, int, str, int, int, bool, bool]] = field(default_factory=list)
 
 
 class Centre:
@@ -60,6 +61,8 @@ class Centre:
         for each in SENDERS:
             self.engine.commit([records.SenderSeen(uuid=each, label="x", directory=f"x_{each}")])
         self.files: list[Loaded] = []
+        self.contents: dict[str, list[bytes]] = {}
+        self.commits: list[int] = []
 
     def load(self, number: int) -> None:
         rng = self.rng
@@ -105,7 +108,9 @@ class Centre:
         file = rng.choice(self.files)
         device = rng.choice(DEVICES)
         name, low, high = rng.choice(["*", "x", "y"]), rng.randrange(LAST), rng.randrange(LAST)
-        content = f"DELETION,{device}.{name},{2**63 - 1},{low},{high}\n".encode()
+        is_old = rng.random() < 0.3
+        offset = 0 if is_old else 2**63 - 1
+        content = f"DELETION,{device}.{name},{offset},{low},{high}\n".encode()
         path, base = next(
             (row.path, sum(len(each) for each in self.contents.get(row.physical, [])))
             for row in self.rows().values() if row.physical == file.physical
@@ -119,23 +124,20 @@ class Centre:
             )
         ])  # fmt: skip
         series = f"{device}.{name}"
-        file.deletions.append((self.engine.newest_commit, floor, series, low, high, applied))
-
-    contents: dict[str, list[bytes]]
+        commit = self.engine.newest_commit
+        file.deletions.append((commit, floor, series, low, high, applied, is_old))
 
     def rows(self) -> dict[str, Any]:
         with self.engine.reading() as state:
             return dict(state.files)
 
-    def answer(
-        self, at: int, retired: bool = True, without: Sequence[str] = ()
-    ) -> dict[tuple[str, str, int], int]:
+    def answer(self, at: int, retired: bool = True) -> dict[tuple[str, str, int], int]:
         """What readers must get as of a commit."""
         rows = self.rows()
         found: dict[tuple[str, str, int], list[tuple[Rank, int]]] = {}
         for file in self.files:
             row = rows[file.physical]
-            if row.created > at or file.physical in without or (row.retired and not retired):
+            if row.created > at or (row.retired and not retired):
                 continue
             for device, series in file.points.items():
                 for name, points in series.items():
@@ -151,8 +153,10 @@ class Centre:
 
     def _is_deleted(self, file: Loaded, rank: Rank, series: str, time: int, at: int) -> bool:
         for other in self.files:
-            for commit, floor, pattern, low, high, applied in other.deletions:
-                reaches = other is file or (other.sender == file.sender and floor >= rank.closed)
+            for commit, floor, pattern, low, high, applied, is_old in other.deletions:
+                reaches = other.sender == file.sender and floor >= rank.closed
+                if other is file:
+                    reaches = not is_old
                 matches = pattern == series or (
                     pattern.endswith("*") and pattern[:-1] == series.rpartition(".")[0] + "."
                 )
@@ -171,11 +175,11 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 def _centre(root: Path, seed: int) -> Centre:
     rng = Random(seed)
     centre = Centre(root / str(seed), rng)
-    centre.contents = {}
     for number in range(rng.randint(2, 7)):
         centre.load(number)
-        if rng.random() < 0.5:
+        for _ in range(rng.randint(0, 2)):
             centre.delete()
+        centre.commits.append(centre.engine.newest_commit)
     return centre
 
 
@@ -196,21 +200,23 @@ def _rows(
 
 @pytest.mark.usefixtures("small_tasks")
 def test_a_catalogue_gives_each_time_once_as_looks_and_deletions_have_it(tmp_path):
-    for seed in range(tiers.examples(25)):
+    for seed in range(tiers.examples(60)):
         centre = _centre(tmp_path, seed)
         where = {"catalog": str(tmp_path / str(seed) / "schema")}
         newest = centre.engine.newest_commit
         rng = Random(-seed)
         low, high = sorted((rng.randrange(LAST), rng.randrange(LAST)))
-        for size in (1, 4000, 1 << 30):
-            rows = list(_rows(where, size))
-            assert dict(rows) == centre.answer(newest), seed
-            assert len(rows) == len(dict(rows)), seed
-            rows = list(_rows({**where, "startTime": str(low), "endTime": str(high)}, size))
-            wanted = {key: value for key, value in centre.answer(newest).items()
-                      if low <= key[2] <= high}  # fmt: skip
-            assert dict(rows) == wanted, seed
-            assert len(rows) == len(wanted), seed
+        size = rng.choice((1, 4000, 1 << 30))
+        at = rng.choice((newest, newest, rng.choice(centre.commits)))
+        where["asOf"] = str(at)
+        rows = list(_rows(where, size))
+        assert dict(rows) == centre.answer(at), seed
+        assert len(rows) == len(dict(rows)), seed
+        rows = list(_rows({**where, "startTime": str(low), "endTime": str(high)}, size))
+        wanted = {key: value for key, value in centre.answer(at).items() if low <= key[2] <= high}
+        assert dict(rows) == wanted, seed
+        assert len(rows) == len(wanted), seed
+        del where["asOf"]
         rows = list(_rows({**where, "retired": "false"}, 4000))
         assert dict(rows) == centre.answer(newest, retired=False), seed
         centre.engine.close()
@@ -268,6 +274,15 @@ def test_a_point_counts_where_only_a_null_stands_above(tmp_path):
         (1, 2, 1),
         (2, 1, 2),
     ]
+
+
+def test_files_that_have_one_time_in_common_are_merged(tmp_path):
+    for number, times in enumerate([(1, 2, 3), (3, 4)]):
+        place = tmp_path / f"sequence/root.sg/0/0/{number}-{number}-0-0.tsfile"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(build({"root.sg.d1": {"x": [(time, number) for time in times]}}))
+    rows = list(_rows({"path": str(tmp_path)}, 1 << 20))
+    assert sorted((key[2], value) for key, value in rows) == [(1, 0), (2, 0), (3, 1), (4, 1)]
 
 
 def test_files_that_overlap_nothing_are_planned_as_without_merging(tmp_path):
