@@ -12,7 +12,7 @@ import glob
 import os
 import re
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -70,7 +70,10 @@ class DataFile:
 
     def for_worker(self) -> DataFile:
         """What of it travels."""
-        return replace(self, devices=None, first=None, last=None, is_known=False)
+        return DataFile(
+            self.locations, self.name, self.size, self.database, self.created,
+            rank=self.rank, deletions=self.deletions,
+        )  # fmt: skip
 
     @property
     def standing(self) -> Rank:

@@ -67,7 +67,7 @@ class NotedDeletions:
         for row in _preferred(rows, at):
             self._add(row, at)
         for each in self._reaching.values():
-            each.sort(key=lambda one: -one.floor)
+            each.sort(key=lambda one: (-one.floor, one.records.name))
 
     def of(self, sender: str, physical: str, closed: int) -> FileDeletions:
         """What hides points of a file that its sender's look `closed` had closed first."""

@@ -25,6 +25,8 @@ from receiver.spark.source.selection import MAX_TIME, MIN_TIME, TimeRange
 from receiver.spark.work import spread
 
 if TYPE_CHECKING:
+    from array import array
+
     from common.tsfile import Tail
     from receiver.metadata.state.ranges import Devices
     from receiver.spark.finder import DataFile
@@ -258,15 +260,30 @@ def _packed(
 
 
 def _spans(known: dict[int, Devices]) -> _Spans:
-    columns: list[tuple[_Int64s, _Int64s, _Int64s, _Int64s]] = []
+    """The ranges of all devices; a catalogue may have very many files of few devices."""
+    parts: dict[int, list[tuple[int, int, array[int], array[int]]]] = defaultdict(list)
     for number, devices in known.items():
         ids, base, offsets = devices.parts()
-        times = np.frombuffer(offsets, f"u{offsets.itemsize}").astype(np.int64).reshape(-1, 2)
-        names = np.frombuffer(ids, f"u{ids.itemsize}").astype(np.int64)[: len(times)]
-        has = times[:, 0] <= times[:, 1]
-        times = times[has] + base
-        columns.append((names[has], times[:, 0], times[:, 1], np.full(len(times), number)))
+        if len(offsets):  # of a deleted file there are none
+            parts[offsets.itemsize].append((number, base, ids, offsets))
+    columns = [_as_spans(some, size) for size, some in parts.items()]
+    empty = np.empty(0, np.int64)
+    if not columns:
+        return _Spans(empty, empty, empty, empty)
     return _Spans(*(np.concatenate(each) for each in zip(*columns, strict=True)))
+
+
+def _as_spans(
+    parts: Sequence[tuple[int, int, array[int], array[int]]], size: int
+) -> tuple[_Int64s, _Int64s, _Int64s, _Int64s]:
+    numbers, bases, ids, offsets = zip(*parts, strict=True)
+    counts = [len(each) for each in ids]
+    names = np.frombuffer(b"".join(ids), f"u{ids[0].itemsize}").astype(np.int64)
+    times = np.frombuffer(b"".join(offsets), f"u{size}").astype(np.int64).reshape(-1, 2)
+    has = times[:, 0] <= times[:, 1]
+    times += np.repeat(np.array(bases, np.int64), counts)[:, None]
+    files = np.repeat(np.array(numbers, np.int64), counts)
+    return names[has], times[has, 0], times[has, 1], files[has]
 
 
 def _wanted(spans: _Spans, span: TimeRange, takes: Callable[[int], bool]) -> _Spans:

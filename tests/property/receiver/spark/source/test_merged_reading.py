@@ -105,7 +105,7 @@ class Centre:
 
     def delete(self) -> None:
         rng = self.rng
-        file = rng.choice(self.files)
+        file = rng.choice(self.files[:2] if rng.random() < 0.5 else self.files)
         device = rng.choice(DEVICES)
         name, low, high = rng.choice(["*", "x", "y"]), rng.randrange(LAST), rng.randrange(LAST)
         is_old = rng.random() < 0.3
