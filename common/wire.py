@@ -519,6 +519,14 @@ class InventoryAnswer(Struct, frozen=True, kw_only=True):
     """Whether `stands` was asked and found out; a receiver that cannot does not say."""
 
 
+class DeviceExtent(Struct, frozen=True, kw_only=True):
+    """A device of a file, with its first and last time."""
+
+    name: str
+    first: Time
+    last: Time
+
+
 class CatalogueEntry(Struct, frozen=True, kw_only=True):
     """A committed file as `GET /catalogue` lists it, whoever sent it."""
 
@@ -541,8 +549,8 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True):
     """The first look that had it closed."""
     last_look: Count = 0
     """The last look that had it, of a retired one; 0 while its sender has it."""
-    devices: list[tuple[str, Time, Time]] | None = None
-    """(name, first time, last time) of each device with points, for who asks for them."""
+    devices: list[DeviceExtent] | None = None
+    """Of each device with points, for who asks for them."""
 
 
 class NotedRecords(Struct, frozen=True, kw_only=True):

@@ -355,7 +355,9 @@ class RemoteCatalogue(Catalogue):
         )
         devices = None
         if entry.devices is not None:
-            ranges = [records.DeviceRange(*each) for each in entry.devices]
+            ranges = [
+                records.DeviceRange(each.name, each.first, each.last) for each in entry.devices
+            ]
             devices = self._devices.pack(ranges, entry.first_time, entry.last_time)
         known = (devices, entry.first_time, entry.last_time)
         return self._committed(entry.data_dir, rank, entry.size, *known)

@@ -10,6 +10,7 @@ from common.wire import (
     QUARANTINED,
     CatalogueAnswer,
     CatalogueEntry,
+    DeviceExtent,
     InventoryAnswer,
     InventoryEntry,
     NotedAnswer,
@@ -233,8 +234,13 @@ def _entry(row: FileRow, tree: Tree | None, *, quarantined: bool, devices: bool)
         first_look=rank.first,
         closed_look=rank.closed,
         last_look=0 if rank.last == NOW else rank.last,
-        devices=list(row.devices.ranges()) if devices else None,
+        devices=_extents(row) if devices else None,
     )
+
+
+def _extents(row: FileRow) -> list[DeviceExtent]:
+    ranges = row.devices.ranges()
+    return [DeviceExtent(name=name, first=first, last=last) for name, first, last in ranges]
 
 
 def _with_few_devices(rows: Sequence[FileRow]) -> list[FileRow]:
