@@ -519,6 +519,14 @@ class InventoryAnswer(Struct, frozen=True, kw_only=True):
     """Whether `stands` was asked and found out; a receiver that cannot does not say."""
 
 
+class DeviceExtent(Struct, frozen=True, kw_only=True):
+    """A device of a file, with its first and last time."""
+
+    name: str
+    first: Time
+    last: Time
+
+
 class CatalogueEntry(Struct, frozen=True, kw_only=True):
     """A committed file as `GET /catalogue` lists it, whoever sent it."""
 
@@ -535,6 +543,50 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True):
     resource: bool = False
     state: str = LOADED
     """Or `quarantined`, for who asks for those too."""
+    first_look: Count = 0
+    """The first look that had it, closed or not; 0 from a receiver that knows no looks."""
+    closed_look: Count = 0
+    """The first look that had it closed."""
+    last_look: Count = 0
+    """The last look that had it, of a retired one; 0 while its sender has it."""
+    devices: list[DeviceExtent] | None = None
+    """Of each device with points, for who asks for them."""
+
+
+class NotedRecords(Struct, frozen=True, kw_only=True):
+    """Records of a deletion file that one commit noted."""
+
+    end: Count
+    """Bytes of the deletion file up to their end."""
+    floor: Count
+    """They hide their times in every file of the sender that was closed up to this look."""
+    commit: Count
+    applied: bool = True
+
+
+class NotedEntry(Struct, frozen=True, kw_only=True):
+    """The deletion file of a TsFile as `GET /catalogue/deletions` gives it."""
+
+    sender: str
+    path: str
+    """Of the TsFile at its sender."""
+    physical: str | None
+    """Of the TsFile at the receiver, where it is loaded."""
+    form: str
+    content: bytes
+    segments: list[NotedRecords]
+
+
+class NotedAnswer(Struct, frozen=True, kw_only=True):
+    """`GET /catalogue/deletions?after=<cursor>&limit=<n>`: what readers leave out.
+
+    A page ends early where its contents are large.
+    """
+
+    engine: str
+    commit: Count
+    entries: list[NotedEntry]
+    next: str | None = None
 
 
 class CatalogueAnswer(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from receiver.points.decoding import Times
 
-__all__ = ["Piece", "TooMuchError", "cut", "joined_on_time", "merged"]
+__all__ = ["Piece", "TooMuchError", "cut", "joined_on_time", "merged", "steps"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,22 +127,40 @@ class _Stream:
         return piece
 
 
-def _steps(sources: Sequence[Iterator[Piece]], ahead: int) -> Iterator[list[Piece | None]]:
-    """From all streams at once, the rows up to the same time, again and again."""
+def steps(
+    sources: Sequence[Iterator[Piece]], ahead: int, starts: Sequence[int] | None = None
+) -> Iterator[list[Piece | None]]:
+    """From all streams at once, the rows up to the same time, again and again.
+
+    Args:
+        sources: in the order of time each.
+        ahead: rows to hold of each.
+        starts: a time of each that none of its rows is before: a stream is not begun before it
+            is that late, so that of many files only those are read that have a time in common.
+
+    Raises:
+        TooMuchError: pieces are too large.
+    """
     share = _BYTES // max(1, len(sources))
     streams = [_Stream(source, ahead, share) for source in sources]
+    waiting = sorted(range(len(streams)), key=lambda at: starts[at], reverse=True) if starts else []
+    running = [] if starts else list(range(len(streams)))
     while True:
-        alive, size = [], 0
-        for stream in streams:
-            if stream.fill():
-                alive.append(stream)
-            size += stream.size
-            if size > _MOST_BYTES:
-                raise TooMuchError
-        if not alive:
+        running = [at for at in running if streams[at].fill()]
+        bound = min((streams[at].last for at in running), default=None)
+        while starts and waiting and (bound is None or starts[waiting[-1]] <= bound):
+            at = waiting.pop()
+            if streams[at].fill():
+                running.append(at)
+                bound = streams[at].last if bound is None else min(bound, streams[at].last)
+        if bound is None:
             return
-        bound = min(stream.last for stream in alive)
-        yield [stream.take(bound) for stream in streams]
+        if sum(streams[at].size for at in running) > _MOST_BYTES:
+            raise TooMuchError
+        step: list[Piece | None] = [None] * len(streams)
+        for at in running:
+            step[at] = streams[at].take(bound)
+        yield step
 
 
 def merged(sources: Sequence[Iterator[Piece]], *, ahead: int = 8192) -> Iterator[Piece]:
@@ -158,7 +176,7 @@ def merged(sources: Sequence[Iterator[Piece]], *, ahead: int = 8192) -> Iterator
     if len(sources) == 1:
         yield from sources[0]
         return
-    for step in _steps(sources, ahead):
+    for step in steps(sources, ahead):
         pieces = [piece for piece in step if piece is not None]
         if len(pieces) == 1:
             yield pieces[0]
@@ -185,7 +203,7 @@ def joined_on_time(
     Raises:
         TooMuchError: pieces are too large.
     """
-    for step in _steps(sources, ahead):
+    for step in steps(sources, ahead):
         pieces = [piece for piece in step if piece is not None]
         times = pieces[0].times
         if any(not np.array_equal(times, piece.times) for piece in pieces[1:]):

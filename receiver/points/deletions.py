@@ -11,20 +11,34 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from common.tsfile import Device, read_tail
-from receiver.points.deletion_entries import Deletion, NamePattern, PathPattern, Tags, names_of
+from common.tsfile import Device, parse_name, read_tail
+from receiver.points.deletion_entries import (
+    EVERY_CHUNK,
+    Deletion,
+    NamePattern,
+    PathPattern,
+    Tags,
+    names_of,
+)
 from receiver.points.deletion_files import DeletionFile, parse_binary, parse_text
 from receiver.points.errors import DamagedData, DataPlace, UnsupportedData
 from receiver.points.resource import parse_resource
 
-__all__ = ["MAX_DELETIONS_BYTES", "Deletions", "Ranges", "deleted"]
+__all__ = [
+    "MAX_DELETIONS_BYTES",
+    "DeletionRecords",
+    "Deletions",
+    "Ranges",
+    "deleted",
+    "older_patterns",
+]
 
 Ranges: TypeAlias = list[tuple[int, int]]
 """Inclusive ranges of time, ascending, apart from each other."""
@@ -34,6 +48,23 @@ MAX_DELETIONS_BYTES: Final = 64 << 20
 
 
 _SHARED: Final = re.compile(r"[0-9]+-[0-9]+\.mods2")  # <level>-<number>
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeletionRecords:
+    """Records of a deletion file, as a catalogue keeps them.
+
+    Attributes:
+        name: of the file, for people.
+        form: `mods` or `mods2`.
+        content: whole records.
+        older: patterns in it that name all that lies below as well, as far as that is known.
+    """
+
+    name: str
+    form: str
+    content: bytes
+    older: frozenset[str] = frozenset()
 
 
 class Deletions:
@@ -84,6 +115,43 @@ class Deletions:
         return cls(
             (entry for file in found for entry in file.entries),
             files=(file.name for file in found),
+            dropped=(file.dropped for file in found if file.dropped),
+        )
+
+    @classmethod
+    def noted(
+        cls,
+        own: Iterable[DeletionRecords],
+        others: Iterable[DeletionRecords],
+        devices: Iterable[Device],
+    ) -> Deletions:
+        """Take what a catalogue has of the deletion files of a sender.
+
+        Args:
+            own: of this TsFile.
+            others: of other files, that hide their times in this one too: in all of its chunks,
+                since it was closed before they came.
+            devices: of this TsFile.
+
+        Raises:
+            DamagedData: records are none.
+        """
+        own = list(own)
+        found = [_parsed(each) for each in own]
+        mine = [entry for each in found for entry in each.entries]
+        if any(each.form == "mods" for each in own):
+            names = [device.name for device in devices if not device.is_table]
+            mine = list(_with_prefixes(tuple(mine), older_patterns(mine, names)))
+        for each in others:
+            part = _parsed(each)
+            found.append(part)
+            mine += (
+                dataclasses.replace(entry, before=EVERY_CHUNK)
+                for entry in _with_prefixes(part.entries, each.older)
+            )
+        return cls(
+            mine,
+            files=dict.fromkeys(file.name for file in found),
             dropped=(file.dropped for file in found if file.dropped),
         )
 
@@ -150,24 +218,45 @@ def _own(tsfile: Path) -> DeletionFile | None:
 
 def _by_rule(entries: tuple[Deletion, ...], tsfile: Path) -> tuple[Deletion, ...]:
     """Make those entries prefixes that by the newer rule could not be of this TsFile."""
-    patterns = {entry.series for entry in entries if isinstance(entry.series, PathPattern)}
     try:
-        devices = {names_of(device) for device in read_tail(tsfile).devices}
+        devices = read_tail(tsfile).devices
     except FileNotFoundError:
         return entries  # without points nothing is deleted
-    trees = {names.nodes for names in devices if not names.is_table}
-    older = {
-        pattern
+    names = (device.name for device in devices if not device.is_table)
+    return _with_prefixes(entries, older_patterns(entries, names))
+
+
+def older_patterns(entries: Iterable[Deletion], devices: Iterable[str]) -> frozenset[str]:
+    """The patterns that by the newer rule could not be of a TsFile; see `Deletions.beside`.
+
+    Args:
+        entries: of its deletion file.
+        devices: names of its devices of the tree model.
+    """
+    patterns = {entry.series for entry in entries if isinstance(entry.series, PathPattern)}
+    names = {NamePattern(False, parse_name(device)[1]) for device in devices}
+    trees = {each.nodes for each in names}
+    return frozenset(
+        pattern.text
         for pattern in patterns
-        if (pattern.device is None and not any(map(pattern.concerns, devices)))
+        if (pattern.device is None and not any(map(pattern.concerns, names)))
         or (pattern.device is not None and pattern.device not in trees)
-    }
+    )
+
+
+def _with_prefixes(entries: tuple[Deletion, ...], older: Set[str]) -> tuple[Deletion, ...]:
     return tuple(
         dataclasses.replace(entry, series=PathPattern(entry.series.text, prefix=True))
-        if isinstance(entry.series, PathPattern) and entry.series in older
+        if isinstance(entry.series, PathPattern) and entry.series.text in older
         else entry
         for entry in entries
     )
+
+
+@functools.lru_cache(256)
+def _parsed(records: DeletionRecords) -> DeletionFile:
+    parse = parse_text if records.form == "mods" else parse_binary
+    return parse(records.content, records.name)
 
 
 def _shared(tsfile: Path) -> DeletionFile | None:

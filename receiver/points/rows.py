@@ -58,7 +58,7 @@ def read_series(
     series = file.series(device, measurement)
     kind = arrow_type(series.data_type, file.text)
     schema = pa.schema([("time", pa.int64()), ("value", kind)])
-    points = _Points(file, device, _Span(start, end), columns=1)
+    points = _Points(file, device, _Span(start, end), columns=1, rows=batch_rows)
     return cut(points.bounded(points.of(series)), schema, rows=batch_rows)
 
 
@@ -78,7 +78,7 @@ def read_device(
     kinds = [arrow_type(series.data_type, file.text) for series in wanted]
     fields = [pa.field(name, kind) for name, kind in zip(measurements, kinds, strict=True)]
     schema = pa.schema([pa.field("time", pa.int64()), *fields])
-    points = _Points(file, device, _Span(start, end), columns=len(wanted))
+    points = _Points(file, device, _Span(start, end), columns=len(wanted), rows=batch_rows)
     if device.aligned:
         pieces = points.of_groups(wanted)
     else:
@@ -94,10 +94,12 @@ class _Points:
         rows: to decode together.
     """
 
-    def __init__(self, file: ChunkReader, device: Device, span: _Span, *, columns: int) -> None:
+    def __init__(
+        self, file: ChunkReader, device: Device, span: _Span, *, columns: int, rows: int
+    ) -> None:
         self._file, self._device, self._span = file, device, span
         width = max(1, columns)
-        self.rows = min(GROUP_ROWS, max(_LEAST_ROWS, _CELLS // width))
+        self.rows = min(GROUP_ROWS, max(_LEAST_ROWS, min(rows, _CELLS // width)))
         self._window = min(WINDOW_BYTES, max(_LEAST_WINDOW, _WINDOWS // width))
 
     def of(self, series: Series) -> Iterator[Piece]:

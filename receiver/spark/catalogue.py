@@ -11,9 +11,10 @@ from __future__ import annotations
 import datetime
 import os
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import requests
@@ -21,23 +22,32 @@ import requests
 from common import wire
 from common.config import is_loopback, load
 from common.durable import Closing
-from common.errors import ProtocolError, UnreachableError, UsageError
+from common.errors import NotFoundError, ProtocolError, UnreachableError, UsageError
+from common.names import FilePath
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.engine import Engine
+from receiver.metadata.model import records
+from receiver.metadata.model.ranks import NOW, Rank, name_rank
 from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.query.past_files import files_at
+from receiver.metadata.state.ranges import DeviceTable
+from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment
 from receiver.spark.finder import DataFile
+from receiver.spark.noted_deletions import NotedDeletions
 
 if TYPE_CHECKING:
     from receiver.metadata.query.past_files import PastFiles
     from receiver.metadata.state.ranges import Devices
+    from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["Catalogue", "Loads", "LocalCatalogue", "RemoteCatalogue", "open_catalogue", "unit_of"]
 
 _PAGE: Final = 1000
 _TIMEOUT: Final = (10, 60)
-_MOST: Final = 1 << 26
+_MOST: Final = 1 << 27
+
+T = TypeVar("T")
 
 
 class Loads(NamedTuple):
@@ -100,14 +110,16 @@ class Catalogue(Closing):
         return Loads(wanted(visible), wanted(held))
 
     def _committed(
-        self, data_dir: str, physical: str, size: int, created: int, devices: Devices | None,
+        self, data_dir: str, rank: Rank, size: int, devices: Devices | None,
         first: int | None, last: int | None,
     ) -> DataFile:  # fmt: skip
+        physical = rank.physical
         places = _locations(self._roots or [data_dir], physical)
         database = physical.split("/")[1]
         return DataFile(
-            places, physical, size, database, created, devices, first, last, is_known=True
-        )
+            places, physical, size, database, rank.loaded, devices, first, last, is_known=True,
+            rank=rank,
+        )  # fmt: skip
 
 
 def open_catalogue(
@@ -225,7 +237,24 @@ class LocalCatalogue(Catalogue):
     def loads(self, at: int, since: int = 0) -> Loads:
         """See `Catalogue`."""
         past = self.rows(at, since)
-        return self._loads(map(self._file, past.visible), map(self._file, past.quarantined))
+        with self.engine.reading() as state:
+            noted = NotedDeletions(state.deletion_table, past.commit, self._devices_of(state))
+
+        def found(row: FileRow) -> DataFile:
+            rank = row.rank
+            deletions = noted.of(row.sender, row.physical, rank.closed)
+            file = self._committed(row.data_dir, rank, row.size, row.devices, row.first, row.last)
+            return replace(file, deletions=deletions)
+
+        return self._loads(map(found, past.visible), map(found, past.quarantined))
+
+    @staticmethod
+    def _devices_of(state: State) -> Callable[[str], list[str] | None]:
+        def names(physical: str) -> list[str] | None:
+            row = state.files.get(physical)
+            return None if row is None else row.devices.names()
+
+        return names
 
     def rows(self, at: int, since: int = 0) -> PastFiles:
         """The same as `loads`, of all kinds and with all that the engine knows.
@@ -234,10 +263,6 @@ class LocalCatalogue(Catalogue):
             HistoryGoneError: `at` is before the kept history.
         """
         return files_at(self.engine, at, since=since)
-
-    def _file(self, row: FileRow) -> DataFile:
-        known = (row.created, row.devices, row.first, row.last)
-        return self._committed(row.data_dir, row.physical, row.size, *known)
 
     def close(self) -> None:
         """See `Catalogue`."""
@@ -274,6 +299,7 @@ class RemoteCatalogue(Catalogue):
                 f"option catalog = {url!r}: expected https, since others can read a token on http"
             )
         self._url = f"{url.rstrip('/')}{wire.BASE}/catalogue"
+        self._devices = DeviceTable()
         self._session = requests.Session()
         self._session.trust_env = False  # no .netrc, no proxy: the token is for this server alone
         if ca_cert is not None:
@@ -294,25 +320,76 @@ class RemoteCatalogue(Catalogue):
 
     def loads(self, at: int, since: int = 0) -> Loads:
         """See `Catalogue`."""
-        visible: list[DataFile] = []
-        held: list[DataFile] = []
+        entries: list[wire.CatalogueEntry] = []
         after = None
         while True:
-            answer = self._ask(at=at, since=since, quarantined="true", after=after, limit=_PAGE)
-            for each in answer.entries:
-                (held if each.state == wire.QUARANTINED else visible).append(self._file(each))
+            answer = self._ask(
+                at=at, since=since, quarantined="true", devices="true", after=after, limit=_PAGE
+            )
+            entries += answer.entries
             after = answer.next
             if after is None:
-                return self._loads(visible, held)
+                break
+        files = {each.path: self._file(each) for each in entries}
+        noted = self._noted(at, files)
+        visible: list[DataFile] = []
+        held: list[DataFile] = []
+        for each in entries:
+            file = files[each.path]
+            if noted is not None:
+                closed = file.standing.closed
+                file = replace(file, deletions=noted.of(each.sender, each.path, closed))
+            (held if each.state == wire.QUARANTINED else visible).append(file)
+        return self._loads(visible, held)
 
     def _file(self, entry: wire.CatalogueEntry) -> DataFile:
-        known = (entry.commit, None, entry.first_time, entry.last_time)
-        return self._committed(entry.data_dir, entry.path, entry.size, *known)
+        name = name_rank(FilePath.parse(entry.original))
+        first = entry.first_look or entry.commit
+        rank = Rank(
+            name,
+            first,
+            entry.closed_look or first,
+            entry.last_look or NOW,
+            entry.commit,
+            entry.path,
+        )
+        devices = None
+        if entry.devices is not None:
+            ranges = [
+                records.DeviceRange(each.name, each.first, each.last) for each in entry.devices
+            ]
+            devices = self._devices.pack(ranges, entry.first_time, entry.last_time)
+        known = (devices, entry.first_time, entry.last_time)
+        return self._committed(entry.data_dir, rank, entry.size, *known)
+
+    def _noted(self, at: int, files: Mapping[str, DataFile]) -> NotedDeletions | None:
+        """What was deleted; None if the server is too old to know."""
+        rows: list[DeletionsRow] = []
+        after = None
+        try:
+            while True:
+                answer = self._get("/deletions", wire.NotedAnswer, after=after, limit=_PAGE)
+                rows += map(_deletions_row, answer.entries)
+                after = answer.next
+                if after is None:
+                    break
+        except NotFoundError:
+            return None
+
+        def devices_of(physical: str) -> list[str] | None:
+            found = files.get(physical)
+            return None if found is None or found.devices is None else found.devices.names()
+
+        return NotedDeletions(rows, at, devices_of)
 
     def _ask(self, **query: str | int | None) -> wire.CatalogueAnswer:
+        return self._get("", wire.CatalogueAnswer, **query)
+
+    def _get(self, what: str, kind: type[T], **query: str | int | None) -> T:
+        url = self._url + what
         try:
             with self._session.get(
-                self._url,
+                url,
                 params={key: value for key, value in query.items() if value is not None},
                 timeout=_TIMEOUT,
                 allow_redirects=False,
@@ -320,14 +397,30 @@ class RemoteCatalogue(Catalogue):
             ) as answer:
                 body = answer.raw.read(_MOST, decode_content=True)
         except (requests.RequestException, OSError) as error:
-            raise UnreachableError(f"{self._url} does not answer: {error}") from error
+            raise UnreachableError(f"{url} does not answer: {error}") from error
         media = answer.headers.get("Content-Type", "").partition(";")[0]
         if answer.status_code >= 300:
             if media == wire.PROBLEM_TYPE:
                 raise wire.from_problem(wire.decode(body, wire.Problem, "the server's refusal"))
-            raise ProtocolError(f"{self._url} answered with HTTP status {answer.status_code}")
-        return wire.decode(body, wire.CatalogueAnswer, f"answer of {self._url}")
+            raise ProtocolError(f"{url} answered with HTTP status {answer.status_code}")
+        return wire.decode(body, kind, f"answer of {url}")
 
     def close(self) -> None:
         """See `Catalogue`."""
         self._session.close()
+
+
+def _deletions_row(entry: wire.NotedEntry) -> DeletionsRow:
+    segments = tuple(
+        DeletionsSegment(each.end, each.floor, each.commit, each.applied) for each in entry.segments
+    )
+    return DeletionsRow(
+        sender=entry.sender,
+        path=entry.path,
+        physical=entry.physical,
+        form=entry.form,
+        content=entry.content,
+        segments=segments,
+        created=0,
+        changed=0,
+    )

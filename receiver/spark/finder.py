@@ -18,13 +18,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
-from common.errors import UsageError
-from common.names import SUFFIX, Kind
+from common.errors import NameRefusedError, UsageError
+from common.names import SUFFIX, FilePath, Kind
+from receiver.metadata.model.ranks import NOW, Rank, name_rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from receiver.metadata.state.ranges import Devices
+    from receiver.spark.noted_deletions import FileDeletions
 
 __all__ = ["DataFile", "database_of", "kind_of", "list_files", "shown"]
 
@@ -50,6 +52,8 @@ class DataFile:
         first: time of its first point, where a catalogue has it.
         last: of its last.
         is_known: whether `first` and `last` are from a catalogue; None means no points then.
+        rank: where it stands among files that overlap it.
+        deletions: what a catalogue knows to be deleted of it; None for what stands beside it.
     """
 
     locations: tuple[str, ...]
@@ -61,10 +65,20 @@ class DataFile:
     first: int | None = None
     last: int | None = None
     is_known: bool = False
+    rank: Rank | None = None
+    deletions: FileDeletions | None = None
 
     def for_worker(self) -> DataFile:
         """What of it travels."""
-        return DataFile(self.locations, self.name, self.size, self.database, self.created)
+        return DataFile(
+            self.locations, self.name, self.size, self.database, self.created,
+            rank=self.rank, deletions=self.deletions,
+        )  # fmt: skip
+
+    @property
+    def standing(self) -> Rank:
+        """Its rank; of one that has none, what its place and name say."""
+        return self.rank or _rank_by_name(self.name)
 
 
 def list_files(
@@ -122,6 +136,16 @@ def list_files(
     if required and names is not None and not listed:
         raise UsageError(f"option pathGlobFilter = {name_glob!r}: no file has such a name")
     return listed
+
+
+def _rank_by_name(path: str) -> Rank:
+    """The rank of a file of a directory: as if one look had found all of its files together."""
+    kind = kind_of(path) or Kind.SEQUENCE
+    try:
+        name = name_rank(FilePath.parse(f"{kind}/root/0/0/{os.path.basename(path)}"))
+    except NameRefusedError:
+        name = None
+    return Rank(name, 1, 1, NOW, 0, path)
 
 
 def shown(path: str) -> str:

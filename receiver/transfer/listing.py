@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from common.errors import UsageError
 from common.wire import (
@@ -10,25 +10,35 @@ from common.wire import (
     QUARANTINED,
     CatalogueAnswer,
     CatalogueEntry,
+    DeviceExtent,
     InventoryAnswer,
     InventoryEntry,
+    NotedAnswer,
+    NotedEntry,
+    NotedRecords,
 )
 from receiver.disks import AwayError, whole_in
 from receiver.load.placing import tree_of
+from receiver.metadata.model.ranks import NOW
 from receiver.metadata.query.past_files import files_at
 from receiver.transfer.intake import check_sender
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from common.durable import Tree
     from receiver.config import ReceiverConfig
     from receiver.disks import Disks
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.table_rows import DeletionsRow, FileRow
     from receiver.principal import Principal
 
 __all__ = ["Listing", "page_limit"]
+
+_MOST_DEVICES: Final = 50_000
+"""On a page of the catalogue, unless a single file has more."""
+_MOST_CONTENT: Final = 8 << 20
+"""Bytes of deletion files on a page, unless a single one has more."""
 
 
 def page_limit(limit: int | None, most: int) -> int:
@@ -107,6 +117,7 @@ class Listing:
         at: int | None = None,
         since: int = 0,
         quarantined: bool = False,
+        devices: bool = False,
     ) -> CatalogueAnswer:
         """Committed files of everybody, a page in order of physical paths.
 
@@ -117,6 +128,7 @@ class Listing:
             at: the commit that is asked about; the newest, if left out.
             since: only files loaded after this commit.
             quarantined: those too that had been loaded and are in quarantine.
+            devices: with the ranges of their devices; a page may have fewer entries then.
 
         Raises:
             AwayError: files of the page lie in a data directory that is away.
@@ -124,35 +136,74 @@ class Listing:
         who.must_read()
         limit = page_limit(limit, self._most)
         if at is not None or since or quarantined:
-            return self._past(after, limit, at, since, quarantined)
+            return self._past(after, limit, at, since, quarantined, devices)
         with self._engine.reading() as state:
             commit = state.newest
             rows = state.file_table.catalogue(after, limit)
+        page = _with_few_devices(rows) if devices else rows
         return CatalogueAnswer(
             engine=self._engine.uuid,
             commit=commit,
-            entries=self._entries(rows),
-            next=rows[-1].physical if len(rows) == limit else None,
+            entries=self._entries(page, devices=devices),
+            next=page[-1].physical if len(rows) == limit or len(page) < len(rows) else None,
+        )
+
+    def deletions(self, who: Principal, after: str | None, limit: int | None) -> NotedAnswer:
+        """The deletion files that are known, of everybody, a page in order of their names.
+
+        Args:
+            who: asks.
+            after: the cursor of the page before.
+            limit: entries of a page; as many as the configuration allows, if None.
+        """
+        who.must_read()
+        limit = page_limit(limit, self._most)
+        with self._engine.reading() as state:
+            commit = state.newest
+            rows = sorted(state.deletion_table, key=_cursor)
+        rows = [row for row in rows if after is None or _cursor(row) > after]
+        page: list[DeletionsRow] = []
+        size = 0
+        for row in rows[:limit]:
+            size += len(row.content)
+            if page and size > _MOST_CONTENT:
+                break
+            page.append(row)
+        return NotedAnswer(
+            engine=self._engine.uuid,
+            commit=commit,
+            entries=[_noted(row) for row in page],
+            next=_cursor(page[-1]) if len(page) < len(rows) else None,
         )
 
     def _past(
-        self, after: str | None, limit: int, at: int | None, since: int, quarantined: bool
+        self,
+        after: str | None,
+        limit: int,
+        at: int | None,
+        since: int,
+        quarantined: bool,
+        devices: bool,
     ) -> CatalogueAnswer:
         past = files_at(self._engine, self._engine.newest_commit if at is None else at, since=since)
         held = frozenset(row.physical for row in past.quarantined)
         rows = past.visible + past.quarantined if quarantined else past.visible
         rows = [row for row in rows if after is None or row.physical > after]
         rows.sort(key=lambda row: row.physical)
-        page = rows[:limit]
+        page = _with_few_devices(rows[:limit]) if devices else rows[:limit]
         return CatalogueAnswer(
             engine=self._engine.uuid,
             commit=past.commit,
-            entries=self._entries(page, held),
-            next=page[-1].physical if len(rows) > limit else None,
+            entries=self._entries(page, held, devices=devices),
+            next=page[-1].physical if len(rows) > len(page) else None,
         )
 
     def _entries(
-        self, rows: Iterable[FileRow], quarantined: frozenset[str] = frozenset()
+        self,
+        rows: Iterable[FileRow],
+        quarantined: frozenset[str] = frozenset(),
+        *,
+        devices: bool = False,
     ) -> list[CatalogueEntry]:
         away = self._disks.away()
         standing = self._disks.standing() if away else self._disks.trees
@@ -160,10 +211,14 @@ class Listing:
         for row, tree in found:
             if tree is None and away:  # whoever went on without it would answer too little
                 raise AwayError(f"{row.physical} cannot be read: {away[0]}", retry_after=60.0)
-        return [_entry(row, tree, quarantined=row.physical in quarantined) for row, tree in found]
+        return [
+            _entry(row, tree, quarantined=row.physical in quarantined, devices=devices)
+            for row, tree in found
+        ]
 
 
-def _entry(row: FileRow, tree: Tree | None, *, quarantined: bool) -> CatalogueEntry:
+def _entry(row: FileRow, tree: Tree | None, *, quarantined: bool, devices: bool) -> CatalogueEntry:
+    rank = row.rank
     return CatalogueEntry(
         path=row.physical,
         original=row.path,
@@ -176,4 +231,43 @@ def _entry(row: FileRow, tree: Tree | None, *, quarantined: bool) -> CatalogueEn
         last_time=row.last,
         resource=row.resource is not None,
         state=QUARANTINED if quarantined else LOADED,
+        first_look=rank.first,
+        closed_look=rank.closed,
+        last_look=0 if rank.last == NOW else rank.last,
+        devices=_extents(row) if devices else None,
+    )
+
+
+def _extents(row: FileRow) -> list[DeviceExtent]:
+    ranges = row.devices.ranges()
+    return [DeviceExtent(name=name, first=first, last=last) for name, first, last in ranges]
+
+
+def _with_few_devices(rows: Sequence[FileRow]) -> list[FileRow]:
+    """The first of them, as many as a page takes with their devices; at least one."""
+    count = 0
+    page: list[FileRow] = []
+    for row in rows:
+        count += len(row.devices)
+        if page and count > _MOST_DEVICES:
+            break
+        page.append(row)
+    return page
+
+
+def _cursor(row: DeletionsRow) -> str:
+    return f"{row.sender}/{row.path}/{row.physical or ''}/{row.form}"
+
+
+def _noted(row: DeletionsRow) -> NotedEntry:
+    return NotedEntry(
+        sender=row.sender,
+        path=row.path,
+        physical=row.physical,
+        form=row.form,
+        content=row.content,
+        segments=[
+            NotedRecords(end=each.end, floor=each.floor, commit=each.commit, applied=each.applied)
+            for each in row.segments
+        ],
     )

@@ -40,6 +40,9 @@ _LOADED_SINCE = Parameter(
 _QUARANTINED = Parameter(
     "quarantined", "query", {"type": "boolean"}, "Those too that were loaded, then found bad."
 )
+_DEVICES = Parameter(
+    "devices", "query", {"type": "boolean"}, "With the ranges of time of their devices."
+)
 _WAIT = Parameter(
     "wait",
     "query",
@@ -243,7 +246,7 @@ def _is_true(call: Call, name: str) -> bool:
     Role.READER,
     "Committed files of all senders, in path order",
     AnswerRow(200, wire.CatalogueAnswer),
-    parameters=(PAGE_AFTER, PAGE_LIMIT, _AT, _LOADED_SINCE, _QUARANTINED),
+    parameters=(PAGE_AFTER, PAGE_LIMIT, _AT, _LOADED_SINCE, _QUARANTINED, _DEVICES),
 )
 def catalogue(call: Call) -> Response:
     """Committed files of everybody."""
@@ -255,8 +258,22 @@ def catalogue(call: Call) -> Response:
         at=call.number("at", "a commit timestamp"),
         since=call.number("since", "a commit timestamp") or 0,
         quarantined=_is_true(call, "quarantined"),
+        devices=_is_true(call, "devices"),
     )
     return json_answer(page)
+
+
+@ROUTES.call(
+    "GET",
+    f"{wire.BASE}/catalogue/deletions",
+    Role.READER,
+    "Which points of which files of all senders were deleted",
+    AnswerRow(200, wire.NotedAnswer),
+    parameters=(PAGE_AFTER, PAGE_LIMIT),
+)
+def catalogue_deletions(call: Call) -> Response:
+    """Deletion files of everybody."""
+    return json_answer(call.node.listing.deletions(call.who, call.query("after"), call.limit()))
 
 
 @ROUTES.call(

@@ -31,7 +31,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "service", "loader", "folder_recovery", "loading", "mandate", "collecting",
         "upkeep", "placing", "deciding", "schema", "folder",
     ),
-    "receiver.spark": ("verify", "report", "source", "catalogue", "finder", "work"),
+    "receiver.spark": (
+        "verify", "report", "source", "catalogue", "finder", "noted_deletions", "work",
+    ),
 }  # fmt: skip
 """Package -> its rooms, from the top floor down. A room imports those below it, never one above.
 

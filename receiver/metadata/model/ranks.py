@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from common.names import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from common.names import FilePath
 
-__all__ = ["NOW", "NameRank", "Rank", "highest", "name_rank", "stands_above"]
+__all__ = ["NOW", "Ladder", "NameRank", "Rank", "highest", "name_rank", "stands_above"]
 
 NOW: Final = (1 << 63) - 1
 """The last look that had a file that its sender still has."""
@@ -85,3 +85,31 @@ def highest(ranks: Iterable[Rank]) -> Rank:
         if all(other is each or stands_above(each, other) for other in several):
             return each
     return max(several, key=lambda each: (each.last, each.name or (), each.loaded, each.physical))
+
+
+class Ladder:
+    """How several files stand to each other, by their numbers.
+
+    Attributes:
+        steps: of each file how many it stands above; None where the order has a circle.
+    """
+
+    def __init__(self, ranks: Sequence[Rank]) -> None:
+        """Compare each with each."""
+        self._ranks = ranks
+        self._known: dict[tuple[int, ...], int] = {}
+        below = [
+            sum(other is not one and stands_above(one, other) for other in ranks) for one in ranks
+        ]
+        # Of two one stands above the other: without a circle no two stand above as many.
+        self.steps = below if len(set(below)) == len(below) else None
+
+    def top(self, numbers: Sequence[int]) -> int:
+        """The highest of some files."""
+        several = tuple(numbers)
+        found = self._known.get(several)
+        if found is None:
+            rank = highest(self._ranks[each] for each in several)
+            found = next(each for each in several if self._ranks[each] is rank)
+            self._known[several] = found
+        return found

@@ -50,6 +50,10 @@ class Devices:
         """Names of the devices."""
         return list(self)
 
+    def name(self, ident: int) -> str:
+        """The name that an id of `parts` stands for; the same in all files of one table."""
+        return self._names[ident]
+
     def ranges(self) -> Iterator[tuple[str, int, int]]:
         """(name, first, last) of each device that has points; nothing after `without_ranges`."""
         names, base, offsets = self._names, self._base, self._offsets

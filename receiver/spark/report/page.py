@@ -46,7 +46,7 @@ _FILE_CHECKS = (
     "times strictly increasing in every series",
     "columns of aligned devices against their time column",
     "structure: index, chunk headers, names",
-    "overlaps in time within sequence files",
+    "overlaps in time that ranks do not settle",
     "points that stand in sequence and unsequence",
 )
 _CATALOGUE_CHECKS = (

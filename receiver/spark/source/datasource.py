@@ -190,6 +190,7 @@ class TsFileBatchReader(DataSourceReader):
             options.partition_bytes,
             self._plan.picker(),
             read_tail_of,
+            merge=options.merge,
         )
         return [TsFilePartition(each) for each in parts] or [TsFilePartition(())]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from common.errors import UsageError
 from common.tsfile import DataType
@@ -15,8 +16,12 @@ from receiver.spark.source.picking import row_device, tags_of
 from receiver.spark.source.value_types import LONG_VALUES, type_name, value_column
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from common.tsfile import Device, Series
     from receiver.points import TsFileReader
+    from receiver.spark.source.merged_device import MergedDevice
     from receiver.spark.source.picking import Picker
     from receiver.spark.source.read_plan import ReadPlan
     from receiver.spark.source.selection import TimeRange
@@ -80,6 +85,14 @@ class Form(ABC):
         self, file: TsFileReader, device: Device, part: Slice, picker: Picker
     ) -> Iterator[PieceReader]:
         """What there is to read of a device."""
+
+    @abstractmethod
+    def merged_pieces(self, device: MergedDevice, picker: Picker) -> Iterator[PieceReader]:
+        """What there is to read of a device that several files have."""
+
+    def files_of(self, device: MergedDevice, origins: npt.NDArray[np.int64] | None) -> pa.Array:
+        """The file column of rows that are of several files."""
+        return pa.array(device.files, pa.string()).take(pa.array(origins))
 
     def error_row(self, file: str, device: str | None, said: str) -> pa.RecordBatch:
         """A row that says what was not read, in a column for it."""
@@ -151,7 +164,8 @@ class LongForm(Form):
         name = series.measurement
         rows = self.rows_with(row_device(device, part.file.database), name, file.name)
         for batch in file.read_series(device, name, start=start, end=end, batch_rows=rows):
-            yield self._points(file, device, part, series, batch.column(0), batch.column(1))
+            place = row_device(device, part.file.database), file.name
+            yield self._points(*place, name, series.data_type, batch.column(0), batch.column(1))
 
     def _aligned(
         self, file: TsFileReader, device: Device, part: Slice, wanted: Sequence[Series]
@@ -166,29 +180,61 @@ class LongForm(Form):
                     there = values.is_valid()
                     times, values = times.filter(there), values.filter(there)
                 if len(values):
-                    yield self._points(file, device, part, each, times, values)
+                    place = row_device(device, part.file.database), file.name
+                    yield self._points(*place, each.measurement, each.data_type, times, values)
+
+    def merged_pieces(self, device: MergedDevice, picker: Picker) -> Iterator[PieceReader]:
+        """As of one file: series of plain devices one by one."""
+        wanted: dict[str, set[int]] = {}
+        for copy in device.copies:
+            for each in picker.series(copy.device):
+                wanted.setdefault(each.measurement, set()).add(int(each.data_type))
+        if any(copy.device.aligned for copy in device.copies):
+            if wanted:
+                yield partial(self._of_several, device, wanted)
+            return
+        for name, types in wanted.items():
+            yield partial(self._of_several, device, {name: types})
+
+    def _of_several(
+        self, device: MergedDevice, wanted: Mapping[str, Collection[int]]
+    ) -> Iterator[pa.RecordBatch]:
+        start, end = _bounds(device.span)
+        named = self.plan.options.file_column is not None
+        merge = device.merge(list(wanted), origins=named)
+        most = self.rows_with(device.name, *wanted, *(device.files if named else ()))
+        for rows in merge.rows(start, end, batch_rows=most):
+            for at, (name, code) in enumerate(merge.columns):
+                values = rows.columns[at]
+                if code not in wanted[name] or values.null_count == len(values):
+                    continue
+                there = values.is_valid()
+                files = self.files_of(device, rows.origins[at]).filter(there) if named else ""
+                times = pa.array(rows.times).filter(there)
+                yield self._points(device.name, files, name, code, times, values.filter(there))
 
     def _points(
         self,
-        file: TsFileReader,
-        device: Device,
-        part: Slice,
-        series: Series,
+        device: str,
+        file: str | pa.Array,
+        measurement: str,
+        data_type: int,
         times: pa.Array,
         values: pa.Array,
     ) -> pa.RecordBatch:
         rows, options = len(times), self.plan.options
-        column = value_column(series.data_type, options.text)
+        column = value_column(data_type, options.text)
         assert column is not None
         found = {
-            options.device_column: self.constant(row_device(device, part.file.database), rows),
-            "measurement": self.constant(series.measurement, rows),
+            options.device_column: self.constant(device, rows),
+            "measurement": self.constant(measurement, rows),
             options.time_column: times,
-            "data_type": self.constant(series.data_type.name, rows),
+            "data_type": self.constant(DataType(data_type).name, rows),
             column: values.cast(_ARROW[LONG_VALUES[column]]),
         }
         if options.file_column is not None:
-            found[options.file_column] = self.constant(file.name, rows)
+            is_one = isinstance(file, str)
+            found[options.file_column] = self.constant(file, rows) if is_one else file
         return self.batch(found, rows)
 
 
@@ -218,6 +264,45 @@ class WideForm(Form):
         self, file: TsFileReader, device: Device, part: Slice, picker: Picker
     ) -> Iterator[pa.RecordBatch]:
         tags = self._tags(file, device)
+        wanted = self._wanted(file, device, picker)
+        names = self._decoded(wanted, [device])
+        if names is None:
+            return
+        start, end = _bounds(part.span)
+        name = row_device(device, part.file.database)
+        rows = self.rows_with(name, *tags.values(), file.name)
+        for batch in file.read_device(device, names, start=start, end=end, batch_rows=rows):
+            found = {each: batch.column(at) for at, each in enumerate(wanted, 1)}
+            yield self._row_batch(name, file.name, tags, batch.column(0), found)
+
+    def merged_pieces(self, device: MergedDevice, picker: Picker) -> Iterator[PieceReader]:
+        """The same of several files."""
+        yield partial(self._merged_rows, device, picker)
+
+    def _merged_rows(self, device: MergedDevice, picker: Picker) -> Iterator[pa.RecordBatch]:
+        tags: dict[str, str | None] = {}
+        wanted: dict[str, None] = {}
+        for copy in device.copies:
+            tags |= self._tags(copy.reader, copy.device)
+            wanted |= dict.fromkeys(self._wanted(copy.reader, copy.device, picker))
+        names = self._decoded(list(wanted), [copy.device for copy in device.copies])
+        if names is None:
+            return
+        start, end = _bounds(device.span)
+        named = self.plan.options.file_column is not None
+        merge = device.merge(names, origins=named)
+        most = self.rows_with(device.name, *tags.values(), *(device.files if named else ()))
+        for rows in merge.rows(start, end, batch_rows=most):
+            found: dict[str, pa.Array] = {}
+            for (name, _), column in zip(merge.columns, rows.columns, strict=True):
+                if name in wanted:  # of several types each row has one
+                    cast = column.cast(_ARROW[self._fields[name]])
+                    found[name] = pc.coalesce(found[name], cast) if name in found else cast
+            files = self.files_of(device, rows.rows) if named else ""
+            yield self._row_batch(device.name, files, tags, pa.array(rows.times), found)
+
+    def _wanted(self, file: TsFileReader, device: Device, picker: Picker) -> list[str]:
+        """The measurements of a device that are columns of the result."""
         series = [
             each
             for each in device.series()
@@ -225,24 +310,23 @@ class WideForm(Form):
         ]
         for each in series:
             self._check(each, file, device)
-        names = wanted = [each.measurement for each in series]
-        if not wanted and not device.is_table:
-            # A row of the tree model is a time with a value. Without columns each of them counts,
-            # with others than this device has none does.
-            if self._fields:
-                return
-            names = [each.measurement for each in device.series()]
-        start, end = _bounds(part.span)
-        rows = self.rows_with(row_device(device, part.file.database), *tags.values(), file.name)
-        for batch in file.read_device(device, names, start=start, end=end, batch_rows=rows):
-            found = {name: batch.column(at) for at, name in enumerate(wanted, 1)}
-            yield self._row_batch(file, device, part, tags, batch.column(0), found)
+        return [each.measurement for each in series]
+
+    def _decoded(self, wanted: list[str], devices: Sequence[Device]) -> list[str] | None:
+        """The measurements that say which rows there are; None if there are none to give."""
+        if wanted or devices[0].is_table:
+            return wanted
+        # A row of the tree model is a time with a value. Without columns each of them counts,
+        # with others than this device has none does.
+        if self._fields:
+            return None
+        names = (each.measurement for device in devices for each in device.series())
+        return list(dict.fromkeys(names))
 
     def _row_batch(
         self,
-        file: TsFileReader,
-        device: Device,
-        part: Slice,
+        device: str,
+        file: str | pa.Array,
         tags: Mapping[str, str | None],
         times: pa.Array,
         values: Mapping[str, pa.Array],
@@ -250,10 +334,11 @@ class WideForm(Form):
         rows, options = len(times), self.plan.options
         found: dict[str, pa.Array] = {
             options.time_column: times,
-            options.device_column: self.constant(row_device(device, part.file.database), rows),
+            options.device_column: self.constant(device, rows),
         }
         if options.file_column is not None:
-            found[options.file_column] = self.constant(file.name, rows)
+            is_one = isinstance(file, str)
+            found[options.file_column] = self.constant(file, rows) if is_one else file
         for name, tag in tags.items():
             found[name] = self.constant(tag, rows)
         for name, array in values.items():

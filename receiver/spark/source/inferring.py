@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from common.errors import UsageError
 from common.tsfile import Status, Tail, read_tail
+from receiver.metadata.model.ranks import NOW
 from receiver.spark.finder import DataFile, list_files
 from receiver.spark.source.forms import form_of
 from receiver.spark.source.picking import DATA_TYPE, DEVICE, MEASUREMENT, TAG_PREFIX, Picker
@@ -28,6 +29,7 @@ __all__ = [
     "plan_of",
     "read_tail_of",
     "selection_of",
+    "wanted_of",
     "with_unit",
 ]
 
@@ -42,7 +44,12 @@ def list_sources(options: SourceOptions) -> list[DataFile]:
     if options.catalog is None:
         return list_files(options.paths, options.kind, required=True, name_glob=options.name_glob)
     with catalogue_of(options) as catalogue:
-        return catalogue.files(catalogue.at(options.as_of))
+        return wanted_of(options, catalogue.files(catalogue.at(options.as_of)))
+
+
+def wanted_of(options: SourceOptions, files: Iterable[DataFile]) -> list[DataFile]:
+    """Without the retired files, if the options leave them out."""
+    return [each for each in files if options.retired or each.standing.last == NOW]
 
 
 def catalogue_of(options: SourceOptions) -> Catalogue:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 if TYPE_CHECKING:
+    from receiver.spark.source.overlapping import MergeSlice
     from receiver.spark.source.slicing import Slice
 
 __all__ = ["TsFilePartition"]
@@ -17,4 +18,4 @@ __all__ = ["TsFilePartition"]
 class TsFilePartition(InputPartition):
     """What one task reads."""
 
-    slices: tuple[Slice, ...]
+    slices: tuple[Slice | MergeSlice, ...]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from common.tsfile import Series, Tail
     from receiver.spark.finder import DataFile
-    from receiver.spark.source.selection import Selection
+    from receiver.spark.source.selection import Selection, TimeRange
     from receiver.spark.source.source_options import SourceOptions
 
 __all__ = ["DATA_TYPE", "DEVICE", "MEASUREMENT", "TAG_PREFIX", "Picker", "row_device", "tags_of"]
@@ -46,6 +46,11 @@ class Picker:
             each.column for each in selection.conditions if each.column.startswith("value_")
         ]
         self.takes_name = lru_cache(1 << 16)(self._takes_name)
+
+    @property
+    def span(self) -> TimeRange:
+        """The times that are wanted."""
+        return self._selection.span
 
     # -- devices -----------------------------------------------------------------------------
 

@@ -14,15 +14,19 @@ import pyarrow as pa
 
 from common import __version__
 from common.errors import Integrity, Permanent, TsferryError, UsageError
+from common.tsfile import read_tail
+from receiver.metadata.model.ranks import Ladder
 from receiver.spark.source.forms import PieceReader, form_of
+from receiver.spark.source.merged_device import DeviceCopy, MergedDevice
+from receiver.spark.source.overlapping import MergeSlice
 from receiver.spark.source.picking import Picker, row_device
+from receiver.spark.source.slicing import Slice
 
 if TYPE_CHECKING:
     from common.tsfile import Device
     from receiver.points import TsFileReader
     from receiver.spark.finder import DataFile
     from receiver.spark.source.read_plan import ReadPlan
-    from receiver.spark.source.slicing import Slice
 
 __all__ = ["ChangedFileError", "MissingFileError", "read_slices"]
 
@@ -45,7 +49,7 @@ class ChangedFileError(Integrity):
     slug = "changed-file"
 
 
-def read_slices(slices: Sequence[Slice], plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+def read_slices(slices: Sequence[Slice | MergeSlice], plan: ReadPlan) -> Iterator[pa.RecordBatch]:
     """The rows of a part, in batches that have exactly the plan's columns.
 
     Raises:
@@ -71,40 +75,77 @@ class _Task:
         self._picker = plan.picker()
         self.batch_rows = self._form.batch_rows
 
-    def rows(self, slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
+    def rows(self, slices: Sequence[Slice | MergeSlice]) -> Iterator[pa.RecordBatch]:
         """The rows of all slices."""
         for part in slices:
             with ExitStack() as stack:
+                if isinstance(part, MergeSlice):
+                    yield from self._merged(part, stack)
+                    continue
                 try:
                     file = _open(part.file, self._plan, stack)
                     devices = _devices(file, part, self._picker)
                 except (TsferryError, OSError) as error:
-                    yield from self._failed(error, part.file, None)
+                    yield from self._failed(error, part.file.name, None)
                     continue
                 for device in devices:
-                    for piece in self._form.pieces(file, device, part, self._picker):
-                        yield from self._guarded(piece, part.file, device)
+                    yield from self._alone(file, device, part)
 
-    def _guarded(
-        self, piece: PieceReader, file: DataFile, device: Device
-    ) -> Iterator[pa.RecordBatch]:
+    def _alone(self, file: TsFileReader, device: Device, part: Slice) -> Iterator[pa.RecordBatch]:
+        name = row_device(device, part.file.database)
+        for piece in self._form.pieces(file, device, part, self._picker):
+            yield from self._guarded(piece, part.file.name, name)
+
+    def _merged(self, part: MergeSlice, stack: ExitStack) -> Iterator[pa.RecordBatch]:
+        """The rows of files that overlap; what cannot be read of them hides nothing."""
+        copies: dict[str, list[DeviceCopy]] = {}
+        for each in part.files:
+            try:
+                file = _open(each.file, self._plan, stack)
+            except (TsferryError, OSError) as error:
+                if each.counts:  # of others the bytes may be gone: nobody has to have them
+                    yield from self._failed(error, each.file.name, None)
+                continue
+            for device in self._picker.devices(each.file, file.tail):
+                name = row_device(device, each.file.database)
+                if part.span.meets(device.start, device.end) and (
+                    part.devices is None or name in part.devices
+                ):
+                    copies.setdefault(name, []).append(DeviceCopy(each, file, device))
+        ladders: dict[tuple[str, ...], Ladder] = {}
+        for name, found in copies.items():
+            if not any(each.merged.is_fresh for each in found):
+                continue
+            if len(found) == 1:
+                ((merged, file, device),) = found
+                yield from self._alone(file, device, Slice(merged.file, part.span))
+                continue
+            members = tuple(each.merged.file.name for each in found)
+            if members not in ladders:
+                ladders[members] = Ladder([each.merged.file.standing for each in found])
+            together = MergedDevice(name, tuple(found), part.span, ladders[members])
+            for piece in self._form.merged_pieces(together, self._picker):
+                yield from self._guarded(piece, members[0], name)
+
+    def _guarded(self, piece: PieceReader, file: str, device: str) -> Iterator[pa.RecordBatch]:
         try:
             yield from piece()
         except (TsferryError, OSError) as error:
-            yield from self._failed(error, file, row_device(device, file.database))
+            place = getattr(error, "place", None)  # of several files it names the one
+            yield from self._failed(error, file if place is None else place.file, device)
 
     def _failed(
-        self, error: TsferryError | OSError, file: DataFile, device: str | None
+        self, error: TsferryError | OSError, file: str, device: str | None
     ) -> Iterator[pa.RecordBatch]:
         # A schema that does not fit is the query's fault, whatever shall become of bad files.
         if self._plan.options.on_error == "fail" or isinstance(error, UsageError):
             if isinstance(error, OSError):
-                raise MissingFileError(f"{file.name}: {error}") from error
+                raise MissingFileError(f"{file}: {error}") from error
             raise error
-        said = str(error) if file.name in str(error) else f"{file.name}: {error}"
+        said = str(error) if file in str(error) else f"{file}: {error}"
         _log.warning("not read: %s", said)
         if self._plan.options.on_error == "row":
-            yield self._form.error_row(file.name, device, said)
+            yield self._form.error_row(file, device, said)
 
 
 def _open(file: DataFile, plan: ReadPlan, stack: ExitStack) -> TsFileReader:
@@ -120,11 +161,16 @@ def _open(file: DataFile, plan: ReadPlan, stack: ExitStack) -> TsFileReader:
     size = os.fstat(fd).st_size
     if size != file.size:
         raise ChangedFileError(f"{file.name}: {size} bytes, it had {file.size} when it was listed")
-    deletions = Deletions.beside(path) if plan.options.deletions else None
+    tail, deletions = None, None
+    if plan.options.deletions and file.deletions is None:
+        deletions = Deletions.beside(path)
+    elif plan.options.deletions and file.deletions:
+        tail = read_tail(fd)
+        deletions = Deletions.noted(file.deletions.own, file.deletions.others, tail.devices)
     for dropped in () if deletions is None else deletions.dropped:
         _log.warning("%s", dropped)
     return stack.enter_context(
-        TsFileReader(fd, name=file.name, deletions=deletions, text=plan.options.text)
+        TsFileReader(fd, name=file.name, deletions=deletions, text=plan.options.text, tail=tail)
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from common.tsfile import Status
+from receiver.spark.source.overlapping import MergedFile, MergeSlice, clusters_of
 from receiver.spark.source.selection import MAX_TIME, MIN_TIME, TimeRange
 from receiver.spark.work import deal, spread
 
@@ -56,7 +57,10 @@ def plan(
     partition_bytes: int,
     picker: Picker,
     read: Callable[[DataFile], Tail | None],
-) -> list[tuple[Slice, ...]]:
+    *,
+    merge: bool = False,
+    beside: Iterable[MergedFile] = (),
+) -> list[tuple[Slice | MergeSlice, ...]]:
     """Cut the work into partitions.
 
     Args:
@@ -65,11 +69,16 @@ def plan(
         partition_bytes: no partition has much more, where that can be had.
         picker: what of the files is wanted.
         read: the tail of a file; None where it cannot be read (the task will say why).
+        merge: files that overlap are read together.
+        beside: files that have no rows to give, but may have higher or the same values.
     """
     wanted = [each for each in files if picker.takes_file(each)]
     total = sum(each.size for each in wanted)
     limit = min(partition_bytes, max(_LEAST_BYTES, total // _WANTED_PARTS))
-    slices: list[Slice] = []
+    slices: list[Slice | MergeSlice] = []
+    if merge:
+        wanted, together = _together(wanted, beside, span, limit, picker, read)
+        slices += together
     for file in wanted:
         whole = Slice(file.for_worker(), span, None, file.size + _OPENING)
         if file.size * 2 <= limit * 3:
@@ -82,6 +91,33 @@ def plan(
             slices += _cut(whole, tail, list(picker.devices(file, tail)), limit)
     count = max(-(-sum(each.weight for each in slices) // limit), -(-len(slices) // _MAX_FILES))
     return [tuple(each) for each in deal(slices, count, lambda each: each.weight)]
+
+
+def _together(
+    wanted: Sequence[DataFile],
+    beside: Iterable[MergedFile],
+    span: TimeRange,
+    limit: int,
+    picker: Picker,
+    read: Callable[[DataFile], Tail | None],
+) -> tuple[list[DataFile], list[MergeSlice]]:
+    """The files that overlap no other, and slices of those that do."""
+    every = [MergedFile(each) for each in wanted]
+    every += [each for each in beside if picker.takes_file(each.file)]
+    clusters = clusters_of(every, picker, read)
+    taken = {number for each in clusters for number in each.members}
+    sent = {
+        number: replace(every[number], file=every[number].file.for_worker()) for number in taken
+    }
+    files = [sent.get(number, each) for number, each in enumerate(every)]
+    slices = [
+        part
+        for each in clusters
+        for part in each.slices(
+            files, span, limit, lambda number: files[number].file.size + _OPENING
+        )
+    ]
+    return [each for number, each in enumerate(wanted) if number not in taken], slices
 
 
 def _cut(whole: Slice, tail: Tail, devices: Sequence[Device], limit: int) -> list[Slice]:

@@ -58,6 +58,8 @@ class SourceOptions:
         end_time: last time that is read.
         time_unit: of the files, where it is known.
         deletions: apply ``.mods`` files.
+        merge: give each time of a series once, from the highest file; else all that is stored.
+        retired: read files too that their senders do not have any more.
         text: Spark type of TEXT and STRING.
         kind: which of a database's files.
         on_error: what a file does that cannot be read.
@@ -88,6 +90,8 @@ class SourceOptions:
     end_time: int | datetime.datetime | None = None
     time_unit: TimeUnit | None = None
     deletions: bool = True
+    merge: bool = True
+    retired: bool = True
     text: Literal["string", "binary"] = "string"
     kind: Literal["all", "sequence", "unsequence"] = "all"
     on_error: Literal["fail", "skip", "row"] = "fail"
@@ -263,6 +267,8 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "endTime": ("end_time", _time),
     "timeUnit": ("time_unit", _one_of(*PER_MILLISECOND)),
     "deletions": ("deletions", _boolean),
+    "merge": ("merge", _boolean),
+    "retired": ("retired", _boolean),
     "text": ("text", _one_of("string", "binary")),
     "kind": ("kind", _one_of("all", "sequence", "unsequence")),
     "onError": ("on_error", _one_of("fail", "skip", "row")),
@@ -395,7 +401,9 @@ def _check_together(options: SourceOptions, given: Mapping[str, str]) -> None:
         )
     lower = {key.lower(): str(text) for key, text in given.items()}
     if options.catalog is None:
-        for name in ("asOf", "token", "tokenFile", "caCert", "dataDirs", "startingCommit"):
+        for name in (
+            "asOf", "token", "tokenFile", "caCert", "dataDirs", "startingCommit", "retired",
+        ):  # fmt: skip
             if name.lower() in lower:
                 shown = "..." if name == "token" else repr(lower[name.lower()])
                 raise UsageError(f"option {name} = {shown}: expected together with catalog only")

@@ -11,12 +11,16 @@ the commit `as_of`, the newest one when the batch was planned first. So
   is restored, and is read then, or deleted;
 * a file that goes into quarantine after it was read stays read. When its sender sends it again
   that is another file, with a commit of its own.
+
+Of files that overlap others a batch has what alters the answer: values of its files where no file
+stands above and the answer was another one before. So what a compaction wrote anew, and values
+that are hidden already, come to nothing. What deletions and losses do to the answer is not told.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +34,8 @@ from pyspark.sql.streaming.datasource import (
 
 from common.errors import ConflictError, GoneError, UsageError
 from receiver.metadata.model.errors import HistoryGoneError
-from receiver.spark.source.inferring import catalogue_of, read_tail_of
+from receiver.spark.source.inferring import catalogue_of, read_tail_of, wanted_of
+from receiver.spark.source.overlapping import MergedFile
 from receiver.spark.source.partition import TsFilePartition
 from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import plan as plan_parts
@@ -42,7 +47,7 @@ if TYPE_CHECKING:
     from receiver.spark.finder import DataFile
     from receiver.spark.source.read_plan import ReadPlan
 
-__all__ = ["Offset", "TsFileStreamReader", "batch_end", "batch_files"]
+__all__ = ["Offset", "TsFileStreamReader", "batch_end", "batch_files", "batch_neighbours"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,33 @@ def batch_files(catalogue: Catalogue, start: Offset, end: Offset) -> list[DataFi
         for each in catalogue.loads(end.as_of, _since(start)).visible
         if start.commit < each.created <= end.commit or each.name in held
     ]
+
+
+def batch_neighbours(
+    catalogue: Catalogue, start: Offset, end: Offset, files: Iterable[DataFile]
+) -> list[MergedFile]:
+    """The files that the rows of a batch are held against: those of the answer, then and now.
+
+    What gave the answer before the batch is known as long as the receiver keeps the history of
+    that; beyond, what is left of it counts.
+
+    Raises:
+        HistoryGoneError: `end.as_of` is before the kept history.
+    """
+    fresh = {each.name for each in files}
+    now = [
+        each
+        for each in catalogue.loads(end.as_of).visible
+        if each.created <= end.commit and each.name not in fresh
+    ]
+    found = [MergedFile(each, before=True) for each in now]
+    known = fresh | {each.name for each in now}
+    try:
+        then = catalogue.loads(start.as_of).visible if start.as_of else []
+    except HistoryGoneError:
+        then = []
+    left = (each for each in then if each.created <= start.commit and each.name not in known)
+    return [*found, *(MergedFile(each, counts=False, before=True) for each in left)]
 
 
 def batch_end(
@@ -216,7 +248,7 @@ class TsFileStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         catalogue = self._current()
         self._check(last, catalogue)
         try:
-            files = batch_files(catalogue, first, last)
+            return self._parts(catalogue, first, last)
         except HistoryGoneError as error:
             if self._plan.options.fail_on_data_loss:
                 raise HistoryGoneError(
@@ -225,10 +257,24 @@ class TsFileStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     extra=error.extra,
                 ) from error
             now = Offset(last.engine, last.commit, catalogue.newest, last.held)
-            files = batch_files(catalogue, first, now)
+            return self._parts(catalogue, first, now)
+
+    def _parts(self, catalogue: Catalogue, first: Offset, last: Offset) -> list[TsFilePartition]:
         plan, options = self._plan, self._plan.options
+        files = wanted_of(options, batch_files(catalogue, first, last))
+        beside: list[MergedFile] = []
+        if options.merge and files:
+            beside = batch_neighbours(catalogue, first, last, files)
+            kept = {each.name for each in wanted_of(options, [each.file for each in beside])}
+            beside = [each for each in beside if each.file.name in kept]
         parts = plan_parts(
-            files, plan.selection.span, options.partition_bytes, plan.picker(), read_tail_of
+            files,
+            plan.selection.span,
+            options.partition_bytes,
+            plan.picker(),
+            read_tail_of,
+            merge=options.merge,
+            beside=beside,
         )
         return [TsFilePartition(each) for each in parts]
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from common.tsfile.proof import SeriesTable
     from receiver.config import ReceiverConfig
+    from receiver.metadata.model.ranks import Rank
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
 
@@ -97,10 +98,14 @@ class Neighbour:
     Attributes:
         expected: where it is.
         ranges: (device, first, last).
+        rank: where it stands among files that overlap it.
+        sender: whose it is.
     """
 
     expected: Expected
     ranges: tuple[tuple[str, int, int], ...]
+    rank: Rank
+    sender: str
 
 
 class CommittedFiles(Closing):
@@ -163,6 +168,8 @@ class CommittedFiles(Closing):
             Neighbour(
                 Expected(row.physical, self._roots, database=sg, kind=row.physical.split("/")[0]),
                 tuple(row.devices.ranges()),
+                row.rank,
+                row.sender,
             )
             for row in self._others
             if row.state is FileState.LIVE

@@ -41,6 +41,7 @@ from receiver.spark.verify.relations import (
     large_overlaps,
     meetings,
     overlaps,
+    unsettled,
 )
 from receiver.spark.verify.session import SparkFailedError, was_interrupted
 from receiver.spark.verify.worker_code import shipped, unfit
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
+    from receiver.metadata.model.ranks import Rank
     from receiver.spark.verify.parts import FilePart
 
     _Flags = npt.NDArray[np.bool_]
@@ -75,11 +77,15 @@ class Subject:
         expected: what is known of it.
         size: its bytes, as far as they are known.
         current: whether it is compared with other files.
+        rank: where it stands among files that overlap it.
+        sender: whose it is; "" for a file of no receiver.
     """
 
     expected: Expected
     size: int
     current: bool = True
+    rank: Rank | None = None
+    sender: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +243,7 @@ class VerifyJob(Closing):
         if count <= LOCAL_SPANS:
             self._near = self._span_table()
             spans = pa.concat_tables([self._near, others])
-            crossing = list(overlaps(spans, sequence))
+            crossing = [*overlaps(spans, sequence), *overlaps(spans, unsequence)]
             met = list(meetings(spans, sequence, unsequence))
         else:
             crossing, met = self._compare_far(sequence, unsequence, others)
@@ -245,6 +251,9 @@ class VerifyJob(Closing):
             self._overlap(each)
         own = len(self._files)
         met = [each for each in met if min(each.sequence, each.unsequence) < own]
+        for meeting in met:
+            if self._all[meeting.sequence].rank is not None:
+                self._meeting(meeting)
         self.unlooked = max(0, len(met) - MOST_MEETINGS)
         if met:
             progress.say("counting duplicates across sequence and unsequence")
@@ -261,7 +270,9 @@ class VerifyJob(Closing):
         early = dict.fromkeys(np.flatnonzero(sequence).tolist(), True)
         late = dict.fromkeys(np.flatnonzero(unsequence).tolist(), True)
         try:
-            crossing = list(large_overlaps(far, early)) if early else []
+            crossing = [
+                each for kind in (early, late) if kind for each in large_overlaps(far, kind)
+            ]
             met = (
                 list(large_meetings(far, early, late, MOST_MEETINGS + 1)) if early and late else []
             )
@@ -275,22 +286,44 @@ class VerifyJob(Closing):
         )
 
     def _overlap(self, found: Overlap) -> None:
+        file, other = self._all[found.file], self._all[found.other]
+        why = self._unsettled(file, other)
+        if why is None:
+            return
         own = len(self._files)
         if found.file < own:
-            other = shown(self._all[found.other].expected.physical)
+            name = shown(other.expected.physical)
             number, detail = (
                 found.file,
-                f"begins at {found.first}, but {other} reaches {found.reach}",
+                f"begins at {found.first}, but {name} reaches {found.reach}",
             )
         elif found.other < own:
-            other = shown(self._all[found.file].expected.physical)
+            name = shown(file.expected.physical)
             number, detail = (
                 found.other,
-                f"reaches {found.reach}, but {other} begins at {found.first}",
+                f"reaches {found.reach}, but {name} begins at {found.first}",
             )
         else:
             return
-        finding = Finding(Severity.PROBLEM, "overlap", found.device, None, None, detail)
+        self._tell_overlap(number, found.device, f"{detail}; {why}")
+
+    def _meeting(self, found: Meeting) -> None:
+        early, late = self._all[found.sequence], self._all[found.unsequence]
+        why = self._unsettled(early, late)
+        if why is not None:
+            is_own = found.unsequence < len(self._files)
+            number, other = (found.unsequence, early) if is_own else (found.sequence, late)
+            name = shown(other.expected.physical)
+            self._tell_overlap(number, found.device, f"has times between those of {name}; {why}")
+
+    @staticmethod
+    def _unsettled(one: Subject, other: Subject) -> str | None:
+        return unsettled(one.rank, other.rank, is_one_sender=one.sender == other.sender)
+
+    def _tell_overlap(self, number: int, device: str, detail: str) -> None:
+        if any(each.check == "overlap" and each.device == device for each in self.findings[number]):
+            return
+        finding = Finding(Severity.PROBLEM, "overlap", device, None, None, detail)
         self.findings[number].append(finding)
 
     def _count_duplicates(self, met: Sequence[Meeting]) -> None:

@@ -1,4 +1,4 @@
-"""Files against each other: overlap in time within sequence, candidates for duplicates.
+"""Files against each other: overlap in time within a kind, candidates for duplicates.
 
 What is compared are spans, one a device and file. As long as they fit well into memory the driver
 sorts them itself, in less time than Spark needs to begin; beyond that Spark does.
@@ -19,12 +19,26 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from pyspark.sql import DataFrame
 
-__all__ = ["Meeting", "Overlap", "large_meetings", "large_overlaps", "meetings", "overlaps"]
+    from receiver.metadata.model.ranks import Rank
+
+__all__ = [
+    "Meeting",
+    "Overlap",
+    "large_meetings",
+    "large_overlaps",
+    "meetings",
+    "overlaps",
+    "unsettled",
+]
+
+
+_MOST_MET = 1000
+"""Of the files that one overlaps of a device; more are not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """A sequence file begins before an earlier one ends, for one device.
+    """A file begins before an earlier one of its kind ends, for one device.
 
     Attributes:
         file: number of the file.
@@ -88,11 +102,11 @@ class _Sorted:
 
 
 def overlaps(spans: pa.Table, files: npt.NDArray[np.bool_]) -> Iterator[Overlap]:
-    """Files that overlap an earlier one, device by device.
+    """Files that overlap earlier ones, device by device; of each pair, the furthest reach first.
 
     Args:
         spans: `part_rows.span_schema`.
-        files: of each number, whether it is a sequence file that counts.
+        files: of each number, whether it is of the kind and counts.
     """
     rows = _Sorted.of(spans, files)
     if len(rows.first) < 2:
@@ -100,14 +114,17 @@ def overlaps(spans: pa.Table, files: npt.NDArray[np.bool_]) -> Iterator[Overlap]
     reach = rows.reach()[:-1]
     same = rows.device[1:] == rows.device[:-1]
     for at in (np.flatnonzero(same & (rows.first[1:] <= rows.last[reach])) + 1).tolist():
-        other = int(reach[at - 1])
-        yield Overlap(
-            int(rows.file[at]),
-            rows.devices[int(rows.device[at])].as_py(),
-            int(rows.first[at]),
-            int(rows.file[other]),
-            int(rows.last[other]),
-        )
+        low = int(np.searchsorted(rows.device, rows.device[at]))
+        met = low + np.flatnonzero(rows.last[low:at] >= rows.first[at])
+        furthest_first = met[np.argsort(-rows.last[met], kind="stable")]
+        for other in furthest_first[:_MOST_MET].tolist():
+            yield Overlap(
+                int(rows.file[at]),
+                rows.devices[int(rows.device[at])].as_py(),
+                int(rows.first[at]),
+                int(rows.file[other]),
+                int(rows.last[other]),
+            )
 
 
 def meetings(
@@ -140,11 +157,11 @@ def meetings(
 
 
 def large_overlaps(spans: DataFrame, kinds: Mapping[int, bool]) -> Iterator[Overlap]:
-    """`overlaps` for more spans than fit into one machine.
+    """`overlaps` for more spans than fit into one machine; of each file with the furthest alone.
 
     Args:
         spans: `part_rows.span_schema`.
-        kinds: numbers of the sequence files that count.
+        kinds: numbers of the files that count.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
@@ -186,3 +203,18 @@ def large_meetings(
         met.selectExpr("s.device", "s.file as early", "u.file as late").limit(limit).collect()
     ):
         yield Meeting(row["device"], row["early"], row["late"])
+
+
+def unsettled(one: Rank | None, other: Rank | None, *, is_one_sender: bool) -> str | None:
+    """Why nothing says which of two files that overlap stands above; None where ranks do."""
+    if one is None or other is None:
+        return "their ranks are not known"
+    if one.first > other.last or other.first > one.last:
+        return None
+    if not is_one_sender:
+        return "they are of two senders that had them at the same time"
+    if one.name is not None and other.name is not None:
+        return "their names rank the same" if one.name == other.name else None
+    if one.name is None and other.name is None:
+        return "no database named them" if one.loaded == other.loaded else None
+    return "a database named only one of them"

@@ -60,7 +60,10 @@ class Run:
 def verify_catalogue(run: Run, catalogue: CommittedFiles) -> tuple[Verification, VerifyJob]:
     """Verify the files of a catalogue; the job is to be closed when its tables were read."""
     files = catalogue.files
-    subjects = [Subject(each.expected, each.row.size, each.current) for each in files]
+    subjects = [
+        Subject(each.expected, each.row.size, each.current, each.row.rank, each.row.sender)
+        for each in files
+    ]
     job = VerifyJob(run.spark, subjects, run.settings, run.progress, _neighbours(catalogue))
     run.progress.say("comparing with the catalogue")
     results = tuple(
@@ -73,7 +76,7 @@ def verify_catalogue(run: Run, catalogue: CommittedFiles) -> tuple[Verification,
 
 def verify_plain(run: Run, files: Sequence[DataFile]) -> tuple[Verification, VerifyJob]:
     """Verify files of no receiver."""
-    subjects = [Subject(_unknown(each), each.size) for each in files]
+    subjects = [Subject(_unknown(each), each.size, rank=each.standing) for each in files]
     job = VerifyJob(run.spark, subjects, run.settings, run.progress)
     results = []
     for at, file in enumerate(subjects):
@@ -100,7 +103,8 @@ def _neighbours(catalogue: CommittedFiles) -> Neighbours:
         for device, first, last in each.ranges
     ]
     numbers = [at for at, each in enumerate(found) for _ in each.ranges]
-    return Neighbours([Subject(each.expected, 0) for each in found], span_table(numbers, spans))
+    files = [Subject(each.expected, 0, rank=each.rank, sender=each.sender) for each in found]
+    return Neighbours(files, span_table(numbers, spans))
 
 
 def verdicts_of(files: Sequence[FileResult], expected: Sequence[Expected]) -> list[Verdict]:

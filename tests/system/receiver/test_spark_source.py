@@ -178,6 +178,40 @@ def test_a_receiver_is_read_as_of_any_commit(spark: Any, tmp_path: Path) -> None
     world.engine.close()
 
 
+def test_files_that_overlap_give_each_time_once(spark: Any, tmp_path: Path) -> None:
+    world = World(tmp_path)
+    early = world.load(NORTH, PATH.format(1), build({
+        D1: {"s1": [(t, 1) for t in range(1, 6)], "s2": [(t, "early") for t in range(1, 6)]},
+    }))  # fmt: skip
+    first = world.engine.newest_commit
+    late = world.load(NORTH, "unsequence/root.wind/0/0/2-2-0-0.tsfile", build({
+        D1: {"s1": [(2, 2), (9, 2)]},
+    }))  # fmt: skip
+    world.load(NORTH, PATH.format(3), build({D2: {"s1": [(2, 3)]}}))
+    before = world.engine.newest_commit
+    files = [str(each.relative_to(world.data)) for each in (early, late)]
+    world.engine.commit([
+        records.DeletionsNoted(
+            NORTH, "unsequence/root.wind/0/0/2-2-0-0.tsfile", files[1], "mods", 0,
+            f"DELETION,{D1}.*,{2**63 - 1},4,9\n".encode(), before,
+        )
+    ])  # fmt: skip
+    reader = spark.read.format("tsfile").option("catalog", str(world.config))
+    told = rows(reader.option("fileColumn", "file").load().where(f"device = '{D1}'"))
+    assert told == [
+        (1, D1, 1, "early", files[0]),
+        (2, D1, 2, "early", files[1]),
+        (3, D1, 1, "early", files[0]),
+    ]
+    then = reader.option("asOf", str(before))
+    assert then.load().count() == 7
+    assert then.option("merge", "false").load().count() == 8
+    world.engine.commit([records.FileDeleted(files[0], "replaced")])
+    assert reader.option("asOf", str(before)).option("merge", "true").load().count() == 7
+    assert reader.option("asOf", str(first)).load().count() == 5
+    world.engine.close()
+
+
 def test_a_stream_gives_each_loaded_file_once_over_restarts(spark: Any, tmp_path: Path) -> None:
     world = World(tmp_path / "centre")
     sink, checkpoint = str(tmp_path / "sink"), str(tmp_path / "checkpoint")

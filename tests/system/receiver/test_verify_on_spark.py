@@ -119,7 +119,10 @@ def test_good_files_are_proved_and_every_kind_of_fault_is_named_and_committed(
     flip(page, 60)
     counts = load(world, 15, series(f"{PARK}.d4", 0), points=99)
     sent = load(world, 16, series(f"{PARK}.d5", 0), sent=series(f"{PARK}.d5", 1))
-    overlap = load(world, 21, series(f"{PARK}.d1", 110))
+    settled = load(world, 21, series(f"{PARK}.d1", 110))
+    # Its name ranks as that of the second one.
+    twin = f"sequence/{PARK}/1/0/2-2-0-0.tsfile"
+    overlap = world.load(NORTH, twin, series(f"{PARK}.d1", 110))
     world.engine.close()
 
     report = tmp_path / "report"
@@ -136,10 +139,10 @@ def test_good_files_are_proved_and_every_kind_of_fault_is_named_and_committed(
         ("14", "bad", "md5"), ("14", "bad", "pages"), ("14", "bad", "manifest"),
         ("15", "bad", "manifest"),
         ("16", "bad", "manifest"),
-        ("21", "problem", "overlap"),
+        ("2", "problem", "overlap"),
     }  # fmt: skip
-    assert (code, told["files"], told["proved"], told["bad"], told["unproved"]) == (1, 11, 5, 6, 0)
-    assert told["delivery"] == {"verified": 5, "quarantined": 6, "stale": 0}
+    assert (code, told["files"], told["proved"], told["bad"], told["unproved"]) == (1, 12, 6, 6, 0)
+    assert told["delivery"] == {"verified": 6, "quarantined": 6, "stale": 0}
     for name in ("files", "findings", "chunks", "spans", "days", "codecs", "duplicates"):
         assert (report / f"{name}.parquet").is_file()
     import pyarrow.parquet as pq
@@ -151,21 +154,22 @@ def test_good_files_are_proved_and_every_kind_of_fault_is_named_and_committed(
     reopened = World.reopened(tmp_path)
     with reopened.engine.reading() as state:
         rows = {place: state.files[str(place.relative_to(world.data))] for place in
-                (*good, gone, tail, cut, page, counts, sent, overlap)}  # fmt: skip
+                (*good, gone, tail, cut, page, counts, sent, overlap, settled)}  # fmt: skip
         held = {row.path for row in state.quarantine.values() if row.hold}
-    load(reopened, 31, series(f"{PARK}.d1", 105, 3))
+    reopened.load(NORTH, twin.replace("/1/", "/2/"), series(f"{PARK}.d1", 105, 3))
     reopened.engine.close()
-    assert all(rows[place].verified for place in (*good, overlap))
+    assert all(rows[place].verified for place in (*good, overlap, settled))
     bad = (gone, tail, cut, page, counts, sent)
     assert {rows[place].state for place in bad} == {FileState.QUARANTINED}
     assert "manifest" in str(rows[sent].reason)
     assert held == {rows[counts].path, rows[sent].path}, "their bytes are as they were sent"
 
     code, again = verify("--config", str(world.config), "--new")
-    assert (code, again["files"], again["proved"], again["passed_over"]) == (1, 1, 1, 5)
+    assert (code, again["files"], again["proved"], again["passed_over"]) == (1, 1, 1, 6)
     (finding,) = again["findings"]
     assert finding["check"] == "overlap"
     assert "begins at 105" in finding["detail"], "compared with files that were not asked for, too"
+    assert finding["detail"].endswith("; their names rank the same")
 
 
 def test_a_disk_that_is_not_mounted_costs_no_verdict(tmp_path: Path, verify: Verify) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from common.config import load
@@ -14,9 +15,10 @@ from common.errors import NotFoundError, UnauthorizedError, UnreachableError, Us
 from receiver.config import ReceiverConfig
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
+from receiver.metadata.model.ranks import NOW, stands_above
 from receiver.metadata.model.timestamps import to_seconds
 from receiver.operator.tokens import make_token
-from receiver.spark.catalogue import Catalogue, _locations, unit_of
+from receiver.spark.catalogue import Catalogue, RemoteCatalogue, _locations, unit_of
 from receiver.spark.source.inferring import catalogue_of, list_sources
 from receiver.spark.source.source_options import parse_options
 from receiver.web.app import close, create_app, site_of
@@ -163,3 +165,69 @@ def test_nothing_at_the_place_is_named(world: World):
         opened(world, "/nowhere")
     with pytest.raises(NotFoundError):
         opened(world, str(world.data))
+
+
+def test_directories_and_url_know_the_same_ranks_and_deletions(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    a, b, c = add(world, 1), add(world, 2, "unsequence"), add(world, 3)
+    world.engine.commit([records.FileRetired(c, last_look=7)])
+    with world.engine.reading() as state:
+        looks = {each: state.files[each].rank for each in (a, b, c)}
+    line = f"DELETION,root.wind.d1.*,{2**63 - 1},1,1\n".encode()
+
+    def note(physical: str | None, number: int, kind: str, base: int, floor: int) -> None:
+        path = PATH.format(number, kind)
+        world.engine.commit(
+            [records.DeletionsNoted(NORTH, path, physical, "mods", base, line, floor)]
+        )
+
+    note(a, 1, "sequence", 0, 0)
+    note(b, 2, "unsequence", 0, looks[a].closed)
+    note(None, 9, "sequence", 0, looks[c].closed)
+    then = world.engine.newest_commit
+    note(b, 2, "unsequence", len(line), looks[c].closed)
+    newest = world.engine.newest_commit
+    monkeypatch.setattr("receiver.spark.catalogue._PAGE", 1)
+    with opened(world) as local:
+        expected = {at: local.files(at) for at in (then, newest)}
+    with served(world) as (url, token), opened(world, url, token=token) as remote:
+        found = {at: remote.files(at) for at in (then, newest)}
+    for at in (then, newest):
+        assert [each.rank for each in expected[at]] == sorted(looks.values(), key=lambda r: r[-1])
+        for one, other in zip(expected[at], found[at], strict=True):
+            assert (one.rank, one.deletions) == (other.rank, other.deletions)
+            assert list(one.devices.ranges()) == list(other.devices.ranges())
+    hidden = {
+        at: {each.name: (len(each.deletions.own), len(each.deletions.others)) for each in files}
+        for at, files in expected.items()
+    }
+    assert hidden[then] == {a: (1, 2), b: (1, 1), c: (0, 1)}
+    assert hidden[newest] == {a: (1, 3), b: (1, 1), c: (0, 2)}
+
+
+def test_an_older_server_is_read_by_commits_and_names(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    a, b = add(world, 1), add(world, 2, "unsequence")
+    plain = RemoteCatalogue._get
+
+    def older(self: RemoteCatalogue, what: str, kind: type, **query: object) -> object:
+        if what:
+            raise NotFoundError(what)
+        query.pop("devices", None)
+        answer = plain(self, what, kind, **query)
+        entries = [
+            msgspec.structs.replace(each, first_look=0, closed_look=0, last_look=0)
+            for each in answer.entries
+        ]
+        return msgspec.structs.replace(answer, entries=entries)
+
+    monkeypatch.setattr(RemoteCatalogue, "_get", older)
+    with served(world) as (url, token), opened(world, url, token=token) as remote:
+        files = remote.files(remote.newest)
+    assert [each.name for each in files] == [a, b]
+    assert [(each.deletions, each.devices) for each in files] == [(None, None)] * 2
+    early, late = (each.standing for each in files)
+    assert stands_above(late, early)
+    assert (early.first, early.last) == (files[0].created, NOW)

@@ -16,6 +16,8 @@ from common.errors import ConflictError, GoneError, UsageError
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.spark.source.inferring import columns_of, plan_of
+from receiver.spark.source.overlapping import MergeSlice
+from receiver.spark.source.slicing import Slice
 from receiver.spark.source.source_options import parse_options
 from receiver.spark.source.streaming import Offset, TsFileStreamReader
 from tests.support.spark_world import NORTH, World
@@ -63,7 +65,13 @@ class Query:
 
     def files(self, start: dict, end: dict) -> list[str]:
         parts = self.reader.partitions(start, end)
-        return sorted(each.file.name for part in parts for each in part.slices)
+        files = [
+            each.file.name for part in parts for each in part.slices if isinstance(each, Slice)
+        ]
+        merged = [
+            each.files for part in parts for each in part.slices if isinstance(each, MergeSlice)
+        ]
+        return sorted(files + [one.file.name for some in merged for one in some if one.is_fresh])
 
     def restart(self) -> None:
         """Another process goes on from the checkpoint."""
@@ -201,3 +209,71 @@ def test_paths_and_past_times_are_no_stream():
     options = parse_options({"catalog": "/data", "form": "long", "asOf": "5"})
     with pytest.raises(UsageError, match="asOf = '5': expected in batch queries only"):
         TsFileStreamReader(plan_of(options, []))
+
+
+def _rows(query: Query) -> list[tuple[int, int]] | None:
+    """Times and values of the next batch; None where there is none."""
+    end = query.reader.latestOffset(query.offset, query.reader.getDefaultReadLimit())
+    if end == query.offset:
+        return None
+    start, query.offset = query.offset, end
+    query.batches.append((start, end))
+    return _rows_of(query, start, end)
+
+
+def _rows_of(query: Query, start: dict, end: dict) -> list[tuple[int, int]]:
+    found = [
+        (row["time"], row["value_long"])
+        for part in query.reader.partitions(start, end)
+        for batch in query.reader.read(part)
+        for row in batch.to_pylist()
+    ]
+    return sorted(found)
+
+
+def _put(world: World, path: str, *points: tuple[int, int]) -> str:
+    place = world.load(NORTH, path, build({"root.wind.d1": {"s1": list(points)}}))
+    return str(place.relative_to(world.data))
+
+
+def test_a_file_that_overlaps_others_comes_with_what_alters_the_answer(world: World):
+    query = Query(world)
+    first = _put(world, "sequence/root.wind/0/0/1-1-0-0.tsfile", (1, 1), (2, 1), (3, 1))
+    assert _rows(query) == [(1, 1), (2, 1), (3, 1)]
+    # An update, a point that is the same, and one between.
+    late = _put(world, "unsequence/root.wind/0/0/2-2-0-0.tsfile", (2, 9), (3, 1), (5, 9))
+    assert _rows(query) == [(2, 9), (5, 9)]
+    # What stands below says nothing but what is not there.
+    _put(world, "sequence/root.wind/0/0/0-0-0-0.tsfile", (0, 7), (1, 7), (2, 7))
+    assert _rows(query) == [(0, 7)]
+    # A compaction says nothing, whether its sources are there still or not.
+    world.engine.commit([records.FileRetired(first), records.FileRetired(late)])
+    whole = [(1, 1), (2, 9), (3, 1), (5, 9)]
+    product = _put(world, "sequence/root.wind/0/0/1-1-0-1.tsfile", *whole)
+    world.engine.commit([records.FileSuperseded(first, [product])])
+    world.engine.commit([records.FileSuperseded(late, [product])])
+    assert _rows(query) == []
+    assert _rows(query) is None
+
+
+def test_a_batch_that_is_read_again_says_the_same(world: World):
+    query = Query(world)
+    _put(world, "sequence/root.wind/0/0/1-1-0-0.tsfile", (1, 1), (3, 1))
+    assert _rows(query) == [(1, 1), (3, 1)]
+    _put(world, "unsequence/root.wind/0/0/2-2-0-0.tsfile", (1, 2), (2, 2))
+    assert _rows(query) == [(1, 2), (2, 2)]
+    _put(world, "unsequence/root.wind/0/0/3-3-0-0.tsfile", (1, 3), (2, 2))
+    query.restart()
+    assert [_rows_of(query, *each) for each in query.batches] == [
+        [(1, 1), (3, 1)],
+        [(1, 2), (2, 2)],
+    ]
+    assert _rows(query) == [(1, 3)]
+
+
+def test_files_of_one_batch_are_merged_and_without_merge_all_is_told(world: World):
+    query, stored = Query(world), Query(world, merge="false")
+    _put(world, "sequence/root.wind/0/0/1-1-0-0.tsfile", (1, 1), (2, 1))
+    _put(world, "unsequence/root.wind/0/0/2-2-0-0.tsfile", (2, 2), (3, 2))
+    assert _rows(query) == [(1, 1), (2, 2), (3, 2)]
+    assert _rows(stored) == [(1, 1), (2, 1), (2, 2), (3, 2)]

@@ -1,0 +1,70 @@
+"""A device that several files have rows of, opened in all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from common.tsfile import Device
+    from receiver.metadata.model.ranks import Ladder
+    from receiver.points import TsFileReader
+    from receiver.points.device_merge import DeviceMerge
+    from receiver.spark.source.overlapping import MergedFile
+    from receiver.spark.source.selection import TimeRange
+
+__all__ = ["DeviceCopy", "MergedDevice"]
+
+
+class DeviceCopy(NamedTuple):
+    """What one file has of it.
+
+    Attributes:
+        merged: which file, and its part in the answer.
+        reader: that file, opened.
+        device: as it has it.
+    """
+
+    merged: MergedFile
+    reader: TsFileReader
+    device: Device
+
+
+@dataclass(frozen=True, slots=True)
+class MergedDevice:
+    """What of a device is read together.
+
+    Attributes:
+        name: as the result has it.
+        copies: more than one.
+        span: times.
+        ladder: how the files stand to each other.
+    """
+
+    name: str
+    copies: tuple[DeviceCopy, ...]
+    span: TimeRange
+    ladder: Ladder
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the files."""
+        return [each.merged.file.name for each in self.copies]
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it is of a table."""
+        return self.copies[0].device.is_table
+
+    def merge(self, measurements: Sequence[str], *, origins: bool) -> DeviceMerge:
+        """Its rows; see `DeviceMerge`."""
+        # Only here: what plans needs no compiler.
+        from receiver.points.device_merge import DeviceMerge, MergeSource
+
+        sources = [
+            MergeSource(each.reader, each.device, each.merged.counts, each.merged.before)
+            for each in self.copies
+        ]
+        return DeviceMerge(sources, self.ladder, measurements, origins=origins)
