@@ -58,8 +58,8 @@ def test_owners_are_released_and_transferred(ask, loaded, node):
     Edge(node, uuid=B).check()
     Edge(node, uuid=B).round({path_of(3, sg="root.other"): tsfile("root.other.d")})
     body = wire.TransferRequest(device="root.sg.d1", sender=B)
-    assert ask("POST", "/v1/owners/transfer", wire.CommitAnswer, body).commit
-    ask("POST", "/v1/owners/release", wire.CommitAnswer, wire.ReleaseRequest(device="root.sg.d2"))
+    assert ask("POST", "/v1/owners/transfer", wire.OwnersMoved, body).commit
+    ask("POST", "/v1/owners/release", wire.OwnersMoved, wire.ReleaseRequest(device="root.sg.d2"))
     page = ask("GET", "/v1/owners", views.OwnersPage)
     assert {each.device: each.sender for each in page.owners} == {
         "root.other.d": B,
