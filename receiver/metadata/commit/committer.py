@@ -27,6 +27,7 @@ from common.errors import (
     TsferryError,
     UnreachableError,
 )
+from receiver.metadata.commit.coming_back import with_revivals
 from receiver.metadata.commit.draft import examine
 from receiver.metadata.commit.guards import Guard, check_guards
 from receiver.metadata.commit.touched import Touched
@@ -68,12 +69,14 @@ class _Request:
 
     Attributes:
         settled: `ts` or `error` is known.
+        asked: the operations that the caller gave, where others were added.
         leads: its thread has been told to lead.
         abandoned: its thread has gone (an interrupt); nobody may wait for it.
     """
 
     __slots__ = (
         "abandoned",
+        "asked",
         "build",
         "encoded",
         "error",
@@ -102,6 +105,7 @@ class _Request:
         self.work = work
         self.encoded = b""
         self.ops: list[Op] = []
+        self.asked: list[Op] | None = None
         if ops is not None:
             self.encode(ops)
         self.ts = 0
@@ -318,8 +322,10 @@ class Committer:
                 raise ReadOnlyError(f"the metadata engine takes no commits: {self.failed}")
             check_guards(self._state, request.guards)
             if request.build is not None:
+                request.asked = None
                 request.ts = self._next_timestamp()
                 request.encode(request.build(request.ts))
+            self._bring_back(request)
             touched = examine(self._state, request.ops, pending=pending)
         except Exception as error:
             _refuse(request, error)
@@ -328,6 +334,14 @@ class Committer:
             for guard in request.guards:
                 touched.read.update(guard.keys(self._state))
         return touched
+
+    def _bring_back(self, request: _Request) -> None:
+        """Add what comes back by a commit; looked at anew each time that it is put off."""
+        asked = request.ops if request.asked is None else request.asked
+        ops = with_revivals(self._state, asked)
+        if ops is not asked or request.asked is not None:
+            request.encode(ops)
+            request.asked = asked
 
     def _place(self, request: _Request, tags_end: int) -> bool:
         """Give a commit its timestamp, and its tags their place; False if it is refused."""

@@ -176,6 +176,10 @@ class Rules:
     def _is_quarantined(self, key: tuple[str, str, str]) -> bool:
         return self._get(("quarantine", *key), lambda: key in self._state.quarantine)
 
+    def _shake(self, physical: str) -> None:
+        """What rests on a file matters: a commit that adds to it has to be true before this one."""
+        self.touched.read.add(("resting", physical))
+
     # -- rules --
 
     def _sender_seen(self, op: records.SenderSeen) -> None:
@@ -256,6 +260,7 @@ class Rules:
             self._put(("deletions", op.sender, op.physical, row.form), len(row.content))
 
     def _file_deleted(self, op: records.FileDeleted) -> None:
+        self._shake(op.physical)
         file = self._need_file(op.physical, op, *_THERE, FileState.SUPERSEDED)
         gone = replace(file, state=FileState.DELETED)
         if file.held:
@@ -264,6 +269,7 @@ class Rules:
             self._put(("file", op.physical), gone)
 
     def _file_retired(self, op: records.FileRetired) -> None:
+        self._shake(op.physical)
         file = self._need_file(op.physical, op, FileState.LIVE, FileState.QUARANTINED)
         if file.retired:
             raise _refusal(op, f"{op.physical} is retired already")
@@ -271,6 +277,7 @@ class Rules:
         self._put_file(op.physical, replace(file, state=state, retired=True))
 
     def _file_returned(self, op: records.FileReturned) -> None:
+        self._shake(op.physical)
         file = self._need_file(op.physical, op, FileState.RETIRED)
         path = op.path or file.path
         _parse(op, path)
@@ -280,6 +287,7 @@ class Rules:
         self._put_file(op.physical, _File(file.sender, path, FileState.LIVE, retired=False))
 
     def _file_quarantined(self, op: records.FileQuarantined) -> None:
+        self._shake(op.physical)
         file = self._need_file(op.physical, op, FileState.LIVE, FileState.RETIRED)
         self._put(("file", op.physical), replace(file, state=FileState.QUARANTINED))
 
@@ -295,6 +303,7 @@ class Rules:
         self._put(("file", op.physical), replace(file, names=(*file.names, op.path)))
 
     def _file_unnamed(self, op: records.FileUnnamed) -> None:
+        self._shake(op.physical)
         file = self._need_file(op.physical, op, FileState.LIVE, FileState.QUARANTINED)
         left = [each for each in (file.path, *file.names) if each != op.path]
         if file.retired or len(left) != len(file.names):
@@ -310,6 +319,7 @@ class Rules:
             raise _refusal(op, f"{op.physical} rests on a file twice, or on itself")
         for physical in op.rests:
             self._need_file(physical, op, FileState.LIVE, FileState.RETIRED)
+            self.touched.written.add(("resting", physical))
         self._put(("file", op.physical), replace(file, state=FileState.SUPERSEDED))
 
     def _file_revived(self, op: records.FileRevived) -> None:

@@ -144,6 +144,8 @@ class FileRow(_Row, frozen=True, kw_only=True):
         closed_look: the same.
         last_look: see `records.FileRetired`; 0 while the sender has it.
         rests: of a superseded file, the physical paths of those that give its points.
+        superseded: the commit that took it out of sight by a proof, 0 for none; kept when its
+            bytes go.
     """
 
     sender: str
@@ -173,6 +175,7 @@ class FileRow(_Row, frozen=True, kw_only=True):
     closed_look: int = 0
     last_look: int = 0
     rests: tuple[str, ...] = ()
+    superseded: int = 0
 
     @property
     def visible(self) -> bool:

@@ -26,6 +26,7 @@ class DeletionTable:
         self._of_file: dict[str, _Forms] = {}
         self._unloaded: dict[tuple[str, str], _Forms] = {}
         self._of_sender: dict[str, dict[str, None]] = {}
+        self._newest: dict[str, int] = {}
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -45,6 +46,10 @@ class DeletionTable:
             if owner == sender:
                 yield from forms.values()
 
+    def newest(self, sender: str) -> int:
+        """The last commit that told or moved any of a sender, 0 for none."""
+        return self._newest.get(sender, 0)
+
     def __iter__(self) -> Iterator[DeletionsRow]:
         """All there are."""
         for table in (self._of_file, self._unloaded):
@@ -55,6 +60,7 @@ class DeletionTable:
 
     def restore(self, row: DeletionsRow) -> None:
         """Put a row in as it was."""
+        self._newest[row.sender] = max(self._newest.get(row.sender, 0), row.changed)
         if row.physical is None:
             self._unloaded.setdefault((row.sender, row.path), {})[row.form] = row
         else:

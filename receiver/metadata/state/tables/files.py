@@ -16,6 +16,7 @@ from common.names import Kind
 from receiver.metadata.model import records
 from receiver.metadata.state.sorted_keys import SortedKeys
 from receiver.metadata.state.table_rows import FileRow, FileState
+from receiver.metadata.state.tables.retired import RetiredIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,11 +55,13 @@ class FileTable:
 
     Attributes:
         rows: by physical path, those too that are deleted and not yet forgotten.
+        gone: those that their senders have no more, retired or superseded.
     """
 
     def __init__(self, devices: DeviceTable) -> None:
         """Make an empty table; `devices` packs what the files hold."""
         self.rows: dict[str, FileRow] = {}
+        self.gone = RetiredIndex()
         self._devices = devices
         self._groups: dict[GroupKey, list[tuple[int, int, str]]] = {}
         self._at_path: dict[tuple[str, str], str] = {}
@@ -128,7 +131,7 @@ class FileTable:
         return [self.rows[each] for each in self._tails.get(tail, ())]
 
     def resting_on(self, physical: str) -> list[FileRow]:
-        """Superseded files whose proof names this file."""
+        """Superseded files whose proof names this file, or named one that this one superseded."""
         return [self.rows[each] for each in self._resting.get(physical, ())]
 
     def deleted(self) -> list[FileRow]:
@@ -178,12 +181,15 @@ class FileTable:
         if row.state is not FileState.DELETED:
             self._add_tail(row)
         self._rest(row)
+        if row.state is FileState.SUPERSEDED:
+            self.gone.take(row)
 
     def restore_orders(self, deleted: Iterable[str], wanted: Iterable[str]) -> None:
         """Finish what `restore` began, when all rows are there."""
         self._deleted = dict.fromkeys(deleted)
         for physical in wanted:
             self._wanted.setdefault(self.rows[physical].sender, {})[physical] = None
+        self.gone.settle(self.rows)
         for keys in self._orders.values():
             keys.settle()  # now, and not when somebody who holds the lock asks for a page
 
@@ -238,12 +244,15 @@ class FileTable:
         self._take_path(row, op.path)
         self._orders[row.state].add(op.physical)
         self._show(row)
+        self.gone.touch(row)
 
     def _file_deleted(self, op: records.FileDeleted, ts: int) -> None:
         row = self.rows[op.physical]
         self._hide(row, FileState.DELETED)
         self._free_paths(row)
         self._unrest(row)
+        if row.state is FileState.SUPERSEDED or op.reason == "expired":
+            self._pass_on(row)
         self._drop_tail(row)
         self.rows[op.physical] = msgspec.structs.replace(
             row,
@@ -260,17 +269,23 @@ class FileTable:
         row = self.rows[op.physical]
         self._free_paths(row)
         state = FileState.RETIRED if row.visible else row.state
-        self.rows[op.physical] = msgspec.structs.replace(
-            row, state=state, retired=True, last_look=op.last_look, changed=ts
+        retired = msgspec.structs.replace(
+            row, state=state, retired=True, last_look=op.last_look or ts - 1, changed=ts
         )
+        self.rows[op.physical] = retired
+        self.gone.take(retired)
+        self.gone.touch(retired)
 
     def _file_returned(self, op: records.FileReturned, ts: int) -> None:
         row = self.rows[op.physical]
         path = op.path or row.path
         self._take_path(row, path)
-        self.rows[op.physical] = msgspec.structs.replace(
+        self.gone.drop(row)
+        returned = msgspec.structs.replace(
             row, path=path, names=(), state=FileState.LIVE, retired=False, last_look=0, changed=ts
         )
+        self.rows[op.physical] = returned
+        self.gone.touch(returned)
 
     def _file_named(self, op: records.FileNamed, ts: int) -> None:
         row = self.rows[op.physical]
@@ -290,24 +305,39 @@ class FileTable:
         row = self.rows[op.physical]
         self._hide(row, FileState.SUPERSEDED)
         superseded = msgspec.structs.replace(
-            row, state=FileState.SUPERSEDED, rests=tuple(map(intern, op.rests)), changed=ts
+            row,
+            state=FileState.SUPERSEDED,
+            rests=tuple(map(intern, op.rests)),
+            last_look=row.rank.last,  # of an older row it is known by `changed` alone
+            superseded=ts,
+            changed=ts,
         )
         self.rows[op.physical] = superseded
         self._rest(superseded)
+        self.gone.take(superseded)
 
     def _file_revived(self, op: records.FileRevived, ts: int) -> None:
         row = self.rows[op.physical]
         self._unrest(row)
-        revived = msgspec.structs.replace(row, state=FileState.RETIRED, rests=(), changed=ts)
+        revived = msgspec.structs.replace(
+            row, state=FileState.RETIRED, rests=(), superseded=0, changed=ts
+        )
         self.rows[op.physical] = revived
+        self.gone.drop(row)
         self._reorder(row, FileState.RETIRED)
         self._show(revived)
+        self.gone.touch(revived)
 
     def _file_quarantined(self, op: records.FileQuarantined, ts: int) -> None:
         row = self.rows[op.physical]
         self._hide(row, FileState.QUARANTINED)
         self.rows[op.physical] = msgspec.structs.replace(
-            row, state=FileState.QUARANTINED, reason=op.reason, verified=0, changed=ts
+            row,
+            state=FileState.QUARANTINED,
+            reason=op.reason,
+            verified=0,
+            last_look=row.rank.last if row.retired else 0,
+            changed=ts,
         )
         if not row.retired:
             self._wanted.setdefault(row.sender, {})[op.physical] = None
@@ -320,6 +350,7 @@ class FileTable:
         self._reorder(row, state)
         self._unwant(row)
         self._show(restored)
+        self.gone.touch(restored)
 
     def _file_undeleted(self, op: records.FileUndeleted, ts: int) -> None:
         row = self.rows[op.physical]
@@ -369,9 +400,12 @@ class FileTable:
             group = self._groups[key] = []
         insort(group, _order(row))
         self._count(row, 1)
+        if row.state is FileState.RETIRED:
+            self.gone.take(row)
 
     def _hide(self, row: FileRow, state: FileState) -> None:
         self._reorder(row, state)
+        self.gone.drop(row)
         if not row.visible:
             return
         key = GroupKey.of(row.physical)
@@ -422,6 +456,18 @@ class FileTable:
             del resting[row.physical]
             if not resting:
                 del self._resting[physical]
+
+    def _pass_on(self, row: FileRow) -> None:
+        """What rests on a file rests on what that one rests on, for it cannot come back itself.
+
+        On an expired one nothing rests any more: its times are past the TTL in each file.
+        """
+        for resting in self.resting_on(row.physical):
+            left = [each for each in resting.rests if each != row.physical]
+            self._unrest(resting)
+            heir = msgspec.structs.replace(resting, rests=tuple(dict.fromkeys([*left, *row.rests])))
+            self.rows[heir.physical] = heir
+            self._rest(heir)
 
     def _unwant(self, row: FileRow) -> None:
         self._wanted.get(row.sender, {}).pop(row.physical, None)

@@ -1,0 +1,86 @@
+"""What comes back into sight by a commit: superseded files whose proof it takes away.
+
+A proof names files that give every point of a superseded one. Where one of these leaves sight in
+another way than by a proof of its own, or stands above no longer, what rests on it is visible again
+by the same commit. Whoever commits need not know of it.
+
+Past its TTL a file takes nothing with it that would have to come back: what it gave of others is of
+the same series and times, and is past the same TTL there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common.names import FilePath
+from receiver.metadata.model import records
+from receiver.metadata.model.ranks import NOW, name_rank, stands_above
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from receiver.metadata.model.ranks import Rank
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
+
+__all__ = ["with_revivals"]
+
+_SHAKING = (
+    records.FileQuarantined,
+    records.FileDeleted,
+    records.FileRetired,
+    records.FileReturned,
+    records.FileUnnamed,
+)
+_SETTLING = (records.FileRevived, records.FileDeleted)
+
+
+def with_revivals(state: State, ops: Sequence[records.Op]) -> Sequence[records.Op]:
+    """The operations, each followed by what comes back because of it; the same where nothing does.
+
+    Args:
+        state: committed.
+        ops: of a commit.
+    """
+    if not any(isinstance(op, _SHAKING) for op in ops):
+        return ops
+    settled = {op.physical for op in ops if isinstance(op, _SETTLING)}
+    made: list[records.Op] = []
+    for op in ops:
+        made.append(op)
+        for row in _shaken(state, op):
+            if row.physical not in settled:
+                settled.add(row.physical)
+                made.append(records.FileRevived(row.physical))
+    return made if len(made) > len(ops) else ops
+
+
+def _shaken(state: State, op: records.Op) -> Iterable[FileRow]:
+    """Superseded files that may no longer rest on the file that an operation is about."""
+    resting = state.file_table.resting_on(op.physical) if isinstance(op, _SHAKING) else ()
+    if not resting or not isinstance(op, _SHAKING):
+        return ()
+    row = state.files[op.physical]
+    if not row.visible:
+        return ()  # it is superseded itself: what it rests on gives those points too
+    if isinstance(op, records.FileQuarantined):
+        return resting
+    if isinstance(op, records.FileDeleted):
+        return () if op.reason == "expired" else resting
+    rank = _rank_after(row, op)
+    return [each for each in resting if not stands_above(rank, each.rank)]
+
+
+def _rank_after(row: FileRow, op: records.Op) -> Rank:
+    """Where a file stands after an operation that changes its looks or its name."""
+    if isinstance(op, records.FileRetired):
+        return row.rank._replace(last=op.last_look or NOW)
+    if isinstance(op, records.FileReturned):
+        return row.rank._replace(name=_name(op.path or row.path), last=NOW)
+    if isinstance(op, records.FileUnnamed):
+        return row.rank._replace(name=_name(next(each for each in row.paths if each != op.path)))
+    return row.rank
+
+
+def _name(path: str) -> tuple[int, int, int, int, int] | None:
+    return name_rank(FilePath.parse(path))
