@@ -21,6 +21,7 @@ __all__ = [
     "ListenConfig",
     "LoadConfig",
     "MetadataConfig",
+    "ProofsConfig",
     "ReceiverConfig",
 ]
 
@@ -140,6 +141,20 @@ class LoadConfig(Struct, frozen=True, kw_only=True):
     keep_deleted: Duration = 3600.0
 
 
+class ProofsConfig(Struct, frozen=True, kw_only=True):
+    """``[proofs]``: retired files that give nothing which other files do not give.
+
+    Attributes:
+        enabled: look for them; without it retired files stay.
+        memory: that the process may take which reads files.
+        every: between two looks for what is to be proved.
+    """
+
+    enabled: bool = True
+    memory: Annotated[Size, Meta(ge=256 * 2**20)] = 2**30
+    every: Annotated[Duration, Meta(ge=0.1)] = 5.0
+
+
 class EtcdConfig(Struct, frozen=True, kw_only=True):
     """``[metadata.etcd]``: where the commits are kept with ``backend = "etcd"``.
 
@@ -228,6 +243,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         auth: who is asked for a token.
         limits: what one sender can make it hold.
         load: what becomes of files.
+        proofs: of what is superseded.
         metadata: series, devices, tags and their history.
         log: where records go.
     """
@@ -240,6 +256,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     auth: AuthConfig = AuthConfig()
     limits: LimitsConfig = LimitsConfig()
     load: LoadConfig = LoadConfig()
+    proofs: ProofsConfig = ProofsConfig()
     metadata: MetadataConfig = MetadataConfig()
     log: LogConfig = LogConfig()
 

@@ -17,6 +17,7 @@ from receiver.load.service import LoadService
 from receiver.load.upkeep.ttl import steady
 from receiver.open_engine import open_engine
 from receiver.operator.directories import RunningReceiver
+from receiver.proofs.prover import Prover
 from receiver.transfer.checks import Checks
 from receiver.transfer.listing import Listing
 from receiver.transfer.schemachanges import SchemaReader
@@ -39,6 +40,7 @@ class Node(Closing):
         config: as it was opened with.
         engine: the metadata engine, held by this process alone.
         load: the loader, the reaper and the senders' folders.
+        prover: finds what is superseded.
         uploads: the tus calls.
         checks: `check`, the first call of a round, and `heartbeat`.
         tasks: the calls of a task, from its start to its outcome.
@@ -53,6 +55,14 @@ class Node(Closing):
         self.config = config
         self.engine = engine
         self.load = load
+        self.prover = Prover(
+            engine,
+            load.disks,
+            is_busy=lambda: load.loader.waiting > 0,
+            is_pressed=load.is_pressed,
+            memory=config.proofs.memory,
+            every=config.proofs.every,
+        )
         self.uploads = Uploads(config, engine, load, clock=clock)
         self.checks = Checks(config, engine, load, clock=clock)
         self.tasks = Tasks(config, engine, load, self.uploads, clock=clock)
@@ -65,6 +75,7 @@ class Node(Closing):
             load=load,
             uploads=self.uploads,
             checks=self.checks,
+            prover=self.prover,
             clock=clock,
             started=clock(),
         )
@@ -73,6 +84,7 @@ class Node(Closing):
         self._resources = ExitStack()
         self._resources.callback(engine.close)
         self._resources.callback(load.close)
+        self._resources.callback(self.prover.close)
 
     @classmethod
     def open(
@@ -101,6 +113,8 @@ class Node(Closing):
             node = cls(config, engine, load, clock)
             node.uploads.recover()
             load.start()
+            if config.proofs.enabled:
+                node.prover.start()
             stack.pop_all()  # from here on the node closes them
         return node
 

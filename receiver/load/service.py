@@ -94,6 +94,7 @@ class LoadService:
             self.folders,
             keep_deleted=config.load.keep_deleted,
             leftover_age=config.limits.upload_expiry,
+            is_pressed=self.is_pressed,
             clock=clock,
         )
 
@@ -241,6 +242,10 @@ class LoadService:
                 f"{senders} as much waiting to be loaded as limits.max_unloaded_bytes allows"
             )
         return found
+
+    def is_pressed(self) -> bool:
+        """Whether space is so short that what is superseded has to make room."""
+        return self.free_bytes() < 2 * self._config.limits.min_free_bytes
 
     def free_bytes(self) -> int:
         """Bytes that are free for new files.

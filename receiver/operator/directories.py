@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
+    from receiver.proofs.prover import Prover
     from receiver.transfer.checks import Checks
     from receiver.transfer.uploads import Uploads
 
@@ -53,6 +54,7 @@ class RunningReceiver(ReceiverDirectories):
         load: the loader, the reaper and the senders' folders.
         uploads: that are under way.
         checks: knows the heartbeats.
+        prover: knows what of retired files exists nowhere else.
         clock: seconds since the epoch.
         started: when the directories were opened.
     """
@@ -60,6 +62,7 @@ class RunningReceiver(ReceiverDirectories):
     load: LoadService
     uploads: Uploads
     checks: Checks
+    prover: Prover
     clock: Callable[[], float]
     started: float
 

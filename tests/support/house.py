@@ -20,8 +20,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "": ("receiver", "sender", "common"),
     "sender": ("cli", "daemon", "round", "schema", "send", "plan", "kept", "select", "config"),
     "receiver": (
-        "cli", "web", "node", "spark", "operator", "transfer", "load", "open_engine", "disks",
-        "principal", "metadata", "points", "config", "scope",
+        "cli", "web", "node", "spark", "operator", "transfer", "load", "proofs", "open_engine",
+        "disks", "principal", "metadata", "points", "config", "scope",
     ),
     "receiver.metadata": (
         "sql", "query", "kv", "repair", "engine", "engine_upkeep", "checkpointing", "commit", "log",

@@ -4,6 +4,9 @@ A deleted file's bytes go when `keep_deleted` has passed since the commit that d
 question about the past can see the file any more (the engine's history window). First the file
 goes, then its row: a crash in between means one more unlink of nothing. What has no row at all is
 never removed here; `fsck` shows it.
+
+A superseded file goes in the same way, counted from the proof that took it out of sight; where
+space is short it does not wait for the history to end, for its points are all given by others.
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ from common.names import FilePath
 from receiver.load.folder.manifests import kept_tasks, remove_tables
 from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.upkeep.undeleting import bring_back_unproved
+from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
+from receiver.metadata.model.errors import GuardFailed
 from receiver.metadata.model.timestamps import to_seconds
 
 if TYPE_CHECKING:
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     from receiver.disks import Disks
     from receiver.load.folder.sender_folder import Folders, SenderFolder
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["Reaper"]
 
@@ -34,6 +40,8 @@ log = logging.getLogger(__name__)
 
 _PERIOD = 60.0
 _BATCH = 1000
+_PRESSED_BATCH = 200
+"""Superseded files that go before it is seen whether that is enough."""
 
 
 class Reaper:
@@ -51,6 +59,7 @@ class Reaper:
         *,
         keep_deleted: float,
         leftover_age: float,
+        is_pressed: Callable[[], bool],
         clock: Callable[[], float],
     ) -> None:
         self._engine = engine
@@ -58,6 +67,7 @@ class Reaper:
         self._folders = folders
         self._keep_deleted = keep_deleted
         self._leftover_age = leftover_age
+        self._is_pressed = is_pressed
         self._clock = clock
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -82,6 +92,7 @@ class Reaper:
     def run_once(self) -> int:
         """Make one pass; returns how many deleted files have left the disk."""
         now = self._clock()
+        self._let_superseded_go(now)
         gone = self._reap(now)
         for chore in self.chores:
             chore(now)
@@ -115,8 +126,11 @@ class Reaper:
             due = [
                 row
                 for row in state.file_table.deleted()
-                if to_seconds(row.deleted) + self._keep_deleted <= now
-                and row.deleted <= oldest  # visible at T: not deleted, or deleted after T
+                if row.superseded
+                or (
+                    to_seconds(row.deleted) + self._keep_deleted <= now
+                    and row.deleted <= oldest  # visible at T: not deleted, or deleted after T
+                )
             ]
         count = 0
         for low in range(0, len(due), _BATCH):
@@ -130,6 +144,42 @@ class Reaper:
             self._tables_due = True
             crash.point("reaper.forgotten")
         return count
+
+    def _let_superseded_go(self, now: float) -> None:
+        """Delete superseded files that nobody reads any more; `_reap` then takes them at once.
+
+        Where space is short, those go too that questions about the past would still see: the
+        longest superseded first, and no more than it takes.
+        """
+        while not self._disks.away():
+            pressed = self._is_pressed()
+            batch = self._superseded_due(now, pressed=pressed)
+            for low in range(0, len(batch), _BATCH):
+                part = batch[low : low + _BATCH]
+                guards = [Guard("file", row.physical, row.changed) for row in part]
+                ops = [records.FileDeleted(row.physical, "superseded") for row in part]
+                try:
+                    self._engine.commit(ops, guards)
+                except GuardFailed:
+                    return  # some have come back: the next pass looks again
+                crash.point("reaper.superseded")
+            if not pressed or not batch:
+                return
+            self._reap(now)
+
+    def _superseded_due(self, now: float, *, pressed: bool) -> list[FileRow]:
+        oldest = self._engine.oldest_answerable
+        due: list[FileRow] = []
+        with self._engine.reading() as state:
+            for physical in state.file_table.gone.superseded():
+                row = state.files[physical]
+                read = to_seconds(row.superseded) + self._keep_deleted > now
+                if read or (row.superseded > oldest and not pressed):
+                    break  # in the order of their proofs
+                due.append(row)
+                if pressed and len(due) == _PRESSED_BATCH:
+                    break
+        return due
 
     def _unlink(self, physical: FilePath) -> bool:
         """Whether a file is gone; one that cannot be reached keeps its row for the next pass."""

@@ -132,7 +132,7 @@ def _state(op: Op | None, row: FileRow, hidden: Mapping[str, FileState]) -> File
 
 
 def _check_there(op: Op, physical: str, known: set[str], at: int, oldest: int) -> None:
-    if isinstance(op, _Deleted) and physical not in known:
+    if isinstance(op, _Deleted | records.FileSuperseded) and physical not in known:
         raise HistoryGoneError(
             f"files that were there at {at} have left the disk since, {physical} among them; ask "
             "for a later time",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,8 @@ def name(number: int) -> str:
 
 def loaded(engine: Engine, *numbers: int, first_look: int = 1) -> None:
     for number in numbers:
-        engine.commit([
-            load(path(f"{number}-{number}-0"), number, first_look=first_look, closed_look=first_look)
-        ])  # fmt: skip
+        looks = {"first_look": first_look, "closed_look": first_look}
+        engine.commit([load(path(f"{number}-{number}-0"), number, **looks)])
 
 
 def retire(engine: Engine, *numbers: int, last: int = 5) -> None:
@@ -180,10 +180,8 @@ def test_a_proof_and_the_quarantine_of_what_it_rests_on_never_pass_each_other(
 
         def prove(number: int = number, begin: threading.Barrier = begin) -> None:
             begin.wait()
-            try:
+            with suppress(RefusedCommitError):
                 rest(engine, number, number + 1)
-            except RefusedCommitError:
-                pass
 
         thread = threading.Thread(target=prove)
         thread.start()

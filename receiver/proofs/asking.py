@@ -1,0 +1,200 @@
+"""What the server asks the process that reads files, and what it is answered (msgpack).
+
+A frame is its length (uint32, big-endian) and so many bytes.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "ExclusiveRange",
+    "FileAsked",
+    "FileProof",
+    "NotesAsked",
+    "PartitionAnswer",
+    "PartitionAsked",
+    "receive_frame",
+    "send_frame",
+]
+
+_HEAD: Final = struct.Struct(">I")
+_PIECE: Final = 1 << 20
+
+
+class _Asked(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of what is asked and answered."""
+
+
+class ExclusiveRange(_Asked, frozen=True):
+    """Times of a series that no visible file above gives: the remainder of a retired file.
+
+    Attributes:
+        device: of the file.
+        measurement: of the device; empty for the rows of a table.
+        first: the earliest time.
+        last: the latest time.
+        points: how many times there are.
+        table: whether the device is one of the table model.
+    """
+
+    device: str
+    measurement: str
+    first: int
+    last: int
+    points: int
+    table: bool = False
+
+
+class NotesAsked(_Asked, frozen=True):
+    """Records of a deletion file that were seen first by one look.
+
+    Attributes:
+        sender: whose.
+        physical: of the loaded file that they are of; None while there is none.
+        form: `mods` or `mods2`.
+        content: the records.
+        floor: they hide their times in files that were closed in this look or before it.
+        commit: that told them.
+        devices: of the file that they are of, where what a pattern names hangs on it.
+    """
+
+    sender: str
+    physical: str | None
+    form: str
+    content: bytes
+    floor: int
+    commit: int
+    devices: tuple[str, ...] = ()
+
+
+class FileAsked(_Asked, frozen=True):
+    """A file of a partition.
+
+    Attributes:
+        physical: its name at the receiver.
+        path: where its bytes are; None if nowhere.
+        sender: whose.
+        size: bytes, as loaded.
+        md5: of the bytes, as loaded.
+        series: how many, as loaded.
+        points: how many, as loaded.
+        start: the earliest time, None without points.
+        end: the latest time.
+        name: of its rank, None for a name that no database gave.
+        first: the first look that had it.
+        closed: the first look that had it closed.
+        last: the last look that had it.
+        loaded: the commit that loaded it.
+        candidate: whether it is retired, and is to be proved.
+        judged: the commit as of which it was not proved; 0 if it has to be judged anew.
+        exclusive: what of it was not given by others then.
+    """
+
+    physical: str
+    path: str | None
+    sender: str
+    size: int
+    md5: str
+    series: int
+    points: int
+    start: int | None
+    end: int | None
+    name: tuple[int, int, int, int, int] | None
+    first: int
+    closed: int
+    last: int
+    loaded: int
+    candidate: bool = False
+    judged: int = 0
+    exclusive: tuple[ExclusiveRange, ...] = ()
+
+
+class PartitionAsked(_Asked, frozen=True):
+    """All visible files of a partition that have to do with those that are to be proved.
+
+    Attributes:
+        files: of the partition.
+        notes: deletions of their senders.
+        most_points: times that are held in memory at once, about.
+    """
+
+    files: list[FileAsked]
+    notes: list[NotesAsked]
+    most_points: int
+
+
+class FileProof(_Asked, frozen=True):
+    """What was found of a candidate.
+
+    Attributes:
+        physical: of it.
+        proved: whether every point of it is given by others.
+        rests: those others.
+        exclusive: what is not.
+        unreadable: why nothing can be said of it; empty if it was read.
+    """
+
+    physical: str
+    proved: bool = False
+    rests: tuple[str, ...] = ()
+    exclusive: tuple[ExclusiveRange, ...] = ()
+    unreadable: str = ""
+
+
+class PartitionAnswer(_Asked, frozen=True):
+    """What was found of the candidates of a partition.
+
+    Attributes:
+        proofs: of all candidates, but of those that nothing has touched since they were judged.
+        read: files that were read.
+        read_bytes: of those.
+    """
+
+    proofs: list[FileProof]
+    read: int = 0
+    read_bytes: int = 0
+
+
+def send_frame(line: socket.socket, content: bytes) -> None:
+    """Send a frame, however long it takes."""
+    line.settimeout(None)
+    line.sendall(_HEAD.pack(len(content)) + content)
+
+
+def receive_frame(line: socket.socket, stopped: Callable[[], bool] = lambda: False) -> bytes:
+    """Receive a frame.
+
+    Args:
+        line: to the other end.
+        stopped: asked every half second while nothing comes.
+
+    Raises:
+        EOFError: the other end is gone, or it was stopped.
+    """
+    (length,) = _HEAD.unpack(_exactly(line, _HEAD.size, stopped))
+    return _exactly(line, length, stopped)
+
+
+def _exactly(line: socket.socket, length: int, stopped: Callable[[], bool]) -> bytes:
+    pieces, missing = [], length
+    line.settimeout(0.5)
+    while missing:
+        try:
+            piece = line.recv(min(missing, _PIECE))
+        except TimeoutError:
+            if stopped():
+                raise EOFError from None
+            continue
+        if not piece:
+            raise EOFError
+        pieces.append(piece)
+        missing -= len(piece)
+    return b"".join(pieces)
