@@ -17,7 +17,7 @@ from receiver.load.service import LoadService
 from receiver.load.upkeep.ttl import steady
 from receiver.open_engine import open_engine
 from receiver.operator.directories import RunningReceiver
-from receiver.proofs.prover import Prover
+from receiver.superseding.prover import Prover
 from receiver.transfer.checks import Checks
 from receiver.transfer.listing import Listing
 from receiver.transfer.schemachanges import SchemaReader

@@ -53,6 +53,7 @@ def _add_commands() -> None:
     from receiver.cli.mtree import mtree
     from receiver.cli.owners import owners
     from receiver.cli.quarantine import quarantine
+    from receiver.cli.retired import retired
     from receiver.cli.senders import senders
     from receiver.cli.serve import serve
     from receiver.cli.sql import sql
@@ -68,6 +69,7 @@ def _add_commands() -> None:
         files,
         owners,
         quarantine,
+        retired,
         token,
         ttl,
         sql,

@@ -12,7 +12,7 @@ from receiver.config import ReceiverConfig
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.directories import look
 from receiver.operator.status import status as status_of
-from receiver.operator.views import SchemaView, StatusView
+from receiver.operator.views import RetiredTotals, SchemaView, StatusView
 
 __all__ = ["status"]
 
@@ -56,6 +56,8 @@ def _write(view: StatusView, running: bool) -> None:
         "devices": str(view.devices),
         "files": f"{view.files}, {size_text(view.bytes)}",
         "verified": _verified(view),
+        "retired": _retired(view.retired),
+        "superseded": _superseded(view.retired),
         "deleted, on disk": str(view.deleted_files),
         "quarantined": str(view.quarantined),
         "uploads": str(view.uploads),
@@ -74,6 +76,18 @@ def _verified(view: StatusView) -> str:
     if view.oldest_verification:
         text += f", the oldest verification {commit_time(view.oldest_verification)}"
     return text
+
+
+def _retired(view: RetiredTotals) -> str:
+    text = f"{view.waiting_files} wait for a proof, {size_text(view.waiting_bytes)}; "
+    text += f"{view.unique_files} have points of their own, {size_text(view.unique_bytes)}"
+    if view.problem is not None:
+        return f"{text}; {view.problem}"
+    return f"{text}; {view.files_per_second:g} files a second" if view.files_per_second else text
+
+
+def _superseded(view: RetiredTotals) -> str:
+    return f"{view.superseded_files}, {size_text(view.superseded_bytes)} still on disk"
 
 
 def _schema(view: SchemaView) -> dict[str, str]:

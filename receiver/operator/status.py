@@ -12,6 +12,7 @@ from receiver.load.upkeep.clock_watch import noted_doubt
 from receiver.metadata.log.checkpoints import checkpoints
 from receiver.operator.files import EXPIRED
 from receiver.operator.paging import every_row
+from receiver.operator.retired import retired_totals
 from receiver.operator.senders import loaded_bad
 from receiver.operator.views import AwayView, SchemaView, StatusView
 
@@ -37,6 +38,7 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
     home = there.disks.home
     away = tuple(AwayView(path=str(each.path), reason=each.reason) for each in there.disks.away())
     checkpoint_at, checkpoint_bytes = _checkpoint(there.config.schema_dir)
+    retired = retired_totals(there)
     with engine.reading() as state:
         files, size = state.file_table.totals()
         verified = state.file_table.verified()
@@ -60,6 +62,7 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             oldest_verification=oldest,
             free_bytes=0 if home is None else free_bytes(home.path),
             away=away,
+            retired=retired,
             schema=msgspec.structs.replace(
                 schema,
                 max_memory=there.config.metadata.max_memory,

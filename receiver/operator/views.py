@@ -17,6 +17,10 @@ __all__ = [
     "OwnerView",
     "OwnersPage",
     "QuarantineView",
+    "RemainderView",
+    "RetiredPage",
+    "RetiredTotals",
+    "RetiredView",
     "SchemaView",
     "SenderView",
     "StatusView",
@@ -81,7 +85,7 @@ class FileView(Struct, frozen=True, kw_only=True):
         data_dir: where the bytes are; None if nowhere.
         size: bytes.
         md5: 32 hex digits.
-        state: `live`, `retired`, `quarantined` or `deleted`.
+        state: `live`, `retired`, `quarantined`, `superseded` or `deleted`.
         reason: of the quarantine or deletion; `expired` for what the TTL has deleted.
         task: that loaded it.
         created: commit that loaded it.
@@ -164,6 +168,89 @@ class QuarantineView(Struct, frozen=True, kw_only=True):
     kept: bool
     loaded: bool = False
     since: int = 0
+
+
+class RemainderView(Struct, frozen=True):
+    """Times of a series that a retired file alone gives.
+
+    Attributes:
+        device: of the file.
+        measurement: of the device; empty for the rows of a table.
+        first: the earliest time, in the file's unit.
+        last: the latest.
+        points: how many times there are.
+    """
+
+    device: str
+    measurement: str
+    first: int
+    last: int
+    points: int
+
+
+class RetiredView(Struct, frozen=True, kw_only=True):
+    """A file that its sender has no more.
+
+    Attributes:
+        sender: uuid of the sender.
+        path: at the sender, last.
+        physical: beneath the data directory, unique.
+        size: bytes.
+        points: how many.
+        state: `retired`, and visible; or `superseded`: others give all of it.
+        since: commit that made it so.
+        judged: whether it was looked at since the server was started.
+        unreadable: why nothing can be said of it; None if it was read.
+        unique_points: points that no other file gives.
+        unique_series: series that have such points.
+        remainder: where those are; empty in lists.
+        rests: physical paths of the files that give what a superseded one has.
+    """
+
+    sender: str
+    path: str
+    physical: str
+    size: int
+    points: int
+    state: str
+    since: int = 0
+    judged: bool = False
+    unreadable: str | None = None
+    unique_points: int = 0
+    unique_series: int = 0
+    remainder: list[RemainderView] = msgspec.field(default_factory=list)
+    rests: list[str] = msgspec.field(default_factory=list)
+
+
+class RetiredPage(Struct, frozen=True, kw_only=True):
+    """Files in order of their physical path; `next` is the cursor of the page after."""
+
+    files: list[RetiredView]
+    next: str | None = None
+
+
+class RetiredTotals(Struct, frozen=True, kw_only=True):
+    """Files that their senders have no more.
+
+    Attributes:
+        waiting_files: retired, and not judged since the server was started.
+        waiting_bytes: of those.
+        unique_files: retired, and found to have points that exist nowhere else, or not to be read.
+        unique_bytes: of those.
+        superseded_files: proved to be given by others; their bytes go with the kept history.
+        superseded_bytes: of those.
+        files_per_second: judged, while it is at work.
+        problem: why nothing is proved, None if nothing is in the way.
+    """
+
+    waiting_files: int = 0
+    waiting_bytes: int = 0
+    unique_files: int = 0
+    unique_bytes: int = 0
+    superseded_files: int = 0
+    superseded_bytes: int = 0
+    files_per_second: float = 0.0
+    problem: str | None = None
 
 
 class TokenView(Struct, frozen=True, kw_only=True):
@@ -264,6 +351,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
         loading: tasks that wait to be loaded, or are being loaded.
         free_bytes: of the first data directory.
         away: data directories that do not count: their files cannot be read, and are not safe.
+        retired: files that their senders have no more, and how far their proofs are.
         schema: series and what belongs to them.
     """
 
@@ -288,4 +376,5 @@ class StatusView(Struct, frozen=True, kw_only=True):
     loading: int = 0
     free_bytes: int = 0
     away: tuple[AwayView, ...] = ()
+    retired: RetiredTotals = RetiredTotals()
     schema: SchemaView = SchemaView()

@@ -16,6 +16,7 @@ __all__ = [
     "QuarantineAnswer",
     "QuarantineKey",
     "ReleaseRequest",
+    "RetiredKey",
     "RetryAnswer",
     "SendersAnswer",
     "TokenRequest",
@@ -93,6 +94,12 @@ class UndeleteAnswer(Struct, frozen=True, kw_only=True):
 
     back: list[str]
     failed: list[FailedUndelete]
+
+
+class RetiredKey(Struct, frozen=True, kw_only=True):
+    """Names a retired or superseded file by its physical path."""
+
+    physical: str
 
 
 class RetryAnswer(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from receiver.operator import views, wire
 from receiver.operator.files import FILE_STATES, list_files, undelete_files
 from receiver.operator.owners import adopt_sender, list_owners, set_owner
 from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
+from receiver.operator.retired import GONE_STATES, drop_retired, list_retired, show_retired
 from receiver.operator.schema import import_into
 from receiver.operator.senders import accept_sender as accept
 from receiver.operator.senders import list_running_senders
@@ -37,6 +38,10 @@ _STATE = Parameter("state", "query", {"enum": list(FILE_STATES)}, "Only files in
 _UNVERIFIED = Parameter(
     "unverified", "query", {"enum": ["true", "false"]}, "Only files that are not verified."
 )
+_GONE = Parameter(
+    "state", "query", {"enum": list(GONE_STATES)}, "Retired (if left out), or superseded."
+)
+_PHYSICAL = Parameter("physical", "query", {"type": "string"}, "Its physical path.")
 
 
 @ROUTES.call(
@@ -208,6 +213,53 @@ def quarantine_drop(call: Call) -> Response:
     key = call.body(wire.QuarantineKey)
     drop_quarantined(call.operator, key.sender, key.path, key.digest)
     return Response(status=204)
+
+
+@ROUTES.call(
+    "GET",
+    "/v1/retired",
+    Role.OPERATOR,
+    "Files that their senders have no more, in order of their physical paths",
+    AnswerRow(200, views.RetiredPage),
+    parameters=(_SENDER, _GONE, PAGE_AFTER, PAGE_LIMIT),
+)
+def retired(call: Call) -> Response:
+    """Files that their senders have no more."""
+    page = list_retired(
+        call.operator,
+        sender=call.query("sender"),
+        state=call.query("state"),
+        after=call.query("after"),
+        limit=call.limit(),
+    )
+    return json_answer(page)
+
+
+@ROUTES.call(
+    "GET",
+    "/v1/retired/file",
+    Role.OPERATOR,
+    "What of a retired file exists nowhere else, or what a superseded one rests on",
+    AnswerRow(200, views.RetiredView),
+    parameters=(_PHYSICAL,),
+)
+def retired_file(call: Call) -> Response:
+    """One of them."""
+    return json_answer(show_retired(call.operator, call.query("physical") or ""))
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/retired/drop",
+    Role.OPERATOR,
+    "Give a retired or superseded file up, points and all",
+    AnswerRow(200, wire.CommitAnswer),
+    takes=wire.RetiredKey,
+)
+def retired_drop(call: Call) -> Response:
+    """Give one of them up."""
+    commit = drop_retired(call.operator, call.body(wire.RetiredKey).physical)
+    return json_answer(wire.CommitAnswer(commit=commit))
 
 
 @ROUTES.call(

@@ -20,7 +20,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "": ("receiver", "sender", "common"),
     "sender": ("cli", "daemon", "round", "schema", "send", "plan", "kept", "select", "config"),
     "receiver": (
-        "cli", "web", "node", "spark", "operator", "transfer", "load", "proofs", "open_engine",
+        "cli", "web", "node", "spark", "operator", "transfer", "load", "superseding", "open_engine",
         "disks", "principal", "metadata", "points", "config", "scope",
     ),
     "receiver.metadata": (
@@ -228,8 +228,8 @@ def _makes_a_variable(value: ast.expr | None) -> bool:
 
 
 SUBJECTS = frozenset({
-    "batch", "daemon", "files", "fsck", "init", "owners", "quarantine", "schema", "senders",
-    "series", "sql", "status", "sync", "tasks", "ttl",
+    "batch", "daemon", "files", "fsck", "init", "owners", "quarantine", "retired", "schema",
+    "senders", "series", "sql", "status", "sync", "tasks", "ttl",
 })  # fmt: skip
 """Modules of one name on several floors, about one thing: its table, its calls, its command."""
 ON_EACH_SIDE = frozenset({"__main__", "cli", "commands", "config", "errors", "wire"})

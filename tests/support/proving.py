@@ -15,8 +15,8 @@ from receiver.metadata.model.ranks import highest
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.node import Node
-from receiver.proofs.asking import PartitionAnswer, PartitionAsked
-from receiver.proofs.partition_proof import ReadBytes, prove
+from receiver.superseding.asking import PartitionAnswer, PartitionAsked
+from receiver.superseding.partition_proof import ReadBytes, prove
 from tests.support.node_world import A, Edge, plan_entry
 from tests.support.tsfile_bytes import build
 

@@ -21,9 +21,9 @@ from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.metadata.state.table_rows import FileState
-from receiver.proofs.asking import FileProof, PartitionAsked
-from receiver.proofs.due import DuePartition, JudgedPartition, due_of, unproved_senders
-from receiver.proofs.reading_process import ProcessDied, ReadingProcess, missing_decoders
+from receiver.superseding.asking import FileProof, PartitionAsked
+from receiver.superseding.due import DuePartition, JudgedPartition, due_of, unproved_senders
+from receiver.superseding.reading_process import ProcessDied, ReadingProcess, missing_decoders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from common.tsfile import Device
     from receiver.points.deletion_entries import Deletion
-    from receiver.proofs.asking import FileAsked, NotesAsked
+    from receiver.superseding.asking import FileAsked, NotesAsked
 
 __all__ = ["NotesOfPartition"]
 

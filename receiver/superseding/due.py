@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from common.tsfile import split_database
 from common.wire import Propagate
 from receiver.metadata.state.table_rows import FileState
-from receiver.proofs.asking import FileAsked, NotesAsked, PartitionAsked
+from receiver.superseding.asking import FileAsked, NotesAsked, PartitionAsked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow
     from receiver.metadata.state.tables.retired import PartitionKey
-    from receiver.proofs.asking import FileProof
+    from receiver.superseding.asking import FileProof
 
 __all__ = ["DuePartition", "JudgedPartition", "due_of", "unproved_senders"]
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from receiver.proofs.asking import PartitionAnswer, receive_frame, send_frame
+from receiver.superseding.asking import PartitionAnswer, receive_frame, send_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from receiver.proofs.asking import PartitionAsked
+    from receiver.superseding.asking import PartitionAsked
 
 __all__ = ["ProcessDied", "ReadingProcess", "missing_decoders"]
 
@@ -81,7 +81,7 @@ class ReadingProcess:
                 [
                     sys.executable,
                     "-m",
-                    "receiver.proofs.worker",
+                    "receiver.superseding.worker",
                     str(theirs.fileno()),
                     str(self._memory),
                 ],

@@ -19,17 +19,17 @@ from common.errors import TsferryError
 from common.tsfile import Corrupt
 from receiver.metadata.model.ranks import Rank
 from receiver.points import TsFileReader
-from receiver.proofs.asking import ExclusiveRange, FileProof, PartitionAnswer
-from receiver.proofs.given_times import GivenTimes, SeriesName, given_times
-from receiver.proofs.noted import NotesOfPartition
-from receiver.proofs.sweeping import RankArrays, Stored, sweep
+from receiver.superseding.asking import ExclusiveRange, FileProof, PartitionAnswer
+from receiver.superseding.given_times import GivenTimes, SeriesName, given_times
+from receiver.superseding.noted import NotesOfPartition
+from receiver.superseding.sweeping import RankArrays, Stored, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
-    from receiver.proofs.asking import FileAsked, PartitionAsked
+    from receiver.superseding.asking import FileAsked, PartitionAsked
 
 __all__ = ["ReadBytes", "prove"]
 

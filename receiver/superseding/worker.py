@@ -13,8 +13,8 @@ import sys
 import msgspec
 import pyarrow as pa
 
-from receiver.proofs.asking import PartitionAsked, receive_frame, send_frame
-from receiver.proofs.partition_proof import ReadBytes, prove
+from receiver.superseding.asking import PartitionAsked, receive_frame, send_frame
+from receiver.superseding.partition_proof import ReadBytes, prove
 
 __all__ = ["main"]
 

@@ -122,7 +122,7 @@ def test_equal_content_above_is_a_proof_without_decoding(
     site.node.engine.commit([records.OwnerSet("root.sg.d1", None, "moved")])
     other.round({S2: {"a": {1: 1}}})
     site.points |= other.points
-    monkeypatch.setattr("receiver.proofs.partition_proof.TsFileReader", refuse)
+    monkeypatch.setattr("receiver.superseding.partition_proof.TsFileReader", refuse)
     assert sweep(site) == 1
 
 
@@ -158,7 +158,7 @@ def test_a_file_that_is_not_on_the_disk_neither_proves_nor_is_proved(
 def test_what_cannot_be_decoded_to_the_points_that_were_loaded_stays(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import receiver.proofs.partition_proof as module
+    import receiver.superseding.partition_proof as module
 
     real = module.given_times
     monkeypatch.setattr(

@@ -1,0 +1,147 @@
+"""`retired`: files that their senders have no more."""
+
+from __future__ import annotations
+
+import click
+
+from common.cli import Invocation, emit_json
+from common.terminal import printable, size_text
+from receiver.cli.showing import commit_time, json_option, show, write_json
+from receiver.config import ReceiverConfig
+from receiver.operator.client import OperatorClient, ask
+from receiver.operator.paging import collect
+from receiver.operator.retired import list_retired as page_of_retired
+from receiver.operator.retired import show_retired as retired_file
+from receiver.operator.views import RetiredPage, RetiredView
+from receiver.operator.wire import CommitAnswer, RetiredKey
+
+__all__ = ["retired"]
+
+_HEADERS = ("PATH", "SENDER", "SIZE", "POINTS", "SINCE", "ELSEWHERE", "PHYSICAL")
+
+
+@click.group()
+def retired() -> None:
+    """Files that their senders have no more, and what of them exists nowhere else."""
+
+
+@retired.command(
+    "list",
+    epilog="Example: tsferry-receiver retired list --json. Works without a server too, which "
+    "alone knows what exists nowhere else. Exit codes: 0 done; 2 configuration; 4 the receiver "
+    "refuses.",
+)
+@click.option("--sender", help="Only of the sender with this uuid.")
+@click.option("--superseded", is_flag=True, help="Those that are left out, for others give all.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many.")
+@json_option
+@click.pass_obj
+def list_retired(
+    invocation: Invocation[ReceiverConfig],
+    sender: str | None,
+    superseded: bool,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Files, their bytes, and how many points exist nowhere else."""
+    state = "superseded" if superseded else None
+    query = {"sender": sender, "state": state}
+    found = ask(
+        invocation.load().value,
+        lambda server: collect(
+            lambda after, left: server.ask(
+                "GET", "/v1/retired", RetiredPage, query={**query, "after": after, "limit": left}
+            ),
+            lambda page: page.files,
+            limit,
+        ),
+        lambda there: collect(
+            lambda after, left: page_of_retired(
+                there, sender=sender, state=state, after=after, limit=left
+            ),
+            lambda page: page.files,
+            limit,
+        ),
+    )
+    rows = [
+        (
+            each.path,
+            each.sender[:8],
+            size_text(each.size),
+            each.points,
+            commit_time(each.since),
+            _elsewhere(each),
+            each.physical,
+        )
+        for each in found
+    ]
+    show(RetiredPage(files=found), as_json, _HEADERS, rows, "no files")
+
+
+@retired.command(
+    "show",
+    epilog="Example: tsferry-receiver retired show sequence/root.sg/0/0/1-1-0-0.0f4e1c0e9a8b4d7c."
+    "tsfile. Exit codes: 0 done; 2 no such file, or configuration; 4 the receiver refuses.",
+)
+@click.argument("physical")
+@json_option
+@click.pass_obj
+def show_retired(invocation: Invocation[ReceiverConfig], physical: str, as_json: bool) -> None:
+    """One file: the series and times that exist nowhere else, or what it rests on."""
+    view = ask(
+        invocation.load().value,
+        lambda server: server.ask(
+            "GET", "/v1/retired/file", RetiredView, query={"physical": physical}
+        ),
+        lambda there: retired_file(there, physical),
+    )
+    if as_json:
+        write_json(view)
+        return
+    lines = {
+        "path": view.path,
+        "sender": view.sender,
+        "state": f"{view.state} since {commit_time(view.since)}",
+        "size": size_text(view.size),
+        "points": str(view.points),
+        "elsewhere": _elsewhere(view),
+    }
+    for name, text in lines.items():
+        click.echo(f"{name + ':':18}{printable(text)}")
+    for each in view.remainder:
+        series = f"{each.device}.{each.measurement}" if each.measurement else each.device
+        click.echo(f"  {printable(series)}: {each.points} points, {each.first} to {each.last}")
+    for physical in view.rests:
+        click.echo(f"  rests on {printable(physical)}")
+
+
+@retired.command(
+    epilog="Example: tsferry-receiver retired drop sequence/root.sg/0/0/1-1-0-0.0f4e1c0e9a8b4d7c."
+    "tsfile. Exit codes: 0 done; 2 no such file; 4 the receiver does not run or refuses.",
+)
+@click.argument("physical", nargs=-1, required=True)
+@json_option
+@click.pass_obj
+def drop(invocation: Invocation[ReceiverConfig], physical: tuple[str, ...], as_json: bool) -> None:
+    """Give files up, with the points that exist nowhere else; the history keeps them a while."""
+    server = OperatorClient(invocation.load().value)
+    dropped = []
+    for each in physical:
+        body = RetiredKey(physical=each)
+        answer = server.ask("POST", "/v1/retired/drop", CommitAnswer, body=body)
+        dropped.append({"physical": each, "commit": answer.commit})
+        if not as_json:
+            click.echo(f"{printable(each)}: dropped")
+    if as_json:
+        emit_json({"dropped": dropped})
+
+
+def _elsewhere(view: RetiredView) -> str:
+    """What is known of its points being elsewhere."""
+    if view.state == "superseded":
+        return f"all, in {len(view.rests)} files"
+    if view.unreadable is not None:
+        return f"not known: {view.unreadable}"
+    if not view.judged:
+        return "not known yet"
+    return f"all but {view.unique_points} points of {view.unique_series} series"

@@ -1,0 +1,151 @@
+"""Files that their senders have no more: what of them exists nowhere else, and giving them up."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from common.errors import ConflictError, NotFoundError, UsageError
+from receiver.metadata.commit.guards import Guard
+from receiver.metadata.model import records
+from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.tables.retired import partition_of
+from receiver.operator.directories import RunningReceiver
+from receiver.operator.paging import every_row
+from receiver.operator.views import RemainderView, RetiredPage, RetiredTotals, RetiredView
+from receiver.transfer.listing import page_limit
+
+if TYPE_CHECKING:
+    from receiver.metadata.state.table_rows import FileRow
+    from receiver.operator.directories import ReceiverDirectories
+    from receiver.superseding.asking import FileProof
+
+__all__ = ["GONE_STATES", "drop_retired", "list_retired", "retired_totals", "show_retired"]
+
+GONE_STATES = (str(FileState.RETIRED), str(FileState.SUPERSEDED))
+"""What files that are gone at the edge can be asked for by."""
+
+
+def list_retired(
+    there: ReceiverDirectories,
+    *,
+    sender: str | None = None,
+    state: str | None = None,
+    after: str | None = None,
+    limit: int | None = None,
+) -> RetiredPage:
+    """A page of retired files, or of superseded ones, in order of their physical paths.
+
+    Args:
+        there: what to look at; only a server that runs knows what of them exists nowhere else.
+        sender: only its files.
+        state: one of `GONE_STATES`; the retired, if left out.
+        after: the cursor of the page before.
+        limit: files of the page; as many as the configuration allows, if left out.
+
+    Raises:
+        UsageError: there is no such state.
+    """
+    if state is not None and state not in GONE_STATES:
+        raise UsageError(f"state: expected one of {', '.join(GONE_STATES)}")
+    wanted = FileState(state or FileState.RETIRED)
+    limit = page_limit(limit, there.config.limits.max_page_items)
+    every = every_row(
+        there.engine,
+        lambda tables, behind, count: tables.file_table.among(wanted, behind, count),
+        lambda row: row.physical,
+        after,
+    )
+    chosen = (row for row in every if row.state is wanted and sender in (None, row.sender))
+    rows = list(islice(chosen, limit + 1))  # one more says whether there is a page after this
+    page = rows[:limit]
+    return RetiredPage(
+        files=[_view(there, row, ranges=0) for row in page],
+        next=page[-1].physical if len(rows) > limit else None,
+    )
+
+
+def show_retired(there: ReceiverDirectories, physical: str) -> RetiredView:
+    """All that is known of a retired or superseded file.
+
+    Raises:
+        NotFoundError: there is no such file.
+    """
+    return _view(there, _gone(there, physical), ranges=None)
+
+
+def drop_retired(there: RunningReceiver, physical: str) -> int:
+    """Give a retired or superseded file up, points and all; returns the commit.
+
+    Raises:
+        NotFoundError: there is no such file.
+        ConflictError: something has just happened to it.
+    """
+    row = _gone(there, physical)
+    return there.engine.commit(
+        [records.FileDeleted(physical, "operator")], [Guard("file", physical, row.changed)]
+    )
+
+
+def retired_totals(there: ReceiverDirectories) -> RetiredTotals:
+    """How many retired files wait for a proof, and how fast it goes."""
+    if isinstance(there, RunningReceiver):
+        now = there.prover.progress()
+        return RetiredTotals(
+            waiting_files=now.waiting_files,
+            waiting_bytes=now.waiting_bytes,
+            unique_files=now.kept_files,
+            unique_bytes=now.kept_bytes,
+            superseded_files=now.superseded_files,
+            superseded_bytes=now.superseded_bytes,
+            files_per_second=round(now.files_per_second, 1),
+            problem=now.problem,
+        )
+    with there.engine.reading() as state:
+        gone = state.file_table.gone
+        return RetiredTotals(
+            waiting_files=gone.retired_files,
+            waiting_bytes=gone.retired_bytes,
+            superseded_files=gone.superseded_files,
+            superseded_bytes=gone.superseded_bytes,
+        )
+
+
+def _gone(there: ReceiverDirectories, physical: str) -> FileRow:
+    with there.engine.reading() as state:
+        row = state.files.get(physical)
+    if row is None:
+        raise NotFoundError(f"there is no file {physical[:200]!a}")
+    if row.state not in (FileState.RETIRED, FileState.SUPERSEDED):
+        raise ConflictError(f"{physical} is {row.state}, neither retired nor superseded")
+    return row
+
+
+def _view(there: ReceiverDirectories, row: FileRow, *, ranges: int | None) -> RetiredView:
+    """A row as it is shown, with so many ranges of its remainder at most."""
+    found = _found(there, row)
+    exclusive = found.exclusive if found is not None else ()
+    return RetiredView(
+        sender=row.sender,
+        path=row.path,
+        physical=row.physical,
+        size=row.size,
+        points=row.points,
+        state=str(row.state),
+        since=row.changed,
+        judged=found is not None or row.state is FileState.SUPERSEDED,
+        unreadable=found.unreadable or None if found is not None else None,
+        unique_points=sum(each.points for each in exclusive),
+        unique_series=len(exclusive),
+        remainder=[
+            RemainderView(each.device, each.measurement, each.first, each.last, each.points)
+            for each in exclusive[:ranges]
+        ],
+        rests=list(row.rests),
+    )
+
+
+def _found(there: ReceiverDirectories, row: FileRow) -> FileProof | None:
+    if not isinstance(there, RunningReceiver):
+        return None
+    return there.prover.found(partition_of(row.physical), row.physical)
