@@ -84,9 +84,19 @@ class Site:
         """The node was started anew."""
         self.node = self.edge.node = node
 
-    def round(self, files: Mapping[str, Points], gone: Iterable[str] = (), **more: Any) -> None:
-        """One look: files that are new in it, and those that the look before it had still."""
-        gone = list(gone)
+    def round(
+        self,
+        files: Mapping[str, Points],
+        gone: Iterable[str] = (),
+        *,
+        open_since: Mapping[str, int] | None = None,
+        **more: Any,
+    ) -> None:
+        """One look: files that are new in it, and those that the look before it had still.
+
+        `open_since` names the first look that had one of the files, if that was an earlier one.
+        """
+        gone, before = list(gone), self.look
         self.edge.check()
         with self.node.engine.reading() as state:
             self.look = max(self.look, state.newest) + 1
@@ -99,8 +109,7 @@ class Site:
             self.edge.deleted(task, gone)
         if bytes_of:
             self.edge.batch(task, bytes_of)
-        looks = dict.fromkeys(bytes_of, (self.look, self.look))
-        before = self.look - 1
+        looks = {path: ((open_since or {}).get(path, self.look), self.look) for path in bytes_of}
         self.edge.end(task, bytes_of, gone, looks=looks, last_looks=[before] * len(gone))
         self.edge.outcome(task)
         for path, points in files.items():
@@ -128,9 +137,10 @@ class Site:
     def state(self, path: str) -> FileState:
         return self.row(path).state
 
-    def answer(self) -> dict[tuple[str, int], int]:
+    def answer(self, *, superseded: bool = False) -> dict[tuple[str, int], int]:
+        """What a reader is given; also, what it would be given if nothing had been proved."""
         with self.node.engine.reading() as state:
-            return answer(state, self.points, self.deleted)
+            return answer(state, self.points, self.deleted, superseded=superseded)
 
 
 def given(row: FileRow, points: Points, deleted: Iterable[Any]) -> dict[tuple[str, int], int]:
@@ -149,12 +159,20 @@ def given(row: FileRow, points: Points, deleted: Iterable[Any]) -> dict[tuple[st
 
 
 def answer(
-    state: State, points: Mapping[str, Points], deleted: Iterable[Any]
+    state: State,
+    points: Mapping[str, Points],
+    deleted: Iterable[Any],
+    *,
+    superseded: bool = False,
 ) -> dict[tuple[str, int], int]:
-    """What a reader is given over all visible files."""
+    """What a reader is given over all visible files, and over the superseded too if told so."""
     deleted = list(deleted)
     giving: dict[tuple[str, int], dict[str, int]] = {}
-    rows = {row.physical: row for row in state.files.values() if row.visible}
+    rows = {
+        row.physical: row
+        for row in state.files.values()
+        if row.visible or (superseded and row.state is FileState.SUPERSEDED)
+    }
     for physical, row in rows.items():
         for key, value in given(row, points[physical], deleted).items():
             giving.setdefault(key, {})[physical] = value
