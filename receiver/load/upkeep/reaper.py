@@ -92,6 +92,7 @@ class Reaper:
     def run_once(self) -> int:
         """Make one pass; returns how many deleted files have left the disk."""
         now = self._clock()
+        self._engine.collect()
         self._let_superseded_go(now)
         gone = self._reap(now)
         for chore in self.chores:
@@ -115,7 +116,6 @@ class Reaper:
                 log.exception("removing files failed")
 
     def _reap(self, now: float) -> int:
-        self._engine.collect()
         if self._disks.away():  # rows would go, and their bytes come back with the disk
             return 0
         if self._unproved_due:
