@@ -39,6 +39,7 @@ class JudgedPartition:
         at: the commit as of which it is known.
         senders: of the retired files.
         found: by physical path.
+        kept: how many these are, and their bytes.
         skipped: files (and bytes) of senders whose files nothing is proved of.
         again: some were overtaken by other commits, and are to be looked at again.
     """
@@ -46,6 +47,7 @@ class JudgedPartition:
     at: int = 0
     senders: frozenset[str] = frozenset()
     found: dict[str, FileProof] = field(default_factory=dict)
+    kept: tuple[int, int] = (0, 0)
     skipped: tuple[int, int] = (0, 0)
     again: bool = False
 

@@ -165,7 +165,7 @@ class _Partition:
             for at, each in enumerate(self._files)
             if each.start is not None and at not in left_out and at not in self._failed
         ]
-        spans = np.array([_span(self._files[at]) for at in others], np.float64)
+        spans = np.array([_span(self._files[at]) for at in others], np.int64)
         hull = _hull([self._files[at] for at in with_points])
         chosen = np.array(others)
         for start, end in _slices(*hull, spans, is_candidate[chosen], self._most):
@@ -279,7 +279,7 @@ def _overlaps(file: FileAsked, start: int, end: int) -> bool:
 def _slices(
     start: int,
     end: int,
-    spans: npt.NDArray[np.float64],
+    spans: npt.NDArray[np.int64],
     candidates: npt.NDArray[np.bool_],
     most: int,
 ) -> Iterator[tuple[int, int]]:
@@ -295,7 +295,7 @@ def _slices(
     here = (spans[:, 0] <= end) & (spans[:, 1] >= start)
     if not (here & candidates).any():
         return
-    first, last, points = spans[here].T
+    first, last, points = spans[here].astype(np.float64).T  # for an estimate: nothing overflows
     part = (np.minimum(last, end) - np.maximum(first, start) + 1) / (last - first + 1)
     if end == start or float((points * part).sum()) <= most:
         yield start, end

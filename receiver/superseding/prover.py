@@ -20,7 +20,6 @@ from common.errors import TsferryError
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
-from receiver.metadata.state.table_rows import FileState
 from receiver.superseding.asking import FileProof, PartitionAsked
 from receiver.superseding.due import DuePartition, JudgedPartition, due_of, unproved_senders
 from receiver.superseding.reading_process import ProcessDied, ReadingProcess, missing_decoders
@@ -115,17 +114,12 @@ class Prover:
     def progress(self) -> ProofProgress:
         """How far it is."""
         judged = list(self._judged.values())
+        kept_files, kept_bytes = map(sum, zip((0, 0), *(each.kept for each in judged), strict=True))
+        skipped_files, skipped_bytes = map(
+            sum, zip((0, 0), *(each.skipped for each in judged), strict=True)
+        )
         with self._engine.reading() as state:
             gone = state.file_table.gone
-            found = [
-                row.size
-                for each in judged
-                for physical in list(each.found)
-                if (row := state.files.get(physical)) is not None and row.state is FileState.RETIRED
-            ]
-            kept_files, kept_bytes = len(found), sum(found)
-            skipped_files = sum(each.skipped[0] for each in judged)
-            skipped_bytes = sum(each.skipped[1] for each in judged)
             return ProofProgress(
                 waiting_files=max(0, gone.retired_files - kept_files - skipped_files),
                 waiting_bytes=max(0, gone.retired_bytes - kept_bytes - skipped_bytes),
@@ -239,8 +233,9 @@ class Prover:
                             "a retired file cannot be proved",
                             extra={"file": file.physical, "why": one.unreadable},
                         )
+        kept = len(found), sum(due.rows[each].size for each in found)
         self._judged[key] = JudgedPartition(
-            due.at, due.senders, found, due.skipped, again=overtaken
+            due.at, due.senders, found, kept, due.skipped, again=overtaken
         )
         if proved:
             log.info("files are superseded", extra={"files": proved, "partition": "/".join(key)})

@@ -96,7 +96,9 @@ def sweep(stored: Stored, ranks: RankArrays, candidates: npt.NDArray[np.bool_]) 
     of_each = np.repeat(np.arange(len(begins)), counts)
     kept = (files == top[of_each]) | ~settled[of_each]
     lower = candidates[files] & ~kept
-    pairs = np.unique(np.stack([files[lower], top[of_each[lower]]], axis=1), axis=0)
+    # A pair is one number: pairs as rows are sorted fifty times slower.
+    codes = np.unique(files[lower] * len(candidates) + top[of_each[lower]])
+    pairs = np.stack([codes // len(candidates), codes % len(candidates)], axis=1)
     mine = candidates[files] & kept
     return OnTop(np.unique(files[kept]), pairs, _ranges(times[mine], series[mine], files[mine]))
 

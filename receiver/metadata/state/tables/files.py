@@ -254,7 +254,7 @@ class FileTable:
         if row.state is FileState.SUPERSEDED or op.reason == "expired":
             self._pass_on(row)
         self._drop_tail(row)
-        self.rows[op.physical] = msgspec.structs.replace(
+        deleted = self.rows[op.physical] = msgspec.structs.replace(
             row,
             state=FileState.DELETED,
             reason=op.reason,
@@ -264,6 +264,8 @@ class FileTable:
             changed=ts,
         )
         self._deleted[op.physical] = None
+        if row.state is FileState.RETIRED:
+            self.gone.touch(deleted)
 
     def _file_retired(self, op: records.FileRetired, ts: int) -> None:
         row = self.rows[op.physical]
