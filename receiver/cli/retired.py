@@ -117,7 +117,8 @@ def show_retired(invocation: Invocation[ReceiverConfig], physical: str, as_json:
 
 @retired.command(
     epilog="Example: tsferry-receiver retired drop sequence/root.sg/0/0/1-1-0-0.0f4e1c0e9a8b4d7c."
-    "tsfile. Exit codes: 0 done; 2 no such file; 4 the receiver does not run or refuses.",
+    "tsfile. Exit codes: 0 done; 2 no such file; 3 it is neither retired nor superseded; "
+    "4 the receiver does not run or refuses.",
 )
 @click.argument("physical", nargs=-1, required=True)
 @json_option

@@ -14,6 +14,7 @@ from common.config import load
 from receiver.cli.commands import cli
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
+from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.operator.files import list_files
 from receiver.web import serving
@@ -199,6 +200,38 @@ def test_owners_and_senders_are_changed_by_the_server(running, command):
     command("senders", "accept", "no such sender/..", code=2)
 
 
+@pytest.fixture
+def retired(filled, config):
+    """The same with a file that its sender has no more; its physical path."""
+    with Node.open(config) as node:
+        with node.engine.reading() as state:
+            row = state.file_table.held(B, path_of(3, sg="root.b"))
+        node.engine.commit([records.FileRetired(row.physical, 1)])
+        return row.physical
+
+
+def test_retired_files_are_listed_and_shown_with_and_without_a_server(retired, either, command):
+    (found,) = json.loads(command("retired", "list", "--json"))["files"]
+    assert (found["physical"], found["state"]) == (retired, "retired")
+    assert retired in command("retired", "list", "--sender", B)
+    assert "no files" in command("retired", "list", "--superseded")
+    assert path_of(3, sg="root.b") in command("retired", "show", retired)
+    assert json.loads(command("retired", "show", retired, "--json"))["points"] == 5
+    command("retired", "show", "no such file", code=2)
+
+
+def test_status_says_how_many_retired_files_wait(retired, either, command):
+    code = 0 if either == "a server" else 4
+    shown = command("status", code=code)
+    assert re.search("retired: .*(1 wait for a proof|1 have points of their own)", shown)
+
+
+def test_retired_files_are_dropped_by_the_server(retired, running, command):
+    assert "dropped" in command("retired", "drop", retired)
+    assert "no files" in command("retired", "list")
+    command("retired", "drop", retired, code=3)
+
+
 def test_quarantine_is_dropped_by_the_server(running, command):
     command("quarantine", "retry", path_of(9), code=3)  # still no TsFile
     command("quarantine", "drop", "no such path", code=2)
@@ -217,6 +250,7 @@ def test_quarantine_is_dropped_by_the_server(running, command):
         ("quarantine", "drop", "--all"),
         ("quarantine", "retry", "--all"),
         ("ttl", "resume"),
+        ("retired", "drop", "x"),
     ],
 )
 def test_what_changes_something_says_that_no_server_runs(filled, command, arguments):

@@ -84,6 +84,23 @@ def test_quarantine_is_listed_and_dropped(ask, loaded, node):
     assert ask("GET", f"/v1/quarantine?sender={A}", wire.QuarantineAnswer).entries == []
 
 
+def test_retired_files_are_listed_shown_and_dropped(ask, loaded):
+    loaded.round({}, [path_of(1), path_of(2)])
+    first = ask("GET", "/v1/retired?limit=1", views.RetiredPage)
+    second = ask("GET", f"/v1/retired?after={first.next}", views.RetiredPage)
+    assert [each.path for each in first.files + second.files] == [path_of(1), path_of(2)]
+    assert ask("GET", "/v1/retired?state=superseded", views.RetiredPage).files == []
+    ask("GET", "/v1/retired?state=live", expected=400)
+    physical = first.files[0].physical
+    shown = ask("GET", f"/v1/retired/file?physical={physical}", views.RetiredView)
+    assert (shown.path, shown.state) == (path_of(1), "retired")
+    key = wire.RetiredKey(physical=physical)
+    assert ask("POST", "/v1/retired/drop", wire.CommitAnswer, key).commit
+    ask("POST", "/v1/retired/drop", None, key, expected=409)
+    ask("POST", "/v1/retired/drop", None, wire.RetiredKey(physical="no"), expected=404)
+    assert [f.path for f in ask("GET", "/v1/retired", views.RetiredPage).files] == [path_of(2)]
+
+
 def test_tokens_are_made_listed_and_revoked(ask, client):
     request = wire.TokenRequest(role="sender", sender=A, scope=["root.a.**"], note="edge 7")
     made = ask("POST", "/v1/tokens", views.TokenMade, request, expected=201)
