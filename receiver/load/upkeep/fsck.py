@@ -176,7 +176,7 @@ def examine(
         for each in away
     ]
     with engine.reading() as state:
-        rows = [row for row in state.files.values() if row.visible]
+        rows = [row for row in state.files.values() if _is_to_be_there(row)]
         commit = state.newest
     for row in rows:
         found += _check_file(row, trees, all_here=not away)
@@ -200,9 +200,16 @@ def examine(
 # -- loaded files --------------------------------------------------------------------------------
 
 
+def _is_to_be_there(row: FileRow) -> bool:
+    """Whether readers see it, or would see it again if what it rests on were lost."""
+    return row.visible or row.state is FileState.SUPERSEDED
+
+
 def _check_file(row: FileRow, trees: Sequence[Tree], *, all_here: bool) -> Iterator[Found]:
     def found(kind: str, detail: str) -> Found:
         repair = "quarantine it, so that its sender sends it again"
+        if row.state is FileState.SUPERSEDED:
+            repair = "forget it: other files give all of its points"
         return Found(kind=kind, path=row.physical, detail=detail, repair=repair, sender=row.sender)
 
     tree = next((each for each in trees if each.exists(row.physical)), None)
@@ -416,7 +423,10 @@ def _quarantine(engine: Engine, found: Found) -> bool:
         row = state.files.get(found.path)
     if row is None or row.state is FileState.QUARANTINED:
         return True
-    engine.commit([records.FileQuarantined(found.path, f"{found.kind}: {found.detail}")])
+    if row.state is FileState.SUPERSEDED:
+        engine.commit([records.FileDeleted(found.path, "superseded")])
+    else:
+        engine.commit([records.FileQuarantined(found.path, f"{found.kind}: {found.detail}")])
     return True
 
 

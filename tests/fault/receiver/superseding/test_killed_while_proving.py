@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from common import crash
+from receiver.load.upkeep.fsck import fsck
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
 from receiver.node import Node
@@ -115,6 +116,30 @@ def test_each_point_is_one_that_a_life_comes_to(tmp_path: Path) -> None:
         life(tmp_path, 1_700_000_005.0)
         life(tmp_path, 1_700_000_300.0)
     assert seen >= set(POINTS)
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_superseded_file_that_is_lost_is_forgotten_and_what_rested_on_it_comes_back_in_its_place(
+    tmp_path: Path, both: bool
+) -> None:
+    site = begin(tmp_path)
+    world = world_at(tmp_path)
+    with world.still_node() as node:
+        site.again(node)
+        one, first, second = (site.row(each).physical for each in (SOURCES[0], FIRST, SECOND))
+        node.engine.commit([records.FileSuperseded(one, [first])])
+        node.engine.commit([records.FileSuperseded(first, [second])])
+        for lost in (first, second)[: 1 + both]:
+            (node.load.trees[0].path / lost).unlink()
+    report = fsck(world.config, repair=True)
+    assert [each.repaired for each in report.found] == [True] * (1 + both)
+    with world.still_node() as node:
+        site.again(node)
+        if not both:
+            assert site.state(FIRST) is FileState.DELETED
+            assert site.row(SOURCES[0]).rests == (second,)
+            node.engine.commit([records.FileQuarantined(second, "rot")])
+        assert site.state(SOURCES[0]) is FileState.RETIRED
 
 
 def test_what_came_back_through_reaped_files_is_there_after_a_restart(tmp_path: Path) -> None:
