@@ -19,7 +19,8 @@ from receiver.metadata.state.table_rows import FileState
 from receiver.node import Node
 from receiver.operator.retired import drop_retired, list_retired, show_retired
 from receiver.operator.status import running_status
-from receiver.superseding.asking import PartitionAnswer, PartitionAsked
+from receiver.superseding.asking import FileProof, PartitionAnswer, PartitionAsked
+from receiver.superseding.prover import _lowest_first
 from receiver.superseding.reading_process import ProcessDied
 from tests.support.node_world import Clock, World
 from tests.support.proving import SameProcess, Site, in_this_process
@@ -189,6 +190,16 @@ def test_where_space_is_short_superseded_bytes_go_at_once_and_no_more_than_it_ta
     assert site.answer() == before
     with pytest.raises(HistoryGoneError):
         files_at(node.engine, seen)
+
+
+def test_what_rests_on_a_superseded_file_is_committed_before_it() -> None:
+    def proof(name: str, *rests: str) -> FileProof:
+        return FileProof(name, True, rests)
+
+    proofs = [proof("b", "c", "x"), proof("d"), proof("a", "b"), proof("c", "x")]
+    order = [each.physical for each in _lowest_first(proofs)]
+    assert sorted(order) == ["a", "b", "c", "d"]
+    assert order.index("a") < order.index("b") < order.index("c")
 
 
 def test_proofs_wait_while_files_are_loaded_but_not_where_space_is_short(node: Node) -> None:

@@ -13,7 +13,7 @@ from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.tables.retired import partition_of
 from receiver.node import Node
 from tests.support.node_world import World
-from tests.support.proving import SameProcess, Site, in_this_process
+from tests.support.proving import SameProcess, Site, deletion, in_this_process
 
 S1 = "sequence/root.sg/0/0/1-1-0-0.tsfile"
 S2 = "sequence/root.sg/0/0/2-2-0-0.tsfile"
@@ -124,6 +124,36 @@ def test_equal_content_above_is_a_proof_without_decoding(
     site.points |= other.points
     monkeypatch.setattr("receiver.superseding.partition_proof.TsFileReader", refuse)
     assert sweep(site) == 1
+
+
+@pytest.fixture
+def twins(site: Site) -> Site:
+    """Two senders' files of one content, the second above the first, and both retired."""
+    site.marks = False
+    site.round({S1: {"a": {1: 1, 2: 2}}})
+    site.round({}, [S1])
+    other = Site(site.node, "b" * 32, marks=False)
+    site.node.engine.commit([records.OwnerSet("root.sg.d1", None, "moved")])
+    other.round({S2: {"a": {1: 1, 2: 2}}})
+    other.round({}, [S2])
+    site.points |= other.points
+    return site
+
+
+def test_of_two_with_equal_content_the_upper_stays(twins: Site) -> None:
+    assert sweep(twins) == 1
+    assert twins.state(S1) is FileState.SUPERSEDED
+    assert twins.state(S2) is FileState.RETIRED
+
+
+def test_equal_content_of_which_something_was_deleted_is_no_proof(twins: Site) -> None:
+    row = twins.row(S2)
+    record = deletion("a", 2, 2)
+    twins.node.engine.commit([
+        records.DeletionsNoted(row.sender, row.path, row.physical, "mods", 0, record, 0)
+    ])  # fmt: skip
+    twins.deleted.append((row.physical, "a", 2, 2, 0))
+    assert sweep(twins) == 0
 
 
 def test_of_a_sender_in_mode_never_nothing_is_proved_until_it_is_in_another(site: Site) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from receiver.metadata.commit.draft import examine
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
@@ -189,6 +191,41 @@ def test_a_proof_and_the_quarantine_of_what_it_rests_on_never_pass_each_other(
         engine.commit([records.FileQuarantined(name(number + 1), "rot")])
         thread.join()
         assert state_of(engine, number) is FileState.RETIRED
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        records.FileQuarantined(name(2), "rot"),
+        records.FileDeleted(name(2), "operator"),
+        records.FileRetired(name(2), 3),
+    ],
+)
+def test_a_proof_and_the_end_of_what_it_rests_on_are_never_in_one_batch(
+    engine: Engine, op: records.Op
+) -> None:
+    loaded(engine, 1, 2)
+    retire(engine, 1)
+    with engine.reading() as state:
+        proof = examine(state, [records.FileSuperseded(name(1), [name(2)])])
+        end = examine(state, [op])
+    assert not proof.allows(end)
+    assert not end.allows(proof)
+
+
+def test_a_row_of_before_there_were_looks_keeps_its_place_through_a_proof(engine: Engine) -> None:
+    loaded(engine, 1, 2, first_look=0)
+    retire(engine, 1, last=0)
+    with engine.reading() as state:
+        older = msgspec.structs.replace(row(engine, 1), last_look=0)
+        state.files[name(1)] = older
+    last = older.rank.last
+    rest(engine, 1, 2)
+    assert row(engine, 1).rank.last == last
+    engine.commit([records.FileRevived(name(1))])
+    assert row(engine, 1).rank.last == last
+    engine.commit([records.FileQuarantined(name(1), "rot")])
+    assert row(engine, 1).rank.last == last
 
 
 def test_counts_of_what_is_retired_and_superseded_follow(tmp_path: Path) -> None:
