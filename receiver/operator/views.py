@@ -175,7 +175,8 @@ class RemainderView(Struct, frozen=True):
 
     Attributes:
         device: of the file.
-        measurement: of the device; empty for the rows of a table.
+        measurement: of the device; empty for the rows of a table, and where a file has so many
+            series that their devices are told in their place.
         first: the earliest time, in the file's unit.
         last: the latest.
         points: how many times there are.

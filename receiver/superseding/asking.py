@@ -38,7 +38,7 @@ class ExclusiveRange(_Asked, frozen=True):
 
     Attributes:
         device: of the file.
-        measurement: of the device; empty for the rows of a table.
+        measurement: of the device; empty for the rows of a table, and for all of a device.
         first: the earliest time.
         last: the latest time.
         points: how many times there are.

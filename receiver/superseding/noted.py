@@ -90,7 +90,7 @@ def _concerns(entry: Deletion, file: FileAsked, records: DeletionRecords) -> boo
     for each in file.exclusive:
         if entry.end < each.first or entry.start > each.last:
             continue
-        if each.table or records.older:
+        if each.table or not each.measurement or records.older:
             return True
         names = NamePattern(False, parse_name(each.device)[1])
         if entry.series.matches_series(names, each.measurement):

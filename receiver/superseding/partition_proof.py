@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadBytes", "prove"]
 
+_MOST_RANGES = 1000
 _UNREADABLE = (TsferryError, Corrupt, OSError, KeyError, ValueError, MemoryError)
 
 
@@ -253,7 +254,25 @@ class _Partition:
             ExclusiveRange(*names[series][:2], *found, names[series].table)
             for series, found in sorted(self._exclusive[at].items())
         )
-        return FileProof(file.physical, exclusive=exclusive)
+        return FileProof(file.physical, exclusive=_small(exclusive))
+
+
+def _small(exclusive: tuple[ExclusiveRange, ...]) -> tuple[ExclusiveRange, ...]:
+    """Ranges by series, or by device where there are very many: the server keeps them in memory."""
+    if len(exclusive) <= _MOST_RANGES:
+        return exclusive
+    found: dict[str, ExclusiveRange] = {}
+    for each in exclusive:
+        known = found.get(each.device, each)
+        found[each.device] = ExclusiveRange(
+            each.device,
+            "",
+            min(each.first, known.first),
+            max(each.last, known.last),
+            each.points + (known.points if known is not each else 0),
+            each.table,
+        )
+    return tuple(found.values())
 
 
 def _rank(file: FileAsked) -> Rank:

@@ -251,6 +251,34 @@ def test_a_deletion_wakes_only_what_it_may_hide(site: Site, reading: SameProcess
     assert site.node.prover.found(partition_of(row.physical), row.physical) is not None
 
 
+def test_of_very_many_series_the_devices_are_kept(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("receiver.superseding.partition_proof._MOST_RANGES", 2)
+    site.round({S1: {"a": {1: 1}, "b": {3: 1}, "c": {2: 1, 9: 1}}, S2: {"a": {50: 1}}})
+    site.round({}, [S1])
+    assert sweep(site) == 0
+    row = site.row(S1)
+    found = site.node.prover.found(partition_of(row.physical), row.physical)
+    assert found is not None
+    (one,) = found.exclusive
+    assert (one.measurement, one.first, one.last, one.points) == ("", 1, 9, 4)
+    for series in "abc":
+        site.note(S2, series, 0, 9, floor=site.look)
+    assert sweep(site) == 1
+
+
+def test_a_deletion_made_after_a_compaction_holds_in_what_was_compacted(site: Site) -> None:
+    site.round({S1: {"a": {1: 1, 2: 2}}, U1: {"a": {1: 3}}})
+    before = site.look
+    site.round({CROSS: {"a": {1: 3, 2: 2}}}, [S1, U1])
+    site.note(CROSS, "a", 1, 1, floor=before)
+    assert site.answer() == {("a", 2): 2}
+    assert sweep(site) == 2
+    site.node.engine.commit([records.FileDeleted(site.row(CROSS).physical, "operator")])
+    assert site.answer() == {("a", 2): 2}, "it holds in what came back, too"
+
+
 def test_files_that_were_changed_while_they_were_read_are_looked_at_again(
     site: Site, reading: SameProcess
 ) -> None:
