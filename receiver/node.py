@@ -57,7 +57,7 @@ class Node(Closing):
         self.load = load
         self.prover = Prover(
             engine,
-            load.disks,
+            load.disks.standing,
             is_busy=lambda: load.loader.waiting > 0,
             is_pressed=load.is_pressed,
             memory=config.proofs.memory,

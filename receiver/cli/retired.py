@@ -13,7 +13,7 @@ from receiver.operator.paging import collect
 from receiver.operator.retired import list_retired as page_of_retired
 from receiver.operator.retired import show_retired as retired_file
 from receiver.operator.views import RetiredPage, RetiredView
-from receiver.operator.wire import CommitAnswer, RetiredKey
+from receiver.operator.wire import RetiredKey
 
 __all__ = ["retired"]
 
@@ -128,9 +128,8 @@ def drop(invocation: Invocation[ReceiverConfig], physical: tuple[str, ...], as_j
     server = OperatorClient(invocation.load().value)
     dropped = []
     for each in physical:
-        body = RetiredKey(physical=each)
-        answer = server.ask("POST", "/v1/retired/drop", CommitAnswer, body=body)
-        dropped.append({"physical": each, "commit": answer.commit})
+        server.tell("POST", "/v1/retired/drop", RetiredKey(physical=each))
+        dropped.append({"physical": each})
         if not as_json:
             click.echo(f"{printable(each)}: dropped")
     if as_json:

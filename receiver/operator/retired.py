@@ -74,15 +74,15 @@ def show_retired(there: ReceiverDirectories, physical: str) -> RetiredView:
     return _view(there, _gone(there, physical), ranges=None)
 
 
-def drop_retired(there: RunningReceiver, physical: str) -> int:
-    """Give a retired or superseded file up, points and all; returns the commit.
+def drop_retired(there: RunningReceiver, physical: str) -> None:
+    """Give a retired or superseded file up, points and all.
 
     Raises:
         NotFoundError: there is no such file.
         ConflictError: something has just happened to it.
     """
     row = _gone(there, physical)
-    return there.engine.commit(
+    there.engine.commit(
         [records.FileDeleted(physical, "operator")], [Guard("file", physical, row.changed)]
     )
 

@@ -76,7 +76,7 @@ class Prover:
     def __init__(
         self,
         engine: Engine,
-        trees: Sequence[Tree],
+        trees: Callable[[], Sequence[Tree]],
         *,
         is_busy: Callable[[], bool],
         is_pressed: Callable[[], bool],
@@ -87,7 +87,7 @@ class Prover:
 
         Args:
             engine: the metadata engine.
-            trees: the data directories.
+            trees: gives the data directories that count now.
             is_busy: whether files are being loaded, which goes first.
             is_pressed: whether space is needed, so that proofs go first.
             memory: bytes that the process may take that reads files.
@@ -243,7 +243,7 @@ class Prover:
 
     def _place(self, row: FileRow) -> str | None:
         """Where the bytes of a file are."""
-        tree = next((each for each in self._trees if each.exists(row.physical)), None)
+        tree = next((each for each in self._trees() if each.exists(row.physical)), None)
         return None if tree is None else str(tree.path / row.physical)
 
     def _stand_back(self) -> None:

@@ -253,13 +253,13 @@ def retired_file(call: Call) -> Response:
     "/v1/retired/drop",
     Role.OPERATOR,
     "Give a retired or superseded file up, points and all",
-    AnswerRow(200, wire.CommitAnswer),
+    EMPTY,
     takes=wire.RetiredKey,
 )
 def retired_drop(call: Call) -> Response:
     """Give one of them up."""
-    commit = drop_retired(call.operator, call.body(wire.RetiredKey).physical)
-    return json_answer(wire.CommitAnswer(commit=commit))
+    drop_retired(call.operator, call.body(wire.RetiredKey).physical)
+    return Response(status=204)
 
 
 @ROUTES.call(

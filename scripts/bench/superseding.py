@@ -49,7 +49,9 @@ def main() -> None:
 def measure(folder: Path, files: int, shape: str, memory: int) -> None:
     with Engine.open(folder / "schema") as engine, Tree(folder / "data", create=True) as tree:
         size = fill(engine, folder / "data", files, tuple(map(int, shape.split("x"))))
-        prover = Prover(engine, [tree], is_busy=bool, is_pressed=bool, memory=memory, every=1.0)
+        prover = Prover(
+            engine, lambda: [tree], is_busy=bool, is_pressed=bool, memory=memory, every=1.0
+        )
         warm_up(prover)
         before = child_seconds(prover)
         began, used = time.perf_counter(), time.process_time()

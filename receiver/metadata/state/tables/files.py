@@ -364,10 +364,12 @@ class FileTable:
             devices=self._devices.pack(op.devices, row.first, row.last),
             last_look=row.last_look or row.deleted - 1,
             deleted=0,
+            superseded=0,
             verified=0,
             changed=ts,
         )
         self.rows[op.physical] = back
+        self.gone.touch(back)
         del self._deleted[op.physical]
         self._reorder(row, FileState.RETIRED)
         self._add_tail(back)

@@ -94,7 +94,7 @@ def test_a_death_while_proving_changes_no_answer_and_is_made_good(
             assert answer(site, node) == before
             with node.engine.reading() as state:
                 for row in state.files.values():
-                    kept = any(tree.exists(row.physical) for tree in node.load.trees)
+                    kept = any(tree.exists(row.physical) for tree in node.load.disks.trees)
                     assert kept or row.state is FileState.DELETED, row.physical
     life(tmp_path, start + 200)
     life(tmp_path, start + 300)
@@ -130,7 +130,7 @@ def test_a_superseded_file_that_is_lost_is_forgotten_and_what_rested_on_it_comes
         node.engine.commit([records.FileSuperseded(one, [first])])
         node.engine.commit([records.FileSuperseded(first, [second])])
         for lost in (first, second)[: 1 + both]:
-            (node.load.trees[0].path / lost).unlink()
+            (node.load.disks.trees[0].path / lost).unlink()
     report = fsck(world.config, repair=True)
     assert [each.repaired for each in report.found] == [True] * (1 + both)
     with world.still_node() as node:
@@ -152,7 +152,7 @@ def test_what_came_back_through_reaped_files_is_there_after_a_restart(tmp_path: 
         node.engine.commit([records.FileSuperseded(first, [second])])
         node.engine.commit([records.FileDeleted(first, "superseded")])
         node.load.reaper.run_once()
-        assert not (node.load.trees[0].path / first).exists()
+        assert not (node.load.disks.trees[0].path / first).exists()
         node.engine.checkpoint()
     with world_at(tmp_path).still_node() as node:
         site.again(node)

@@ -168,7 +168,7 @@ def test_of_a_sender_in_mode_never_nothing_is_proved_until_it_is_in_another(site
 def test_bytes_that_are_not_those_that_were_loaded_prove_nothing(site: Site) -> None:
     site.round({S1: {"a": {1: 1}}})
     site.round({PRODUCT: {"a": {1: 1}}}, [S1])
-    bad = site.node.load.trees[0].path / site.row(PRODUCT).physical
+    bad = site.node.load.disks.trees[0].path / site.row(PRODUCT).physical
     good = bad.read_bytes()
     bad.write_bytes(good[:-20] + bytes([good[-20] ^ 1]) + good[-19:])
     assert sweep(site) == 0
@@ -181,7 +181,7 @@ def test_a_file_that_is_not_on_the_disk_neither_proves_nor_is_proved(
 ) -> None:
     site.round({S1: {"a": {1: 1}}})
     site.round({PRODUCT: {"a": {1: 1}}}, [S1])
-    (site.node.load.trees[0].path / site.row(which).physical).unlink()
+    (site.node.load.disks.trees[0].path / site.row(which).physical).unlink()
     assert sweep(site) == 0
 
 
