@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ProcessDied", "ReadingProcess", "missing_decoders"]
 
-_NEEDED = ("numpy", "numba", "pyarrow")
+_NEEDED = ("numpy", "numba", "pyarrow", "lz4")
 
 
 class ProcessDied(Exception):
