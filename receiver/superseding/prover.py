@@ -188,7 +188,7 @@ class Prover:
             never = unproved_senders(state)
             if never != self._never:
                 self._judged, self._never = {}, never
-            there = state.file_table.gone.partitions()
+            there = state.file_table.gone.where()
             due = [key for key in there if self._is_touched(state, key)]
         self._judged = {key: self._judged[key] for key in there if key in self._judged}
         return due, newest

@@ -55,8 +55,8 @@ class RetiredIndex:
         """How many are superseded, their bytes kept."""
         return len(self._superseded)
 
-    def partitions(self) -> list[PartitionKey]:
-        """Those that have a retired file that is visible."""
+    def where(self) -> list[PartitionKey]:
+        """Partitions that have a retired file that is visible."""
         return list(self._retired)
 
     def of(self, key: PartitionKey) -> list[str]:

@@ -240,7 +240,7 @@ def test_counts_of_what_is_retired_and_superseded_follow(tmp_path: Path) -> None
         gone = state.file_table.gone
         assert (gone.retired_files, gone.retired_bytes) == (1, size)
         assert (gone.superseded_files, gone.superseded_bytes) == (1, size)
-        assert gone.partitions() == [PARTITION]
+        assert gone.where() == [PARTITION]
         assert gone.of(PARTITION) == [name(2)]
 
 
