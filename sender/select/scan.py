@@ -187,7 +187,7 @@ def _changed_meanwhile(
     A compaction renames its result into place and then deletes its sources, over two directories:
     a listing in the midst of that may miss both.
     """
-    partitions: dict[TimePartition, str] = {}
+    changed: dict[TimePartition, str] = {}
     others: list[Unreadable] = []
     for data_dir, one in found.items():
         for each in one.directories:
@@ -196,8 +196,8 @@ def _changed_meanwhile(
             if each.group is None:
                 others.append(Unreadable(data_dir, each.rel, _CHANGED))
             else:
-                partitions[each.group] = f"{each.rel} {_CHANGED}"
-    return partitions, others
+                changed[each.group] = f"{each.rel} {_CHANGED}"
+    return changed, others
 
 
 def _is_unchanged(tree: Tree, listed: ListedDirectory) -> bool:
