@@ -132,9 +132,13 @@ class EdgeLook:
         sight = self.after.sights.get(path.text)
         return self.number if sight is None or not sight.closed else sight.closed
 
-    def last_of_copy(self, path: FilePath) -> int:
-        """The last look that had a file that is sent and lives on as a link only; 0 of others."""
-        return 0 if path in self.scan.files else self.after.missing.get(path.text, 0)
+    def last_of_copy(self, file: LocalFile) -> int:
+        """The last look that had a file that is sent, and is gone but for a link; 0 of others.
+
+        Where its partition was not looked at whole it may still be there.
+        """
+        gone = self.scan.is_gone(file.path, file.data_dir)
+        return self.after.missing.get(file.path.text, 0) if gone else 0
 
     def last(self, path: FilePath) -> int:
         """The last look that had a file that is gone."""

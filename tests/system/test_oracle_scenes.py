@@ -45,14 +45,11 @@ SCENES = {
     "w b 1, close 1, look, cross, look, = a 1 1, = b 1 3",
     "updated and compacted": BASE + "cross, look, = a 1 3, = a 2 2",
     "deleted and compacted": BASE + "del a 1 1, look, cross, look, = a 1 -, = a 2 2",
-    "restored to before a deletion, and accepted": "w a 1, close 0, look, backup, del a 1 1, "
-    "look, restore, accept, = a 1 1",
 }
 
 
 def played(world: Oracle, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     database = world.database
-    kept = None
 
     def lowest(kind: str, *, opened: bool):
         found = database.opened() if opened else database.closed()
@@ -81,15 +78,8 @@ def played(world: Oracle, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
             case ["move", at]:
                 file = database.closed()[int(at)]
                 database.move(file, 1 - file.home)
-            case ["backup"]:
-                kept = database.backup()
-            case ["restore"]:
-                database.restore(kept)
             case ["look", *how]:
                 look(world, *how)
-            case ["accept"]:
-                world.accept()
-                whole(world)
             case ["torn"]:
                 torn(world, monkeypatch)
             case ["=", series, time, value]:
