@@ -443,6 +443,8 @@ class ManifestEntry(Struct, frozen=True, kw_only=True):
     """The first look that had the file, closed or not; 0 from a sender that takes none."""
     closed_look: Count = 0
     """The first look that had it closed."""
+    last_look: Count = 0
+    """The last look that had it, if it lives on at the sender only as a link; 0 while it has it."""
 
 
 class EndRequest(Struct, frozen=True, kw_only=True):

@@ -78,10 +78,11 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         version: of this format.
         last: number of the last look; 0 before the first.
-        earlier: directories of TsFiles that it did not reach -> the last look that did.
+        earlier: directories of TsFiles that it did not list -> the last look that did.
+        torn: those that it did not see at rest -> the last look that did.
         sights: path -> file that is here and not on the list.
-        copies: path of a file that lived on as a link only when it was loaded -> the last look that
-            had it.
+        missing: path of a listed file that it did not see, or of one that lives on as a link only
+            -> the last look that had it.
         deletions: path of a TsFile -> form -> its deletion file.
         places: data directory -> directory of TsFiles on another mount than it -> that mount, as
             it was when files in it were listed.
@@ -90,14 +91,19 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int = _VERSION
     last: int = 0
     earlier: dict[str, int] = {}
+    torn: dict[str, int] = {}
     sights: dict[str, Sight] = {}
-    copies: dict[str, int] = {}
+    missing: dict[str, int] = {}
     deletions: dict[str, dict[str, DeletionsSight]] = {}
     places: dict[str, dict[str, str]] = {}
 
     def last_of(self, directory: str) -> int:
-        """The last look that reached a directory."""
+        """The last look that listed a directory."""
         return self.earlier.get(directory, self.last)
+
+    def floor_of(self, directory: str) -> int:
+        """The last look that saw a directory at rest: what it did not see there came later."""
+        return self.torn.get(directory, self.last_of(directory))
 
 
 @dataclass(frozen=True)
@@ -126,11 +132,19 @@ class EdgeLook:
         sight = self.after.sights.get(path.text)
         return self.number if sight is None or not sight.closed else sight.closed
 
+    def last_of_copy(self, file: LocalFile) -> int:
+        """The last look that had a file that is sent, and is gone but for a link; 0 of others.
+
+        Where its partition was not looked at whole it may still be there.
+        """
+        gone = self.scan.is_gone(file.path, file.data_dir)
+        return self.after.missing.get(file.path.text, 0) if gone else 0
+
     def last(self, path: FilePath) -> int:
         """The last look that had a file that is gone."""
         if not self.number:
             return 0
-        return self.before.copies.get(path.text) or self.before.last_of(path.directory)
+        return self.before.missing.get(path.text) or self.before.last_of(path.directory)
 
     def sight(self, file: LocalDeletions) -> DeletionsSight | None:
         """What is known of a deletion file; None where it could not be read."""
@@ -219,11 +233,13 @@ class Looks:
         if not number:
             return EdgeLook(0, scan, before, msgspec.structs.replace(before, places=places))
         gone = [each for each in last_copies if each.path not in scan.files]
+        earlier, torn = _earlier(before, scan, entries)
         after = LooksState(
             last=number,
-            earlier=_earlier(before, scan, entries),
+            earlier=earlier,
+            torn=torn,
             sights=dict(_sights(before, number, scan, entries, gone)),
-            copies=dict(_copies(before, scan, entries, gone)),
+            missing=dict(_missing_since(before, earlier, scan, entries, gone)),
             deletions=_deletions(before, scan, entries, read),
             places=places,
         )
@@ -258,34 +274,49 @@ def _sights(
     entries: Mapping[FilePath, Entry],
     copies: Sequence[LocalFile],
 ) -> Iterator[tuple[str, Sight]]:
-    """What is here and not on the list as it is: last copies and closed files, then open ones."""
+    """What is here and not on the list as it is: last copies and closed files, then open ones.
+
+    A partition in motion may show what a compaction made beside what it was made of, which the
+    database never had together: the next look that sees it at rest is the first one that had it.
+    """
     for path, file in (*((each.path, each) for each in copies), *scan.files.items()):
         entry = entries.get(path)
         if entry is None or entry.identity != file.identity:
             known = _known(before, path.text, file.inode)
+            if known is None and path.is_product and path.group in scan.changing:
+                continue
             first = known.first if known else number
             closed = (known.closed if known else 0) or number
             yield path.text, Sight(file.inode, first, closed)
     for waiting in scan.waiting:
         if waiting.group is not None and waiting.inode and waiting.why is not Why.REFUSED:
             known = _known(before, waiting.text, waiting.inode)
-            yield waiting.text, known or Sight(waiting.inode, number, 0)
+            if known is not None or not (waiting.is_product and waiting.group in scan.changing):
+                yield waiting.text, known or Sight(waiting.inode, number, 0)
 
 
-def _copies(
+def _missing_since(
     before: LooksState,
+    earlier: Mapping[str, int],
     scan: Scan,
     entries: Mapping[FilePath, Entry],
     copies: Sequence[LocalFile],
 ) -> Iterator[tuple[str, int]]:
-    """The last look that had each file that was gone before it was loaded."""
+    """The last look that had each file that is not seen now, while its end is not told.
+
+    Its end may be held for long; looks that go by meanwhile do not have it.
+    """
     for each in copies:
-        known = before.copies.get(each.path.text)
+        known = before.missing.get(each.path.text)
         yield each.path.text, known or before.last_of(each.path.directory)
-    if before.copies:
-        for path in entries:
-            if path.text in before.copies and path not in scan.files:
-                yield path.text, before.copies[path.text]
+    for path in entries:
+        if path in scan.files or path in scan.others:
+            continue
+        known = before.missing.get(path.text)
+        if known is not None:
+            yield path.text, known
+        elif path.directory not in earlier:
+            yield path.text, before.last_of(path.directory)
 
 
 def _known(before: LooksState, path: str, inode: int) -> Sight | None:
@@ -296,17 +327,22 @@ def _known(before: LooksState, path: str, inode: int) -> Sight | None:
 # -- what was not reached ------------------------------------------------------------------------
 
 
-def _earlier(before: LooksState, scan: Scan, entries: Mapping[FilePath, Entry]) -> dict[str, int]:
+def _earlier(
+    before: LooksState, scan: Scan, entries: Mapping[FilePath, Entry]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """`LooksState.earlier` and `torn` of a look."""
     if not (scan.unmounted or scan.unreadable or scan.moving or scan.changing):
-        return {}
+        return {}, {}
     directories: dict[str, FilePath] = {}
     for path in (*entries, *scan.files, *scan.others):
         directories.setdefault(path.directory, path)
-    return {
-        directory: before.last_of(directory)
-        for directory, path in directories.items()
-        if path.group in scan.changing or scan.why_not_looked_at(directory) is not None
-    }
+    earlier, torn = {}, {}
+    for directory, path in directories.items():
+        if scan.why_not_listed(directory) is not None:
+            earlier[directory] = before.last_of(directory)
+        if path.group in scan.changing or scan.why_not_looked_at(directory) is not None:
+            torn[directory] = before.floor_of(directory)
+    return earlier, torn
 
 
 # -- deletion files ------------------------------------------------------------------------------
@@ -333,7 +369,7 @@ def _deletions(
     for file in scan.deletions:
         known = before.deletions.get(file.path.text, {}).get(file.form)
         if known is None or known.identity != file.identity:
-            known = _seen(before.last_of(file.path.directory), file, known, moved, read)
+            known = _seen(before.floor_of(file.path.directory), file, known, moved, read)
         if known is not None:
             found.setdefault(file.path.text, {})[file.form] = known
     return found

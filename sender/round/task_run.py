@@ -408,6 +408,7 @@ class TaskRun:
                 proof=self._proofs.of(path),
                 first_look=self._look.first(prepared.addition.path),
                 closed_look=self._look.closed(prepared.addition.path),
+                last_look=self._look.last_of_copy(prepared.addition.file),
             )
             for path, (prepared, md5) in self._whole.items()
         ]

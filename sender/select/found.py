@@ -208,6 +208,13 @@ class Mounts:
         return self.others.get(directory, "")
 
 
+def _first_of(unreadable: Iterable[Unreadable], directory: str) -> str | None:
+    for each in unreadable:
+        if each.concerns(directory):
+            return f"{each.data_dir}/{each.rel}: {each.reason}"
+    return None
+
+
 def _all(_sg: str) -> bool:
     return True
 
@@ -284,13 +291,14 @@ class Scan:
 
     def why_not_looked_at(self, directory: str) -> str | None:
         """The same of one directory of TsFiles, of all data directories together."""
+        return self.why_not_listed(directory) or _first_of(self.moving, directory)
+
+    def why_not_listed(self, directory: str) -> str | None:
+        """Why a directory of TsFiles was not listed, in some data directory; None if it was."""
         if self.unmounted:
             away = self.unmounted[0]
             return f"data directory {away.data_dir} {away.reason}: the file may be there"
-        for each in (*self.unreadable, *self.moving):
-            if each.concerns(directory):
-                return f"{each.data_dir}/{each.rel}: {each.reason}"
-        return None
+        return _first_of(self.unreadable, directory)
 
     def with_last_copies(self, copies: Iterable[LocalFile]) -> Scan:
         """This scan and the files that live on only in a snapshot: they are still to be sent."""
@@ -304,6 +312,9 @@ class Scan:
     def blocked(self, *, products_only: bool = False) -> dict[TimePartition, str]:
         """Groups in which something is not ready to be sent, with the first reason.
 
+        A file that the database still writes is none of it, unless a compaction makes it: nothing
+        that is gone can be in it.
+
         Args:
             products_only: only what compactions made counts.
         """
@@ -314,6 +325,6 @@ class Scan:
         for each in self.waiting:
             if each.group is None or each.why is Why.FILTERED:
                 continue
-            if each.is_product or not products_only:
+            if each.is_product or not (products_only or each.why is Why.OPEN):
                 reasons.setdefault(each.group, f"{each.text}: {each.reason}")
         return reasons

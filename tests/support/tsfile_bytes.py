@@ -98,6 +98,37 @@ def build(
     return content
 
 
+def flushed(
+    flushes: Sequence[Devices], *, closed: bool
+) -> tuple[bytes, list[dict[DeviceKey, int]]]:
+    """A v4 file as a database writes it: each flush adds chunks, which may hold the same times.
+
+    The bytes of an open one are the begin of those that it has later.
+
+    Args:
+        flushes: in order; each series of a device is one chunk.
+        closed: whether the index and the footer are there.
+
+    Returns:
+        The bytes, and for each flush device -> offset of the header of its (first) chunk.
+    """
+    together: dict[DeviceKey, dict[str, list[tuple[int, Value]]]] = {}
+    for devices in flushes:
+        for key, series in devices.items():
+            for name, points in series.items():
+                together.setdefault(key, {}).setdefault(name, []).extend(points)
+    every = {
+        key: {name: sorted(points) for name, points in series.items()}
+        for key, series in together.items()
+    }
+    file = _File(
+        every, version=4, types={}, aligned=frozenset(), timeless=frozenset(), chunks=1,
+        page_points=1000, degree=256, properties=None,
+    )  # fmt: skip
+    offsets = file.flush(flushes)
+    return (file.whole() if closed else bytes(file.out)), offsets
+
+
 def _nearest(make: Callable[[Devices], _File], devices: Devices, low: int, pad_to: int) -> bytes:
     """The smallest file of at least ``pad_to`` bytes with a pad longer than ``low``."""
     for length in range(low + 1, low + 16):
@@ -165,9 +196,28 @@ class _File:
             self.properties = dict(properties)
         self.devices = {key: devices[key] for key in sorted(devices, key=_sort_key)}
         self.out = bytearray(MAGIC + bytes([version]))
+        self.flushes: dict[DeviceKey, list[_Series]] = {}
+
+    def flush(self, flushes: Sequence[Devices]) -> list[dict[DeviceKey, int]]:
+        """Write the data section; `whole` adds the rest. Offsets of the first chunks."""
+        self.flushes = {
+            key: [_Series(column, []) for column in self._columns(key)] for key in self.devices
+        }
+        offsets: list[dict[DeviceKey, int]] = []
+        for devices in flushes:
+            offsets.append({})
+            for key in sorted(devices, key=_sort_key):
+                self.out += b"\x00" + self._device_id(key)
+                offsets[-1][key] = len(self.out)
+                for column, written in self.flushes[key]:
+                    part = list(devices[key].get(column.name, ()))
+                    if part:
+                        written.append((len(self.out), statistics(column.code, part)))
+                        self.out += self._chunk(column, part)
+        return offsets
 
     def whole(self) -> bytes:
-        written = {key: self._write_device(key) for key in self.devices}
+        written = self.flushes or {key: self._write_device(key) for key in self.devices}
         meta_offset = len(self.out)
         self.out += b"\x02"
         roots = [(key, self._write_series(series)) for key, series in written.items()]

@@ -199,20 +199,21 @@ class _Decision:
         self.manifest = {entry.path: entry for entry in record.manifest or ()}
         self.deleted = set(record.deleted)
         self.change = Change()
-        self.paths = TakenPaths(state, record.sender, record.looks)
+        self.paths = TakenPaths(state, record.sender, record.looks, record.look)
         self._owners_guarded: set[str] = set()
         self._rows_guarded: set[str] = set()
+        self.mirrors = False
 
     def make(self) -> Change:
         change = self.change
         sender, task = self.record.sender, self.record.task
         change.guards.append(Guard("task", (sender, task), 0))
-        mirrors = self._take_mode()
+        self.mirrors = self._take_mode()
         for text in self.manifest:
             change.outcomes[text] = self._addition(FilePath.parse(text))
         self._find_holds()
         self._ends()
-        if mirrors:
+        if self.mirrors:
             self._delete_ended()
         self._quarantine()
         outcomes = tuple(change.outcomes.values())
@@ -351,7 +352,7 @@ class _Decision:
             )
         self._guard_owners(candidate)
         self.change.loads.append(Load(candidate, physical))
-        self.change.ops += [*before, loaded, *registers]
+        self.change.ops += [*before, loaded, *registers, *self._end_of_copy(loaded)]
         if again is not None:
             self.change.ops += carried(self.state.deletion_table, again, physical.text)
         return FileOutcome(path.text, Result.LOADED)
@@ -389,6 +390,17 @@ class _Decision:
             first_look=first,
             closed_look=closed,
         )
+
+    def _end_of_copy(self, loaded: records.FileLoaded) -> Iterator[records.Op]:
+        """What the sender has no more, and sent from a link: it ends with the commit it comes by.
+
+        Until a later round told its end it would count as together with what took its place.
+        """
+        last = self.manifest[loaded.path].last_look
+        if last:
+            yield records.FileRetired(loaded.physical, last)
+            if self.mirrors:
+                yield records.FileDeleted(loaded.physical, "gone")
 
     def _transferred(self, candidate: Candidate) -> int:
         """The last commit that gave one of a file's devices to this sender; 0 if none did."""

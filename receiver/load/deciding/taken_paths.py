@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from common.names import FilePath
 from receiver.metadata.model import records
+from receiver.metadata.model.ranks import name_rank
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
@@ -19,17 +21,21 @@ __all__ = ["TakenPaths"]
 class TakenPaths:
     """Paths of one sender. A file that has lost its last one is retired."""
 
-    def __init__(self, state: State, sender: str, last_looks: Mapping[str, int]) -> None:
+    def __init__(
+        self, state: State, sender: str, last_looks: Mapping[str, int], look: int = 0
+    ) -> None:
         """Begin with what is committed.
 
         Args:
             state: committed.
             sender: whose paths.
             last_looks: of a path that is told as gone, the last look that had it.
+            look: that the task follows; 0 of a sender that takes none.
         """
         self._table = state.file_table
         self._sender = sender
         self._last_looks = last_looks
+        self._look = look
         self._at: dict[str, FileRow | None] = {}
         self._paths: dict[str, list[str]] = {}
         self._ended: dict[str, FileRow] = {}
@@ -54,9 +60,11 @@ class TakenPaths:
         if row is None:
             return []
         self._at[path] = None
-        self._paths_of(row).remove(path)
-        if self.has_path(row):
-            return [records.FileUnnamed(row.physical, path)]
+        paths = self._paths_of(row)
+        before = paths[0]
+        paths.remove(path)
+        if paths:
+            return [records.FileUnnamed(row.physical, path, self._anew(before, paths[0]))]
         self._ended[row.physical] = row
         return [records.FileRetired(row.physical, self._last_looks.get(path, 0))]
 
@@ -77,7 +85,17 @@ class TakenPaths:
         ops: list[records.Op] = []
         if row.state is FileState.SUPERSEDED and not just_now:
             ops.append(records.FileRevived(row.physical))
-        return [*ops, records.FileReturned(row.physical, path)]
+        return [*ops, records.FileReturned(row.physical, path, self._anew(row.path, path))]
+
+    def _anew(self, before: str, after: str) -> int:
+        """The look from which on a file ranks by another name; 0 if that ranks as the old one.
+
+        A compaction may make the very content of a file that it takes, under a name of another
+        rank: what it was together with under the old name does not stand above it by the new one.
+        """
+        if name_rank(FilePath.parse(before)) == name_rank(FilePath.parse(after)):
+            return 0
+        return self._look
 
     def _paths_of(self, row: FileRow) -> list[str]:
         found = self._paths.get(row.physical)

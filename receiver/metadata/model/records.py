@@ -294,11 +294,13 @@ class QuarantineDrop(Record, frozen=True, tag=15):
 class FileReturned(Record, frozen=True, tag=16):
     """A retired file is at the edge again: it stands for the sender's path as before.
 
-    `path` is where it is now; empty for where it was.
+    `path` is where it is now; empty for where it was. `first_look` is set where that name ranks
+    otherwise: see `FileUnnamed`.
     """
 
     physical: str
     path: str = ""
+    first_look: int = 0
 
 
 # -- schema --------------------------------------------------------------------------------------
@@ -445,10 +447,15 @@ class FileNamed(Record, frozen=True, tag=28):
 
 
 class FileUnnamed(Record, frozen=True, tag=29):
-    """The sender has a file under this path no more; under another one it has."""
+    """The sender has a file under this path no more; under another one it has.
+
+    Where the name that is left ranks otherwise than the one that went (a compaction made the
+    content anew), the file counts as first seen by `first_look`; 0 where it does not.
+    """
 
     physical: str
     path: str
+    first_look: int = 0
 
 
 class DeletionsNoted(Record, frozen=True, tag=30):

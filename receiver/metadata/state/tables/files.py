@@ -283,6 +283,7 @@ class FileTable:
         path = op.path or row.path
         self._take_path(row, path)
         self.gone.drop(row)
+        row = _seen_anew(row, op.first_look)
         returned = msgspec.structs.replace(
             row, path=path, names=(), state=FileState.LIVE, retired=False, last_look=0, changed=ts
         )
@@ -299,6 +300,7 @@ class FileTable:
         row = self.rows[op.physical]
         self._free_path(row, op.path)
         path, *names = (each for each in row.paths if each != op.path)
+        row = _seen_anew(row, op.first_look)
         self.rows[op.physical] = msgspec.structs.replace(
             row, path=path, names=tuple(names), changed=ts
         )
@@ -487,3 +489,7 @@ def _order(row: FileRow) -> tuple[int, int, str]:
     first = _NO_TIME if row.first is None else row.first
     last = _NO_TIME if row.last is None else row.last
     return first, last, row.physical
+
+
+def _seen_anew(row: FileRow, look: int) -> FileRow:
+    return msgspec.structs.replace(row, first_look=look, closed_look=look) if look else row

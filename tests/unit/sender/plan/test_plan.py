@@ -194,13 +194,12 @@ def test_another_partition_is_told_of_although_one_was_not_looked_at():
 
 def blockers():
     return {
-        "unclosed": {"waiting": (Waiting(C.text, D0, Why.OPEN, "open", 1, C.group),)},
         "damaged": {"waiting": (Waiting(C.text, D0, Why.UNREADABLE, "corrupt", 1, C.group),)},
         "clashing": {"clashes": (Clash(C, (a_file(C), a_file(C, D1))),)},
         "compacting": {"changing": {C.group: "x.inner: a compaction is under way"}},
         "late": {
             "waiting": (
-                Waiting("unsequence/root.a/0/0/9-1-0.tsfile", D0, Why.OPEN, "open", 1, C.group),
+                Waiting("unsequence/root.a/0/0/9-1-0.tsfile", D0, Why.CHANGING, "x", 1, C.group),
             )
         },
     }
@@ -217,7 +216,16 @@ def test_in_a_mirror_ends_wait_while_anything_of_their_partition_is_not_ready(wh
     assert [each.file.path for each in result.skipped] == [AB]
 
 
-@pytest.mark.parametrize("what", ["unclosed", "damaged", "clashing", "late"])
+@pytest.mark.parametrize("options", [ALL, None])
+def test_a_file_that_the_database_still_writes_holds_no_ends(options):
+    waiting = Waiting(C.text, D0, Why.OPEN, "open", 1, C.group)
+    scan = a_scan(a_file(AB), waiting=(waiting,), others=frozenset({C}))
+    result = run(scan, [an_entry(A)], **({} if options is None else {"options": options}))
+    assert additions(result) == {AB}
+    assert deletions(result) == {A}
+
+
+@pytest.mark.parametrize("what", ["damaged", "clashing", "late"])
 def test_originals_that_are_not_ready_hold_no_ends(what):
     result = run(a_scan(a_file(AB), others=frozenset({C}), **blockers()[what]), [an_entry(A)])
     assert additions(result) == {AB}

@@ -1,0 +1,378 @@
+"""A database at an edge that is not ours: real files in real directories, and its own answer.
+
+It writes (in order, late, again), flushes, closes, deletes, lets expire, compacts, moves and
+restarts as an IoTDB 1.x does, and answers a query from what it has in mind, never from its files.
+Each write has its own number, which is the value of its point, so a value tells when it was
+written. Times are small integers, `SPAN` of them to a time partition; on disk they are far apart,
+and the end of a deleted range carries the number of the deletion.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from tests.support.tsfile_bytes import flushed
+
+WEEK = 604_800_000
+SPAN = 16
+STEP = 1_000_000
+"""Between two times on disk; numbers of deletions are smaller."""
+SERIES = "ab"
+EVERYWHERE = 2**63 - 1
+CREATED = 1_581_324_718_762
+
+Key: TypeAlias = tuple[str, int]
+"""(series, time)."""
+Points: TypeAlias = dict[Key, int]
+Name: TypeAlias = tuple[int, int, int, int, int]
+"""What the database ranks by: (0 sequence, 1 unsequence; version, creation, inner, cross)."""
+
+
+def on_disk(time: int) -> int:
+    """A time as files have it."""
+    return time // SPAN * WEEK + time % SPAN * STEP
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """A record of a deletion file; `chunks` is how many it concerns, `offset` says so on disk."""
+
+    number: int
+    series: str
+    low: int
+    high: int
+    chunks: int
+    offset: int
+
+    def hides(self, key: Key, chunk: int) -> bool:
+        series, time = key
+        return series == self.series and self.low <= time <= self.high and chunk < self.chunks
+
+
+@dataclass
+class DatabaseFile:
+    """A TsFile, open or closed; `home` is the number of its data directory, `md5` its digest."""
+
+    partition: int
+    name: Name
+    home: int = 0
+    chunks: list[Points] = field(default_factory=list)
+    memory: Points = field(default_factory=dict)
+    deletions: list[Deletion] = field(default_factory=list)
+    open: bool = False
+    md5: str = ""
+
+    @property
+    def late(self) -> bool:
+        return self.name[0] == 1
+
+    @property
+    def is_product(self) -> bool:
+        return self.name[3:] != (0, 0)
+
+    @property
+    def keys(self) -> set[Key]:
+        return set(self.memory).union(*self.chunks)
+
+    def span(self, series: str) -> tuple[int, int] | None:
+        times = [time for name, time in self.keys if name == series]
+        return (min(times), max(times)) if times else None
+
+    def overlaps(self, other: DatabaseFile) -> bool:
+        spans = [(self.span(series), other.span(series)) for series in SERIES]
+        return any(a and b and a[0] <= b[1] and b[0] <= a[1] for a, b in spans)
+
+    @property
+    def points(self) -> Points:
+        """What it gives by itself: deletions applied, the later chunk above."""
+        found: Points = {}
+        for number, chunk in enumerate(self.chunks):
+            for key, value in chunk.items():
+                if not any(each.hides(key, number) for each in self.deletions):
+                    found[key] = value
+        return found | self.memory
+
+    def path(self, group: str) -> str:
+        kind, version, creation, inner, cross = self.name
+        stem = f"{CREATED + creation}-{version}-{inner}-{cross}"
+        directory = f"{('sequence', 'unsequence')[kind]}/{group}/0/{self.partition}"
+        return f"{directory}/{stem}.tsfile"
+
+
+Contents: TypeAlias = dict[str, list[tuple[int, Points]]]
+"""MD5 of each content that was ever closed -> (offset of a chunk's header, its points)."""
+
+
+class EdgeDatabase:
+    """A database with one storage group.
+
+    Attributes:
+        files: in no order.
+        floor: its TTL: times below are not given.
+        log: number of a deletion -> (series, low, high, the last write before it).
+        contents: of all files that it ever closed.
+    """
+
+    def __init__(self, group: str, homes: Sequence[Path]) -> None:
+        self.group, self.homes = group, list(homes)
+        self.files: list[DatabaseFile] = []
+        self.flushed: dict[tuple[int, str], int] = {}
+        self.versions: dict[int, int] = {}
+        self.clock = self.writes = self.floor = 0
+        self.log: dict[int, tuple[str, int, int, int]] = {}
+        self.contents: Contents = {}
+
+    # -- looking ---------------------------------------------------------------------------
+
+    def closed(self, late: bool | None = None, partition: int | None = None) -> list[DatabaseFile]:
+        """Closed files, the lowest first."""
+        found = (
+            each
+            for each in self.files
+            if not each.open and late in (None, each.late) and partition in (None, each.partition)
+        )
+        return sorted(found, key=lambda each: (each.partition, each.name))
+
+    def opened(self) -> list[DatabaseFile]:
+        return [each for each in self.files if each.open]
+
+    def answer(self, *, ttl: bool = True) -> Points:
+        """What a query gives, of what is closed."""
+        found: Points = {}
+        for each in self.closed():
+            found.update(each.points)
+        return {key: value for key, value in found.items() if not ttl or key[1] >= self.floor}
+
+    def where(self, file: DatabaseFile) -> Path:
+        return self.homes[file.home] / file.path(self.group)
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def write(self, series: str, time: int) -> int:
+        """Write a point; returns its value."""
+        partition = time // SPAN
+        late = int(time <= self.flushed.get((partition, series), -1))
+        file = next((f for f in self.opened() if (f.partition, f.late) == (partition, late)), None)
+        if file is None:
+            self.versions[partition] = version = self.versions.get(partition, 0) + 1
+            self.clock += 1
+            file = DatabaseFile(partition, (late, version, self.clock, 0, 0), open=True)
+            self.files.append(file)
+            self._store(file)
+        self.writes += 1
+        file.memory[series, time] = self.writes
+        return self.writes
+
+    def flush(self, file: DatabaseFile) -> None:
+        if not file.memory:
+            return
+        file.chunks.append(file.memory)
+        for series, time in file.memory:
+            key = file.partition, series
+            if not file.late:
+                self.flushed[key] = max(self.flushed.get(key, -1), time)
+        file.memory = {}
+        self._store(file)
+
+    def close(self, file: DatabaseFile) -> None:
+        self.flush(file)
+        file.open = False
+        if file.chunks:
+            self._store(file)
+        else:
+            self._remove(file)
+
+    def delete(self, series: str, low: int, high: int) -> int:
+        """Delete points; returns the number of the deletion."""
+        number = len(self.log) + 1
+        self.log[number] = (series, low, high, self.writes)
+        for file in self.files:
+            file.memory = {
+                key: value
+                for key, value in file.memory.items()
+                if not (key[0] == series and low <= key[1] <= high)
+            }
+            span = file.span(series)
+            if file.chunks and span and span[0] <= high and low <= span[1]:
+                offset = self.where(file).stat().st_size if file.open else EVERYWHERE
+                made = Deletion(number, series, low, high, len(file.chunks), offset)
+                file.deletions.append(made)
+                self._store_deletion(file, made)
+        return number
+
+    def restart(self) -> None:
+        for file in self.opened():
+            self.close(file)
+        self.flushed, self.versions = {}, {}
+        for file in self.files:
+            before = self.versions.get(file.partition, 0)
+            self.versions[file.partition] = max(before, file.name[1])
+            for series, time in file.keys:
+                key = file.partition, series
+                self.flushed[key] = max(self.flushed.get(key, -1), time)
+
+    # -- compactions and TTL ---------------------------------------------------------------
+
+    def inner(self, partition: int, late: bool, at: int = 0, count: int = 9) -> None:
+        """Merge neighbours of one kind into one file."""
+        sources = self.closed(late, partition)[at : at + count]
+        if len(sources) < 2:
+            return
+        pick: Callable[[Iterable[int]], int] = max if late else min
+        name = (
+            int(late),
+            pick(each.name[1] for each in sources),
+            pick(each.name[2] for each in sources),
+            max(each.name[3] for each in sources) + 1,
+            max(each.name[4] for each in sources),
+        )
+        self._replace(sources, [(name, self._merged(sources))])
+
+    def cross(self, partition: int, count: int = 9) -> None:
+        """Merge late files into those in order that they overlap."""
+        late, ordered = self.closed(True, partition)[:count], self.closed(False, partition)
+        opened = [f for f in self.opened() if not f.late and f.partition == partition]
+        clear = [
+            each
+            for at, each in enumerate(late)
+            if not any(one.overlaps(o) for one in late[: at + 1] for o in opened)
+        ]
+        if not clear or not ordered:
+            return
+        targets = self._targets(partition, clear, ordered, opened)
+        if targets is None:
+            return
+        points = self._merged([*targets, *clear])
+        products = []
+        for at, file in enumerate(targets):
+            mine = {
+                key: value
+                for key, value in points.items()
+                if at == len(targets) - 1
+                or ((span := file.span(key[0])) is not None and key[1] <= span[1])
+            }
+            points = {key: value for key, value in points.items() if key not in mine}
+            products.append(((*file.name[:4], file.name[4] + 1), mine))
+        self._replace([*targets, *clear], products)
+
+    def _targets(
+        self,
+        partition: int,
+        late: Sequence[DatabaseFile],
+        ordered: Sequence[DatabaseFile],
+        opened: Sequence[DatabaseFile],
+    ) -> list[DatabaseFile] | None:
+        """The files in order that late ones go into; times behind the last go to the next one."""
+        found = [each for each in ordered if any(each.overlaps(one) for one in late)]
+        for series in SERIES:
+            top = max((span[1] for each in late if (span := each.span(series))), default=None)
+            if top is None or any((s := each.span(series)) and s[1] >= top for each in found):
+                continue
+            behind = [each for each in ordered if (s := each.span(series)) and s[1] >= top]
+            if behind:
+                nearest = min(behind, key=lambda each: (each.span(series) or (0, 0))[1])
+                found += [nearest] if nearest not in found else []
+            elif (
+                any(each.span(series) for each in opened)
+                or self.flushed.get((partition, series), -1) < top
+            ):
+                return None
+        return sorted(found, key=lambda each: each.name) or [ordered[-1]]
+
+    def expire(self, floor: int, *, drop: bool = True) -> None:
+        """Raise the TTL; files of which every time is below it go, each by itself."""
+        self.floor = max(self.floor, floor)
+        for file in self.closed() if drop else ():
+            if max(time for _, time in file.keys) < self.floor:
+                self._remove(file)
+
+    def _merged(self, sources: Iterable[DatabaseFile]) -> Points:
+        found: Points = {}
+        for each in sorted(sources, key=lambda each: each.name):
+            found.update(each.points)
+        return {key: value for key, value in found.items() if key[1] >= self.floor}
+
+    def _replace(
+        self, sources: Sequence[DatabaseFile], products: Iterable[tuple[Name, Points]]
+    ) -> None:
+        """As a database does: the products are there before what they were made of goes."""
+        partition, home = sources[0].partition, sources[0].home
+        made = [
+            DatabaseFile(partition, name, home, [points]) for name, points in products if points
+        ]
+        for each in made:
+            self.files.append(each)
+            self._store(each)
+        for each in sources:
+            self._remove(each)
+
+    # -- operators -------------------------------------------------------------------------
+
+    def move(self, file: DatabaseFile, home: int) -> None:
+        """Another data directory, as tiers do."""
+        before = self.where(file)
+        file.home = home
+        after = self.where(file)
+        after.parent.mkdir(parents=True, exist_ok=True)
+        for suffix in ("", ".resource", ".mods"):
+            here = before.with_name(before.name + suffix)
+            if here.exists():
+                shutil.move(here, after.with_name(after.name + suffix))
+
+    def remove(self, files: Iterable[DatabaseFile]) -> None:
+        """Closed files go, with what belongs to them."""
+        for each in list(files):
+            self._remove(each)
+
+    # -- disk ------------------------------------------------------------------------------
+
+    def _store(self, file: DatabaseFile) -> None:
+        """Bring a file on disk to what it is: the same inode while it grows."""
+        devices = [
+            {
+                f"{self.group}.{series}": {"s": [(on_disk(t), v) for t, v in sorted(points)]}
+                for series in SERIES
+                if (points := [(time, v) for (name, time), v in chunk.items() if name == series])
+            }
+            for chunk in file.chunks
+        ]
+        content, offsets = flushed(devices, closed=not file.open)
+        where = self.where(file)
+        where.parent.mkdir(parents=True, exist_ok=True)
+        known = where.stat().st_size if where.exists() else 0
+        with where.open("ab") as out:
+            out.write(content[known:])
+        if file.open:
+            return
+        where.with_name(where.name + ".resource").write_bytes(b"resource")
+        file.md5 = hashlib.md5(content).hexdigest()
+        self.contents[file.md5] = [
+            (
+                offset,
+                {
+                    (series, time): value
+                    for (series, time), value in chunk.items()
+                    if f"{self.group}.{series}" == device
+                },
+            )
+            for chunk, there in zip(file.chunks, offsets, strict=True)
+            for device, offset in there.items()
+        ]
+
+    def _store_deletion(self, file: DatabaseFile, deletion: Deletion) -> None:
+        where = self.where(file)
+        low, high = on_disk(deletion.low), on_disk(deletion.high) + deletion.number
+        path = f"{self.group}.{deletion.series}.s"
+        with where.with_name(where.name + ".mods").open("a") as out:
+            out.write(f"DELETION,{path},{deletion.offset},{low},{high}\n")
+
+    def _remove(self, file: DatabaseFile) -> None:
+        self.files.remove(file)
+        where = self.where(file)
+        for suffix in ("", ".resource", ".mods"):
+            where.with_name(where.name + suffix).unlink(missing_ok=True)

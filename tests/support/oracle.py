@@ -1,0 +1,259 @@
+"""An edge whose database is not ours, a centre, real rounds between them, and a judge.
+
+The judge shares no belief with the product. What readers should get is what the database answers;
+what the centre gives is worked out here, from the committed rows (names, looks, states, deletion
+files) and from contents that are known by their MD5, by the rules that the documentation states.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from receiver.config import LimitsConfig, ListenConfig, ReceiverConfig
+from receiver.metadata.state.table_rows import DeletionsRow, FileRow, FileState
+from receiver.node import Node
+from receiver.web.app import close, create_app, site_of
+from sender.round.round_report import RoundReport
+from sender.select.data_dirs import MARKER, mark
+from tests.support.edge import Edge
+from tests.support.edge_database import SPAN, STEP, WEEK, EdgeDatabase, Key, Points
+from tests.support.web import running
+
+NOW = 2**63 - 1
+"""The last look of what its sender still has."""
+_IN_SIGHT = (FileState.LIVE, FileState.RETIRED)
+
+
+# -- what the centre gives -----------------------------------------------------------------------
+
+
+class Standing(NamedTuple):
+    """What ranks a file: as the sender names it, and the looks that had it."""
+
+    name: tuple[int, ...]
+    first: int
+    closed: int
+    last: int
+
+
+class Record(NamedTuple):
+    """A deletion as the centre has it, with the last look before it can have been made."""
+
+    number: int
+    series: str
+    low: int
+    high: int
+    offset: int
+    floor: int
+
+    def hides(self, key: Key) -> bool:
+        return key[0] == self.series and self.low <= key[1] <= self.high
+
+
+def standing(row: FileRow) -> Standing:
+    kind, name = row.path.split("/", 1)[0], row.path.rsplit("/", 1)[1]
+    creation, version, inner, cross = name.removesuffix(".tsfile").split("-")
+    ranked = (int(kind == "unsequence"), int(version), int(creation), int(inner), int(cross))
+    return Standing(ranked, row.first_look, row.closed_look, row.last_look or NOW)
+
+
+def is_above(one: Standing, other: Standing) -> bool:
+    """Two that one look had together rank as the database ranks them; else the later one."""
+    if one.first <= other.last and other.first <= one.last:
+        return (one.name, one.first) > (other.name, other.first)
+    return one.first > other.last
+
+
+def records(row: DeletionsRow) -> list[Record]:
+    found, begin = [], 0
+    for segment in row.segments:
+        for line in row.content[begin : segment.end].decode().splitlines():
+            _, path, offset, low, high = line.split(",")
+            found.append(
+                Record(
+                    int(high) % WEEK % STEP,
+                    path.split(".")[-2],
+                    _time(int(low)),
+                    _time(int(high)),
+                    int(offset),
+                    segment.floor,
+                )
+            )
+        begin = segment.end
+    return found
+
+
+def _time(stamp: int) -> int:
+    return stamp // WEEK * SPAN + stamp % WEEK // STEP
+
+
+@dataclass
+class CentreView:
+    """What is committed of one sender, as the judge sees it.
+
+    Attributes:
+        rows: all of its files.
+        deletions: physical name (None: not loaded) and record.
+        contents: of every MD5.
+    """
+
+    rows: Sequence[FileRow]
+    deletions: Sequence[tuple[str | None, Record]]
+    contents: dict[str, list[tuple[int, Points]]]
+
+    @classmethod
+    def of(cls, node: Node, sender: str, database: EdgeDatabase) -> CentreView:
+        with node.engine.reading() as state:
+            rows = [row for row in state.files.values() if row.sender == sender]
+            noted = list(state.deletion_table.of_sender(sender))
+        known = [(each.physical, record) for each in noted for record in records(each)]
+        return cls(rows, known, database.contents)
+
+    @property
+    def visible(self) -> list[FileRow]:
+        return [row for row in self.rows if row.state in _IN_SIGHT]
+
+    @property
+    def seen(self) -> set[int]:
+        """Numbers of the deletions that the centre knows."""
+        return {record.number for _, record in self.deletions}
+
+    def points(self, row: FileRow) -> Points:
+        """What a file gives by itself, and under deletions of others."""
+        stands = standing(row)
+        own = [record for owner, record in self.deletions if owner == row.physical]
+        others = [
+            record
+            for owner, record in self.deletions
+            if owner != row.physical and record.floor >= stands.closed
+        ]
+        found: Points = {}
+        for offset, chunk in self.contents[row.md5]:
+            for key, value in chunk.items():
+                hidden = any(each.hides(key) for each in others) or any(
+                    each.hides(key) and offset < each.offset for each in own
+                )
+                if not hidden:
+                    found[key] = value
+        return found
+
+    def answer(self) -> Points:
+        candidates: dict[Key, list[tuple[FileRow, int]]] = {}
+        for row in self.visible:
+            for key, value in self.points(row).items():
+                candidates.setdefault(key, []).append((row, value))
+        return {key: self._highest(several) for key, several in candidates.items()}
+
+    def _highest(self, several: list[tuple[FileRow, int]]) -> int:
+        ranked = [(standing(row), row.created, value) for row, value in several]
+        for stands, _, value in ranked:
+            if all(o is stands or is_above(stands, o) for o, _, _ in ranked):
+                return value
+        return max(ranked, key=lambda each: (each[0].last, each[0].name))[2]  # no order
+
+    def hidden_by_others(self, row: FileRow) -> bool:
+        """Whether every point of a retired file is given above it."""
+        above = [each for each in self.visible if is_above(standing(each), standing(row))]
+        given = set().union(*(self.points(each) for each in above)) if above else set()
+        return set(self.points(row)) <= given
+
+
+# -- the world -----------------------------------------------------------------------------------
+
+
+class Oracle:
+    """An edge with two data directories, its database, and a receiver that serves it."""
+
+    def __init__(self, root: Path, mode: str, node: Node, url: str) -> None:
+        self.node, self.mode = node, mode
+        self.edge = Edge(
+            root / "edge", url, propagate_deletes=mode, max_delete_fraction=1.0, guard_from_files=0
+        )
+        second = root / "edge" / "second"
+        second.mkdir()
+        mark(second, self.edge.uuid)
+        self.edge.with_settings(data_dirs=(self.edge.data, second))
+        self.database = EdgeDatabase("root.e", self.edge.config.data_dirs)
+        self.aside = root / "aside"
+
+    def round(self) -> RoundReport:
+        return self.edge.round()
+
+    def view(self) -> CentreView:
+        return CentreView.of(self.node, self.edge.uuid, self.database)
+
+    def answer(self) -> Points:
+        return self.view().answer()
+
+    # -- what a look does not reach --------------------------------------------------------
+
+    @contextlib.contextmanager
+    def linked(self, late: bool, home: int = 0) -> Iterator[None]:
+        """A kind of the storage group lies elsewhere, a link in its place."""
+        where = self.edge.config.data_dirs[home] / ("sequence", "unsequence")[late] / "root.e"
+        where.mkdir(parents=True, exist_ok=True)
+        aside = self.aside.with_name(f"aside{int(late)}{home}")
+        where.rename(aside)
+        where.symlink_to(aside)
+        try:
+            yield
+        finally:
+            where.unlink()
+            aside.rename(where)
+
+    @contextlib.contextmanager
+    def unmarked(self, home: int) -> Iterator[None]:
+        """A data directory has lost its marker, as an empty mount point has none."""
+        marker = self.edge.config.data_dirs[home] / MARKER
+        marker.rename(self.aside)
+        try:
+            yield
+        finally:
+            self.aside.rename(marker)
+
+    @contextlib.contextmanager
+    def delayed(self, paths: Sequence[Path]) -> Iterator[None]:
+        """Files are being changed just now, so they are not sent."""
+        marks = [each.with_name(f"{each.name}.settle") for each in paths]
+        for each in marks:
+            each.touch()
+        try:
+            yield
+        finally:
+            for each in marks:
+                each.unlink()
+
+
+@contextlib.contextmanager
+def oracle(root: Path, mode: str = "replaced") -> Iterator[Oracle]:
+    """A receiver in this process, served over HTTP, and an edge."""
+    root.mkdir(parents=True, exist_ok=True)
+    config = ReceiverConfig(
+        schema_dir=root / "centre" / "schema",
+        data_dirs=(root / "centre" / "data",),
+        listen=ListenConfig(host="127.0.0.1", port=0),
+        limits=LimitsConfig(min_free_bytes=0),
+    )
+    config.data_dirs[0].mkdir(parents=True)
+    app = create_app(config)
+    try:
+        site = site_of(app)
+        with running(app, gate=site.gate) as server:
+            host, port = server.addresses[0]
+            yield Oracle(root, mode, site.node, f"http://{host}:{port}")
+            site.polls.close()
+    finally:
+        close(app)
+
+
+def difference(given: Points, wanted: Points) -> dict[Key, tuple[int | None, int | None]]:
+    """(given, wanted) where they differ."""
+    return {
+        key: (given.get(key), wanted.get(key))
+        for key in sorted(given.keys() | wanted.keys())
+        if given.get(key) != wanted.get(key)
+    }

@@ -1,0 +1,306 @@
+"""Random histories of an edge against a centre, each step with what must hold after it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from common import crash
+from common.crash import SimulatedCrash
+from sender.select.walk import Walk
+from tests.support.edge_database import SERIES, SPAN, Key, Points
+from tests.support.oracle import CentreView, Oracle, difference
+
+WEIGHTS = {
+    "write": 40.0,
+    "flush": 6.0,
+    "close": 14.0,
+    "delete": 4.0,
+    "inner": 4.0,
+    "cross": 4.0,
+    "expire": 1.0,
+    "restart": 1.0,
+    "move": 1.0,
+    "free": 2.0,
+    "round": 8.0,
+    "whole_round": 8.0,
+    "dying_round": 3.0,
+}
+
+
+class WrongAnswer(AssertionError):
+    """Readers of the centre get what the edge's database would not have given."""
+
+
+class Play:
+    """One history.
+
+    Attributes:
+        events: what happened, for whoever has to find out why it was wrong.
+        checks: rounds after which the answer had to be that of the database.
+    """
+
+    def __init__(self, world: Oracle, seed: int, *, weights: dict[str, float] | None = None):
+        self.world, self.database = world, world.database
+        self.chance = random.Random(seed)
+        self.weights = WEIGHTS if weights is None else weights
+        self.head = self.checks = 0
+        self.events: list[tuple[Any, ...]] = []
+        self.given: Points = {}
+        self.before: Points = {}
+        self.compacted = False
+        self.partly = self.died = False
+        self.unsure: set[int] = set()
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            (name,) = self.chance.choices(list(self.weights), list(self.weights.values()))
+            getattr(self, f"_{name}")()
+
+    def _note(self, *what: Any) -> None:
+        self.events.append(what)
+
+    # -- what happens at the edge ----------------------------------------------------------
+
+    def _write(self) -> None:
+        if self.chance.random() < 0.6:
+            self.head += 1
+            time = self.head
+        else:
+            low = max(self.database.floor, self.head - 7, 0)
+            time = self.chance.randint(low, max(self.head, self.database.floor))
+        series = self.chance.choice(SERIES)
+        self._note("write", series, time, self.database.write(series, time))
+
+    def _flush(self) -> None:
+        if opened := self.database.opened():
+            file = self.chance.choice(opened)
+            self.database.flush(file)
+            self._note("flush", file.name)
+
+    def _close(self) -> None:
+        if opened := self.database.opened():
+            file = self.chance.choice(opened)
+            self.database.close(file)
+            self._note("close", file.partition, file.name, file.points)
+
+    def _delete(self) -> None:
+        low = self.chance.randint(max(0, self.head - 9), self.head + 1)
+        what = (self.chance.choice(SERIES), low, low + self.chance.randint(0, 4))
+        number = self.database.delete(*what)
+        self._note("delete", *what, number)
+        if self.partly:
+            self.unsure.add(number)  # no look can tell what it was made before
+
+    def _partition(self) -> int:
+        return max(0, self.head // SPAN - self.chance.randint(0, 1))
+
+    def _inner(self) -> None:
+        partition, late = self._partition(), self.chance.random() < 0.5
+        if (count := len(self.database.closed(late, partition))) > 1:
+            at = self.chance.randrange(count - 1)
+            self.database.inner(partition, late, at, self.chance.randint(2, 3))
+            self.compacted = True
+            self._note("inner", partition, late, at)
+
+    def _cross(self) -> None:
+        partition = self._partition()
+        self.database.cross(partition, self.chance.randint(1, 3))
+        self.compacted = True
+        self._note("cross", partition, [(f.partition, f.name) for f in self.database.closed()])
+
+    def _expire(self) -> None:
+        if not self.compacted:  # what it takes between a compaction and the next look is a limit
+            self.database.expire(
+                self.head - self.chance.randint(4, 10), drop=self.chance.random() < 0.7
+            )
+            self._note("expire", self.database.floor)
+
+    def _restart(self) -> None:
+        self.database.restart()
+        self._note("restart")
+
+    def _move(self) -> None:
+        if closed := self.database.closed():
+            file = self.chance.choice(closed)
+            self.database.move(file, 1 - file.home)
+            self._note("move", file.name, file.home)
+
+    def _free(self) -> None:
+        """An operator frees what is safe, the lowest first, late files never from under others."""
+        if self.world.mode == "all":
+            return
+        view = self.world.view()
+        listed = {
+            (path, row.md5): row for row in view.visible if not row.retired for path in row.paths
+        }
+        for file in self.database.closed():
+            row = listed.get((file.path(self.database.group), file.md5))
+            if row is None or self.chance.random() < 0.6:
+                continue
+            own = {record.number for owner, record in view.deletions if owner == row.physical}
+            told = {each.number for each in file.deletions} <= own
+            others = (each for each in self.database.files if each is not file)
+            if told and not (file.late and any(each.overlaps(file) for each in others)):
+                self.database.remove([file])
+                self._note("free", file.name)
+
+    # -- rounds ----------------------------------------------------------------------------
+
+    def _whole_round(self) -> None:
+        report = self.world.round()
+        self._note("round", report.sent, report.retired, report.already)
+        if report.error is not None:
+            raise WrongAnswer("a round failed", report.error)
+        for _ in range(2):  # the first round behind a comparison with the receiver holds ends
+            if report.held:
+                report = self.world.round()
+        if report.held or report.pending_files or report.conflicts:
+            raise WrongAnswer("a whole look left something", report)
+        self._weak()
+        self._strict()
+        self._lists()
+        self.compacted = self.partly = self.died = False
+
+    def _round(self) -> None:
+        """A round that does not reach everything, or in which files are not ready."""
+        kind = self.chance.choice(["late", "linked", "unmarked", "torn"])
+        with self._hindered(kind):
+            report = self.world.round()
+        self._note("round", kind, report.sent, report.retired, report.already, report.held)
+        if report.error is not None:
+            raise WrongAnswer("a round failed", report.error)
+        self._weak()
+        self.partly = self.partly or kind != "late"
+
+    @contextlib.contextmanager
+    def _hindered(self, kind: str) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            if kind == "linked":
+                late, home = self.chance.random() < 0.5, self.chance.randint(0, 1)
+                stack.enter_context(self.world.linked(late, home))
+            elif kind == "unmarked":
+                stack.enter_context(self.world.unmarked(self.chance.randint(0, 1)))
+            elif kind == "torn":
+                stack.enter_context(self._torn())
+            else:
+                files = [f for f in self.database.closed() if self.chance.random() < 0.4]
+                where = [self.database.where(each) for each in files]
+                stack.enter_context(self.world.delayed(where))
+                self._note("not ready", [each.name for each in files])
+            yield
+
+    @contextlib.contextmanager
+    def _torn(self) -> Iterator[None]:
+        """The database goes on between two directories of one scan."""
+        original, left = Walk._partition, itertools.count(self.chance.randint(-3, 0))
+
+        def meanwhile(walk: Walk, *rest: Any) -> None:
+            if next(left) == 0:
+                for _ in range(3):
+                    what = ["write", "close", "inner", "cross", "cross", "delete"]
+                    getattr(self, f"_{self.chance.choice(what)}")()
+            original(walk, *rest)
+
+        Walk._partition = meanwhile  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            Walk._partition = original  # type: ignore[method-assign]
+
+    def _dying_round(self) -> None:
+        """The sender dies somewhere on the way."""
+        left, me = itertools.count(self.chance.randint(-120, 0)), threading.get_ident()
+        passed: list[str] = []
+
+        def hook(name: str) -> None:
+            if threading.get_ident() == me:
+                passed.append(name)
+                if next(left) == 0:
+                    raise SimulatedCrash(name)
+
+        with contextlib.suppress(SimulatedCrash), crash.arm(hook):
+            self.world.round()
+        self._note("dying round", passed[-1:])
+        self.died = True
+        self._weak()
+
+    # -- what must hold --------------------------------------------------------------------
+
+    def _covered(self, key: Key, value: int, *, seen: set[int] | None = None) -> bool:
+        """Whether a deletion took a point, among those that are seen if they are given."""
+        return any(
+            series == key[0]
+            and low <= key[1] <= high
+            and value <= write
+            and (seen is None or number in seen)
+            for number, (series, low, high, write) in self.database.log.items()
+        )
+
+    def _weak(self) -> None:
+        """After any round: nothing that was given is lost or older, unless the edge says so."""
+        now, edge = self.world.answer(), self.database.answer(ttl=False)
+        for key, value in self.before.items():
+            if self.world.mode == "all" and key not in edge:
+                continue  # the mirror follows
+            if (
+                now.get(key, 0) < value
+                and not self._covered(key, value)
+                and edge.get(key) != now.get(key, -1)
+            ):
+                raise WrongAnswer("a point fell back", key, value, now.get(key))
+        self.before = now
+
+    def _strict(self) -> None:
+        """After a whole round: the database's answer, and what it has no more."""
+        self.checks += 1
+        view = self.world.view()
+        got = view.answer()
+        self._once(view)
+        if self.world.mode == "all":
+            if got != (edge := self.database.answer(ttl=False)):
+                raise WrongAnswer("the mirror differs", difference(got, edge))
+            return
+        wanted = self.database.answer()
+        for key, value in wanted.items():
+            if got.get(key) != value:
+                raise WrongAnswer("not the database's answer", key, got.get(key), value)
+        self.given.update(wanted)
+        seen = view.seen - self.unsure
+        for key, value in self.given.items():
+            if key in wanted:
+                continue
+            if self._covered(key, value, seen=seen):
+                if got.get(key, value + 1) <= value:
+                    raise WrongAnswer("a deleted point is given", key, got[key])
+            elif not self._covered(key, value) and got.get(key, 0) < value:
+                raise WrongAnswer("what the edge has no more is lost", key, got.get(key), value)
+        self.given = {
+            key: value
+            for key, value in self.given.items()
+            if key in wanted or not self._covered(key, value)
+        }
+
+    def _lists(self) -> None:
+        """What is listed is what the edge has; last copies of a round that died end in the next."""
+        if self.died and self._listed() - self._here():
+            self.world.round()
+        if self._listed() != self._here():
+            raise WrongAnswer("the list differs", self._listed() ^ self._here())
+
+    def _listed(self) -> set[tuple[str, str]]:
+        live = (row for row in self.world.view().visible if not row.retired)
+        return {(path, row.md5) for row in live for path in row.paths}
+
+    def _here(self) -> set[tuple[str, str]]:
+        return {(each.path(self.database.group), each.md5) for each in self.database.closed()}
+
+    @staticmethod
+    def _once(view: CentreView) -> None:
+        contents = [row.md5 for row in view.visible]
+        if len(set(contents)) < len(contents):
+            raise WrongAnswer("a content is visible twice", contents)

@@ -1,0 +1,193 @@
+"""What happens to an edge's directories and files besides its database, judged by the oracle."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from tests.support.edge_database import SPAN
+from tests.support.oracle import Oracle, oracle
+
+MODES = ["replaced", "all", "never"]
+
+
+@pytest.fixture(params=MODES)
+def world(request, tmp_path):
+    with oracle(tmp_path, request.param) as made:
+        yield made
+
+
+def ten_files(world: Oracle) -> None:
+    """Ten files in order, each of several points."""
+    database = world.database
+    for number in range(10):
+        database.write("a", number)
+        database.write("b", number)
+        for file in database.opened():
+            database.close(file)
+
+
+def in_step(world: Oracle) -> None:
+    """A round, after which readers get what the database gives; another one does nothing."""
+    report = world.round()
+    assert report.error is None
+    assert report.held == []
+    assert world.answer() == world.database.answer(ttl=False)
+    assert world.round().sent == 0
+
+
+def states(world: Oracle) -> list[str]:
+    return sorted(str(row.state) for row in world.view().rows)
+
+
+# -- directories -------------------------------------------------------------------------------
+
+
+def test_what_lies_behind_a_link_is_not_gone(world):
+    ten_files(world)
+    in_step(world)
+    with world.linked(False):
+        world.round()
+        assert states(world) == ["live"] * 10
+    in_step(world)
+
+
+def test_a_data_directory_that_is_not_mounted_takes_nothing_with_it(world):
+    ten_files(world)
+    world.database.move(world.database.closed()[0], 1)
+    in_step(world)
+    with world.unmarked(1):
+        world.round()
+        assert states(world) == ["live"] * 10
+    in_step(world)
+
+
+@pytest.fixture
+def mounted(world):
+    """A file system of its own over the storage group's directory, until it is unmounted."""
+    where = world.edge.data / "sequence" / "root.e"
+    where.mkdir(parents=True)
+    done = subprocess.run(["mount", "-t", "tmpfs", "none", str(where)], check=False)
+    if done.returncode:
+        pytest.fail("a file system in memory cannot be mounted: this test needs root")
+    yield where
+    subprocess.run(["umount", str(where)], check=False)
+
+
+def test_a_mount_over_a_storage_group_that_goes_takes_nothing_with_it(world, mounted):
+    ten_files(world)
+    in_step(world)
+    subprocess.run(["umount", str(mounted)], check=True)
+    world.round()
+    world.round()
+    assert states(world) == ["live"] * 10
+
+
+def test_a_storage_group_that_moves_to_another_disk_with_a_link_in_its_place(world, tmp_path):
+    ten_files(world)
+    in_step(world)
+    where = world.edge.data / "sequence" / "root.e"
+    shutil.copytree(where, tmp_path / "disk")
+    shutil.rmtree(where)
+    where.symlink_to(tmp_path / "disk")
+    world.round()
+    world.round()
+    assert states(world) == ["live"] * 10
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_renamed_is_the_same_file(world):
+    ten_files(world)
+    in_step(world)
+    file = world.database.closed()[3]
+    before = world.database.where(file)
+    file.name = (*file.name[:3], 1, 0)
+    after = world.database.where(file)
+    before.rename(after)
+    before.with_name(f"{before.name}.resource").rename(after.with_name(f"{after.name}.resource"))
+    assert world.round().bytes == 0
+    in_step(world)
+    assert states(world) == ["live"] * 10
+
+
+def test_a_file_in_another_partition_directory_is_the_same_file(world):
+    ten_files(world)
+    in_step(world)
+    before = world.database.closed()[3]
+    where = world.database.where(before)
+    before.partition = 1
+    after = world.database.where(before)
+    after.parent.mkdir(parents=True)
+    where.rename(after)
+    where.with_name(f"{where.name}.resource").rename(after.with_name(f"{after.name}.resource"))
+    assert world.round().bytes == 0
+    in_step(world)
+    assert states(world) == ["live"] * 10
+
+
+# -- compactions, TTL, deletions ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["replaced", "never"])
+def test_a_late_product_that_spans_what_expired_deletes_nothing(mode, tmp_path):
+    with oracle(tmp_path, mode) as world:
+        database = world.database
+        ten_files(world)
+        for time in (0, 9):
+            database.write("a", time)
+            database.close(database.opened()[0])
+        in_step(world)
+        database.inner(0, late=True)
+        in_step(world)
+        before = world.answer()
+        database.expire(SPAN)
+        assert database.closed() == []
+        world.round()
+        assert len(before) == 20
+        assert world.answer() == before
+
+
+def test_compactions_beside_an_open_file_four_times_over(world):
+    database = world.database
+    for _ in range(4):
+        for number in range(5):
+            database.write("a", number)
+            for file in database.opened():
+                database.close(file)
+        in_step(world)
+        database.write("b", 1)
+        database.write("b", 0)
+        assert database.opened()
+        database.inner(0, late=False)
+        database.inner(0, late=True)
+        in_step(world)
+        assert len(world.answer()) == len(database.answer())
+
+
+def test_updates_are_given_once(world):
+    database = world.database
+    for time in range(10):
+        database.write("a", time)
+    database.close(database.opened()[0])
+    for time in (5, 6):
+        database.write("a", time)
+    database.close(database.opened()[0])
+    in_step(world)
+    assert len(world.answer()) == 10
+    database.cross(0)
+    in_step(world)
+
+
+def test_a_series_that_is_deleted_and_compacted_is_gone(world):
+    database = world.database
+    ten_files(world)
+    in_step(world)
+    database.delete("a", 0, SPAN)
+    in_step(world)
+    database.inner(0, late=False)
+    in_step(world)
+    assert {series for series, _ in world.answer()} == {"b"}

@@ -1,0 +1,127 @@
+"""Histories of one partition, each the shortest that a wrong rule answers wrongly, played for real.
+
+The words of a history:
+
+    w a 3         write a point of series a at time 3; its value is the number of the write
+    flush 0       flush the open file of a kind (0 in order, 1 late); close 0 closes it
+    del a 1 4     delete; ttl 2 lets expire what is below a time; rm 0 frees the lowest of a kind
+    inner 1       compact the files of a kind into one; cross merges late ones into those in order,
+    cross1        of the late ones only the first
+    move 0        the lowest closed file moves to the other data directory
+    look          a round; look 0 reaches only one kind; look 01 1: products of kind 1 are not ready
+    torn          a round in the middle of whose scan late files are merged
+    = a 1 3       what a reader of the centre gets there; - for nothing
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from sender.select.walk import Walk
+from tests.support.oracle import Oracle, oracle
+
+BASE = "w a 1, w a 2, close 0, w a 1, close 1, look, "
+SCENES = {
+    "TTL drops the upper file": BASE + "ttl 2, look, = a 1 3",
+    "the upper file is freed before the lower": BASE + "rm 1, look, rm 0, look, = a 1 3",
+    "a product comes late": BASE + "w a 1, close 1, look, inner 1, look 01 1, = a 1 4",
+    "half of the partition is not looked at": BASE + "cross, look 1, = a 1 3",
+    "a torn look": BASE + "torn, = a 1 3",
+    "compacted, then deleted, in one look": BASE + "cross, del a 1 1, look, = a 1 -",
+    "moved and deleted, in one look": "w a 1, close 0, look, move 0, del a 1 1, look, = a 1 -",
+    "a deletion is seen before the end is told": BASE + "cross, del a 1 1, look 0, look, = a 1 -",
+    "a deletion older than what had ended": "w a 1, flush 0, del a 1 1, w a 1, close 1, look, "
+    "ttl 2, look, w a 3, close 0, look, = a 1 2",
+    "a move dates a deletion anew": "w a 1, w a 3, close 0, del a 1 1, look, w a 1, close 1, look, "
+    "ttl 2, look, move 0, look, = a 1 3",
+    "the lower file is closed after the upper had ended": "w a 1, flush 0, w a 1, close 1, look, "
+    "ttl 2, w a 3, close 0, look, = a 1 2",
+    "the lower file is moved when the upper ends": BASE + "ttl 2, move 0, look, = a 1 3",
+    "a deletion, in an open file, of what was freed": "w a 1, w a 2, close 0, look, rm 0, look, "
+    "w a 3, w b 3, flush 0, w a 4, del a 1 4, close 0, look, = a 1 -",
+    "the same content under its compacted name": "w a 1, close 0, look, w b 1, close 0, look, "
+    "w b 1, close 1, look, cross, look, = a 1 1, = b 1 3",
+    "updated and compacted": BASE + "cross, look, = a 1 3, = a 2 2",
+    "deleted and compacted": BASE + "del a 1 1, look, cross, look, = a 1 -, = a 2 2",
+}
+
+
+def played(world: Oracle, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = world.database
+
+    def lowest(kind: str, *, opened: bool):
+        found = database.opened() if opened else database.closed()
+        return next(each for each in found if each.late is (kind == "1"))
+
+    for step in text.split(", "):
+        match step.split():
+            case ["w", series, time]:
+                database.write(series, int(time))
+            case ["flush", kind]:
+                database.flush(lowest(kind, opened=True))
+            case ["close", kind]:
+                database.close(lowest(kind, opened=True))
+            case ["del", series, low, high]:
+                database.delete(series, int(low), int(high))
+            case ["ttl", floor]:
+                database.expire(int(floor))
+            case ["rm", kind]:
+                database.remove([lowest(kind, opened=False)])
+            case ["inner", kind]:
+                database.inner(0, kind == "1")
+            case ["cross"]:
+                database.cross(0)
+            case ["cross1"]:
+                database.cross(0, 1)
+            case ["move", at]:
+                file = database.closed()[int(at)]
+                database.move(file, 1 - file.home)
+            case ["look", *how]:
+                look(world, *how)
+            case ["torn"]:
+                torn(world, monkeypatch)
+            case ["=", series, time, value]:
+                wanted = None if value == "-" else int(value)
+                assert world.answer().get((series, int(time))) == wanted, step
+
+
+def look(world: Oracle, kinds: str = "01", late: str = "") -> None:
+    if kinds == "01" and not late:
+        return whole(world)
+    with contextlib.ExitStack() as stack:
+        for home in range(2) if kinds != "01" else ():
+            stack.enter_context(world.linked(kinds == "0", home))
+        products = [each for each in world.database.closed() if each.is_product]
+        stack.enter_context(world.delayed([world.database.where(each) for each in products]))
+        assert world.round().error is None
+    return None
+
+
+def whole(world: Oracle) -> None:
+    report = world.round()
+    assert report.error is None
+    assert (report.held, report.pending_files, report.conflicts) == ([], 0, [])
+    assert world.round().sent == 0
+
+
+def torn(world: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is late is merged into what is in order, between the two parts of a scan."""
+    partition = Walk._partition
+
+    def and_then(self, kind, *rest):
+        if kind == "unsequence":
+            world.database.cross(0)
+        partition(self, kind, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Walk, "_partition", and_then)
+        assert world.round().error is None
+
+
+@pytest.mark.parametrize("mode", ["replaced", "never"])
+@pytest.mark.parametrize("name", SCENES)
+def test_a_reader_gets_what_the_edges_database_would_have_given(name, mode, tmp_path, monkeypatch):
+    with oracle(tmp_path, mode) as world:
+        played(world, SCENES[name], monkeypatch)
