@@ -32,7 +32,7 @@ def test_status_shows_what_an_operator_asks_for(shared, make_edge):
     stolen = edge.write(5, first=5000, device=f"{owner.sg}.d1")
     unclosed = edge.write(6, first=6000, resource=None)
     changing = edge.write(7, first=7000)
-    (edge.data / f"{changing}.mods").write_bytes(b"m")
+    (edge.data / f"{changing}.settle").write_bytes(b"m")
     bad = edge.path(8)
     whole = build({f"{edge.sg}.d{n}": {"s1": [(8000, 1), (8001, 2)]} for n in range(20)})
     damaged = bytearray(whole)
@@ -56,13 +56,13 @@ def test_status_shows_what_an_operator_asks_for(shared, make_edge):
     assert (troubles[bad]["kind"], troubles[bad]["hold"]) == ("quarantined", True)
     waiting = {each["file"]: each["reason"] for each in found["waiting"]}
     assert ".resource" in waiting[unclosed]
-    assert ".mods" in waiting[changing]
+    assert ".settle" in waiting[changing]
     assert found["complete_until"] <= 0, "what an unclosed file holds is not known"
     text = call(config, "status").stdout
     for each in (task, stolen, unclosed, changing, bad, "complete until", "pending"):
         assert each in text, text
     (edge.data / unclosed).unlink()
-    (edge.data / f"{changing}.mods").unlink()
+    (edge.data / f"{changing}.settle").unlink()
     # Nothing of before the first point that is not loaded is missing at the centre.
     assert 2000 <= status(config)["complete_until"] <= 5000
 

@@ -31,15 +31,15 @@ from tests.support.node_world import (
     tsfile,
 )
 
-OLD = {path_of(1): tsfile(), path_of(2): tsfile(first=100)}
+OLD = {path_of(1): tsfile(), path_of(2, partition=1): tsfile(first=100)}
 NEW = {
     path_of(1): tsfile(salt=7),  # a replacement
     path_of(3): tsfile(first=200, points=300),  # uploaded in blocks
     path_of(4): tsfile("root.sg.d4"),  # in a batch, with its resource
-    path_of(5): tsfile("root.sg.b1"),  # a device of B: in conflict
+    path_of(5, partition=1): tsfile("root.sg.b1"),  # a device of B: in conflict
 }
 RESOURCE = b"resource of four"
-GONE = [path_of(2)]
+GONE = [path_of(2, partition=1)]
 TASK = "7" * 32
 CHUNK = 1000
 
@@ -88,7 +88,7 @@ def the_round(world: World, told: Told) -> dict[str, str]:
 
 
 def conflict() -> dict[str, bytes]:
-    return {path_of(5): NEW[path_of(5)]}
+    return {path_of(5, partition=1): NEW[path_of(5, partition=1)]}
 
 
 def send(edge: Edge, told: Told) -> None:
@@ -108,7 +108,7 @@ def send(edge: Edge, told: Told) -> None:
     upload(edge, told, decisions[path_of(3)])
     goes = {
         path: NEW[path]
-        for path in (path_of(1), path_of(4), path_of(5))
+        for path in (path_of(1), path_of(4), path_of(5, partition=1))
         if decisions[path].action is wire.Action.SEND
     }
     if decisions[path_of(4)].resource:
@@ -152,10 +152,10 @@ def check_promises(told: Told, decisions: dict[str, wire.PlanDecision]) -> None:
 
 EXPECTED = {
     path_of(1): "loaded",
-    path_of(2): "held",
+    path_of(2, partition=1): "held",
     path_of(3): "loaded",
     path_of(4): "loaded",
-    path_of(5): "conflict",
+    path_of(5, partition=1): "conflict",
 }
 
 
@@ -164,10 +164,13 @@ def check_end(world: World, outcome: dict[str, str]) -> None:
     with world.node() as node:
         edge = Edge(node)
         rows = node.listing.inventory(edge.who, A, None, 100).entries
-        assert sorted(each.path for each in rows) == [path_of(n) for n in (1, 2, 3, 4)]
-        visible = list_files(node.operator, sender=A).files
+        assert sorted(each.path for each in rows) == sorted([*list(NEW)[:3], *GONE])
+        visible = list_files(node.operator, sender=A, state="live").files
         content = {each.path: world.loaded()[each.physical] for each in visible}
-        assert content == {**{path: NEW[path] for path in list(NEW)[:3]}, path_of(2): OLD[GONE[0]]}
+        assert content == {
+            **{path: NEW[path] for path in list(NEW)[:3]},
+            GONE[0]: OLD[GONE[0]],
+        }
         (four,) = [each for each in visible if each.path == path_of(4)]
         assert world.loaded()[f"{four.physical}.resource"] == RESOURCE
         assert node.load.loader.waiting == 0

@@ -45,6 +45,7 @@ POINTS = [
     "task.snapshot",
     "task.planned",
     "task.deleted.sent",
+    "task.deletions.sent",
     "task.file.recorded",
     "task.ended",
     "task.end.sent",
