@@ -32,6 +32,10 @@ WEIGHTS = {
 }
 
 
+_READ = 8
+"""Every so many checks the product's reader, which takes long, is asked as well."""
+
+
 class WrongAnswer(AssertionError):
     """Readers of the centre get what the edge's database would not have given."""
 
@@ -261,6 +265,8 @@ class Play:
         view = self.world.view()
         got = view.answer()
         self._once(view)
+        if self.checks % _READ == 0 and (read := self.world.read()) != got:
+            raise WrongAnswer("the product's reader differs", difference(read, got))
         if self.world.mode == "all":
             if got != (edge := self.database.answer(ttl=False)):
                 raise WrongAnswer("the mirror differs", difference(got, edge))
