@@ -115,7 +115,7 @@ def whole(world: Oracle) -> None:
     assert report.error is None
     assert (report.held, report.pending_files, report.conflicts) == ([], 0, [])
     given, wanted = world.answer(), world.database.answer()
-    assert {key: given.get(key) for key in wanted} == wanted
+    assert [key for key in wanted if given.get(key, 0) < wanted[key]] == []
     assert world.round().sent == 0
 
 
