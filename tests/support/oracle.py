@@ -159,7 +159,7 @@ class CentreView:
                 return value
         return max(ranked, key=lambda each: (each[0].last, each[0].name))[2]  # no order
 
-    def hidden_by_others(self, row: FileRow) -> bool:
+    def is_given_above(self, row: FileRow) -> bool:
         """Whether every point of a retired file is given above it."""
         above = [each for each in self.visible if is_above(standing(each), standing(row))]
         given = set().union(*(self.points(each) for each in above)) if above else set()

@@ -29,6 +29,7 @@ WEIGHTS = {
     "round": 8.0,
     "whole_round": 8.0,
     "dying_round": 3.0,
+    "prove": 2.0,
 }
 
 
@@ -233,6 +234,17 @@ class Play:
         self.died = True
         self._weak()
 
+    def _prove(self) -> None:
+        """Proofs change no answer, and leave nothing that has one."""
+        before = self.world.answer()
+        self._note("prove", self.world.node.prover.run_once())
+        view = self.world.view()
+        if (now := view.answer()) != before:
+            raise WrongAnswer("a proof changed an answer", difference(now, before))
+        left = [row.path for row in view.visible if row.retired and view.is_given_above(row)]
+        if left and self.world.mode != "never":
+            raise WrongAnswer("a retired file with every point given above stays", left)
+
     # -- what must hold --------------------------------------------------------------------
 
     def _covered(self, key: Key, value: int, *, seen: set[int] | None = None) -> bool:
@@ -307,6 +319,6 @@ class Play:
 
     @staticmethod
     def _once(view: CentreView) -> None:
-        contents = [row.md5 for row in view.visible]
+        contents = [row.md5 for row in view.visible if not row.retired]
         if len(set(contents)) < len(contents):
             raise WrongAnswer("a content is visible twice", contents)

@@ -41,6 +41,8 @@ SCENES = {
     "ttl 2, look, move 0, look, = a 1 3",
     "the lower file is closed after the upper had ended": "w a 1, flush 0, w a 1, close 1, look, "
     "ttl 2, w a 3, close 0, look, = a 1 2",
+    "the lower file is out of sight for a look": "w a 1, flush 0, w a 1, close 1, look, look 1, "
+    "ttl 2, w a 3, close 0, look, = a 1 2",
     "the lower file is moved when the upper ends": BASE + "ttl 2, move 0, look, = a 1 3",
     "a deletion, in an open file, of what was freed": "w a 1, w a 2, close 0, look, rm 0, look, "
     "w a 3, w b 3, flush 0, w a 4, del a 1 4, close 0, look, = a 1 -",

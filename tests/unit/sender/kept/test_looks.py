@@ -111,6 +111,22 @@ def test_looks_that_go_by_while_an_end_is_held_did_not_have_the_file(edge):
     assert edge.look().last(P) == 50
 
 
+def test_what_is_not_on_the_list_keeps_its_looks_while_it_is_out_of_sight(edge):
+    where = edge.site.put(P, resource=False)
+    edge.look()
+    edge.mods(P, (1, 5))
+    edge.look()
+    edge.site.remove(P)  # as what lies behind an unmounted disk
+    mods = edge.site.beside(where, ".mods").read_bytes()
+    edge.site.beside(where, ".mods").unlink()
+    away = (Unreadable(edge.site.data_dirs[0], "sequence", "gone for lunch"),)
+    look = edge.look(scan={"unreadable": away})
+    assert (look.first(P), sight(look).marks) == (10, ((len(mods), 10),))
+    edge.site.put(P)
+    look = edge.look()
+    assert P.text in look.after.sights
+
+
 def test_a_directory_that_changed_while_it_was_looked_at_was_listed_but_not_at_rest(edge):
     edge.site.put(P)
     edge.load()
