@@ -238,7 +238,10 @@ class Looks:
             last=number,
             earlier=earlier,
             torn=torn,
-            sights=dict(_sights(before, number, scan, entries, gone)),
+            sights={
+                **_out_of_sight(before, scan, entries),
+                **dict(_sights(before, number, scan, entries, gone)),
+            },
             missing=dict(_missing_since(before, earlier, scan, entries, gone)),
             deletions=_deletions(before, scan, entries, read),
             places=places,
@@ -293,6 +296,19 @@ def _sights(
             known = _known(before, waiting.text, waiting.inode)
             if known is not None or not (waiting.is_product and waiting.group in scan.changing):
                 yield waiting.text, known or Sight(waiting.inode, number, 0)
+
+
+def _out_of_sight(
+    before: LooksState, scan: Scan, entries: Mapping[FilePath, Entry]
+) -> dict[str, Sight]:
+    """What was seen, is not on the list, and lies where this look did not get to."""
+    if not (scan.unmounted or scan.unreadable):
+        return {}
+    return {
+        path: sight
+        for path, sight in before.sights.items()
+        if scan.why_not_listed(path.rpartition("/")[0]) and FilePath.parse(path) not in entries
+    }
 
 
 def _missing_since(
@@ -364,7 +380,8 @@ def _deletions(
     found: dict[str, dict[str, DeletionsSight]] = {}
     for path, forms in before.deletions.items():
         parsed = FilePath.parse(path)
-        if parsed in entries or parsed in scan.files or parsed in scan.others:
+        stands = parsed in entries or parsed in scan.files or parsed in scan.others
+        if stands or scan.why_not_listed(parsed.directory):
             found[path] = dict(forms)  # one that vanished beside its TsFile is not withdrawn
     for file in scan.deletions:
         known = before.deletions.get(file.path.text, {}).get(file.form)

@@ -16,6 +16,10 @@ from typing import NamedTuple
 from receiver.config import LimitsConfig, ListenConfig, ReceiverConfig
 from receiver.metadata.state.table_rows import DeletionsRow, FileRow, FileState
 from receiver.node import Node
+from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
+from receiver.spark.source.slice_reader import read_slices
+from receiver.spark.source.slicing import plan
+from receiver.spark.source.source_options import parse_options
 from receiver.web.app import close, create_app, site_of
 from sender.round.round_report import RoundReport
 from sender.select.data_dirs import MARKER, mark
@@ -155,7 +159,7 @@ class CentreView:
                 return value
         return max(ranked, key=lambda each: (each[0].last, each[0].name))[2]  # no order
 
-    def hidden_by_others(self, row: FileRow) -> bool:
+    def is_given_above(self, row: FileRow) -> bool:
         """Whether every point of a retired file is given above it."""
         above = [each for each in self.visible if is_above(standing(each), standing(row))]
         given = set().union(*(self.points(each) for each in above)) if above else set()
@@ -187,7 +191,30 @@ class Oracle:
         return CentreView.of(self.node, self.edge.uuid, self.database)
 
     def answer(self) -> Points:
+        """What readers should get of what is committed, as the judge works it out."""
         return self.view().answer()
+
+    def read(self) -> Points:
+        """What a reader of the product gets.
+
+        Raises:
+            AssertionError: a time of a series is given twice.
+        """
+        if not self.view().visible:
+            return {}
+        options = parse_options({"form": "long", "catalog": str(self.node.config.schema_dir)})
+        query = plan_of(options, columns_of(options))
+        sources = list_sources(options)
+        span, picker = query.selection.span, query.picker()
+        parts = plan(sources, span, 1 << 20, picker, read_tail_of, merge=options.merge)
+        found: Points = {}
+        for row in (
+            row for part in parts for each in read_slices(part, query) for row in each.to_pylist()
+        ):
+            key = row["device"].rpartition(".")[2], _time(row["time"])
+            assert key not in found, f"{key} is given twice"
+            found[key] = row["value_long"]
+        return found
 
     # -- what a look does not reach --------------------------------------------------------
 

@@ -29,7 +29,12 @@ WEIGHTS = {
     "round": 8.0,
     "whole_round": 8.0,
     "dying_round": 3.0,
+    "prove": 2.0,
 }
+
+
+_READ = 8
+"""Every so many checks the product's reader, which takes long, is asked as well."""
 
 
 class WrongAnswer(AssertionError):
@@ -229,6 +234,17 @@ class Play:
         self.died = True
         self._weak()
 
+    def _prove(self) -> None:
+        """Proofs change no answer, and leave nothing that has one."""
+        before = self.world.answer()
+        self._note("prove", self.world.node.prover.run_once())
+        view = self.world.view()
+        if (now := view.answer()) != before:
+            raise WrongAnswer("a proof changed an answer", difference(now, before))
+        left = [row.path for row in view.visible if row.retired and view.is_given_above(row)]
+        if left and self.world.mode != "never":
+            raise WrongAnswer("a retired file with every point given above stays", left)
+
     # -- what must hold --------------------------------------------------------------------
 
     def _covered(self, key: Key, value: int, *, seen: set[int] | None = None) -> bool:
@@ -261,6 +277,8 @@ class Play:
         view = self.world.view()
         got = view.answer()
         self._once(view)
+        if self.checks % _READ == 0 and (read := self.world.read()) != got:
+            raise WrongAnswer("the product's reader differs", difference(read, got))
         if self.world.mode == "all":
             if got != (edge := self.database.answer(ttl=False)):
                 raise WrongAnswer("the mirror differs", difference(got, edge))
@@ -301,6 +319,6 @@ class Play:
 
     @staticmethod
     def _once(view: CentreView) -> None:
-        contents = [row.md5 for row in view.visible]
+        contents = [row.md5 for row in view.visible if not row.retired]
         if len(set(contents)) < len(contents):
             raise WrongAnswer("a content is visible twice", contents)

@@ -35,6 +35,7 @@ def in_step(world: Oracle) -> None:
     assert report.error is None
     assert report.held == []
     assert world.answer() == world.database.answer(ttl=False)
+    assert world.read() == world.answer()
     assert world.round().sent == 0
 
 

@@ -9,6 +9,7 @@ The words of a history:
     cross1        of the late ones only the first
     move 0        the lowest closed file moves to the other data directory
     look          a round; look 0 reaches only one kind; look 01 1: products of kind 1 are not ready
+    die           a round whose sender dies when it has linked what it is to send
     torn          a round in the middle of whose scan late files are merged
     = a 1 3       what a reader of the centre gets there; - for nothing
 """
@@ -19,6 +20,8 @@ import contextlib
 
 import pytest
 
+from common import crash
+from common.crash import SimulatedCrash
 from sender.select.walk import Walk
 from tests.support.oracle import Oracle, oracle
 
@@ -38,11 +41,18 @@ SCENES = {
     "ttl 2, look, move 0, look, = a 1 3",
     "the lower file is closed after the upper had ended": "w a 1, flush 0, w a 1, close 1, look, "
     "ttl 2, w a 3, close 0, look, = a 1 2",
+    "the lower file is out of sight for a look": "w a 1, flush 0, w a 1, close 1, look, look 1, "
+    "ttl 2, w a 3, close 0, look, = a 1 2",
     "the lower file is moved when the upper ends": BASE + "ttl 2, move 0, look, = a 1 3",
     "a deletion, in an open file, of what was freed": "w a 1, w a 2, close 0, look, rm 0, look, "
     "w a 3, w b 3, flush 0, w a 4, del a 1 4, close 0, look, = a 1 -",
     "the same content under its compacted name": "w a 1, close 0, look, w b 1, close 0, look, "
     "w b 1, close 1, look, cross, look, = a 1 1, = b 1 3",
+    "an end is held while looks go by": BASE + "w a 1, close 1, cross, look 01 1, look, = a 1 4",
+    "a product is the very content of a late file": "w a 1, close 0, w a 1, close 1, w a 1, "
+    "close 1, look, cross, look, = a 1 3",
+    "a product that lives on as a link only": "w a 1, close 0, w a 2, close 0, look, w a 2, "
+    "close 1, cross, die, w a 2, close 1, cross, inner 0, look, = a 2 4",
     "updated and compacted": BASE + "cross, look, = a 1 3, = a 2 2",
     "deleted and compacted": BASE + "del a 1 1, look, cross, look, = a 1 -, = a 2 2",
 }
@@ -80,11 +90,14 @@ def played(world: Oracle, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
                 database.move(file, 1 - file.home)
             case ["look", *how]:
                 look(world, *how)
+            case ["die"]:
+                die(world)
             case ["torn"]:
                 torn(world, monkeypatch)
             case ["=", series, time, value]:
                 wanted = None if value == "-" else int(value)
                 assert world.answer().get((series, int(time))) == wanted, step
+                assert world.read() == world.answer()
 
 
 def look(world: Oracle, kinds: str = "01", late: str = "") -> None:
@@ -103,7 +116,20 @@ def whole(world: Oracle) -> None:
     report = world.round()
     assert report.error is None
     assert (report.held, report.pending_files, report.conflicts) == ([], 0, [])
+    given, wanted = world.answer(), world.database.answer()
+    assert [key for key in wanted if given.get(key, 0) < wanted[key]] == []
     assert world.round().sent == 0
+
+
+def die(world: Oracle) -> None:
+    """The sender dies with links to what it was about to send."""
+
+    def hook(name: str) -> None:
+        if name == "snapshot.synced":
+            raise SimulatedCrash(name)
+
+    with pytest.raises(SimulatedCrash), crash.arm(hook):
+        world.round()
 
 
 def torn(world: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,69 @@ def test_a_file_that_is_gone_was_last_seen_by_the_look_before(edge):
     assert edge.look().last(P) == 20
 
 
+def test_looks_that_go_by_while_an_end_is_held_did_not_have_the_file(edge):
+    edge.site.put(P)
+    edge.load()
+    edge.look()
+    edge.site.remove(P)
+    edge.look()
+    away = (Unreadable(edge.site.data_dirs[0], "sequence", "gone for lunch"),)
+    edge.look(scan={"unreadable": away})
+    assert edge.look().last(P) == 10
+    edge.site.put(P)
+    edge.look()
+    edge.site.remove(P)
+    assert edge.look().last(P) == 50
+
+
+def test_what_is_not_on_the_list_keeps_its_looks_while_it_is_out_of_sight(edge):
+    where = edge.site.put(P, resource=False)
+    edge.look()
+    edge.mods(P, (1, 5))
+    edge.look()
+    edge.site.remove(P)  # as what lies behind an unmounted disk
+    mods = edge.site.beside(where, ".mods").read_bytes()
+    edge.site.beside(where, ".mods").unlink()
+    away = (Unreadable(edge.site.data_dirs[0], "sequence", "gone for lunch"),)
+    look = edge.look(scan={"unreadable": away})
+    assert (look.first(P), sight(look).marks) == (10, ((len(mods), 10),))
+    edge.site.put(P)
+    look = edge.look()
+    assert P.text in look.after.sights
+
+
+def test_a_directory_that_changed_while_it_was_looked_at_was_listed_but_not_at_rest(edge):
+    edge.site.put(P)
+    edge.load()
+    edge.look()
+    edge.look(scan={"changing": {P.group: "changed during the scan"}})
+    edge.mods(P, (1, 5))
+    look = edge.look()
+    assert look.before.last_of(P.directory) == 20
+    assert sight(look, P).marks == ((len(LINE % (1, 5)), 10),)
+
+
+def test_a_product_in_a_partition_in_motion_is_first_seen_when_that_is_at_rest(edge):
+    product = path("2-1-1.tsfile")
+    for each in (P, product):
+        edge.site.put(each)
+    motion = {"changing": {P.group: "a compaction is under way"}}
+    assert P.text in edge.look(scan=motion).after.sights
+    look = edge.look()
+    assert (look.first(P), look.first(product)) == (10, 20)
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_file_that_is_sent_from_a_link_is_gone_if_its_partition_was_looked_at_whole(edge, seen):
+    edge.site.put(P)
+    edge.look()
+    copy = edge.site.scan().files[P]
+    edge.site.remove(P)
+    away = () if seen else (Unreadable(edge.site.data_dirs[0], "sequence", "gone for lunch"),)
+    look = edge.look(scan={"unreadable": away}, last_copies=[copy])
+    assert look.last_of_copy(copy) == (10 if seen else 0)
+
+
 def test_a_look_that_did_not_reach_a_directory_saw_nothing_of_it(edge):
     for each in (P, LATE):
         edge.site.put(each)
