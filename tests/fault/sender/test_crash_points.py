@@ -189,6 +189,11 @@ def test_a_last_copy_is_sent_although_its_source_is_gone(shared, make_edge):
     assert crashed(edge, "upload.block.acknowledged", 2)
     edge.remove(edge.path(1))
     assert edge.round().sent == 1
-    assert shared.loaded(edge.uuid) == content
-    # It was loaded, and it is gone: now that is what the receiver is told.
+    # It was loaded, and it is gone: that is what the receiver is told with it.
+    gone = [
+        (each["path"], each["md5"])
+        for state in ("retired", "deleted")
+        for each in shared.call("files", "--sender", edge.uuid, "--state", state)["files"]
+    ]
+    assert gone == list(content.items())
     settle(edge, shared)
