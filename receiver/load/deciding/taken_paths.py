@@ -66,7 +66,9 @@ class TakenPaths:
         if paths:
             return [records.FileUnnamed(row.physical, path, self._anew(before, paths[0]))]
         self._ended[row.physical] = row
-        return [records.FileRetired(row.physical, self._last_looks.get(path, 0))]
+        last = self._last_looks.get(path, 0)
+        # A look that did not get to all of a directory counts for none of it, and yet has files.
+        return [records.FileRetired(row.physical, last and max(last, row.first_look))]
 
     def give_back(self, row: FileRow, path: str) -> None:
         """Undo a `free` whose operations are not committed."""
