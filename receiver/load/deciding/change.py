@@ -506,7 +506,8 @@ class _Decision:
         if held is not None:
             return held
         if row.physical in self.guard.held:
-            return FileOutcome(path.text, Result.HELD, reason=self.guard.held[row.physical])
+            reason = self.guard.held[row.physical]
+            return FileOutcome(path.text, Result.HELD, reason=reason, hold=True)
         self._emit(self.paths.free(path.text))
         goes_on = self.paths.has_path(row)
         return FileOutcome(path.text, Result.DELETED if goes_on else Result.RETIRED)
