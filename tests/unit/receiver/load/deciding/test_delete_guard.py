@@ -300,10 +300,11 @@ def test_a_file_of_which_nothing_is_to_be_seen_any_more_is_not_counted_again(
 
 
 def test_retired_files_are_hidden_as_little_as_listed_ones(edge: Edge, node: Node) -> None:
-    paths = load(edge, 10)
-    edge.round({}, paths[1:], propagate=REPLACED)
-    tell(edge, paths[0], EVERYTHING, floor=2**60)
+    paths = load(edge, 12)
+    edge.round({}, paths[1:], propagate=REPLACED)  # one is listed
+    tell(edge, paths[0], f"DELETION,root.sg.d1.*,{2**63 - 1},10,89\n", floor=2**60)
     assert hidden(node) == [False]
+    assert list_held_deletes(node.engine)[0].files == paths[:8]
 
 
 def test_records_told_with_a_token_that_forbids_deletes_are_held(node: Node) -> None:
