@@ -248,7 +248,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     owner: str | None = None
     """Only where the receiver reveals owners."""
     hold: bool = False
-    """For a quarantine: do not try again by itself."""
+    """For a quarantine: do not try again by itself. For an end that is held: until an operator of
+    the receiver lets it through."""
 
 
 class SchemaKind(StrEnum):

@@ -16,6 +16,7 @@ __all__ = [
     "ENV_PREFIX",
     "FILE",
     "AuthConfig",
+    "DeletesConfig",
     "EtcdConfig",
     "LimitsConfig",
     "ListenConfig",
@@ -155,6 +156,21 @@ class ProofsConfig(Struct, frozen=True, kw_only=True):
     every: Annotated[Duration, Meta(ge=0.1)] = 5.0
 
 
+class DeletesConfig(Struct, frozen=True, kw_only=True):
+    """``[deletes]``: what one sender may delete without an operator.
+
+    Attributes:
+        max_fraction: of the files that a storage group had of the sender when the window began;
+            more that nothing explains is held. 1 for no limit at all.
+        from_files: fewest files that `max_fraction` is for; the last one is always held.
+        window: of commit times, in which deletes are counted.
+    """
+
+    max_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    from_files: Annotated[int, Meta(ge=0)] = 10
+    window: Annotated[Duration, Meta(ge=1)] = 86400.0
+
+
 class EtcdConfig(Struct, frozen=True, kw_only=True):
     """``[metadata.etcd]``: where the commits are kept with ``backend = "etcd"``.
 
@@ -244,6 +260,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         limits: what one sender can make it hold.
         load: what becomes of files.
         proofs: of what is superseded.
+        deletes: what one sender may delete without an operator.
         metadata: series, devices, tags and their history.
         log: where records go.
     """
@@ -257,6 +274,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     limits: LimitsConfig = LimitsConfig()
     load: LoadConfig = LoadConfig()
     proofs: ProofsConfig = ProofsConfig()
+    deletes: DeletesConfig = DeletesConfig()
     metadata: MetadataConfig = MetadataConfig()
     log: LogConfig = LogConfig()
 

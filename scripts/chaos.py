@@ -57,13 +57,14 @@ data_dirs = ["data"]
 port = {port}
 [limits]
 min_free_bytes = "16MiB"
+[deletes]
+max_fraction = 1
 """
 _SENDER = """\
 # Made by scripts/chaos.
 schema_dir = "schema"
 data_dirs = ["data"]
 propagate_deletes = "{propagate}"
-max_delete_fraction = 1.0
 task_max_files = 15
 [[receiver]]
 name = "centre"

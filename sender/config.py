@@ -200,8 +200,8 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
         deletion_files: what becomes of points that were deleted in a closed file (`.mods`,
             `.mods2`): told and left out by readers there, told and kept visible, or, in the old
             way, a file that has some is not sent.
-        max_delete_fraction: of the list; more deletions that nothing explains are held back.
-        guard_from_files: shortest list that `max_delete_fraction` guards.
+        max_delete_fraction: without effect; the receiver has it as `deletes.max_fraction`.
+        guard_from_files: without effect; the receiver has it as `deletes.from_files`.
         task_max_files: files of one task; a round has as many tasks as it needs.
         task_max_bytes: bytes of one task, unless a single partition has more.
         transfer: how files travel.
@@ -222,8 +222,8 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
     time_unit: TimeUnit = "ms"
     propagate_deletes: Literal["replaced", "all", "never"] = "replaced"
     deletion_files: Literal["apply", "keep", "wait"] = "apply"
-    max_delete_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.5
-    guard_from_files: Annotated[int, Meta(ge=0)] = 10
+    max_delete_fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
+    guard_from_files: Annotated[int, Meta(ge=0)] | None = None
     task_max_files: Annotated[int, Meta(ge=1)] = 1000
     task_max_bytes: Annotated[Size, Meta(ge=1)] = 4 * 2**30
     transfer: TransferConfig = TransferConfig()
@@ -240,6 +240,13 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
         yield from self._check_layout()
         yield from overlapping("data_dirs", self.data_dirs)
         yield from whole_milliseconds("partition_interval", self.partition_interval)
+        for old, new in (
+            ("max_delete_fraction", "max_fraction"),
+            ("guard_from_files", "from_files"),
+        ):
+            if getattr(self, old) is not None:
+                text = f"without effect: the receiver has it now, as deletes.{new}"
+                yield ConfigFinding(old, text, fatal=False)
         if not self.receivers:
             yield ConfigFinding("receiver", "missing: expected at least one [[receiver]]")
         yield from _repeated("name", [entry.name for entry in self.receivers])

@@ -46,6 +46,7 @@ def cli() -> None:
 
 @functools.cache
 def _add_commands() -> None:
+    from receiver.cli.deletes import deletes
     from receiver.cli.files import files
     from receiver.cli.fsck import fsck
     from receiver.cli.init import init
@@ -70,6 +71,7 @@ def _add_commands() -> None:
         owners,
         quarantine,
         retired,
+        deletes,
         token,
         ttl,
         sql,

@@ -60,6 +60,7 @@ def _write(view: StatusView, running: bool) -> None:
         "superseded": _superseded(view.retired),
         "deleted, on disk": str(view.deleted_files),
         "quarantined": str(view.quarantined),
+        "deletes held": f"{view.held_deletes} lists" if view.held_deletes else "none",
         "uploads": str(view.uploads),
         "not loaded yet": f"{size_text(view.staged_bytes)}, {view.loading} tasks to load",
         "free": size_text(view.free_bytes),

@@ -48,6 +48,11 @@ def token() -> None:
 )
 @click.option("--scope", multiple=True, help="Devices that it may write. May be repeated.")
 @click.option("--note", default="", help="For people.")
+@click.option(
+    "--no-deletes",
+    is_flag=True,
+    help="What its sender deletes takes nothing out of sight: it is held for an operator.",
+)
 @click.option("--expires", metavar="DURATION", help="From now, such as 12h or 365d.")
 @json_option
 @click.pass_obj
@@ -58,12 +63,18 @@ def create(
     scope: tuple[str, ...],
     note: str,
     expires: str | None,
+    no_deletes: bool,
     as_json: bool,
 ) -> None:
     """Make a token and show it, this once."""
     config = invocation.load().value
     request = TokenRequest(
-        role=role, sender=sender, scope=list(scope), note=note, expires=_until(expires)
+        role=role,
+        sender=sender,
+        scope=list(scope),
+        note=note,
+        expires=_until(expires),
+        allow_deletes=not no_deletes,
     )
     try:
         made = OperatorClient(config).ask("POST", "/v1/tokens", TokenMade, body=request)

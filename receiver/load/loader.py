@@ -23,6 +23,7 @@ from receiver.load.loading import load_task
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from receiver.config import DeletesConfig
     from receiver.disks import Disks
     from receiver.load.folder.current_task import CurrentTask
     from receiver.load.folder.sender_folder import SenderFolder
@@ -62,6 +63,7 @@ class Loader:
         *,
         keep_bytes: int,
         tokens_required: bool = False,
+        deletes: DeletesConfig | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
@@ -71,6 +73,7 @@ class Loader:
         self._disks = disks
         self._keep_bytes = keep_bytes
         self._tokens_required = tokens_required
+        self._deletes = deletes
         self._clock = clock
         self._monotonic = monotonic
         self._jitter = jitter
@@ -174,6 +177,7 @@ class Loader:
                 clock=self._clock,
                 keep_bytes=self._keep_bytes,
                 tokens_required=self._tokens_required,
+                deletes=self._deletes,
             )
         except Exception as error:
             self._put_back(job, error)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from common.durable import Tree
+    from receiver.config import DeletesConfig
     from receiver.load.folder.current_task import CurrentTask
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.upkeep.ttl import Ttl
@@ -67,6 +68,7 @@ def load_task(
     clock: Callable[[], float],
     keep_bytes: int,
     tokens_required: bool = False,
+    deletes: DeletesConfig | None = None,
 ) -> None:
     """Make one attempt to load a task and to clean up after it.
 
@@ -79,6 +81,7 @@ def load_task(
         clock: seconds since the epoch.
         keep_bytes: of files in conflict that may stay for a later round.
         tokens_required: whether each sender needs a token.
+        deletes: how much a sender may delete.
 
     Raises:
         TsferryError, OSError: it could not be done now; making another attempt is safe.
@@ -87,7 +90,16 @@ def load_task(
         with engine.reading() as state:
             done = state.task_table.has(folder.uuid, current.id)
         if not done:
-            _commit(engine, trees, folder, current, ttl, clock, tokens_required=tokens_required)
+            _commit(
+                engine,
+                trees,
+                folder,
+                current,
+                ttl,
+                clock,
+                tokens_required=tokens_required,
+                deletes=deletes,
+            )
         finish(engine, folder, current, keep_bytes=keep_bytes)
 
 
@@ -100,9 +112,23 @@ def _commit(
     clock: Callable[[], float],
     *,
     tokens_required: bool,
+    deletes: DeletesConfig | None,
 ) -> None:
     def withdrawn(state: State) -> str | None:
         return why_withdrawn(state, current.record, clock(), tokens_required=tokens_required)
+
+    def decided() -> Change:
+        return _decide(
+            engine,
+            trees,
+            folder,
+            current,
+            ttl,
+            collected,
+            schema,
+            trusting=trusting,
+            deletes=deletes,
+        )
 
     collected = Collected(folder, current, clock)
     collected.read()
@@ -119,9 +145,7 @@ def _commit(
             reason = withdrawn(state)
             mandate = mandate_guards(state, current.record)
         if reason is None:
-            change = _decide(
-                engine, trees, folder, current, ttl, collected, schema, trusting=trusting
-            )
+            change = decided()
             change.guards += mandate
         else:
             log.warning("nothing of a task is taken: %s", reason, extra={"task": current.id})
@@ -130,9 +154,7 @@ def _commit(
         crash.point("load.decided")
         while stuck := _place(folder, current, change):
             collected.leave(stuck)
-            change = _decide(
-                engine, trees, folder, current, ttl, collected, schema, trusting=trusting
-            )
+            change = decided()
             change.guards += mandate
         try:
             engine.commit(change.ops, change.guards)
@@ -165,6 +187,7 @@ def _decide(
     schema: TaskSchema | None,
     *,
     trusting: bool,
+    deletes: DeletesConfig | None,
 ) -> Change:
     moment = ttl.moment()
     with engine.reading() as state:
@@ -186,6 +209,7 @@ def _decide(
             stands=lambda row: whole_in(trees, row),
             expiry=ttl.expiry(state, moment),
             data_dir=str(folder.tree.path),
+            deletes=deletes,
         )
     change.ops[:0] = part.ops
     change.guards += part.guards

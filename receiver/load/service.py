@@ -86,6 +86,7 @@ class LoadService:
             disks,
             keep_bytes=self.keep_bytes,
             tokens_required=config.auth.require == "always",
+            deletes=config.deletes,
             clock=clock,
         )
         self.reaper = Reaper(
@@ -241,6 +242,11 @@ class LoadService:
             found.append(
                 f"{senders} as much waiting to be loaded as limits.max_unloaded_bytes allows"
             )
+        with self._engine.reading() as state:
+            held = len(state.held_deletes.waiting())
+        if held:
+            lists = "1 list of deletes is" if held == 1 else f"{held} lists of deletes are"
+            found.append(f"{lists} held: `tsferry-receiver deletes list` says what")
         return found
 
     def is_pressed(self) -> bool:

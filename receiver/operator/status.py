@@ -56,6 +56,7 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             files=files,
             bytes=size,
             deleted_files=len(deleted),
+            held_deletes=len(state.held_deletes.waiting()),
             quarantined=len(state.quarantine) + bad,
             verified=verified,
             unverified=files - verified,

@@ -33,6 +33,7 @@ def make_token(
     scope: Iterable[str] = (),
     note: str = "",
     expires: float | None = None,
+    allow_deletes: bool = True,
 ) -> TokenMade:
     """Commit a new token.
 
@@ -49,6 +50,8 @@ def make_token(
         raise UsageError(f"{sender[:60]!a} is no sender uuid (32 lower-case hex digits)")
     if patterns and role != records.SENDER:
         raise UsageError("only a sender token has a scope")
+    if not allow_deletes and role != records.SENDER:
+        raise UsageError("only a sender token can forbid deletes")
     Scope(patterns)
     token_id = secrets.token_hex(4)
     token = f"tsf_{token_id}_{secrets.token_urlsafe(32)}"
@@ -60,6 +63,7 @@ def make_token(
         scope=patterns,
         note=note,
         expires=expires,
+        allow_deletes=allow_deletes,
     )
     engine.commit([made])
     return TokenMade(
@@ -70,6 +74,7 @@ def make_token(
         scope=patterns,
         note=note,
         expires=expires,
+        allow_deletes=allow_deletes,
     )
 
 
@@ -101,6 +106,7 @@ def list_tokens(engine: Engine) -> list[TokenView]:
             scope=list(row.scope),
             note=row.note,
             expires=row.expires,
+            allow_deletes=row.allow_deletes,
             created=row.created,
         )
         for row in rows

@@ -14,6 +14,7 @@ __all__ = [
     "AwayView",
     "FileView",
     "FilesPage",
+    "HeldDeletesView",
     "OwnerView",
     "OwnersPage",
     "QuarantineView",
@@ -254,6 +255,33 @@ class RetiredTotals(Struct, frozen=True, kw_only=True):
     problem: str | None = None
 
 
+class HeldDeletesView(Struct, frozen=True, kw_only=True):
+    """Deletes of a sender in a storage group that wait for an operator.
+
+    Attributes:
+        digest: of the list.
+        sender: uuid.
+        group: the storage group.
+        records: whether records of deletion files would hide the points of the files; else the
+            files are gone at their sender, which mirrors that.
+        reason: why they wait.
+        files: their paths at the sender.
+        bytes: of those.
+        points: of those.
+        since: commit.
+    """
+
+    digest: str
+    sender: str
+    group: str
+    records: bool
+    reason: str
+    files: list[str]
+    bytes: int
+    points: int
+    since: int
+
+
 class TokenView(Struct, frozen=True, kw_only=True):
     """A token without its secret."""
 
@@ -263,6 +291,7 @@ class TokenView(Struct, frozen=True, kw_only=True):
     scope: list[str] = msgspec.field(default_factory=list)
     note: str = ""
     expires: float | None = None
+    allow_deletes: bool = True
     created: int = 0
 
 
@@ -276,6 +305,7 @@ class TokenMade(Struct, frozen=True, kw_only=True):
     scope: list[str] = msgspec.field(default_factory=list)
     note: str = ""
     expires: float | None = None
+    allow_deletes: bool = True
 
 
 class SchemaView(Struct, frozen=True, kw_only=True):
@@ -344,6 +374,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
         bytes: of those.
         deleted_files: rows whose bytes are still on the disk.
         quarantined: files refused or found bad.
+        held_deletes: lists of deletes that wait for an operator.
         verified: of `files`, how many a verification has proved.
         unverified: of `files`, how many it has not.
         oldest_verification: commit of the oldest verification of the first, 0 for none.
@@ -369,6 +400,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
     bytes: int = 0
     deleted_files: int = 0
     quarantined: int = 0
+    held_deletes: int = 0
     verified: int = 0
     unverified: int = 0
     oldest_verification: int = 0

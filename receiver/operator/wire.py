@@ -8,9 +8,11 @@ import msgspec
 
 from common.schemaitems import Item
 from common.wire import SchemaFailure, Struct
-from receiver.operator.views import QuarantineView, SenderView, TokenView
+from receiver.operator.views import HeldDeletesView, QuarantineView, SenderView, TokenView
 
 __all__ = [
+    "DeletesDecided",
+    "HeldDeletesAnswer",
     "ImportAnswer",
     "ImportRequest",
     "QuarantineAnswer",
@@ -134,6 +136,18 @@ class ImportAnswer(Struct, frozen=True, kw_only=True):
     failed: list[SchemaFailure] = msgspec.field(default_factory=list)
 
 
+class HeldDeletesAnswer(Struct, frozen=True, kw_only=True):
+    """`GET /v1/deletes`: those that wait for an operator."""
+
+    lists: list[HeldDeletesView]
+
+
+class DeletesDecided(Struct, frozen=True, kw_only=True):
+    """`POST /v1/deletes/<digest>/allow`, or `/drop`: the commit that holds the verdict."""
+
+    commit: int
+
+
 class TokensAnswer(Struct, frozen=True, kw_only=True):
     """`GET /v1/tokens`: all that are not revoked."""
 
@@ -149,6 +163,7 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
         scope: patterns of devices that it may write, such as `root.siteA.**`; empty: all.
         note: for people.
         expires: seconds since the epoch.
+        allow_deletes: whether what its sender deletes may take anything out of sight.
     """
 
     role: str
@@ -156,6 +171,7 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
     scope: list[str] = msgspec.field(default_factory=list)
     note: str = ""
     expires: float | None = None
+    allow_deletes: bool = True
 
 
 class TtlAnswer(Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ ROUTES = Routes()
 _REF = "#/components/schemas/{name}"
 _SCHEME = "token"
 _NAMES = {
+    "digest": "Of a list of held deletes, as `GET /v1/deletes` names it.",
     "task": "Id of a task: 32 lower-case hex digits, made by the sender.",
     "upload": "Id of an upload, as its Location had it.",
     "sender": "uuid of a sender.",

@@ -8,6 +8,7 @@ from msgspec.structs import asdict
 from common.errors import UsageError
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.operator import views, wire
+from receiver.operator.deletes import allow_held_deletes, drop_held_deletes, list_held_deletes
 from receiver.operator.files import FILE_STATES, list_files, undelete_files
 from receiver.operator.owners import adopt_sender, list_owners, set_owner
 from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
@@ -304,6 +305,44 @@ def import_schema(call: Call) -> Response:
     """Make storage groups and series."""
     request = call.body(wire.ImportRequest)
     return json_answer(import_into(call.operator.engine, request.items, dry_run=request.dry_run))
+
+
+@ROUTES.call(
+    "GET",
+    "/v1/deletes",
+    Role.OPERATOR,
+    "Deletes of senders that are held",
+    AnswerRow(200, wire.HeldDeletesAnswer),
+)
+def held_deletes(call: Call) -> Response:
+    """Deletes that wait for an operator."""
+    return json_answer(wire.HeldDeletesAnswer(lists=list_held_deletes(call.operator.engine)))
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/deletes/<digest>/allow",
+    Role.OPERATOR,
+    "Let a list of held deletes through",
+    AnswerRow(200, wire.DeletesDecided),
+)
+def allow_deletes(call: Call) -> Response:
+    """Let a list through."""
+    commit = allow_held_deletes(call.operator.engine, call.arguments["digest"])
+    return json_answer(wire.DeletesDecided(commit=commit))
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/deletes/<digest>/drop",
+    Role.OPERATOR,
+    "Keep what is on a list of held deletes",
+    AnswerRow(200, wire.DeletesDecided),
+)
+def drop_deletes(call: Call) -> Response:
+    """Keep what is on a list."""
+    commit = drop_held_deletes(call.operator.engine, call.arguments["digest"])
+    return json_answer(wire.DeletesDecided(commit=commit))
 
 
 @ROUTES.call("GET", "/v1/tokens", Role.OPERATOR, "All tokens", AnswerRow(200, wire.TokensAnswer))

@@ -29,15 +29,28 @@ if TYPE_CHECKING:
 __all__ = ["recover", "resync", "run_rounds", "show_reports", "sync"]
 
 
+_MOVED = (
+    "--allow-mass-delete does nothing here any more: the receiver holds many deletions, and its "
+    "operator lets them through with tsferry-receiver deletes allow; a node that was exchanged or "
+    "restored is accepted with --accept-source"
+)
+
+
 @click.command(
     epilog="Example, from cron: tsferry-sender sync --json >> /var/log/tsferry-rounds.json",
 )
 @receiver_option
 @click.option("--dry-run", is_flag=True, help="Show what a round would do; send nothing.")
 @click.option(
+    "--accept-source",
+    is_flag=True,
+    help="What this node has is all that it should have, though it was exchanged or restored.",
+)
+@click.option(
     "--allow-mass-delete",
     is_flag=True,
-    help="Let unexplained deletions through that the guard held back, this once.",
+    hidden=True,
+    help="Not here any more: tsferry-receiver deletes allow.",
 )
 @json_option
 @click.pass_obj
@@ -45,6 +58,7 @@ def sync(
     invocation: Invocation[SenderConfig],
     names: tuple[str, ...],
     dry_run: bool,
+    accept_source: bool,
     allow_mass_delete: bool,
     as_machine: bool,
 ) -> int:
@@ -58,12 +72,14 @@ def sync(
     `seconds`, `error`, `exit_code`; of several receivers `receivers` (name: object) and
     `exit_code`.
     """
+    if allow_mass_delete:
+        click.echo(f"{PROGRAM.name}: warning: {_MOVED}", err=True)
     with opened(invocation, names) as session:
         if dry_run:
-            return _dry_run(session, allow_mass_delete, as_machine)
+            return _dry_run(session, accept_source, as_machine)
         from sender.round.round import RoundOptions
 
-        reports = run_rounds(session, RoundOptions(allow_mass_delete=allow_mass_delete))
+        reports = run_rounds(session, RoundOptions(accept_source=accept_source))
         return show_reports(reports, as_machine)
 
 
@@ -181,13 +197,11 @@ def show_reports(reports: dict[str, dict[str, Any]], as_machine: bool) -> int:
     return code
 
 
-def _dry_run(session: Session, allow_mass_delete: bool, as_machine: bool) -> int:
+def _dry_run(session: Session, accept_source: bool, as_machine: bool) -> int:
     from sender.round.look import dry_run as look
 
-    plans = {
-        remote.name: look(remote, allow_mass_delete=allow_mass_delete) for remote in session.remotes
-    }
-    code = 6 if any(plan["guard"] for plan in plans.values()) else 0
+    plans = {remote.name: look(remote, accept_source=accept_source) for remote in session.remotes}
+    code = 0
     if as_machine:
         emit_json(as_receivers(plans, code))
     else:
@@ -209,8 +223,6 @@ def _plan_lines(plan: dict[str, Any]) -> list[str]:
         lines += [f"  gone {each}" for each in task["deletions"]]
     for key in ("held", "skipped", "waiting"):
         lines += [f"  {key} {each['file']}: {each['reason']}" for each in plan[key]]
-    if plan["guard"]:
-        lines.append(f"  guard: {plan['guard']}")
     return lines
 
 

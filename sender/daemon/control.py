@@ -6,7 +6,7 @@ One request a connection, one JSON object a line. The answers are any number of 
     {"do": "ping"}                                    -> {"event": "done", "version": "0.1.0", ...}
     {"do": "status"}                                  -> {"event": "done", "lanes": [...]}
     {"do": "round", "receiver": "dc1",
-     "allow_mass_delete": false}                      -> {"event": "progress", ...} ...
+     "accept_source": false}                      -> {"event": "progress", ...} ...
                                                          {"event": "done", "report": {...}}
 
 The socket is bound through its directory's descriptor, so that a deep path cannot be too long.

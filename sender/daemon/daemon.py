@@ -212,7 +212,7 @@ class Daemon:
                 except OSError:
                     heard.set()  # whoever asked has gone; the round goes on
 
-        names = ("allow_mass_delete", "forget", "schema", "only_recover")
+        names = ("accept_source", "forget", "schema", "only_recover")
         options = RoundOptions(**{name: bool(request.get(name, False)) for name in names})
         asked = Request(options, told)
         told(RoundProgress(loop.remote.name, step="waiting"))

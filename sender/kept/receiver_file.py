@@ -50,7 +50,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         epoch: to be shown at the next check or start.
         last_task: the last task that is known to be committed, and its commit.
         newest_commit: the newest commit that it ever reported.
-        allow_mass_delete: the operator lets one round of unexplained deletions through.
+        accept_source: the operator says for one round that this node has all that it should have.
         data_dirs: data directories of a forwarding centre that hold lists for this receiver.
         source: the receiver on this node whose catalogue is forwarded, as it was seen last.
         verified: how many of this sender's files it had verified at the last check.
@@ -62,7 +62,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     epoch: str | None = None
     last_task: TaskMark | None = None
     newest_commit: int = 0
-    allow_mass_delete: bool = False
+    accept_source: bool = False
     data_dirs: tuple[str, ...] = ()
     source: SourceMark | None = None
     verified: VerifiedFiles | None = None

@@ -25,7 +25,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from common.wire import Propagate
-from sender.plan.mass_deletions import GuardVerdict, unexplained
+from sender.plan.compacted import unexplained
 from sender.plan.plan_options import PlanOptions
 from sender.plan.task_plan import Addition, TaskPlan, ToldDeletion, Work, cut
 from sender.select.entry import Entry, EntryState
@@ -47,8 +47,6 @@ class HeldWhy(StrEnum):
 
     PARTITION = "partition"
     """Something else in its partition is not loaded yet."""
-    GUARD = "guard"
-    """Too many unexplained deletions at once."""
     HISTORY = "history"
     """The list was just compared afresh with the receiver."""
     UNSEEN = "unseen"
@@ -82,7 +80,6 @@ class RoundPlan:
     Attributes:
         tasks: in the order in which they are to run, oldest partitions first.
         held: deletions that wait.
-        guard: what the guard said, if it spoke.
         skipped: files that are in trouble and not offered, or that changed just now.
         refreshed: listed files whose facts are to be brought up to date (`Ledger.refresh`).
         moved: how many of these are in another data directory than before.
@@ -91,7 +88,6 @@ class RoundPlan:
 
     tasks: tuple[TaskPlan, ...] = ()
     held: tuple[Held, ...] = ()
-    guard: GuardVerdict | None = None
     skipped: tuple[Skipped, ...] = ()
     refreshed: tuple[Entry, ...] = ()
     moved: int = 0
@@ -122,7 +118,6 @@ class _Deletions:
 
     go: list[ToldDeletion] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
-    guard: GuardVerdict | None = None
 
 
 def plan(
@@ -158,7 +153,6 @@ def plan(
     return RoundPlan(
         cut(by_group, options.task_max_files, options.task_max_bytes, mirror=mirror),
         tuple(verdicts.held),
-        verdicts.guard,
         tuple(found.skipped),
         tuple(found.refreshed),
         found.moved,
@@ -251,8 +245,8 @@ def _deletions(
         else:
             verdicts.held.append(wait)
     if options.propagate is Propagate.ALL:
-        puzzling = unexplained(gone, scan, entries, facts)
-        _guard(verdicts, gone, puzzling, len(entries), options)
+        puzzling = [] if options.accept_source else unexplained(gone, scan, entries, facts)
+        _unsure(verdicts, gone, puzzling)
     else:  # the receiver retires them: nothing is lost by it
         verdicts.go = [ToldDeletion(entry.path, entry.data_dir) for entry in gone]
     return verdicts
@@ -282,23 +276,12 @@ def _hold_together(
     found.additions = staying
 
 
-def _guard(
-    result: _Deletions,
-    gone: list[Entry],
-    puzzling: list[Entry],
-    listed: int,
-    options: PlanOptions,
-) -> None:
-    """Let pass what is explained or allowed; hold the rest."""
+def _unsure(result: _Deletions, gone: list[Entry], puzzling: list[Entry]) -> None:
+    """Hold what was never seen here and nothing explains; let the rest pass."""
     puzzles = {each.path for each in puzzling}
-    if not options.allow_mass_delete:
-        result.guard = GuardVerdict.judge(len(puzzles), listed, options)
     for entry in gone:
         path = entry.path
-        puzzle = path in puzzles and not options.allow_mass_delete
-        if puzzle and result.guard is not None:
-            result.held.append(Held(path, HeldWhy.GUARD, result.guard.reason))
-        elif puzzle and entry.state is EntryState.LISTED:
+        if path in puzzles and entry.state is EntryState.LISTED:
             result.held.append(Held(path, HeldWhy.UNSURE, _UNSURE))
         else:
             result.go.append(ToldDeletion(path, entry.data_dir, explained=path not in puzzles))
@@ -306,7 +289,7 @@ def _guard(
 
 _UNSURE = (
     "it is known from the receiver's inventory only, no file of this node explains why it is not "
-    "here; --allow-mass-delete deletes it there"
+    "here; tsferry-sender sync --accept-source deletes it there"
 )
 
 

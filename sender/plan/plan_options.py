@@ -16,20 +16,16 @@ class PlanOptions:
 
     Attributes:
         propagate: what a gone file means at the receiver.
-        max_delete_fraction: of the listed files; more unexplained deletions are held back.
-        guard_from_files: the shortest list that this guards.
         task_max_files: files of one task.
         task_max_bytes: bytes of one task.
-        allow_mass_delete: the operator lets unexplained deletions through, this time.
+        accept_source: the operator says that this node has all that it should have, this time.
         hold_deletions: why no deletion may travel in this round; None if they may.
     """
 
     propagate: Propagate = Propagate.REPLACED
-    max_delete_fraction: float = 0.5
-    guard_from_files: int = 10
     task_max_files: int = 1000
     task_max_bytes: int = 4 << 30
-    allow_mass_delete: bool = False
+    accept_source: bool = False
     hold_deletions: str | None = None
 
     @classmethod
@@ -37,16 +33,14 @@ class PlanOptions:
         cls,
         config: SenderConfig,
         *,
-        allow_mass_delete: bool = False,
+        accept_source: bool = False,
         hold_deletions: str | None = None,
     ) -> PlanOptions:
         """As the configuration has it."""
         return cls(
             Propagate(config.propagate_deletes),
-            config.max_delete_fraction,
-            config.guard_from_files,
             config.task_max_files,
             config.task_max_bytes,
-            allow_mass_delete,
+            accept_source,
             hold_deletions,
         )

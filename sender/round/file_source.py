@@ -174,7 +174,7 @@ def _is_lost(before: SourceMark | None, now: CatalogueNow) -> bool:
 
 def _judged(known: Receiver, now: CatalogueNow, lost: bool) -> tuple[SourceMark, str | None]:
     """What to remember of a catalogue, and why nothing may count as gone because of it."""
-    if lost and known.source is not None and not known.allow_mass_delete:
+    if lost and known.source is not None and not known.accept_source:
         return msgspec.structs.replace(known.source, lost=True), _LOST
     doubt = None if now.whole else "the catalogue changed while it was read"
     return SourceMark(engine=now.engine, commit=now.commit), doubt
@@ -182,5 +182,5 @@ def _judged(known: Receiver, now: CatalogueNow, lost: bool) -> tuple[SourceMark,
 
 _LOST = (
     "the receiver on this node was exchanged, or restored from an old copy: its catalogue may lack "
-    "what it once had; once it is complete again: tsferry-sender sync --allow-mass-delete"
+    "what it once had; once it is complete again: tsferry-sender sync --accept-source"
 )

@@ -75,20 +75,20 @@ class LookedAt:
 
 
 @contextmanager
-def viewing(remote: Remote, *, allow_mass_delete: bool = False) -> Iterator[LookedAt]:
+def viewing(remote: Remote, *, accept_source: bool = False) -> Iterator[LookedAt]:
     """Open what a receiver has, scan, and close it again.
 
     Args:
         remote: to the receiver.
-        allow_mass_delete: look as if a round with this option had begun.
+        accept_source: look as if a round with this option had begun.
 
     Raises:
         UsageError: no data directory counts.
     """
     with remote.sync_tree() as sync:
         memory = ReceiverFile.open(sync, remote.directory)
-        if allow_mass_delete:
-            memory.suppose(allow_mass_delete=True)
+        if accept_source:
+            memory.suppose(accept_source=True)
         source = open_source(remote, memory, remember=False)
         with source.dirs:
             kept = ReceiverState.open(
@@ -106,9 +106,9 @@ def viewing(remote: Remote, *, allow_mass_delete: bool = False) -> Iterator[Look
 # -- dry run -----------------------------------------------------------------------------------
 
 
-def dry_run(remote: Remote, *, allow_mass_delete: bool) -> dict[str, Any]:
+def dry_run(remote: Remote, *, accept_source: bool) -> dict[str, Any]:
     """Check, scan and plan; nothing is sent and nothing is changed."""
-    with viewing(remote, allow_mass_delete=allow_mass_delete) as view:
+    with viewing(remote, accept_source=accept_source) as view:
         kept, now = view.kept, view.kept.memory.now
         request = remote.check_request(now, kept.looks.now.last)
         check = remote.patiently(lambda: remote.client.check(request))
@@ -116,7 +116,7 @@ def dry_run(remote: Remote, *, allow_mass_delete: bool) -> dict[str, Any]:
         inventory = None
         if known.comparison is not None:
             inventory = remote.patiently(lambda: list(remote.client.inventory()))
-        options = PlanOptions.of(remote.config, allow_mass_delete=now.allow_mass_delete)
+        options = PlanOptions.of(remote.config, accept_source=now.accept_source)
         ahead = next_round(known, options, kept.facts, inventory)
         unfinished = sorted(
             {state.task for state in kept.logs.left_over().values() if state.task is not None}
@@ -160,7 +160,6 @@ def _as_plan(name: str, ahead: NextRound, unfinished: list[str]) -> dict[str, An
         "skipped": [{"file": each.file.path.text, "reason": each.reason} for each in work.skipped],
         "waiting": _waiting(ahead.scan),
         "up_to_date": work.unchanged + len(work.refreshed),
-        "guard": None if work.guard is None else work.guard.reason,
     }
 
 

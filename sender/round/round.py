@@ -46,13 +46,14 @@ class RoundOptions:
     """What is asked of a round.
 
     Attributes:
-        allow_mass_delete: let unexplained deletions through, until a round has come to its end.
+        accept_source: what this node has is all that it should have; until a round has come to
+            its end.
         forget: throw the list away first and compare all with the receiver (`resync`).
         schema: send the whole schema again.
         only_recover: stop after the recovery.
     """
 
-    allow_mass_delete: bool = False
+    accept_source: bool = False
     forget: bool = False
     schema: bool = False
     only_recover: bool = False
@@ -96,7 +97,7 @@ class Round:
         return self._report
 
     def _remember(self, memory: ReceiverFile) -> None:
-        done = {"allow_mass_delete": False} if self._report.error is None else {}
+        done = {"accept_source": False} if self._report.error is None else {}
         summary = self._report.as_json() | {"ended": time.time()}
         try:
             memory.update(last_round=_short(summary), **done)
@@ -106,8 +107,8 @@ class Round:
     def _run(self, sync: Tree, memory: ReceiverFile) -> None:
         if memory.problem:
             _log.warning("%s", memory.problem)
-        if self.options.allow_mass_delete:
-            memory.update(allow_mass_delete=True)
+        if self.options.accept_source:
+            memory.update(accept_source=True)
         self._meter.step("check")
         looks = Looks.open(sync, self.remote.directory)
         if looks.problem:
@@ -344,8 +345,8 @@ class Round:
     # -- plan ------------------------------------------------------------------------------
 
     def _plan_options(self, kept: ReceiverState) -> PlanOptions:
-        allowed = kept.memory.now.allow_mass_delete
-        return PlanOptions.of(self.remote.config, allow_mass_delete=allowed)
+        allowed = kept.memory.now.accept_source
+        return PlanOptions.of(self.remote.config, accept_source=allowed)
 
 
 @dataclass
@@ -376,7 +377,6 @@ def fill_report(
     """Enter what a scan and a plan say into a report."""
     report.waiting = sum(1 for each in scan.waiting if each.why != "filtered")
     report.up_to_date = work.unchanged + len(work.refreshed)
-    report.guarded = work.guard is not None
     report.held += [FileReason(each.path.text, each.reason) for each in work.held]
     report.unmounted += [FileReason(str(each.data_dir), each.reason) for each in scan.unmounted]
     report.unmounted += [

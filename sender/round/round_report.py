@@ -107,7 +107,7 @@ class RoundReport:
         overdue: those of them that have been so for longer than `wait_alarm`, and why.
         unmounted: data directories that do not count now, and why.
         error: what ended the round early.
-        guarded: whether the guard held deletions back.
+        guarded: whether the receiver holds deletions until its operator lets them through.
         up_to_date: listed files with nothing to do.
         pending_files: closed files that are not loaded after the round.
         pending_bytes: of these.

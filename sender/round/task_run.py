@@ -460,5 +460,6 @@ class TaskRun:
             case Result.HELD:
                 reason = outcome.reason or "its partition is not whole yet"
                 report.held.append(FileReason(outcome.path, reason))
+                report.guarded |= outcome.hold
             case _ if addition is not None and addition.path not in self._verdicts.lost:
                 self._verdicts.outcome(addition.file, outcome)

@@ -204,6 +204,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                           "receiver.superseding", "receiver.operator", "receiver.config",
                           "receiver.principal", "receiver.scope", "receiver.open_engine",
                           "receiver.disks"),
+    # What records of deletion files hide is counted; the points stay with who reads them.
+    "receiver.load.deciding.hidden_files": ("common", "receiver.metadata", "receiver.points"),
     "receiver.config": ("common", "receiver.config"),
     "receiver.principal": ("common", "receiver.metadata.model", "receiver.principal"),
     "receiver.scope": ("common", "receiver.scope"),

@@ -36,7 +36,7 @@ class Centre:
             f'schema_dir = "{self.root / "schema"}"\n'
             f'data_dirs = ["{self.data}"]\n'
             f'[listen]\nhost = "127.0.0.1"\nport = {self.port}\n'
-            "[limits]\nmin_free_bytes = 0\n"
+            "[limits]\nmin_free_bytes = 0\n[deletes]\nmax_fraction = 1\n"
         )
         self.data.mkdir(exist_ok=True)
 

@@ -109,7 +109,7 @@ def local_round(site: Site, centre: Centre, task_id: Callable[[], str], fate: Fa
             ]
             rebuild(ledger, inventory, scan.files)
         scan = site.scan(ledger.entries).with_last_copies(report.last_copies)
-        options = PlanOptions(Propagate.ALL, allow_mass_delete=True, task_max_files=3)
+        options = PlanOptions(Propagate.ALL, accept_source=True, task_max_files=3)
         todo = plan(scan, ledger.entries, {}, options, site.scanner.facts(dirs))
         ledger.refresh(todo.refreshed)
         for task in todo.tasks:

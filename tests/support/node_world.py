@@ -23,7 +23,7 @@ from common.durable import Tree
 from common.tsfile import read_tail
 from common.tsfile.proving import series_proofs
 from common.tsfile.tail_digest import tail_digest
-from receiver.config import LimitsConfig, LoadConfig, MetadataConfig, ReceiverConfig
+from receiver.config import DeletesConfig, LimitsConfig, LoadConfig, MetadataConfig, ReceiverConfig
 from receiver.load.service import LoadService
 from receiver.load.upkeep.fsck import Report, examine
 from receiver.node import Node
@@ -55,8 +55,8 @@ class Clock:
 class World:
     """The directories of a receiver, over as many lives of its process as a test wants.
 
-    `metadata` are members of `MetadataConfig`. `steady` is the clock that nobody sets, which goes
-    as `clock` does unless a test says otherwise.
+    `metadata` are members of `MetadataConfig`, `deletes` of `DeletesConfig`: no guard, as it is.
+    `steady` is the clock that nobody sets, which goes as `clock` does unless a test says otherwise.
     """
 
     root: Path
@@ -66,6 +66,7 @@ class World:
     clock: Callable[[], float] = field(default_factory=Clock)
     steady: Callable[[], float] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    deletes: Mapping[str, Any] = field(default_factory=lambda: {"max_fraction": 1.0})
 
     @property
     def config(self) -> ReceiverConfig:
@@ -75,6 +76,7 @@ class World:
             limits=LimitsConfig(**{"min_free_bytes": 0, **self.limits}),
             load=LoadConfig(keep_deleted=self.keep_deleted),
             metadata=MetadataConfig(**self.metadata),
+            deletes=DeletesConfig(**self.deletes),
         )
         auth = msgspec.structs.replace(config.auth, reveal_owner=self.reveal_owner)
         return msgspec.structs.replace(config, auth=auth)

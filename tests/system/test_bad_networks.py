@@ -38,7 +38,6 @@ def edge_on(line, make_edge):
         edge = make_edge(
             line.url,
             propagate_deletes="all",
-            max_delete_fraction=1.0,
             transfer=SMALL | transfer,
         )
         edge.write(1)

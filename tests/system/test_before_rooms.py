@@ -70,7 +70,7 @@ def test_a_sender_keeps_its_lists_and_ships_what_a_cut_off_task_had(old):
         for path in listed:
             receiver.loaded[path] = edge.content(path)
         remote = edge.remote()
-        ahead, stands = dry_run(remote, allow_mass_delete=False), standing(remote)
+        ahead, stands = dry_run(remote, accept_source=False), standing(remote)
         remote.close()
         wanted = [each["file"] for task in ahead["tasks"] for each in task["additions"]]
         assert [path.split("-")[-3] for path in sorted(wanted)] == ["4", "5"]

@@ -18,7 +18,7 @@ from tests.support.edge import Edge
 from tests.support.looking import loaded, once, rows
 from tests.system.test_lost_state import restore, save
 
-ALL = {"propagate_deletes": "all", "max_delete_fraction": 1.0}
+ALL = {"propagate_deletes": "all"}
 
 
 class Chain:
@@ -170,7 +170,7 @@ def test_an_exchanged_centre_in_the_middle_deletes_nothing_above_until_the_opera
             assert len(report.held) == 2
             assert "--allow-mass-delete" in report.held[0].reason
         assert loaded(chain.upper.root, chain.forwarder.uuid) == before
-        assert chain.forwarder.round(allow_mass_delete=True).deleted == 2
+        assert chain.forwarder.round(accept_source=True).deleted == 2
 
 
 def test_an_old_copy_of_the_centre_in_the_middle_deletes_nothing_above(chain, tmp_path):
@@ -193,6 +193,6 @@ def test_an_old_copy_of_the_centre_in_the_middle_deletes_nothing_above(chain, tm
     chain.edges_sync()  # the edges put it right
     report = chain.forwarder.round()
     assert report.deleted == 0, report.as_json()
-    report = chain.forwarder.round(allow_mass_delete=True)
+    report = chain.forwarder.round(accept_source=True)
     assert report.error is None
     chain.all_is_there()

@@ -38,7 +38,7 @@ def test_what_was_deleted_at_the_receiver_can_be_sent_again_by_a_resync(centre, 
 
 
 def test_a_file_that_moved_between_tiers_is_neither_gone_nor_new(shared, make_edge):
-    edge = make_edge(shared.url, propagate_deletes="all", max_delete_fraction=1.0)
+    edge = make_edge(shared.url, propagate_deletes="all")
     cold = edge.root / "cold"
     for kind in ("sequence", "unsequence"):
         (cold / kind).mkdir(parents=True)
@@ -115,7 +115,7 @@ def test_a_digest_with_leading_zeros_is_a_digest(shared, make_edge):
 
 
 def test_storage_groups_whose_names_only_differ_by_separators_keep_apart(shared, make_edge):
-    edge = make_edge(shared.url, propagate_deletes="all", max_delete_fraction=1.0)
+    edge = make_edge(shared.url, propagate_deletes="all")
     groups = [f"{edge.sg}.a_b", f"{edge.sg}.a.b", f"{edge.sg}.a__b", f"{edge.sg}.a-b"]
     for sg in groups:
         edge.write(1, sg=sg, device=f"{sg}.d1")
@@ -127,7 +127,7 @@ def test_storage_groups_whose_names_only_differ_by_separators_keep_apart(shared,
 
 
 def test_a_narrowed_filter_or_a_lost_marker_deletes_nothing(shared, make_edge):
-    edge = make_edge(shared.url, propagate_deletes="all", max_delete_fraction=1.0)
+    edge = make_edge(shared.url, propagate_deletes="all")
     for number in range(3):
         edge.write(number)
         edge.write(number, sg=f"{edge.sg}.other", device=f"{edge.sg}.other.d1")

@@ -21,7 +21,7 @@ from tests.support.faultproxy import FaultProxy
 from tests.support.looking import in_sync, loaded, once, states
 from tests.system.sender.test_rounds import call
 
-ALL = {"propagate_deletes": "all", "max_delete_fraction": 1.0}
+ALL = {"propagate_deletes": "all"}
 
 
 def save(centre, where: Path) -> None:
@@ -122,7 +122,7 @@ def test_an_old_copy_that_has_what_was_deleted_since_keeps_it_until_the_operator
         assert [each.file for each in report.held] == [edge.path(0)]
         assert len(loaded(centre.root, edge.uuid)) == 3
     assert "--allow-mass-delete" in report.held[0].reason
-    assert edge.round(allow_mass_delete=True).deleted == 1
+    assert edge.round(accept_source=True).deleted == 1
     in_sync(edge, centre.root)
 
 
@@ -144,7 +144,7 @@ def test_an_old_copy_that_comes_back_in_the_middle_of_a_task_is_put_right(
     restore(centre, tmp_path / "copy")
     centre.start()
     assert edge.round().error is None
-    edge.round(allow_mass_delete=True)  # the copy has the file that was deleted
+    edge.round(accept_source=True)  # the copy has the file that was deleted
     rest(edge)
     in_sync(edge, centre.root)
     once(centre.root, edge.uuid)
@@ -255,7 +255,7 @@ def test_a_lost_or_damaged_list_sends_and_deletes_nothing_again(shared, make_edg
     assert report.bytes < 1000, "no other file travels"
     rest_of = loaded(shared.root, edge.uuid)
     assert {path: rest_of[path] for path in edge.files} == edge.files
-    edge.round(allow_mass_delete=True)
+    edge.round(accept_source=True)
     in_sync(edge, shared.root)
     once(shared.root, edge.uuid)
 

@@ -79,10 +79,9 @@ class History:
             root / "edge",
             self.url,
             propagate_deletes="all",
-            max_delete_fraction=1.0,
             transfer={"batch_bytes": 1 << 16, "chunk_bytes": 1 << 20},
         )
-        settings = self.edge.write_config(propagate_deletes="all", max_delete_fraction=1.0)
+        settings = self.edge.write_config(propagate_deletes="all")
         one = settings.read_text().replace("[transfer]", "[transfer]\nparallel = 1")
         settings.write_text(one)  # so that an answer speaks of all that was written before it
         self._settings = settings

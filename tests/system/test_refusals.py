@@ -176,7 +176,7 @@ def zoo(edge) -> dict[str, str]:
 
 
 def test_poison_waits_with_its_reason_while_the_rest_goes(shared, make_edge):
-    edge = make_edge(shared.url, propagate_deletes="all", max_delete_fraction=1.0)
+    edge = make_edge(shared.url, propagate_deletes="all")
     good = [edge.write(number) for number in range(3)]
     reasons = zoo(edge)
     started = time.monotonic()

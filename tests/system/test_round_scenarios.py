@@ -81,9 +81,7 @@ class Plant:
 def test_after_three_rounds_with_restarts_the_centre_has_what_the_edge_has(
     centre, make_edge, propagate
 ):
-    edge = make_edge(
-        centre.start(), propagate_deletes=propagate, max_delete_fraction=1.0, task_max_files=7
-    )
+    edge = make_edge(centre.start(), propagate_deletes=propagate, task_max_files=7)
     plant = Plant(edge)
     gone: set[str] = set()
     for number in range(3):
@@ -142,7 +140,6 @@ def history(make_edge):
         edge = make_edge(
             url,
             propagate_deletes="all",
-            max_delete_fraction=1.0,
             task_max_files=9,
             transfer={"batch_bytes": 4096, "chunk_bytes": 65536},
         )
@@ -213,7 +210,7 @@ def test_two_senders_of_one_storage_group_keep_apart(shared, make_edge):
     first, second = make_edge(shared.url), make_edge(shared.url)
     second.sg = first.sg
     for each, name in ((first, "a"), (second, "b")):
-        each.with_settings(propagate_deletes="all", max_delete_fraction=1.0)
+        each.with_settings(propagate_deletes="all")
         for number in range(9):
             each.write(number, device=f"{each.sg}.{name}{number % 2}", points=7 + number)
     assert first.round().exit_code == 0
@@ -231,7 +228,7 @@ def test_two_senders_of_one_storage_group_keep_apart(shared, make_edge):
 
 def test_one_sender_serves_two_receivers_each_at_its_own_pace(shared, make_edge, tmp_path):
     with serving(tmp_path / "other") as other:
-        edge = make_edge(shared.url, propagate_deletes="all", max_delete_fraction=1.0)
+        edge = make_edge(shared.url, propagate_deletes="all")
         second = ReceiverEntry(name="dc2", url=other.start())
         edge.with_settings(receivers=(*edge.config.receivers, second))
         remotes = {each.name: each for each in edge.config.receivers}

@@ -134,21 +134,28 @@ def test_a_second_sync_beside_a_running_one_ends_with_5(shared, make_edge, tmp_p
     in_sync(edge, shared.root)
 
 
-def test_the_guard_speaks_on_the_command_line_too(shared, make_edge):
-    edge = make_edge(shared.url, propagate_deletes="all")
+def test_the_guard_of_the_receiver_speaks_on_the_command_lines(centre, make_edge):
+    text = centre.config.read_text()
+    centre.config.write_text(text.replace("max_fraction = 1", "max_fraction = 0.5"))
+    edge = make_edge(centre.start(), propagate_deletes="all")
     for number in range(12):
         edge.write(number)
     edge.round()
     for number in range(10):
         edge.remove(edge.path(number))
     config = edge.write_config(propagate_deletes="all")
-    done = call(config, "sync")
+    done = call(config, "sync", "--allow-mass-delete")
     assert done.returncode == 6
-    assert "--allow-mass-delete" in done.stdout
-    assert len(loaded(shared.root, edge.uuid)) == 12
-    done = call(config, "sync", "--allow-mass-delete", "--json")
+    assert "tsferry-receiver deletes allow" in done.stderr
+    assert "10 of 12 files" in done.stdout
+    assert len(centre.loaded(edge.uuid)) == 12
+    (held,) = centre.call("deletes", "list")["lists"]
+    assert held["files"] == sorted(edge.path(number) for number in range(10))
+    centre.call("deletes", "allow", held["digest"])
+    done = call(config, "sync", "--json")
     assert (done.returncode, json.loads(done.stdout)["deleted"]) == (0, 10)
-    in_sync(edge, shared.root)
+    assert centre.call("deletes", "list")["lists"] == []
+    in_sync(edge, centre.root)
 
 
 def limited(edge, hours: tuple[int, int], limit: str) -> Path:

@@ -35,5 +35,6 @@ def carried(table: DeletionTable, old: FileRow, physical: str) -> Iterator[recor
                 content=row.content[base : segment.end],
                 floor=segment.floor,
                 applied=segment.applied,
+                held=segment.held,
             )
             base = segment.end

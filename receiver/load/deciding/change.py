@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 
 from common.names import FilePath
 from common.wire import Propagate, Result
+from receiver.config import DeletesConfig
 from receiver.load.deciding.carried_deletions import carried
+from receiver.load.deciding.delete_guard import DeleteGuard
 from receiver.load.deciding.known_content import known_content
 from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.load.deciding.taken_paths import TakenPaths
@@ -128,6 +130,7 @@ def decide_change(
     stands: Callable[[FileRow], bool],
     expiry: Expiry | None = None,
     data_dir: str = "",
+    deletes: DeletesConfig | None = None,
 ) -> Change:
     """Decide what a task does to committed state.
 
@@ -142,7 +145,9 @@ def decide_change(
         stands: whether the bytes of a loaded file are on the disk.
         expiry: which files are past their TTL, None while nothing expires.
         data_dir: the data directory that new files go to.
+        deletes: how much a sender may delete.
     """
+    limits = deletes or DeletesConfig()
     holds: dict[_Group, FileOutcome] = {}
     while True:
         decision = _Decision(
@@ -156,6 +161,7 @@ def decide_change(
             expiry,
             data_dir,
             holds,
+            limits,
         )
         change = decision.make()
         if decision.holds.keys() <= holds.keys():
@@ -165,8 +171,12 @@ def decide_change(
     known = KnownDeletions(state, record.sender, loads, decision.paths.held)
     for part in deletions:
         known.take(part)
-    done = change.ops.pop()
-    change.ops += [*known.ops, done]
+    guard, done = decision.guard, change.ops.pop()
+    deleted = [op.physical for op in change.ops if isinstance(op, records.FileDeleted)]
+    change.ops += guard.judge_records(known.ops, deleted)
+    guard.finish()
+    change.ops += [*guard.ops, done]
+    change.guards += guard.guards
     return change
 
 
@@ -183,6 +193,7 @@ class _Decision:
         expiry: Expiry | None,
         data_dir: str,
         known_holds: Mapping[_Group, FileOutcome],
+        limits: DeletesConfig,
     ) -> None:
         self.state = state
         self.record = record
@@ -200,6 +211,14 @@ class _Decision:
         self.deleted = set(record.deleted)
         self.change = Change()
         self.paths = TakenPaths(state, record.sender, record.looks, record.look)
+        token = None if record.token is None else state.tokens.get(record.token)
+        self.guard = DeleteGuard(
+            state,
+            record.sender,
+            record.look,
+            limits,
+            may_delete=token is None or token.allow_deletes,
+        )
         self._owners_guarded: set[str] = set()
         self._rows_guarded: set[str] = set()
         self.mirrors = False
@@ -212,6 +231,8 @@ class _Decision:
         for text in self.manifest:
             change.outcomes[text] = self._addition(FilePath.parse(text))
         self._find_holds()
+        if self.mirrors:
+            self._judge_ends()
         self._ends()
         if self.mirrors:
             self._delete_ended()
@@ -455,6 +476,22 @@ class _Decision:
         row = self.state.file_table.held(self.record.sender, planned.path)
         return row is not None and row.visible and row.tail == planned.tail and is_same(row)
 
+    def _judge_ends(self) -> None:
+        """See which deletes of a mirror the guard holds."""
+        ends = self.paths.ended()  # other content has their path
+        told: dict[str, FileRow] = {}
+        for text in self.record.deleted:
+            row = None if text in self.change.outcomes else self.paths.held(text)
+            if row is not None and self._why_held(FilePath.parse(text), row) is None:
+                told[text] = row
+        going = {row.physical: row for row in told.values() if self.paths.ends_with(row, told)}
+        loads = [each.candidate for each in self.change.loads]
+        self.guard.judge_ends(
+            [*ends, *going.values()],
+            [(each.path.group, list(each.ranges)) for each in loads if each.path.is_product],
+            [each.path.sg for each in loads],
+        )
+
     def _ends(self) -> None:
         for text in self.record.deleted:
             if text not in self.change.outcomes:
@@ -465,6 +502,18 @@ class _Decision:
         """What becomes of a path that is gone."""
         if row is None:
             return FileOutcome(path.text, Result.DELETED)
+        held = self._why_held(path, row)
+        if held is not None:
+            return held
+        if row.physical in self.guard.held:
+            reason = self.guard.held[row.physical]
+            return FileOutcome(path.text, Result.HELD, reason=reason, hold=True)
+        self._emit(self.paths.free(path.text))
+        goes_on = self.paths.has_path(row)
+        return FileOutcome(path.text, Result.DELETED if goes_on else Result.RETIRED)
+
+    def _why_held(self, path: FilePath, row: FileRow) -> FileOutcome | None:
+        """The outcome of an end that waits for something else, None for one that does not."""
         if path.text in self.planned:
             return FileOutcome(path.text, Result.HELD, reason="its new content was not received")
         outside = self.scope.first_outside(row.devices)
@@ -472,18 +521,16 @@ class _Decision:
             reason = "outside of the token's scope"
             return FileOutcome(path.text, Result.HELD, device=outside, reason=reason)
         hold = self.holds.get(path.group) or self.known_holds.get(path.group)
-        if hold is not None:
-            return _waits_for(path.text, hold)
-        self._emit(self.paths.free(path.text))
-        goes_on = self.paths.has_path(row)
-        return FileOutcome(path.text, Result.DELETED if goes_on else Result.RETIRED)
+        return None if hold is None else _waits_for(path.text, hold)
 
     def _delete_ended(self) -> None:
         """The mirror follows: what ended in this task, and has no other name, is deleted."""
-        ended = self.paths.ended()
+        stays = self.guard.held.keys() | self.guard.kept
+        ended = [row for row in self.paths.ended() if row.physical not in stays]
+        kept = {text for row in self.paths.ended() if row.physical in stays for text in row.paths}
         self._emit([records.FileDeleted(row.physical, "gone") for row in ended])
         for text in self.record.deleted:
-            if self.change.outcomes[text].result is Result.RETIRED:
+            if self.change.outcomes[text].result is Result.RETIRED and text not in kept:
                 self.change.outcomes[text] = FileOutcome(text, Result.DELETED)
 
     # -- quarantine ------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from receiver.metadata.model.ranks import name_rank
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
@@ -49,6 +49,10 @@ class TakenPaths:
     def has_path(self, row: FileRow) -> bool:
         """Whether a file has any path now."""
         return bool(self._paths_of(row))
+
+    def ends_with(self, row: FileRow, gone: Collection[str]) -> bool:
+        """Whether a file has no path but those that are gone."""
+        return all(each in gone for each in self._paths_of(row))
 
     def ended(self) -> list[FileRow]:
         """Files that had a path and have none any more."""

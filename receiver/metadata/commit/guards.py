@@ -26,6 +26,8 @@ Table = Literal[
     "series",
     "storage_group",
     "schema_position",
+    "delete_window",
+    "held_deletes",
     "key",
 ]
 
@@ -39,7 +41,8 @@ class Guard:
         key: device for "owner"; physical path for "file"; (sender, path) for "path", the file
             that takes that path; uuid for "sender"; id for "token"; (sender, path, digest) for
             "quarantine"; (sender, task) for "task"; path in its stored form for "series" and
-            "storage_group"; uuid of the sender for "schema_position"; key for "key".
+            "storage_group"; uuid of the sender for "schema_position";
+            (sender, storage group) for "delete_window"; digest for "held_deletes"; key for "key".
         changed: `changed` of the row that the caller saw, 0 for none. Of a series, a storage group
             and a key of the key-value store, `State.changed` also tells of its deletion.
     """

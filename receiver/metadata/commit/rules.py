@@ -30,6 +30,7 @@ __all__ = ["Rules"]
 
 T = TypeVar("T")
 
+_HEX32 = re.compile(r"[0-9a-f]{32}\Z")
 _HEX64 = re.compile(r"[0-9a-f]{64}\Z")
 _INT64 = range(-(1 << 63), 1 << 63)
 
@@ -345,6 +346,45 @@ class Rules:
             raise _refusal(op, f"{op.path}: {known} bytes of deletions are known, not {op.base}")
         self._put(key, op.base + len(op.content))
 
+    def _deletes_counted(self, op: records.DeletesCounted) -> None:
+        self._need_sender(op.sender, op)
+        if not op.group or op.count < 0 or op.count not in _INT64:
+            raise _refusal(op, f"{op.count} deletes in {op.group!a} are none")
+        if op.listed is not None and (op.listed < 0 or op.listed not in _INT64):
+            raise _refusal(op, f"{op.listed} is no number of files")
+        key = ("delete_window", op.sender, op.group)
+        known = self._get(key, lambda: (op.sender, op.group) in self._state.delete_windows.rows)
+        if not known and op.listed is None:
+            raise _refusal(op, f"no window of {op.sender} in {op.group!a} has begun")
+        self._put(key, True)
+
+    def _deletes_held(self, op: records.DeletesHeld) -> None:
+        self._need_sender(op.sender, op)
+        if not _HEX32.match(op.digest) or not op.group or not op.files:
+            raise _refusal(op, f"{op.digest!a} is no list of deletes in {op.group!a}")
+        if len(set(op.files)) != len(op.files) or op.look < 0 or op.look not in _INT64:
+            raise _refusal(op, "a file stands on it twice, or it is of no look")
+        if op.replaces:
+            self._need_held_deletes(op.replaces, op)
+            self._put(("held_deletes", op.replaces), False)
+        if self._is_held_list(op.digest):
+            raise _refusal(op, f"the list {op.digest} is held already")
+        self._put(("held_deletes", op.digest), True)
+
+    def _deletes_settled(self, op: records.DeletesSettled) -> None:
+        self._need_held_deletes(op.digest, op)
+        if op.look < 0 or op.look not in _INT64:
+            raise _refusal(op, f"{op.look} is no look")
+        self._put(("held_deletes", op.digest), op.verdict != "done")
+
+    def _need_held_deletes(self, digest: str, op: records.Op) -> None:
+        if not self._is_held_list(digest):
+            raise _refusal(op, f"no list of deletes {digest!a} is held")
+
+    def _is_held_list(self, digest: str) -> bool:
+        held = self._state.held_deletes.rows
+        return bool(self._get(("held_deletes", digest), lambda: digest in held))
+
     def _known_deletions(self, op: records.DeletionsNoted) -> int:
         table = self._state.deletion_table
         if op.physical is None:
@@ -485,6 +525,9 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.FileRevived: Rules._file_revived,
     records.FileUndeleted: Rules._file_undeleted,
     records.DeletionsNoted: Rules._deletions_noted,
+    records.DeletesCounted: Rules._deletes_counted,
+    records.DeletesHeld: Rules._deletes_held,
+    records.DeletesSettled: Rules._deletes_settled,
     records.FileVerified: Rules._file_verified,
     records.FileForgotten: Rules._file_forgotten,
     records.TaskDone: Rules._task_done,

@@ -33,8 +33,10 @@ from receiver.metadata.state.key_versions import KeyTable
 from receiver.metadata.state.ranges import Devices
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import (
+    DeleteWindowRow,
     DeletionsRow,
     FileRow,
+    HeldDeletesRow,
     OwnerRow,
     QuarantineRow,
     SchemaPositionRow,
@@ -58,6 +60,8 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("quarantine", "quarantine_table", QuarantineRow),
     ("positions", "position_table", SchemaPositionRow),
     ("deletions", "deletion_table", DeletionsRow),
+    ("delete-windows", "delete_windows", DeleteWindowRow),
+    ("held-deletes", "held_deletes", HeldDeletesRow),
 )
 
 
@@ -169,6 +173,8 @@ def freeze(
         "quarantine": list(state.quarantine.values()),
         "positions": list(state.schema_positions.values()),
         "deletions": list(state.deletion_table),
+        "delete-windows": list(state.delete_windows.rows.values()),
+        "held-deletes": list(state.held_deletes.rows.values()),
     }
     return FrozenState(
         meta,

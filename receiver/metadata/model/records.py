@@ -31,6 +31,9 @@ __all__ = [
     "TOKEN_ROLES",
     "AliasSet",
     "Commit",
+    "DeletesCounted",
+    "DeletesHeld",
+    "DeletesSettled",
     "DeletionReason",
     "DeletionsNoted",
     "DeviceRange",
@@ -83,6 +86,8 @@ OPERATOR: Final = "operator"
 TokenRole = Literal["sender", "reader", "operator"]
 TOKEN_ROLES: tuple[TokenRole, ...] = (SENDER, READER, OPERATOR)
 """What a token may be for."""
+DeletesVerdict = Literal["allow", "drop", "use", "done"]
+"""What became of a list of held deletes."""
 DeletionReason = Literal["gone", "superseded", "replaced", "operator", "expired"]
 
 
@@ -162,7 +167,10 @@ class EpochSet(Record, frozen=True, tag=3):
 
 
 class TokenPut(Record, frozen=True, tag=4):
-    """A new token; `hash` is the SHA-256 of the token, `expires` None for never."""
+    """A new token; `hash` is the SHA-256 of the token, `expires` None for never.
+
+    `allow_deletes`: whether what its sender deletes may take anything out of sight.
+    """
 
     id: str
     role: TokenRole
@@ -171,6 +179,7 @@ class TokenPut(Record, frozen=True, tag=4):
     scope: Sequence[str]
     note: str
     expires: float | None
+    allow_deletes: bool = True
 
 
 class TokenRevoke(Record, frozen=True, tag=5):
@@ -471,6 +480,7 @@ class DeletionsNoted(Record, frozen=True, tag=30):
         floor: the last look that could have seen these records and did not; they hide their times
             in every file that was closed in that look, or before it. 0 where no look could have.
         applied: whether readers leave out what is deleted.
+        held: the digest of the list of held deletes that these records stand on, if they do.
     """
 
     sender: str
@@ -481,6 +491,7 @@ class DeletionsNoted(Record, frozen=True, tag=30):
     content: bytes
     floor: int
     applied: bool = True
+    held: str = ""
 
 
 class SenderMode(Record, frozen=True, tag=33):
@@ -512,6 +523,64 @@ class FileUndeleted(Record, frozen=True, tag=34):
 
     physical: str
     devices: Sequence[DeviceRange]
+
+
+class DeletesCounted(Record, frozen=True, tag=40):
+    """What a sender deleted in a storage group, and no proof explains: counted in a window of time.
+
+    Attributes:
+        sender: whose.
+        group: the storage group.
+        count: files that are deleted, or that are hidden whole, in this commit.
+        listed: of a window that begins with this commit, the files that were listed before it;
+            None where an earlier one goes on.
+    """
+
+    sender: str
+    group: str
+    count: int
+    listed: int | None = None
+
+
+class DeletesHeld(Record, frozen=True, tag=41):
+    """Deletes that were told and are not applied, until an operator lets this list through.
+
+    Attributes:
+        digest: of the list: another list has another.
+        sender: whose.
+        group: the storage group.
+        files: those that it would delete or hide, by their physical paths.
+        records: whether it is of records of deletion files, which are noted in the same commit.
+        reason: why, for people.
+        look: that told it; 0 where it was not told.
+        replaces: the digest of the list whose place it takes, if it takes one's.
+    """
+
+    digest: str
+    sender: str
+    group: str
+    files: Sequence[str]
+    records: bool
+    reason: str
+    look: int = 0
+    replaces: str = ""
+
+
+class DeletesSettled(Record, frozen=True, tag=42):
+    """What becomes of a list of held deletes.
+
+    Attributes:
+        digest: of the list.
+        verdict: `allow`: files may be deleted when they are told as gone once more, records hide
+            from this commit on; `drop`: files are retired when they are told, records never hide;
+            `use`: files of it were told in the look `look`, the only one that may; `done`: nothing
+            is left to be told.
+        look: see `use`.
+    """
+
+    digest: str
+    verdict: DeletesVerdict
+    look: int = 0
 
 
 Op = (
@@ -549,6 +618,9 @@ Op = (
     | FileRevived
     | SenderMode
     | FileUndeleted
+    | DeletesCounted
+    | DeletesHeld
+    | DeletesSettled
 )
 
 

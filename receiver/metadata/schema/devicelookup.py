@@ -44,6 +44,18 @@ class DeviceLookup:
         group = tree.nodes(tree.storage_group(row))
         return DeviceRow(row, tree.nodes(row), group, bool(aligned), series, tree.created[row])
 
+    def series_names(self, nodes: Nodes) -> list[str]:
+        """Names of the series that a device has now; if it has none any more, of those it had."""
+        tree = self._tree
+        row = tree.find_inner(nodes)
+        leaves = (
+            []
+            if row < 0
+            else [each for each in tree.children(row) if tree.kind[each] & KIND == LEAF]
+        )
+        now = [each for each in leaves if tree.is_visible(each, None)]
+        return list(dict.fromkeys(tree.nodes(each)[-1] for each in now or leaves))
+
     # -- for validation: many names of one device -------------------------------------------------
 
     def rows(self, device: Nodes, names: Sequence[str]) -> Sequence[int]:

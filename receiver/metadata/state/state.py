@@ -26,6 +26,7 @@ from receiver.metadata.state.table_rows import (
 )
 from receiver.metadata.state.tables.deletion_notes import DeletionTable
 from receiver.metadata.state.tables.files import FileTable
+from receiver.metadata.state.tables.held_deletes import DeleteWindows, HeldDeletes
 from receiver.metadata.state.tables.owners import OwnerTable
 from receiver.metadata.state.tables.senders import SchemaPositions, SenderTable, TokenTable
 from receiver.metadata.state.tables.series import SchemaTable
@@ -55,9 +56,9 @@ class State:
         schema_positions: how far the schema log of a sender is applied, by its uuid.
         devices: names of devices that files and owners share.
         max_memory: bytes that the schema may take before the rules refuse more; None for no limit.
-        file_table, deletion_table, owner_table, sender_table, token_table, task_table,
-        quarantine_table, position_table: the tables themselves, for what else is asked of them,
-        and for checkpoints.
+        file_table, deletion_table, delete_windows, held_deletes, owner_table, sender_table,
+        token_table, task_table, quarantine_table, position_table: the tables themselves, for what
+        else is asked of them, and for checkpoints.
     """
 
     def __init__(self, schema: Schema | None = None, keys: KeyTable | None = None) -> None:
@@ -70,6 +71,8 @@ class State:
         self.devices = DeviceTable()
         self.file_table = FileTable(self.devices)
         self.deletion_table = DeletionTable()
+        self.delete_windows = DeleteWindows()
+        self.held_deletes = HeldDeletes()
         self.owner_table = OwnerTable(self.devices)
         self.sender_table = SenderTable()
         self.token_table = TokenTable()
@@ -95,6 +98,8 @@ class State:
             self.token_table,
             self.file_table,
             self.deletion_table,
+            self.delete_windows,
+            self.held_deletes,
             self.owner_table,
             self.task_table,
             self.quarantine_table,
@@ -180,5 +185,7 @@ _CHANGED: dict[str, Callable[[State, Any], int]] = {
     "schema_position": lambda state, key: _row(state.schema_positions.get(key)),
     "series": lambda state, key: state.schema.series.changed(parse_stored(key)),
     "storage_group": lambda state, key: state.schema.groups.changed(parse_stored(key)),
+    "delete_window": lambda state, key: _row(state.delete_windows.rows.get(key)),
+    "held_deletes": lambda state, key: _row(state.held_deletes.rows.get(key)),
     "key": lambda state, key: state.keys.changed(key),
 }

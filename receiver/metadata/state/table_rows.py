@@ -17,6 +17,7 @@ from common.names import FilePath
 from common.wire import Propagate
 from receiver.metadata.model.ranks import NOW, Rank, name_rank
 from receiver.metadata.model.records import (
+    DeletesVerdict,
     DeletionReason,
     FileOutcome,
     ManifestMeta,
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "DeleteWindowRow",
     "DeletionsRow",
     "DeletionsSegment",
     "FileRow",
     "FileState",
+    "HeldDeletesRow",
     "OwnerRow",
     "QuarantineRow",
     "SchemaPositionRow",
@@ -95,6 +98,7 @@ class TokenRow(_Row, frozen=True, kw_only=True):
     scope: tuple[str, ...]
     note: str
     expires: float | None
+    allow_deletes: bool = True
 
 
 class SchemaPositionRow(_Row, frozen=True, kw_only=True):
@@ -255,14 +259,16 @@ class DeletionsSegment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     Attributes:
         end: bytes of the deletion file up to their end.
         floor: see `records.DeletionsNoted`.
-        commit: that noted them.
+        commit: that noted them, or let them be applied.
         applied: see `records.DeletionsNoted`.
+        held: the digest of the list of held deletes that they stand on, while they do.
     """
 
     end: int
     floor: int
     commit: int
     applied: bool
+    held: str = ""
 
 
 class DeletionsRow(_Row, frozen=True, kw_only=True):
@@ -281,6 +287,40 @@ class DeletionsRow(_Row, frozen=True, kw_only=True):
     form: str
     content: bytes
     segments: tuple[DeletionsSegment, ...]
+
+
+class DeleteWindowRow(_Row, frozen=True, kw_only=True):
+    """What a sender deleted in a storage group since the commit `begun`.
+
+    Attributes:
+        listed: files that were listed then.
+        count: of these, deleted or hidden since, without a proof.
+    """
+
+    sender: str
+    group: str
+    begun: int
+    listed: int
+    count: int
+
+
+class HeldDeletesRow(_Row, frozen=True, kw_only=True):
+    """A list of held deletes; see `records.DeletesHeld`.
+
+    Attributes:
+        verdict: `allow` or `drop`, None while nobody has decided.
+        used: the look that told files of it after the verdict; None before one did.
+    """
+
+    digest: str
+    sender: str
+    group: str
+    files: tuple[str, ...]
+    records: bool
+    reason: str
+    look: int
+    verdict: DeletesVerdict | None = None
+    used: int | None = None
 
 
 @cache

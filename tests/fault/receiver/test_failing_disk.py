@@ -60,7 +60,6 @@ class Site:
             root / "edge",
             self.url,
             propagate_deletes="all",
-            max_delete_fraction=1.0,
             transfer={"chunk_bytes": 65_536, "batch_bytes": 65_536, "load_timeout": 3.0},
         )
         self.number = 0

@@ -12,7 +12,6 @@ from common.crash import SimulatedCrash
 
 SETTINGS = {
     "propagate_deletes": "all",
-    "max_delete_fraction": 1.0,
     "task_max_files": 4,
     "transfer": {"batch_bytes": 2000, "chunk_bytes": 65536},
 }

@@ -17,16 +17,14 @@ from tests.support.edge import Edge
 def chain(tmp_path):
     """Edge A, centre B with a sender on it, centre C."""
     with serving(tmp_path / "b") as b, serving(tmp_path / "c") as c:
-        edge = Edge(tmp_path / "a", b.start(), propagate_deletes="all", max_delete_fraction=1.0)
+        edge = Edge(tmp_path / "a", b.start(), propagate_deletes="all")
         upper = c.start()
         token = b.call("token", "create", "--role", "reader")["token"]
         sender = b.call("token", "create", "--sender", edge.uuid)["token"]
         edge.with_settings(
             receivers=(msgspec.structs.replace(edge.config.receivers[0], token=Secret(sender)),)
         )
-        forwarder = Edge(
-            tmp_path / "b-sender", upper, propagate_deletes="all", max_delete_fraction=1.0
-        )
+        forwarder = Edge(tmp_path / "b-sender", upper, propagate_deletes="all")
         forwarder.with_settings(
             receivers=(
                 ReceiverEntry(

@@ -44,7 +44,7 @@ def in_sync(edge: Edge, centre) -> None:
 
 
 def test_three_rounds_in_a_row_with_new_late_and_deleted_files(shared, make_edge):
-    edge = make_edge(shared.url, propagate_deletes="all", max_delete_fraction=1.0)
+    edge = make_edge(shared.url, propagate_deletes="all")
     for each in range(3):
         for number in range(each * 10, each * 10 + 10):
             edge.write(number, device=f"{edge.sg}.d{number % 3}")
@@ -95,7 +95,7 @@ def test_what_is_deleted_here_without_a_successor_is_kept_there(shared, make_edg
 
 
 def test_a_mods_beside_a_file_deletes_nothing(shared, make_edge):
-    edge = make_edge(shared.url, propagate_deletes="all", max_delete_fraction=1.0)
+    edge = make_edge(shared.url, propagate_deletes="all")
     for number in range(3):
         edge.write(number)
     edge.round()
@@ -103,30 +103,6 @@ def test_a_mods_beside_a_file_deletes_nothing(shared, make_edge):
     (edge.data / f"{edge.path(1)}.resource").unlink()
     assert edge.round().deleted == 0
     assert len(shared.loaded(edge.uuid)) == 3
-
-
-def test_mass_deletion_is_held_back_until_allowed_once(shared, make_edge):
-    edge = make_edge(shared.url, propagate_deletes="all")
-    for number in range(12):
-        edge.write(number)
-    edge.round()
-    for number in range(10):
-        edge.remove(edge.path(number))
-    edge.write(50, sg=f"{edge.sg}.other", device=f"{edge.sg}.other.d1")
-    report = edge.round()
-    assert report.exit_code == 6
-    assert (report.sent, report.deleted) == (1, 0), "additions go on"
-    assert "--allow-mass-delete" in report.held[0].reason
-    assert edge.round(allow_mass_delete=True).deleted == 10
-    in_sync(edge, shared)
-    for number in range(10, 12):
-        edge.remove(edge.path(number))
-    for number in range(60, 80):
-        edge.write(number)
-    edge.round()
-    for number in range(60, 80):
-        edge.remove(edge.path(number))
-    assert edge.round().exit_code == 6, "allowed once, not for ever"
 
 
 # -- two senders ---------------------------------------------------------------------------------
@@ -271,7 +247,7 @@ def test_a_damaged_file_is_skipped_with_its_reason_and_the_rest_goes_on(shared, 
 
 
 def test_a_lost_list_is_made_again_and_nothing_travels_twice(shared, make_edge):
-    edge = make_edge(shared.url, propagate_deletes="all", max_delete_fraction=1.0)
+    edge = make_edge(shared.url, propagate_deletes="all")
     for number in range(5):
         edge.write(number)
     edge.round()
@@ -285,7 +261,7 @@ def test_a_lost_list_is_made_again_and_nothing_travels_twice(shared, make_edge):
 def test_an_exchanged_receiver_gets_all_again_and_is_told_to_delete_nothing(
     centre, make_edge, tmp_path
 ):
-    edge = make_edge(centre.start(), propagate_deletes="all", max_delete_fraction=1.0)
+    edge = make_edge(centre.start(), propagate_deletes="all")
     for number in range(5):
         edge.write(number)
     edge.round()
@@ -301,7 +277,7 @@ def test_an_exchanged_receiver_gets_all_again_and_is_told_to_delete_nothing(
 
 
 def test_a_receiver_restored_from_an_old_copy_is_put_right(centre, make_edge, tmp_path):
-    edge = make_edge(centre.start(), propagate_deletes="all", max_delete_fraction=1.0)
+    edge = make_edge(centre.start(), propagate_deletes="all")
     edge.write(1)
     edge.round()
     centre.stop()

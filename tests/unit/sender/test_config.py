@@ -208,6 +208,16 @@ def test_numbers_that_make_no_sense_are_refused(refused, settings):
     assert settings[-1].split("=")[0].partition(".")[2] in refused(*settings)
 
 
+@pytest.mark.parametrize(
+    ("key", "there"),
+    [("max_delete_fraction", "max_fraction"), ("guard_from_files", "from_files")],
+)
+def test_a_key_of_the_guard_is_read_and_says_where_it_is_now(read, key, there):
+    (warning,) = read(f"{key}=1").warnings
+    assert key in str(warning)
+    assert f"deletes.{there}" in str(warning)
+
+
 def test_a_configuration_cannot_be_changed(read):
     with pytest.raises(AttributeError):
         read().value.layout = "flat"

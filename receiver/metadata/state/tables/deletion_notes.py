@@ -72,6 +72,7 @@ class DeletionTable:
         return {
             records.DeletionsNoted: self._deletions_noted,
             records.FileLoaded: self._file_loaded,
+            records.DeletesSettled: self._deletes_settled,
         }
 
     def _deletions_noted(self, op: records.DeletionsNoted, ts: int) -> None:
@@ -81,7 +82,7 @@ class DeletionTable:
             known = self._of_file.get(op.physical, {}).get(op.form)
         before = known if known is not None and op.base else None
         content = (before.content if before else b"") + op.content
-        segment = DeletionsSegment(len(content), op.floor, ts, op.applied)
+        segment = DeletionsSegment(len(content), op.floor, ts, op.applied, op.held)
         self.restore(
             DeletionsRow(
                 sender=op.sender,
@@ -99,3 +100,17 @@ class DeletionTable:
         """What a look noted of the file while it was not loaded is its own from now on."""
         for row in self._unloaded.pop((op.sender, op.path), {}).values():
             self.restore(msgspec.structs.replace(row, physical=op.physical, changed=ts))
+
+    def _deletes_settled(self, op: records.DeletesSettled, ts: int) -> None:
+        """Records that were held hide from this commit on, or never will."""
+        if op.verdict not in ("allow", "drop"):
+            return
+        for row in list(self):
+            if any(each.held == op.digest for each in row.segments):
+                segments = tuple(
+                    DeletionsSegment(each.end, each.floor, ts, op.verdict == "allow")
+                    if each.held == op.digest
+                    else each
+                    for each in row.segments
+                )
+                self.restore(msgspec.structs.replace(row, segments=segments, changed=ts))

@@ -126,6 +126,7 @@ class TokenTable:
                 scope=tuple(op.scope),
                 note=op.note,
                 expires=op.expires,
+                allow_deletes=op.allow_deletes,
                 created=ts,
                 changed=ts,
             )

@@ -209,7 +209,7 @@ def test_a_dry_run_announces_what_the_round_does(edge, receiver, situation, prop
     edge.with_settings(propagate_deletes=propagate)
     situation(edge, receiver)
     remote = edge.remote()
-    announced = dry_run(remote, allow_mass_delete=False)
+    announced = dry_run(remote, accept_source=False)
     stands = standing(remote)
     remote.close()
     receiver.plans.clear()
@@ -226,7 +226,6 @@ def test_a_dry_run_announces_what_the_round_does(edge, receiver, situation, prop
     held = {each.file: each.reason for each in report.held}
     assert {each["file"]: each["reason"] for each in announced["held"]} == held
     assert announced["up_to_date"] == report.up_to_date
-    assert (announced["guard"] is not None) == report.guarded
     if situation not in ONLY_THE_RECEIVER_KNOWS:
         assert stands.problem is None
         kept_back = KEPT_BACK.get(situation, 0)
@@ -238,7 +237,7 @@ def test_a_dry_run_changes_nothing(edge, receiver, situation):
     situation(edge, receiver)
     before = on_disk(edge)
     remote = edge.remote()
-    dry_run(remote, allow_mass_delete=False)
+    dry_run(remote, accept_source=False)
     standing(remote)
     remote.close()
     assert on_disk(edge) == before
@@ -276,5 +275,5 @@ def test_whoever_looks_reads_only_so_much(edge, receiver, monkeypatch):
     edge.put(path, edge.content(path))
     remote = edge.remote()
     assert standing(remote).pending_files == 1
-    assert msgspec.json.encode(dry_run(remote, allow_mass_delete=False)["files"]) == b"0"
+    assert msgspec.json.encode(dry_run(remote, accept_source=False)["files"]) == b"0"
     remote.close()

@@ -293,47 +293,41 @@ def test_after_a_break_in_history_all_deletions_wait():
     assert [(each.why, each.reason) for each in result.held] == [(HeldWhy.HISTORY, "list was lost")]
 
 
-# -- the guard ---------------------------------------------------------------------------------
+# -- what is explained -------------------------------------------------------------------------
 
 
 def many(count, partition=0):
     return [path(f"{n}-1-0.tsfile", partition=partition) for n in range(1, count + 1)]
 
 
-@pytest.mark.parametrize(
-    ("listed_files", "gone", "held"),
-    [(10, 5, 0), (10, 6, 6), (9, 9, 0), (10, 10, 10), (100, 51, 51)],
-)
-def test_mass_deletions_are_held_above_the_fraction_from_ten_files_up(listed_files, gone, held):
-    paths = many(listed_files)
-    entries = [an_entry(each) for each in paths]
-    scan = a_scan(
-        *[a_file(each) for each in paths[gone:]], a_file(path("77-1-0.tsfile", partition=3))
-    )
-    result = run(scan, entries, options=ALL)
-    assert len(deletions(result)) == gone - held
-    assert len(result.held) == held
-    assert (result.guard is not None) == bool(held)
-    assert additions(result) == {path("77-1-0.tsfile", partition=3)}  # additions go on
-    if result.guard:
-        assert f"{gone} of {listed_files}" in result.guard.reason
-        assert "--allow-mass-delete" in result.guard.reason
+def unseen(each, span=(None, None)):
+    """An entry that only the inventory tells of."""
+    return an_entry(each, mtime_ns=0, inode=0, state=EntryState.LISTED, span=span)
 
 
-def test_the_operator_lets_them_through_once():
-    entries = [an_entry(each) for each in many(10)]
-    allowed = PlanOptions(Propagate.ALL, allow_mass_delete=True)
-    assert len(deletions(run(a_scan(), entries, options=allowed))) == 10
+@pytest.mark.parametrize("gone", [5, 6, 10])
+def test_how_many_may_go_is_the_receivers_affair(gone):
+    paths = many(10)
+    scan = a_scan(*[a_file(each) for each in paths[gone:]])
+    result = run(scan, [an_entry(each) for each in paths], options=ALL)
+    assert len(deletions(result)) == gone
+    assert result.held == ()
 
 
-def test_deletions_that_a_compaction_explains_pass_the_guard():
-    entries = [an_entry(each, span=(n * 10, n * 10 + 9)) for n, each in enumerate(many(20))]
+def test_what_was_never_seen_here_goes_when_the_operator_says_that_nothing_is_missing():
+    entries = [unseen(each) for each in many(10)]
+    accepted = PlanOptions(Propagate.ALL, accept_source=True)
+    assert deletions(run(a_scan(), entries, options=ALL)) == set()
+    assert len(deletions(run(a_scan(), entries, options=accepted))) == 10
+
+
+def test_deletions_that_a_compaction_explains_pass():
+    entries = [unseen(each, (n * 10, n * 10 + 9)) for n, each in enumerate(many(20))]
     stray = an_entry(path("1-9-0.tsfile", partition=8))
     new = path("1-1-1.tsfile")
     facts = FakeFacts(spans={new: Span(0, 199)})
     result = run(a_scan(a_file(new)), [*entries, stray], options=ALL, facts=facts)
     assert len(deletions(result)) == 21
-    assert result.guard is None
     explained = {each.path: each.explained for t in result.tasks for each in t.deletions}
     assert not explained.pop(stray.path)
     assert all(explained.values())
@@ -350,15 +344,14 @@ def test_deletions_that_a_compaction_explains_pass_the_guard():
     ],
 )
 def test_what_does_not_cover_it_explains_nothing(new, span):
-    entries = [an_entry(each, span=(0, 199)) for each in many(20)]
+    entries = [unseen(each, (0, 199)) for each in many(20)]
     facts = FakeFacts(spans={path(new): span} if span else {})
     result = run(a_scan(a_file(path(new))), entries, options=ALL, facts=facts)
     assert deletions(result) == set()
-    assert result.guard is not None
 
 
 def test_several_results_of_a_compaction_explain_together():
-    entries = [an_entry(each, span=(0, 199)) for each in many(10)]
+    entries = [unseen(each, (0, 199)) for each in many(10)]
     one, two = path("1-1-0-1.tsfile"), path("2-1-0-1.tsfile")
     facts = FakeFacts(spans={one: Span(0, 90), two: Span(100, 199)})
     result = run(a_scan(a_file(one), a_file(two)), entries, options=ALL, facts=facts)
@@ -366,17 +359,16 @@ def test_several_results_of_a_compaction_explain_together():
 
 
 def test_a_compaction_of_another_partition_explains_nothing():
-    entries = [an_entry(each, span=(0, 199)) for each in many(10)]
+    entries = [unseen(each, (0, 199)) for each in many(10)]
     new = path("1-1-1.tsfile", partition=1)
     facts = FakeFacts(spans={new: Span(0, 199)})
     assert deletions(run(a_scan(a_file(new)), entries, options=ALL, facts=facts)) == set()
 
 
-def test_in_the_mode_replaced_the_receiver_judges_and_no_guard_is_needed():
+def test_in_the_mode_replaced_the_receiver_judges():
     entries = [an_entry(each) for each in many(50)]
     result = run(a_scan(), entries)
     assert len(deletions(result)) == 50
-    assert result.guard is None
 
 
 def test_a_file_that_only_the_inventory_knows_is_not_deleted_unseen():
@@ -421,7 +413,7 @@ def test_ends_and_products_of_a_partition_are_never_cut():
     assert [len(each.additions) for each in before] == [10, 10, 5]
     assert (len(last.additions), len(last.deletions)) == (15, 30)
     (task,) = run(
-        a_scan(*files), gone, options=replace(ALL, task_max_files=10, allow_mass_delete=True)
+        a_scan(*files), gone, options=replace(ALL, task_max_files=10, accept_source=True)
     ).tasks
     assert (len(task.additions), len(task.deletions)) == (40, 30)
 

@@ -253,7 +253,7 @@ def too_many_gone(world: World) -> None:
 
 def too_many_gone_and_allowed(world: World) -> None:
     too_many_gone(world)
-    world.options = {"allow_mass_delete": True}
+    world.options = {"accept_source": True}
 
 
 def gone_and_kept(world: World) -> None:
@@ -376,8 +376,8 @@ def announced(plan: dict) -> dict:
 def test_the_next_round_does_what_was_foretold(world, situation):
     situation(world)
     before = looked(world, standing)
-    allowed = world.options.get("allow_mass_delete", False)
-    plan = looked(world, dry_run, allow_mass_delete=allowed)
+    allowed = world.options.get("accept_source", False)
+    plan = looked(world, dry_run, accept_source=allowed)
     done, report = deeds(world)
     after = looked(world, standing)
     as_the_dry_run_says(plan, done, report)
@@ -393,7 +393,6 @@ def test_the_next_round_does_what_was_foretold(world, situation):
 def as_the_dry_run_says(plan: dict, done: dict, report: RoundReport) -> None:
     assert announced(plan) == done
     assert plan["held"] == report.as_json()["held"]
-    assert (plan["guard"] is not None) == report.guarded
     assert plan["up_to_date"] == report.up_to_date
     assert len(plan["waiting"]) == report.waiting
     left = report.conflicts + report.quarantined + report.expired + report.failed + report.changed
@@ -414,7 +413,7 @@ def as_status_counts(found: ReceiverStanding, plan: dict, situation: Callable) -
 def test_a_death_while_the_list_is_brought_to_the_plan_is_made_good(world, point):
     wanted_by_one_with_another_past(world)
     world.dies_at(point)
-    plan = looked(world, dry_run, allow_mass_delete=False)
+    plan = looked(world, dry_run, accept_source=False)
     done, report = deeds(world)
     as_the_dry_run_says(plan, done, report)
     world.receiver.wanted, world.receiver.history = [], None
@@ -488,9 +487,8 @@ def test_where_the_receiver_below_was_exchanged_the_dry_run_compares_as_the_roun
     below.engine, below.catalogue = "c" * 32, [lost, kept]
     del world.receiver.loaded[lost.path]
     if allowed:
-        world.edge.with_settings(max_delete_fraction=1.0)
-        world.options = {"allow_mass_delete": True}
-    plan = looked(world, dry_run, allow_mass_delete=allowed)
+        world.options = {"accept_source": True}
+    plan = looked(world, dry_run, accept_source=allowed)
     done, report = deeds(world)
     assert done["files"] == [lost.path]
     assert done["deleted"] == ([gone.path] if allowed else [])
@@ -507,7 +505,7 @@ def test_a_dry_run_asks_for_no_more_than_a_round(world):
     """It may stand beside the daemon: it starts no task and announces nothing."""
     wanted_again(world)
     before = len(world.receiver.requests)
-    looked(world, dry_run, allow_mass_delete=False)
+    looked(world, dry_run, accept_source=False)
     asked = {request.method for request in world.receiver.requests[before:]}
     assert asked <= {"POST", "GET"}
     assert [r.path for r in world.receiver.requests[before:] if r.method == "POST"] == ["/check"]

@@ -144,7 +144,7 @@ def test_a_partial_upload_that_cannot_be_ours_is_not_gone_on_with(edge, receiver
 def test_files_that_are_refused_keep_their_partitions_deletions_back(edge, receiver):
     old, kept = edge.write(1), edge.write(2)
     other = edge.write(3, sg="root.b")
-    edge.with_settings(propagate_deletes="all", max_delete_fraction=1.0)
+    edge.with_settings(propagate_deletes="all")
     edge.round()
     edge.remove(old)
     edge.remove(other)
@@ -535,9 +535,7 @@ def test_a_directory_without_its_marker_makes_nothing_gone(edge, receiver, tmp_p
     second = tmp_path / "second"
     (second / "sequence").mkdir(parents=True)
     mark(second, edge.uuid)
-    edge.with_settings(
-        data_dirs=(edge.data, second), propagate_deletes="all", max_delete_fraction=1.0
-    )
+    edge.with_settings(data_dirs=(edge.data, second), propagate_deletes="all")
     path = edge.write(1)
     edge.write(2)
     target = second / path

@@ -1,59 +1,23 @@
-"""Holding back mass deletions that nothing explains (`propagate_deletes = "all"`).
+"""Which gone files a compaction accounts for.
 
-A deletion is explained when files of the same partition with a higher compaction count, here and
-now, hold its time: then it was compacted. Others may be an operator's wish, or an accident such as
-an emptied directory; many at once are held until the operator says so.
+A file is explained when files of the same partition with a higher compaction count, here and now,
+hold its time: then it was compacted. Only a delay hangs on it: nothing is deleted because of it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from common.names import FilePath
-    from sender.plan.plan_options import PlanOptions
     from sender.select.entry import Entry
     from sender.select.facts import ContentFacts
     from sender.select.found import LocalFile, Scan, Span, TimePartition
 
-__all__ = ["GuardVerdict", "unexplained"]
-
-
-@dataclass(frozen=True, slots=True)
-class GuardVerdict:
-    """Deletions that were held back.
-
-    Attributes:
-        deletions: unexplained ones in this round.
-        listed: files on the list.
-        fraction: the largest share that may go at once.
-    """
-
-    deletions: int
-    listed: int
-    fraction: float
-
-    @classmethod
-    def judge(cls, deletions: int, listed: int, options: PlanOptions) -> GuardVerdict | None:
-        """A verdict if these are too many, else None."""
-        if listed < options.guard_from_files:
-            return None
-        if deletions <= options.max_delete_fraction * listed:
-            return None
-        return cls(deletions, listed, options.max_delete_fraction)
-
-    @property
-    def reason(self) -> str:
-        """What the operator reads."""
-        return (
-            f"{self.deletions} of {self.listed} listed files are gone here and no compaction "
-            f"explains it, more than max_delete_fraction = {self.fraction:g} allows; if they are "
-            "to be deleted at the receiver too: tsferry-sender sync --allow-mass-delete"
-        )
+__all__ = ["unexplained"]
 
 
 def unexplained(

@@ -1,0 +1,373 @@
+"""How much a sender may delete within a window of time, and what is held until an operator decides.
+
+Deletes are ends that a mirror follows, and points that records of deletion files hide. What no
+proof explains is counted for each sender and storage group, against what was listed there when the
+window began; time is that of commits. What would be too much is held: told, committed as a list
+with a digest, not applied. It stays so across windows, until an operator lets that list through.
+
+What counts as explained is only likely, and that is enough for counting. Nothing is deleted, hidden
+or proved by it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from receiver.load.deciding.hidden_files import HidingRecords, RecordsPart, applied_parts
+from receiver.metadata.commit.guards import Guard
+from receiver.metadata.model import records
+from receiver.metadata.model.timestamps import to_seconds
+from receiver.metadata.state.table_rows import FileState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from receiver.config import DeletesConfig
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow, HeldDeletesRow
+
+__all__ = ["DeleteGuard"]
+
+_FileRanges = tuple[tuple[str, str, int], list[tuple[str, int, int]]]
+"""A file's partition, and (device, first, last) of its devices."""
+_VETO = "the token that it came with forbids deletes"
+_DIGITS = 32
+
+
+class DeleteGuard:
+    """The guard of one commit of a sender.
+
+    Attributes:
+        ops: what is to be committed of it.
+        guards: on what it was decided by.
+        held: files that are not to be deleted now, by physical path, and why.
+        kept: files that may leave the sender's list, and stay here.
+        may_delete: whether the sender's token lets it delete.
+    """
+
+    def __init__(
+        self, state: State, sender: str, look: int, limits: DeletesConfig, *, may_delete: bool
+    ) -> None:
+        """Begin with what is committed.
+
+        Args:
+            state: committed.
+            sender: whose deletes.
+            look: that tells them.
+            limits: of the configuration.
+            may_delete: whether the sender's token lets it delete.
+        """
+        self._state = state
+        self._sender = sender
+        self._look = look
+        self._limits = limits
+        self._counted: Counter[str] = Counter()
+        self._settled: set[str] = set()
+        self._hiding: HidingRecords | None = None
+        self.may_delete = may_delete
+        self.ops: list[records.Op] = []
+        self.guards: list[Guard] = []
+        self.held: dict[str, str] = {}
+        self.kept: set[str] = set()
+
+    # -- ends --------------------------------------------------------------------------------
+
+    def judge_ends(
+        self,
+        ends: Sequence[FileRow],
+        products: Sequence[_FileRanges],
+        loaded_groups: Iterable[str],
+    ) -> None:
+        """Judge what is to be deleted because it ended; `held` and `kept` say what is not.
+
+        Args:
+            ends: files that end in this commit.
+            products: of compactions, with their ranges, that it loads.
+            loaded_groups: storage groups of which it loads a file.
+        """
+        groups: dict[str, list[FileRow]] = defaultdict(list)
+        for row in ends:
+            groups[row.parsed.sg].append(row)
+        arriving = set(loaded_groups)
+        for group, rows in groups.items():
+            puzzling = [row for row in rows if not self._is_explained(row, products)]
+            if not self.may_delete:
+                self.kept |= {row.physical for row in rows}
+            self._judge_group(group, puzzling, rows, arriving=group in arriving)
+
+    def _judge_group(
+        self, group: str, puzzling: list[FileRow], ends: list[FileRow], *, arriving: bool
+    ) -> None:
+        let, left = self._by_verdict(group, puzzling)
+        before = next((row for row in self._lists(group) if row.verdict is None), None)
+        listed = set() if before is None else set(before.files)
+        waiting = [row for row in left if row.physical in listed]  # whatever window it is now
+        fresh = [row for row in left if row.physical not in listed]
+        told = len(let) + len(waiting)
+        reason = self._too_much(group, fresh, told, ends=ends, arriving=arriving)
+        if reason is None:
+            self._counted[group] += len(let) + len(fresh)
+            if waiting and before is not None:
+                self._hold_ends(group, waiting, before.reason, before)
+        else:
+            self._counted[group] += len(let)
+            self._hold_ends(group, left, reason, before)
+
+    def _by_verdict(
+        self, group: str, puzzling: list[FileRow]
+    ) -> tuple[list[FileRow], list[FileRow]]:
+        """What an operator lets through of what is told, and what nobody has decided about.
+
+        A verdict is for one look that tells files of its list: what is back at the sender by then,
+        and is deleted later, is another delete.
+        """
+        told = {row.physical: row for row in puzzling}
+        let: list[FileRow] = []
+        for row in self._lists(group):
+            if row.verdict is None:
+                continue
+            mine = [told.pop(each) for each in row.files if each in told]
+            if row.used is not None and (row.used != self._look or not self._look):
+                told.update((each.physical, each) for each in mine)
+                self._settle(row, "done")
+            elif mine:
+                if row.verdict == "allow":
+                    let += mine
+                    self.kept -= {each.physical for each in mine}
+                else:
+                    self.kept |= {each.physical for each in mine}
+                self._settle(row, "use" if self._has_more(row, mine) else "done")
+        return let, list(told.values())
+
+    def _has_more(self, row: HeldDeletesRow, told: list[FileRow]) -> bool:
+        rest = set(row.files) - {each.physical for each in told}
+        found = (self._state.files.get(each) for each in rest)
+        return any(each is not None and each.held for each in found)
+
+    def _hold_ends(
+        self, group: str, rows: list[FileRow], reason: str, before: HeldDeletesRow | None
+    ) -> None:
+        files = {row.physical for row in rows}
+        if before is not None:
+            same_look = bool(self._look) and before.look == self._look
+            files |= {each for each in before.files if same_look or self._waits_retired(each)}
+        digest = self._hold(group, files, reason, before=before)
+        for row in rows:
+            self.held[row.physical] = _word(reason, digest)
+
+    def _waits_retired(self, physical: str) -> bool:
+        """Whether a file is off its sender's list, so that it is not told once more."""
+        row = self._state.files.get(physical)
+        return row is not None and row.state is FileState.RETIRED
+
+    def _is_explained(self, row: FileRow, products: Sequence[_FileRanges]) -> bool:
+        """Whether products of its partition span all of it, or nothing of it was to be seen.
+
+        Only for counting: nothing is ever deleted or proved by this.
+        """
+        spans: dict[str, tuple[int, int]] = {}
+        for group, ranges in products:
+            if group == row.parsed.group:
+                for device, first, last in ranges:
+                    begin, end = spans.get(device, (first, last))
+                    spans[device] = (min(begin, first), max(end, last))
+        spanned = all(
+            device in spans and spans[device][0] <= first and last <= spans[device][1]
+            for device, first, last in row.devices.ranges()
+        )
+        return spanned or self._known_hiding.hides(row)
+
+    # -- records -------------------------------------------------------------------------------
+
+    def judge_records(
+        self, noted: Sequence[records.DeletionsNoted], ended: Iterable[str]
+    ) -> list[records.DeletionsNoted]:
+        """Records as they are to be committed: those that hide too much are held.
+
+        Args:
+            noted: what the commit is to note.
+            ended: physical paths of files that it deletes.
+        """
+        gone = set(ended)
+        groups: dict[str, list[records.DeletionsNoted]] = defaultdict(list)
+        for op in noted:
+            if op.applied:
+                groups[op.path.split("/", 2)[1]].append(op)
+        digests: dict[str, str] = {}
+        for group, ops in groups.items():
+            digest = self._judge_records(group, ops, gone)
+            if digest:
+                digests[group] = digest
+        return [self._as_held(op, digests) for op in noted]
+
+    @staticmethod
+    def _as_held(op: records.DeletionsNoted, digests: Mapping[str, str]) -> records.DeletionsNoted:
+        digest = digests.get(op.path.split("/", 2)[1]) if op.applied else None
+        return op if digest is None else msgspec.structs.replace(op, applied=False, held=digest)
+
+    def _judge_records(self, group: str, ops: list[records.DeletionsNoted], gone: set[str]) -> str:
+        fresh = [RecordsPart(op.physical, op.form, op.content, op.floor) for op in ops]
+        new = HidingRecords(self._state, fresh)
+        visible = [row for row in self._visible(group) if row.physical not in gone]
+        touched = [row for row in visible if new.concerns(row)]
+        if not touched:
+            return ""
+        old = self._known_hiding
+        both = HidingRecords(self._state, [*self._known_parts(), *fresh])
+        hidden = [row for row in touched if both.hides(row) and not old.hides(row)]
+        if self.may_delete:
+            reason = self._too_much(group, hidden, 0, ends=hidden, visible=visible)
+            if reason is None:
+                self._counted[group] += len(hidden)
+                return ""
+        else:
+            hidden, reason = touched, _VETO
+        salt = [f"{op.path}\n{op.form}\n{op.base}\n" for op in ops]
+        contents = [op.content for op in ops]
+        files = {row.physical for row in hidden}
+        return self._hold(group, files, reason, salt=salt, contents=contents)
+
+    def _known_parts(self) -> Iterator[RecordsPart]:
+        return applied_parts(self._state.deletion_table.of_sender(self._sender))
+
+    @property
+    def _known_hiding(self) -> HidingRecords:
+        if self._hiding is None:
+            self._hiding = HidingRecords(self._state, self._known_parts())
+        return self._hiding
+
+    # -- the window ------------------------------------------------------------------------------
+
+    def _too_much(
+        self,
+        group: str,
+        rows: list[FileRow],
+        more: int,
+        *,
+        ends: list[FileRow],
+        arriving: bool = False,
+        visible: list[FileRow] | None = None,
+    ) -> str | None:
+        """Why files may not be deleted now, None if they may."""
+        if not rows:
+            return None
+        if not self.may_delete:
+            return _VETO
+        fraction = self._limits.max_fraction
+        if fraction >= 1:
+            return None
+        listed, before = self._window(group)
+        if visible is not None:  # records hide points of files that are listed no more, too
+            listed = max(listed, len(visible))
+        count = before + self._counted[group] + more + len(rows)
+        if listed >= self._limits.from_files and count > fraction * listed:
+            return (
+                f"{count} of {listed} files within {_hours(self._limits.window)}, and nothing "
+                f"explains it: more than deletes.max_fraction = {fraction:g} allows"
+            )
+        leaving = {row.physical for row in ends}
+        staying = self._listed(group) if visible is None else visible
+        if not arriving and all(row.physical in leaving for row in staying):
+            return "nothing of the storage group would be left"
+        return None
+
+    def _window(self, group: str) -> tuple[int, int]:
+        """(files listed when the window began, how many of them were deleted since)."""
+        row = self._state.delete_windows.rows.get((self._sender, group))
+        if row is None or self._is_over(row.begun):
+            return len(self._listed(group)), 0
+        return row.listed, row.count
+
+    def _is_over(self, begun: int) -> bool:
+        # Each task begins with a commit: the newest one is as late as this will be, and no clock
+        # that was set meanwhile ends a window early.
+        return to_seconds(self._state.newest) - to_seconds(begun) >= self._limits.window
+
+    def _visible(self, group: str) -> list[FileRow]:
+        table = self._state.file_table
+        return [
+            row
+            for key in table.groups()
+            if key.sg == group
+            for row in table.group(key)
+            if row.sender == self._sender
+        ]
+
+    def _listed(self, group: str) -> list[FileRow]:
+        return [row for row in self._visible(group) if row.held]
+
+    # -- what is committed -----------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Add what was counted to `ops`."""
+        for group, count in self._counted.items():
+            if not count:
+                continue
+            row = self._state.delete_windows.rows.get((self._sender, group))
+            begins = row is None or self._is_over(row.begun)
+            listed = len(self._listed(group)) if begins else None
+            self.ops.append(records.DeletesCounted(self._sender, group, count, listed))
+            seen = 0 if row is None else row.changed
+            self.guards.append(Guard("delete_window", (self._sender, group), seen))
+
+    def _lists(self, group: str) -> list[HeldDeletesRow]:
+        found = self._state.held_deletes.of(self._sender, group)
+        return [row for row in found if not row.records]
+
+    def _settle(self, row: HeldDeletesRow, verdict: records.DeletesVerdict) -> None:
+        self.guards.append(Guard("held_deletes", row.digest, row.changed))
+        if verdict == "done":
+            self._settled.add(row.digest)
+        if verdict == "done" or row.used is None:
+            self.ops.append(records.DeletesSettled(row.digest, verdict, self._look))
+
+    def _hold(
+        self,
+        group: str,
+        files: set[str],
+        reason: str,
+        *,
+        before: HeldDeletesRow | None = None,
+        salt: Sequence[str] = (),
+        contents: Sequence[bytes] = (),
+    ) -> str:
+        names = sorted(files)
+        text = "\n".join(["records" if salt else "ends", self._sender, group, *names, *salt])
+        digest = hashlib.sha256(text.encode() + b"".join(contents)).hexdigest()[:_DIGITS]
+        if before is not None:
+            self.guards.append(Guard("held_deletes", before.digest, before.changed))
+            if before.digest == digest and before.look == self._look:
+                return digest
+        self.guards.append(
+            Guard("held_deletes", digest, self._state.changed("held_deletes", digest))
+        )
+        known = self._state.held_deletes.rows.get(digest)
+        if known is not None and known.verdict is not None and digest not in self._settled:
+            self.ops.append(records.DeletesSettled(digest, "done"))
+        self.ops.append(
+            records.DeletesHeld(
+                digest=digest,
+                sender=self._sender,
+                group=group,
+                files=names,
+                records=bool(salt),
+                reason=reason,
+                look=self._look,
+                replaces="" if before is None else before.digest,
+            )
+        )
+        return digest
+
+
+def _word(reason: str, digest: str) -> str:
+    return (
+        f"held at the receiver: {reason}; tsferry-receiver deletes allow {digest} lets it through"
+    )
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:g} h"

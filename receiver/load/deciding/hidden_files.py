@@ -1,0 +1,138 @@
+"""Which files deletion records hide whole, as far as the catalogue tells: for the guard to count.
+
+Nothing is hidden, kept or proved by this: readers apply records to points.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, NamedTuple
+
+from common.errors import TsferryError
+from common.tsfile import parse_name
+from common.tsfile.device_names import split_database
+from receiver.metadata.model.paths import device_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import DeletionsRow, FileRow
+    from receiver.points.deletion_entries import Deletion, NamePattern
+
+__all__ = ["HidingRecords", "RecordsPart", "applied_parts"]
+
+
+class RecordsPart(NamedTuple):
+    """Records of one deletion file that a look saw together.
+
+    Attributes:
+        physical: the loaded file that it belongs to; None for one that is not loaded.
+        form: of the deletion file.
+        content: whole records.
+        floor: see `records.DeletionsNoted`.
+    """
+
+    physical: str | None
+    form: str
+    content: bytes
+    floor: int
+
+
+def applied_parts(rows: Iterable[DeletionsRow]) -> Iterator[RecordsPart]:
+    """What is applied of deletion files."""
+    for row in rows:
+        begin = 0
+        for each in row.segments:
+            content, begin = row.content[begin : each.end], each.end
+            if each.applied:
+                yield RecordsPart(row.physical, row.form, content, each.floor)
+
+
+class HidingRecords:
+    """Records of deletion files of one sender."""
+
+    def __init__(self, state: State, parts: Iterable[RecordsPart]) -> None:
+        """Read them; what is no record hides nothing here, whoever reads the points says so."""
+        self._state = state
+        self._parts = [(each, _entries(state, each)) for each in parts]
+
+    def concerns(self, row: FileRow) -> bool:
+        """Whether one of them is of a device of a file."""
+        entries = self._reaching(row)
+        return any(
+            each.series.concerns(_names(device)) for device in row.devices for each in entries
+        )
+
+    def hides(self, row: FileRow) -> bool:
+        """Whether they hide all that a file has: each device in its whole range of time."""
+        entries = self._reaching(row)
+        ranges = list(row.devices.ranges())
+        return bool(entries and ranges) and all(
+            self._hides_device(entries, device, first, last) for device, first, last in ranges
+        )
+
+    def _reaching(self, row: FileRow) -> list[Deletion]:
+        closed = row.rank.closed
+        return [
+            entry
+            for part, entries in self._parts
+            if part.physical == row.physical or (part.floor and part.floor >= closed)
+            for entry in entries
+        ]
+
+    def _hides_device(self, entries: list[Deletion], device: str, first: int, last: int) -> bool:
+        names = _names(device)
+        found = [each for each in entries if each.series.concerns(names)]
+        return bool(found) and all(
+            _covers(
+                [each for each in found if each.series.matches_series(names, name)], first, last
+            )
+            for name in self._series_of(device) or [""]
+        )
+
+    def _series_of(self, device: str) -> list[str]:
+        """What the schema knows of the device's series; it may know more than the file has."""
+        if device.startswith("/"):
+            return []
+        return self._state.schema.devices.series_names(device_nodes(device))
+
+
+def _entries(state: State, part: RecordsPart) -> tuple[Deletion, ...]:
+    from receiver.points.deletion_entries import PathPattern
+    from receiver.points.deletion_files import parse_binary, parse_text
+    from receiver.points.deletions import older_patterns
+
+    parse = parse_text if part.form == "mods" else parse_binary
+    try:
+        entries = parse(part.content, part.physical or "").entries
+    except TsferryError:
+        return ()
+    row = state.files.get(part.physical or "")
+    if part.form != "mods" or row is None:
+        return entries
+    older = older_patterns(entries, [each for each in row.devices if not each.startswith("/")])
+    return tuple(
+        dataclasses.replace(each, series=PathPattern(each.series.text, prefix=True))
+        if isinstance(each.series, PathPattern) and each.series.text in older
+        else each
+        for each in entries
+    )
+
+
+def _names(device: str) -> NamePattern:
+    from receiver.points.deletion_entries import NamePattern, without_trailing_nulls
+
+    is_table, nodes = parse_name(split_database(device)[1])
+    return NamePattern(is_table, without_trailing_nulls(nodes) if is_table else nodes)
+
+
+def _covers(entries: list[Deletion], first: int, last: int) -> bool:
+    """Whether every time of a range is deleted by one of them."""
+    for start, end in sorted((each.start, each.end) for each in entries):
+        if start > first:
+            return False
+        if end >= last:
+            return True
+        first = max(first, end + 1)
+    return False

@@ -1,0 +1,334 @@
+"""What a sender may delete within a window, and what is held until an operator decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from common import wire
+from common.errors import NotFoundError
+from receiver.node import Node
+from receiver.operator.deletes import allow_held_deletes, drop_held_deletes, list_held_deletes
+from receiver.operator.files import list_files
+from receiver.operator.status import running_status
+from receiver.operator.tokens import make_token
+from tests.support.node_world import A, Clock, Edge, World, path_of, results, sender, tsfile
+
+ALL, REPLACED = wire.Propagate.ALL, wire.Propagate.REPLACED
+DAY = 86_400
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> World:
+    return World(tmp_path, deletes={})
+
+
+@pytest.fixture
+def node(guarded: World) -> Iterator[Node]:
+    with guarded.node() as node:
+        yield node
+
+
+@pytest.fixture
+def edge(node: Node) -> Edge:
+    edge = Edge(node)
+    edge.check()
+    return edge
+
+
+def load(edge: Edge, count: int, *, sg: str = "root.sg") -> list[str]:
+    files = {
+        path_of(n, sg=sg): tsfile(f"{sg}.d1", first=n * 10, salt=n) for n in range(1, count + 1)
+    }
+    outcome = edge.round(files, propagate=ALL)
+    assert set(results(outcome).values()) == {"loaded"}
+    return list(files)
+
+
+def visible(node: Node) -> set[str]:
+    return {each.path for each in list_files(node.operator).files if each.state == "live"}
+
+
+def gone(edge: Edge, paths: list[str]) -> set[str]:
+    """The results of telling these as gone."""
+    return set(results(edge.round({}, paths, propagate=ALL)).values())
+
+
+def digests(node: Node) -> list[str]:
+    return [each.digest for each in list_held_deletes(node.engine)]
+
+
+def test_half_of_a_group_may_go_and_no_more(edge: Edge, node: Node) -> None:
+    paths = load(edge, 10)
+    assert gone(edge, paths[:5]) == {"deleted"}
+    outcome = edge.round({}, paths[5:6], propagate=ALL)[paths[5]]
+    assert outcome.result == "held"
+    assert outcome.reason is not None
+    assert "max_fraction" in outcome.reason
+    (held,) = list_held_deletes(node.engine)
+    assert held.digest in outcome.reason
+    assert (held.files, held.group, held.sender) == (paths[5:6], "root.sg", A)
+    assert visible(node) == set(paths[5:])
+
+
+def test_fewer_than_ten_files_may_go_but_the_last_one_may_not(edge: Edge, node: Node) -> None:
+    paths = load(edge, 4)
+    assert gone(edge, paths[:3]) == {"deleted"}
+    assert gone(edge, paths[3:]) == {"held"}
+    assert visible(node) == set(paths[3:])
+
+
+def test_groups_are_counted_apart(edge: Edge, node: Node) -> None:
+    paths, others = load(edge, 10), load(edge, 10, sg="root.other")
+    assert gone(edge, [*paths[:5], *others[:5]]) == {"deleted"}
+
+
+def test_a_window_ends_by_the_times_of_commits_and_what_is_held_stays_held(
+    guarded: World, edge: Edge, node: Node
+) -> None:
+    paths = load(edge, 40)
+    assert gone(edge, paths[:20]) == {"deleted"}
+    assert gone(edge, paths[20:22]) == {"held"}
+    assert isinstance(guarded.clock, Clock)
+    guarded.clock.now += DAY
+    edge.check()
+    assert gone(edge, paths[22:30]) == {"deleted"}
+    assert gone(edge, paths[20:22]) == {"held"}
+    assert len(digests(node)) == 1
+
+
+def test_the_list_that_was_let_through_is_deleted_when_it_is_told_once_more(
+    edge: Edge, node: Node
+) -> None:
+    paths = load(edge, 10)
+    assert gone(edge, paths[:8]) == {"held"}
+    (digest,) = digests(node)
+    allow_held_deletes(node.engine, digest)
+    assert visible(node) == set(paths)
+    assert gone(edge, paths[:8]) == {"deleted"}
+    assert visible(node) == set(paths[8:])
+    assert digests(node) == []
+
+
+def test_another_list_has_another_digest_and_is_not_let_through_with_it(
+    edge: Edge, node: Node
+) -> None:
+    paths = load(edge, 10)
+    gone(edge, paths[:7])
+    (first,) = digests(node)
+    gone(edge, paths[:8])
+    (second,) = digests(node)
+    assert first != second
+    with pytest.raises(NotFoundError):
+        allow_held_deletes(node.engine, first)
+    gone(edge, paths[:7])
+    assert digests(node) == [first]
+    allow_held_deletes(node.engine, first)
+    outcome = results(edge.round({}, paths[:8], propagate=ALL))
+    assert {path for path, result in outcome.items() if result == "held"} == {paths[7]}
+    assert visible(node) == set(paths[7:])
+
+
+def test_what_came_back_after_it_was_let_through_is_judged_anew(edge: Edge, node: Node) -> None:
+    paths = load(edge, 12)
+    gone(edge, paths[:8])
+    (digest,) = digests(node)
+    allow_held_deletes(node.engine, digest)
+    assert gone(edge, paths[:7]) == {"deleted"}  # the eighth is there again
+    assert gone(edge, paths[7:8]) == {"held"}
+
+
+def test_a_list_that_was_dropped_is_retired(edge: Edge, node: Node) -> None:
+    paths = load(edge, 10)
+    gone(edge, paths[:8])
+    (digest,) = digests(node)
+    drop_held_deletes(node.engine, digest)
+    assert gone(edge, paths[:8]) == {"retired"}
+    states = [each.state for each in list_files(node.operator).files]
+    assert sorted(states) == ["live"] * 2 + ["retired"] * 8
+
+
+def test_what_a_compaction_of_the_same_commit_spans_is_not_counted(edge: Edge, node: Node) -> None:
+    paths = load(edge, 10)
+    product = path_of(1, inner=1)
+    outcome = edge.round({product: tsfile("root.sg.d1", first=10, points=95)}, paths, propagate=ALL)
+    assert set(results(outcome).values()) == {"loaded", "deleted"}
+    assert visible(node) == {product}
+
+
+def test_a_compaction_that_spans_less_explains_nothing(edge: Edge, node: Node) -> None:
+    paths = load(edge, 10)
+    product = path_of(1, inner=1)
+    outcome = edge.round({product: tsfile("root.sg.d1", first=20, points=85)}, paths, propagate=ALL)
+    assert results(outcome)[paths[0]] == "deleted"  # one of ten
+    outcome = edge.round({}, [product], propagate=ALL)
+    assert results(outcome) == {product: "held"}  # the last file
+
+
+def test_a_file_that_goes_on_under_another_name_is_not_counted(edge: Edge, node: Node) -> None:
+    (path,) = load(edge, 1)
+    other = path_of(7)
+    outcome = edge.round({other: tsfile("root.sg.d1", first=10, salt=1)}, [path], propagate=ALL)
+    assert results(outcome) == {other: "already", path: "deleted"}
+    assert digests(node) == []
+
+
+def test_the_other_modes_delete_nothing_and_nothing_is_held(edge: Edge, node: Node) -> None:
+    paths = load(edge, 10)
+    edge.round({}, propagate=REPLACED)
+    assert set(results(edge.round({}, paths, propagate=REPLACED)).values()) == {"retired"}
+    assert digests(node) == []
+
+
+def test_a_token_that_forbids_deletes_holds_them_and_an_operator_may_let_them_through(
+    node: Node,
+) -> None:
+    token = make_token(node.engine, "sender", sender=A, allow_deletes=False)
+    edge = Edge(node, who=sender(token=token.id))
+    edge.check()
+    paths = load(edge, 20)
+    outcome = edge.round({}, paths[:1], propagate=ALL)[paths[0]]
+    assert (outcome.result, "forbids" in (outcome.reason or "")) == ("held", True)
+    allow_held_deletes(node.engine, digests(node)[0])
+    assert gone(edge, paths[:1]) == {"deleted"}
+
+
+def test_what_is_held_outlives_a_restart_and_a_checkpoint(guarded: World) -> None:
+    with guarded.node() as node:
+        edge = Edge(node)
+        edge.check()
+        paths = load(edge, 10)
+        gone(edge, paths[:5])
+        gone(edge, paths[5:7])
+        before = list_held_deletes(node.engine)
+        node.engine.checkpoint()
+    with guarded.node() as node:
+        assert list_held_deletes(node.engine) == before
+        edge.node = node
+        assert gone(edge, paths[7:8]) == {"held"}  # the window is the same
+        allow_held_deletes(node.engine, digests(node)[0])
+    with guarded.node() as node:
+        edge.node = node
+        assert gone(edge, paths[7:8]) == {"deleted"}
+
+
+def test_status_and_health_say_that_something_is_held(edge: Edge, node: Node) -> None:
+    paths = load(edge, 10)
+    assert node.concerns() == []
+    gone(edge, paths)
+    assert running_status(node.operator, None).held_deletes == 1
+    assert node.concerns() == [
+        "1 list of deletes is held: `tsferry-receiver deletes list` says what"
+    ]
+
+
+# -- deletion files --------------------------------------------------------------------------------
+
+
+def tell(edge: Edge, path: str, line: str, *, floor: int = 0, base: int = 0) -> int:
+    task = edge.start(propagate=edge.mode or REPLACED)
+    content = line.encode()
+    part = wire.DeletionsPart(
+        path=path, form="mods", base=base, content=content, floor=floor, applied=True
+    )
+    page = wire.DeletionsPage(parts=[part])
+    edge.node.tasks.deletions(edge.who, edge.uuid, task, edge.epoch, page)
+    edge.end(task, {})
+    edge.outcome(task)
+    return base + len(content)
+
+
+def hidden(node: Node) -> list[bool]:
+    with node.engine.reading() as state:
+        return [each.applied for row in state.deletion_table for each in row.segments]
+
+
+EVERYTHING = f"DELETION,root.sg.d1.*,{2**63 - 1},{-(2**63)},{2**63 - 1}\n"
+A_PART = f"DELETION,root.sg.d1.*,{2**63 - 1},10,12\n"
+
+
+def test_records_that_hide_a_part_of_files_are_applied(edge: Edge, node: Node) -> None:
+    paths = load(edge, 10)
+    tell(edge, paths[0], A_PART)
+    assert hidden(node) == [True]
+    assert digests(node) == []
+
+
+def test_records_that_hide_too_many_files_whole_wait_until_they_are_let_through(
+    edge: Edge, node: Node
+) -> None:
+    paths = load(edge, 10)
+    tell(edge, paths[0], EVERYTHING, floor=2**60)
+    assert hidden(node) == [False]
+    (held,) = list_held_deletes(node.engine)
+    assert (held.records, held.files) == (True, paths)
+    before = node.engine.newest_commit
+    allow_held_deletes(node.engine, held.digest)
+    with node.engine.reading() as state:
+        (segment,) = [each for row in state.deletion_table for each in row.segments]
+    assert segment.applied
+    assert segment.commit > before  # who asks for an earlier time sees the points
+    assert digests(node) == []
+
+
+def test_records_that_were_dropped_never_hide(edge: Edge, node: Node) -> None:
+    paths = load(edge, 10)
+    tell(edge, paths[0], EVERYTHING, floor=2**60)
+    drop_held_deletes(node.engine, digests(node)[0])
+    assert hidden(node) == [False]
+    assert digests(node) == []
+
+
+def test_records_of_series_count_when_all_of_a_device_are_named(edge: Edge, node: Node) -> None:
+    (path,) = load(edge, 1)
+    tell(edge, path, f"DELETION,root.sg.d1.s1,{2**63 - 1},{-(2**63)},{2**63 - 1}\n")
+    assert hidden(node) == [False]  # the last file
+
+
+def test_a_file_of_which_nothing_is_to_be_seen_any_more_is_not_counted_again(
+    edge: Edge, node: Node
+) -> None:
+    paths = load(edge, 10)
+    for number in range(5):
+        first = (number + 1) * 10
+        tell(edge, paths[number], f"DELETION,root.sg.d1.*,{2**63 - 1},{first},{first + 9}\n")
+    assert digests(node) == []
+    assert gone(edge, paths[:5]) == {"deleted"}
+    assert gone(edge, paths[5:6]) == {"held"}
+
+
+def test_retired_files_are_hidden_as_little_as_listed_ones(edge: Edge, node: Node) -> None:
+    paths = load(edge, 12)
+    edge.round({}, paths[1:], propagate=REPLACED)  # one is listed
+    tell(edge, paths[0], f"DELETION,root.sg.d1.*,{2**63 - 1},10,89\n", floor=2**60)
+    assert hidden(node) == [False]
+    assert list_held_deletes(node.engine)[0].files == paths[:8]
+
+
+def test_records_told_with_a_token_that_forbids_deletes_are_held(node: Node) -> None:
+    token = make_token(node.engine, "sender", sender=A, allow_deletes=False)
+    edge = Edge(node, who=sender(token=token.id))
+    edge.check()
+    paths = load(edge, 10)
+    tell(edge, paths[0], A_PART)
+    assert hidden(node) == [False]
+    allow_held_deletes(node.engine, digests(node)[0])
+    assert hidden(node) == [True]
+
+
+def test_held_records_outlive_a_checkpoint_and_a_file_that_comes_again(guarded: World) -> None:
+    with guarded.node() as node:
+        edge = Edge(node)
+        edge.check()
+        paths = load(edge, 10)
+        tell(edge, paths[0], EVERYTHING, floor=2**60)
+        (digest,) = digests(node)
+        node.engine.checkpoint()
+    with guarded.node() as node:
+        assert digests(node) == [digest]
+        assert hidden(node) == [False]
+        allow_held_deletes(node.engine, digest)
+    with guarded.node() as node:
+        assert hidden(node) == [True]
