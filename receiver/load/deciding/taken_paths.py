@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import name_rank
@@ -39,6 +41,7 @@ class TakenPaths:
         self._at: dict[str, FileRow | None] = {}
         self._paths: dict[str, list[str]] = {}
         self._ended: dict[str, FileRow] = {}
+        self._renewed: set[str] = set()
 
     def held(self, path: str) -> FileRow | None:
         """The file that takes a path now, as it is committed."""
@@ -67,6 +70,25 @@ class TakenPaths:
             return [records.FileUnnamed(row.physical, path, self._anew(before, paths[0]))]
         self._ended[row.physical] = row
         return [records.FileRetired(row.physical, self._last_looks.get(path, 0))]
+
+    def renew(self, row: FileRow, path: str, physical: str) -> list[records.Op]:
+        """Let a file that is loaded for `path` take all paths of one that it takes the place of.
+
+        Args:
+            row: the one that goes, with the same content.
+            path: a path of it.
+            physical: the new file.
+        """
+        others = [each for each in self._paths_of(row) if each != path]
+        anew = msgspec.structs.replace(row, physical=physical, state=FileState.LIVE)
+        self._renewed.add(physical)
+        self._paths[physical] = [path, *others]
+        self._at.update(dict.fromkeys((path, *others), anew))
+        return [records.FileNamed(physical, each) for each in others]
+
+    def is_renewed(self, row: FileRow) -> bool:
+        """Whether a file was loaded in this commit, for another path of one that it replaces."""
+        return row.physical in self._renewed
 
     def give_back(self, row: FileRow, path: str) -> None:
         """Undo a `free` whose operations are not committed."""
