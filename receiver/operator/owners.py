@@ -16,7 +16,8 @@ from receiver.scope import Scope
 from receiver.transfer.listing import page_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
@@ -131,31 +132,34 @@ def _move(
         commit = engine.commit(ops, guards)
     retired = 0
     if sender is not None:
-        losers = {row.sender for row in changing.values()} | ({adopted} if adopted else set())
-        retired, commit = _end_files(engine, losers - {sender}, adopted, commit)
+        retired, commit = _end_files(engine, owners.keys(), sender, adopted, commit)
     return OwnersMoved(commit=commit, devices=len(changing), retired=retired)
 
 
 def _end_files(
-    engine: Engine, losers: Collection[str], adopted: str | None, commit: int
+    engine: Engine, devices: AbstractSet[str], heir: str, adopted: str | None, commit: int
 ) -> tuple[int, int]:
     """Retire what senders listed of devices that they own none of any more.
 
-    They were seen last before the transfer, as far as is known.
+    They were seen last before the transfer, as far as is known. The files decide and not who owned
+    the devices until now: an earlier transfer may have been cut off before it ended them.
     """
     with engine.reading() as state:
         ended = [
-            row
+            (row, _lost(state, row) or commit)
             for row in state.files.values()
-            if row.sender in losers
+            if row.sender != heir
             and row.held
-            and (row.sender == adopted or _has_lost_all(state, row))
+            and (
+                row.sender == adopted
+                or (not devices.isdisjoint(row.devices) and _has_lost_all(state, row))
+            )
         ]
     for part in _batched(ended, _FILES):
         try:
             commit = engine.commit(
-                [records.FileRetired(row.physical, commit) for row in part],
-                [Guard("file", row.physical, row.changed) for row in part],
+                [records.FileRetired(row.physical, last) for row, last in part],
+                [Guard("file", row.physical, row.changed) for row, _ in part],
             )
         except (GuardFailed, RefusedCommitError) as error:
             raise ConflictError(
@@ -169,6 +173,12 @@ def _has_lost_all(state: State, row: FileRow) -> bool:
     """Whether a file has devices, and its sender owns none of them."""
     owners = [state.owners.get(device) for device in row.devices]
     return bool(owners) and all(each is None or each.sender != row.sender for each in owners)
+
+
+def _lost(state: State, row: FileRow) -> int:
+    """The commit since which all devices of a file have the owners that they have; 0 for none."""
+    owners = (state.owners.get(device) for device in row.devices)
+    return max((each.changed for each in owners if each is not None), default=0)
 
 
 def _need_sender(engine: Engine, sender: str) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from common.wire import History
 from sender.kept.rebuilt import Rebuilt, rebuilt
 from sender.kept.troubles import Trouble, expired_paths, living, without_expired
@@ -79,7 +81,7 @@ class Known:
     ) -> Known:
         """What is open on a kept, and what was looked at; `entries` where the list is to change."""
         ledger = kept.ledger
-        return cls(
+        known = cls(
             ledger.entries if entries is None else entries,
             ledger.pending,
             ledger.home,
@@ -91,6 +93,8 @@ class Known:
             source_lost,
             source_doubt,
         )
+        # A receiver with another past, or another list, may not have the deletions either.
+        return known if known.comparison is None else replace(known, look=_untold(look))
 
     @property
     def scan(self) -> Scan:
@@ -198,9 +202,21 @@ def next_round(
     troubles = living(troubles, scan)
     hold = (comparison and comparison.hold) or known.source_doubt
     options = replace(options, hold_deletions=hold)
-    work = plan(scan, entries, troubles, options, facts, known.look.due)
+    tells = known.look.number > 0
+    if not tells:
+        scan = scan.without_deletion_files(entries)
+    work = plan(scan, entries, troubles, options, facts, known.look.due, tells=tells)
     listed = entries | {each.path: each for each in work.refreshed}
     return NextRound(known, back, new, scan, troubles, work, listed)
+
+
+def _untold(look: EdgeLook) -> EdgeLook:
+    """A look after which the receiver is told all deletion files from their beginning."""
+    deletions = {
+        path: {form: msgspec.structs.replace(sight, told=0) for form, sight in forms.items()}
+        for path, forms in look.after.deletions.items()
+    }
+    return replace(look, after=msgspec.structs.replace(look.after, deletions=deletions))
 
 
 def _taken_back(known: Known) -> Iterable[TakenBack]:

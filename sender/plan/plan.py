@@ -127,6 +127,8 @@ def plan(
     options: PlanOptions,
     facts: ContentFacts,
     deletion_files: Iterable[LocalDeletions] = (),
+    *,
+    tells: bool = False,
 ) -> RoundPlan:
     """Compare a scan with what is loaded; see the module.
 
@@ -137,6 +139,8 @@ def plan(
         options: what is wanted.
         facts: reads contents and times where the numbers do not decide.
         deletion_files: of which the receiver does not have all (`EdgeLook.due`).
+        tells: whether it is told of deletion files; those of a file that is sent go along in any
+            case, since it is another file than the one that they were told of.
     """
     found = _compare(scan, entries, troubles, facts)
     blocked = _blocked_groups(scan, troubles, found, options)
@@ -147,7 +151,9 @@ def plan(
         by_group[addition.path.group].additions.append(addition)
     for deletion in verdicts.go:
         by_group[deletion.path.group].deletions.append(deletion)
-    for each in deletion_files:
+    travelling = {each.path for each in found.additions} if tells else set()
+    along = [each for each in scan.deletions if each.path in travelling]
+    for each in dict.fromkeys([*deletion_files, *along]):
         by_group[each.path.group].deletion_files.append(each)
     mirror = options.propagate is Propagate.ALL
     return RoundPlan(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from common.names import FilePath
@@ -181,21 +182,34 @@ def _pieces(
         if together and mirror:
             yield TaskPlan(additions, deletions, deletion_files=files)
             continue
+        beside: dict[FilePath, list[LocalDeletions]] = defaultdict(list)
+        for deletion_file in files:
+            beside[deletion_file.path].append(deletion_file)
+
         part: list[Addition] = []
         size = 0
         for each in additions:
             if each.goes_with_ends:
                 continue
             if part and (len(part) >= max_files or size + each.file.size > max_bytes):
-                yield TaskPlan(tuple(part))
+                yield _with_deletion_files(part, beside)
                 part, size = [], 0
             part.append(each)
             size += each.file.size
         if part:
-            yield TaskPlan(tuple(part))
-        if together or files:
+            yield _with_deletion_files(part, beside)
+        if together or beside:
             products = tuple(each for each in additions if each.goes_with_ends)
-            yield TaskPlan(products, deletions, deletion_files=files)
+            left = tuple(each for several in beside.values() for each in several)
+            yield TaskPlan(products, deletions, deletion_files=left)
+
+
+def _with_deletion_files(
+    part: Sequence[Addition], beside: dict[FilePath, list[LocalDeletions]]
+) -> TaskPlan:
+    """Files with what belongs to them, which is taken out of `beside`."""
+    along = tuple(each for one in part for each in beside.pop(one.path, ()))
+    return TaskPlan(tuple(part), deletion_files=along)
 
 
 def _age(addition: Addition) -> tuple[str, int, int, str]:

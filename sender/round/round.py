@@ -146,9 +146,11 @@ class Round:
             source_lost=source.lost,
             source_doubt=source.doubt,
         )
+        look = known.look
         inventory = self._inventory(kept, known)
         self._meter.step("plan")
         ahead = next_round(known, self._plan_options(kept), kept.facts, inventory)
+        kept.looks.record(look)  # first: once a history is begun, nobody compares again
         self._take_back(kept, ahead)
         self._compare(kept, ahead, check)
         with kept.changing_troubles() as troubles:
@@ -156,7 +158,6 @@ class Round:
         fill_report(self._report, ahead.scan, ahead.work, kept.troubles.by_path.get)
         self._report.overdue += overdue(ahead.scan, self.remote.config.wait_alarm, time.time())
         kept.ledger.refresh(ahead.work.refreshed)
-        kept.looks.record(look)
         crash.point("round.planned")
         try:
             with open_schema(self.remote, kept.sync, check, whole=self.options.schema) as schema:

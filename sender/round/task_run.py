@@ -280,8 +280,8 @@ class TaskRun:
         """Tell what is new in deletion files; what the receiver has lost comes again from 0."""
         applied = self._remote.config.deletion_files == "apply"
         limits = self._check.limits
-        begins = {
-            (file.path.text, file.form): sight.told
+        begins = {  # of a file that is sent: it is another one than they were told of
+            (file.path.text, file.form): 0 if file.path in self._additions else sight.told
             for file in self._plan.deletion_files
             if (sight := self._look.sight(file)) is not None
         }

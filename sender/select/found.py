@@ -10,7 +10,7 @@ from common.names import Kind, parse_stem
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping
     from pathlib import Path
 
     from common.names import FilePath
@@ -308,6 +308,28 @@ class Scan:
             if each.path not in self.files and each.path not in self.others
         }
         return replace(self, files={**self.files, **extra}, _wholes={}) if extra else self
+
+    def without_deletion_files(self, listed: Container[FilePath]) -> Scan:
+        """This scan for a receiver that takes no deletion files: files that have one wait."""
+        wait = {
+            each.path: file
+            for each in self.deletions
+            if each.path not in listed and (file := self.files.get(each.path)) is not None
+        }
+        if not wait:
+            return self
+        reason = "has a deletion file, and its receiver takes none yet"
+        waiting = [
+            Waiting(file.rel, file.data_dir, Why.CHANGING, reason, file.size, path.group)
+            for path, file in wait.items()
+        ]
+        return replace(
+            self,
+            files={path: file for path, file in self.files.items() if path not in wait},
+            waiting=(*self.waiting, *waiting),
+            others=self.others | wait.keys(),
+            _wholes={},
+        )
 
     def blocked(self, *, products_only: bool = False) -> dict[TimePartition, str]:
         """Groups in which something is not ready to be sent, with the first reason.

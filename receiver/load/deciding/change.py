@@ -168,7 +168,7 @@ def decide_change(
             break
         holds = decision.holds | holds
     loads = {each.candidate.path.text: each.physical.text for each in change.loads}
-    known = KnownDeletions(state, record.sender, loads, decision.paths.held)
+    known = KnownDeletions(state, record.sender, loads, decision.paths.held, decision.carried)
     for part in deletions:
         known.take(part)
     guard, done = decision.guard, change.ops.pop()
@@ -222,6 +222,7 @@ class _Decision:
         self._owners_guarded: set[str] = set()
         self._rows_guarded: set[str] = set()
         self.mirrors = False
+        self.carried: dict[str, str] = {}
 
     def make(self) -> Change:
         change = self.change
@@ -283,6 +284,8 @@ class _Decision:
 
         It may be under another name, or retired: it is its sender's under this name from now on.
         """
+        if held is not None and self.paths.is_renewed(held):
+            return self._is_same(path, held, candidate)  # it came for another path of it
         row = self._known(path, held, candidate)
         if row is None:
             return False
@@ -296,11 +299,8 @@ class _Decision:
     def _known(
         self, path: FilePath, held: FileRow | None, candidate: Candidate | None
     ) -> FileRow | None:
-        entry = self.manifest[path.text]
-        found = candidate.staged if candidate is not None else entry
-
         def is_same(row: FileRow) -> bool:
-            return (row.size, row.md5) == (found.size, found.md5)
+            return self._is_same(path, row, candidate)
 
         if held is not None and held.visible and not self._replaces(path):
             return held if is_same(held) and self.stands(held) else None
@@ -310,6 +310,10 @@ class _Decision:
             return held if held is not None and held.visible and is_same(held) else None
         sender = self.record.sender
         return known_content(self.state, sender, path.text, tail, is_same, self.stands)
+
+    def _is_same(self, path: FilePath, row: FileRow, candidate: Candidate | None) -> bool:
+        found = self.manifest[path.text] if candidate is None else candidate.staged
+        return (row.size, row.md5) == (found.size, found.md5)
 
     def _replaces(self, path: FilePath) -> bool:
         planned = self.planned.get(path.text)
@@ -373,9 +377,12 @@ class _Decision:
             )
         self._guard_owners(candidate)
         self.change.loads.append(Load(candidate, physical))
-        self.change.ops += [*before, loaded, *registers, *self._end_of_copy(loaded)]
+        self.change.ops += [*before, loaded, *registers]
         if again is not None:
+            self._emit(self.paths.renew(again, path.text, physical.text))
             self.change.ops += carried(self.state.deletion_table, again, physical.text)
+            self.carried[path.text] = again.physical
+        self.change.ops += self._end_of_copy(loaded)
         return FileOutcome(path.text, Result.LOADED)
 
     def _file_loaded(
@@ -385,7 +392,7 @@ class _Decision:
         entry = self.manifest[candidate.path.text]
         first, closed = entry.first_look, entry.closed_look
         if first:  # what a device's new owner lists stands above all that the old one listed
-            first = max(first, self._transferred(candidate))
+            first = max(first, self._transferred(candidate) + 1)
             closed = max(first, closed)
         if again is not None:
             first, closed = again.rank.first, again.rank.closed

@@ -3,7 +3,8 @@
 A rename, a move to another tier or data directory, a file that comes back: the bytes are here, so
 they do not travel, and the file keeps its row, its looks, and what is proved of it. That holds only
 while its bytes stand on the disk, which is looked at, not believed. A file without points says
-nothing of where it came from: it has no identity beyond its path.
+nothing of where it came from: it has no identity beyond its path. What ended since its devices are
+another sender's does not come back.
 """
 
 from __future__ import annotations
@@ -50,7 +51,14 @@ def known_content(
         if row.sender == sender
         and row.state in _GOOD
         and (row.points or path in row.paths)
+        and (row.held or not _is_anothers(state, row))
         and is_same(row)
     ]
     found.sort(key=lambda row: (path in row.paths, not row.retired, row.created), reverse=True)
     return next((row for row in found if stands(row)), None)
+
+
+def _is_anothers(state: State, row: FileRow) -> bool:
+    """Whether a device of a file was transferred since."""
+    owners = (state.owners.get(device) for device in row.devices)
+    return any(owner is not None and owner.sender != row.sender for owner in owners)

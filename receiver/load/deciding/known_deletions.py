@@ -34,6 +34,7 @@ class KnownDeletions:
         sender: str,
         loads: Mapping[str, str] | None = None,
         held: Callable[[str], FileRow | None] | None = None,
+        carried: Mapping[str, str] | None = None,
     ) -> None:
         """Begin with what is committed.
 
@@ -42,11 +43,13 @@ class KnownDeletions:
             sender: whose.
             loads: path -> physical path of the files that the commit at hand loads.
             held: the file that has a path once it is done; as it is committed, if None.
+            carried: path -> physical path of the file whose deletions the loaded one takes over.
         """
         self._state = state
         self._sender = sender
         self._loads = loads or {}
         self._held = held or (lambda path: state.file_table.held(sender, path))
+        self._carried = carried or {}
         self._content: dict[tuple[str, str], bytes] = {}
         self.ops: list[DeletionsNoted] = []
 
@@ -91,6 +94,8 @@ class KnownDeletions:
         table = self._state.deletion_table
         if physical is None or path in self._loads:  # a file that is loaded takes them over
             rows = table.unloaded(self._sender, path)
+            if path in self._carried:
+                rows = table.of_file(self._carried[path]) + rows
         else:
             rows = table.of_file(physical)
         return next((row.content for row in rows if row.form == form), b"")

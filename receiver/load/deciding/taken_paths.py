@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import name_rank
@@ -39,6 +41,7 @@ class TakenPaths:
         self._at: dict[str, FileRow | None] = {}
         self._paths: dict[str, list[str]] = {}
         self._ended: dict[str, FileRow] = {}
+        self._renewed: set[str] = set()
 
     def held(self, path: str) -> FileRow | None:
         """The file that takes a path now, as it is committed."""
@@ -73,6 +76,25 @@ class TakenPaths:
         last = self._last_looks.get(path, 0)
         # A look that did not get to all of a directory counts for none of it, and yet has files.
         return [records.FileRetired(row.physical, last and max(last, row.first_look))]
+
+    def renew(self, row: FileRow, path: str, physical: str) -> list[records.Op]:
+        """Let a file that is loaded for `path` take all paths of one that it takes the place of.
+
+        Args:
+            row: the one that goes, with the same content.
+            path: a path of it.
+            physical: the new file.
+        """
+        others = [each for each in self._paths_of(row) if each != path]
+        anew = msgspec.structs.replace(row, physical=physical, state=FileState.LIVE)
+        self._renewed.add(physical)
+        self._paths[physical] = [path, *others]
+        self._at.update(dict.fromkeys((path, *others), anew))
+        return [records.FileNamed(physical, each) for each in others]
+
+    def is_renewed(self, row: FileRow) -> bool:
+        """Whether a file was loaded in this commit, for another path of one that it replaces."""
+        return row.physical in self._renewed
 
     def give_back(self, row: FileRow, path: str) -> None:
         """Undo a `free` whose operations are not committed."""

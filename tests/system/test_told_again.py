@@ -1,0 +1,115 @@
+"""Deletion files reach a receiver that has lost them, and never come behind their file."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from receiver.config import ReceiverConfig
+from receiver.metadata.model import records
+from receiver.node import Node
+from tests.support.centre import Centre
+from tests.support.edge import Edge
+from tests.support.scripted_receiver import ScriptedReceiver
+
+
+def mods(edge: Edge, path: str, time: int) -> bytes:
+    content = f"DELETION,{edge.sg}.d1.s1,9223372036854775807,{time},{time}\n".encode()
+    (edge.data / f"{path}.mods").write_bytes(content)
+    return content
+
+
+def opened(centre: Centre) -> Node:
+    """The node of a centre that is stopped."""
+    return Node.open(ReceiverConfig(schema_dir=centre.root / "schema", data_dirs=(centre.data,)))
+
+
+def known(centre: Centre, edge: Edge, path: str) -> list[bytes]:
+    """Deletions that a centre, stopped for it, has of a file."""
+    centre.stop()
+    with opened(centre) as node, node.engine.reading() as state:
+        row = state.file_table.held(edge.uuid, path)
+        assert row is not None
+        return [each.content for each in state.deletion_table.of_file(row.physical)]
+
+
+def test_a_new_receiver_is_told_all(centre, make_edge):
+    edge = make_edge(centre.start())
+    path = edge.write(1)
+    content = mods(edge, path, 1003)
+    edge.round()
+    centre.stop()
+    shutil.rmtree(centre.root / "schema")
+    shutil.rmtree(centre.data)
+    centre.data.mkdir()
+    centre.start()
+    edge.round()
+    edge.round()
+    assert known(centre, edge, path) == [content]
+
+
+def test_a_receiver_from_a_copy_is_told_what_it_lost(centre, make_edge, tmp_path):
+    edge = make_edge(centre.start())
+    path = edge.write(1)
+    edge.round()
+    centre.stop()
+    shutil.copytree(centre.root, tmp_path / "copy")
+    centre.start()
+    content = mods(edge, path, 1003)
+    edge.round()
+    assert known(centre, edge, path) == [content]
+    shutil.rmtree(centre.root)
+    shutil.copytree(tmp_path / "copy", centre.root)
+    centre.start()
+    edge.round()
+    assert known(centre, edge, path) == [content]
+
+
+def test_other_content_beside_the_same_deletion_file_has_it_too(centre, make_edge):
+    edge = make_edge(centre.start())
+    path = edge.write(1)
+    content = mods(edge, path, 1003)
+    edge.round()
+    edge.write(1, points=20)
+    edge.round()
+    assert known(centre, edge, path) == [content]
+
+
+def test_what_was_deleted_there_comes_back_with_its_deletions(centre, make_edge):
+    edge = make_edge(centre.start())
+    path = edge.write(1)
+    content = mods(edge, path, 1003)
+    edge.round()
+    centre.stop()
+    with opened(centre) as node:
+        with node.engine.reading() as state:
+            row = state.file_table.held(edge.uuid, path)
+        assert row is not None
+        node.engine.commit([records.FileDeleted(row.physical, "operator")])
+    centre.start()
+    edge.round(forget=True)
+    assert known(centre, edge, path) == [content]
+
+
+def test_where_a_partition_is_cut_each_file_has_its_deletions_with_it(centre, make_edge):
+    edge = make_edge(centre.start(), task_max_files=1)
+    paths = [edge.write(number) for number in (1, 2)]
+    for path in paths:
+        mods(edge, path, 1003)
+    assert edge.round().exit_code == 0
+    centre.stop()
+    with opened(centre) as node, node.engine.reading() as state:
+        for path in paths:
+            row = state.file_table.held(edge.uuid, path)
+            assert row is not None
+            (deletions,) = state.deletion_table.of_file(row.physical)
+            assert deletions.created == row.created
+
+
+def test_a_receiver_that_takes_no_deletion_files_gets_no_file_that_has_one(tmp_path: Path):
+    with ScriptedReceiver() as receiver:
+        edge = Edge(tmp_path / "edge", receiver.url)
+        mods(edge, edge.write(1), 1003)
+        other = edge.write(2)
+        assert edge.round().waiting == 1
+        assert edge.listed == [other]
