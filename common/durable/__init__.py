@@ -26,7 +26,7 @@ All paths are relative to a `Tree`, a directory held open by descriptor; none ca
 """
 
 from common.durable.flushing import failed_sync
-from common.durable.open_files import AppendFile, Closing, Lock, WriteFile
+from common.durable.open_files import AppendFile, Closing, Lock, WriteFile, memory_file
 from common.durable.tree import Tree, free_bytes, is_temporary, temporary_name
 
 __all__ = [
@@ -38,5 +38,6 @@ __all__ = [
     "failed_sync",
     "free_bytes",
     "is_temporary",
+    "memory_file",
     "temporary_name",
 ]

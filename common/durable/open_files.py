@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-__all__ = ["AppendFile", "Closing", "Lock", "WriteFile"]
+__all__ = ["AppendFile", "Closing", "Lock", "WriteFile", "memory_file"]
 
 
 def write_all(fd: int, data: ReadableBuffer, what: str, *, at: int | None = None) -> int:
@@ -223,3 +224,15 @@ class Lock(_Descriptor):
     def release(self) -> None:
         """Give the lock back; releasing twice is harmless."""
         self.close()
+
+
+def memory_file(pieces: Iterable[bytes]) -> int:
+    """A descriptor whose bytes are in memory only; it is the caller's to close."""
+    descriptor = os.memfd_create("tsferry")
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.writelines(pieces)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor

@@ -20,7 +20,7 @@ from receiver.metadata.text.schema_dump import Slots, log_lines, log_records
 from receiver.operator.schema import import_items, whole_schema
 from receiver.operator.wire import ImportAnswer
 
-__all__ = ["mlog", "tlog_option", "write_tlog"]
+__all__ = ["make_of_log", "mlog", "tlog_option", "whole_file", "write_tlog"]
 
 _SHOWN = 20
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -129,8 +129,16 @@ def import_log(
     The log is reduced to its end state first; nothing is deleted here. What is there with another
     type stays as it is.
     """
-    config = invocation.load().value
-    items, failed, untagged = _read(file, tlog)
+    return make_of_log(
+        invocation.load().value, whole_file(file), tlog, dry_run=dry_run, as_json=as_json
+    )
+
+
+def make_of_log(
+    config: ReceiverConfig, data: bytes, tlog: Path | None, *, dry_run: bool, as_json: bool
+) -> int:
+    """Make what a text log ends with, and tell it; the exit code."""
+    items, failed, untagged = _reduced(data, tlog)
     answer = import_items(config, items, dry_run=dry_run)
     answer = msgspec.structs.replace(answer, failed=[*_failures(failed), *answer.failed])
     if as_json:
@@ -140,11 +148,10 @@ def import_log(
     return EXIT_INTERNAL if answer.failed else 0
 
 
-def _read(file: Path, tlog: Path | None) -> tuple[list[Item], list[tuple[str, str]], int]:
+def _reduced(data: bytes, tlog: Path | None) -> tuple[list[Item], list[tuple[str, str]], int]:
     from receiver.load.schema.end_state import reduce_text
 
-    data = _content(file)
-    slots = None if tlog is None else _LazySlots(_content(tlog))
+    slots = None if tlog is None else _LazySlots(whole_file(tlog))
     reduced = reduce_text(data, slots, news=len(data))
     return reduced.items, reduced.failed, reduced.untagged
 
@@ -161,7 +168,8 @@ class _LazySlots(dict[int, memoryview]):
         return self._content[offset:] if 0 <= offset < len(self._content) else default
 
 
-def _content(file: Path) -> bytes:
+def whole_file(file: Path) -> bytes:
+    """What is in a file that the operator names."""
     try:
         with Tree(file.absolute().parent) as tree:
             return tree.read(file.name, limit=1 << 36)

@@ -21,9 +21,10 @@ from common.errors import (
     TsferryError,
 )
 from common.schemawire import encode_schema_block
+from sender.schema.beside import unread_logs
 from sender.schema.notes import SchemaNotes
 from sender.schema.standing import SchemaReport
-from sender.schema.text_log import BINARY_MLOG, TextLog, TextPlan, binary_log
+from sender.schema.text_log import TextLog, TextPlan
 from sender.schema.upstream_changes import ChangesLog, ChangesPlan
 
 if TYPE_CHECKING:
@@ -33,11 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["SchemaShip", "look_at_schema", "open_schema"]
 
 _log = logging.getLogger(__name__)
-
-_BINARY_TEXT = (
-    f"{BINARY_MLOG} is the schema log of a newer database, and is not read here: the centre makes "
-    "the schema from the files; tags and aliases do not travel"
-)
 
 
 @dataclass
@@ -208,8 +204,8 @@ def _text_log(remote: Remote, notes: SchemaNotes) -> Iterator[TextLog | None]:
         problem = None
         try:
             log = stack.enter_context(TextLog.open(remote.config.schema_dir))
-            if log is None and binary_log(remote.config.schema_dir):
-                problem = _BINARY_TEXT
+            if log is None:
+                problem = unread_logs(remote.config.schema_dir)
         except (TsferryError, OSError) as error:
             log, problem = None, f"the schema log cannot be read: {error}"
         if log is None:

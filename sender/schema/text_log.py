@@ -1,4 +1,7 @@
-"""The schema log of an Apache IoTDB beside the data: `mlog.txt`, and the tags in its `tlog.txt`.
+"""The schema log of an Apache IoTDB beside the data, and the tags in its `tlog.txt`.
+
+It is `mlog.txt` as it stands; or, as lines of such a log, the snapshot of the tree that a
+checkpoint left and what `mlog.txt` or `mlog.bin` says since (`sender.schema.beside`).
 
 What the receiver has applied of it is compared with what is here: the bytes just before the
 position, and the tags as they were. From that follows what is to be sent:
@@ -14,7 +17,6 @@ such (`SchemaEnd.news`). A last line without its end never happened.
 from __future__ import annotations
 
 import os
-import stat as modes
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,10 +27,11 @@ import xxhash
 
 from common.digests import read_blocks, xxh3_128
 from common.durable import Tree
-from common.errors import Transient, UnsafePathError
+from common.errors import Transient
 from common.schemawire import MAX_SLOT
 from common.tlogtext import SLOT, TlogSlotError, read_slot
 from common.wire import SchemaKind, SchemaPosition, SchemaStaged
+from sender.schema.beside import as_text, opened
 from sender.schema.notes import Digested, Shipping
 
 if TYPE_CHECKING:
@@ -36,11 +39,10 @@ if TYPE_CHECKING:
 
     from sender.schema.notes import SchemaNotes
 
-__all__ = ["BINARY_MLOG", "MLOG", "TLOG", "TextLog", "TextPlan", "binary_log"]
+__all__ = ["MLOG", "TLOG", "TextLog", "TextPlan"]
 
 MLOG = "mlog.txt"
 TLOG = "tlog.txt"
-BINARY_MLOG = "mlog.bin"
 
 _EDGE = 4096
 """Bytes at the begin, and before the position, by which a log is known again."""
@@ -93,11 +95,6 @@ class TextPlan:
         return Shipping(identity=self.identity, base=self.base, tags=self.tags)
 
 
-def binary_log(schema_dir: Path) -> bool:
-    """Whether the database keeps its log in a form that is not read here (0.12 and later)."""
-    return (schema_dir / BINARY_MLOG).is_file()
-
-
 class TextLog:
     """The two files, open for the length of a round."""
 
@@ -117,15 +114,14 @@ class TextLog:
 
         Raises:
             UnsafePathError: something else stands in its place.
+            DamagedError: a binary log or a snapshot is damaged; the message says where.
         """
         with ExitStack() as stack:
-            descriptors = []
             with Tree(schema_dir) as tree:
-                for name in (MLOG, TLOG):
-                    descriptors.append(_opened(tree, name))
-                    if descriptors[-1] is not None:
-                        stack.callback(os.close, descriptors[-1])
-            mlog, tlog = descriptors
+                mlog, tlog = as_text(tree, MLOG), opened(tree, TLOG)
+            for descriptor in (mlog, tlog):
+                if descriptor is not None:
+                    stack.callback(os.close, descriptor)
             yield None if mlog is None else cls(mlog, tlog, clock_ns)
 
     # -- what is to be sent ------------------------------------------------------------------
@@ -308,15 +304,6 @@ class TextLog:
         for block in read_blocks(fd, start=begin, end=end):
             digest.update(block)
         return digest.hexdigest()
-
-
-def _opened(tree: Tree, name: str) -> int | None:
-    found = tree.stat(name)
-    if found is None:
-        return None
-    if not modes.S_ISREG(found.st_mode):
-        raise UnsafePathError(f"{tree.path / name} is no regular file; links are not followed")
-    return tree.open_read(name)
 
 
 def _tag_offset(line: bytes) -> int:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from common.tlogtext import write_slot
 from tests.support.architecture import ROOT
+from tests.support.binary_mlog import created, deleted, storage_group
 from tests.support.schemas import SchemaLog, position, schema_of
 
 COMMAND = str(Path(sys.executable).with_name("tsferry-sender"))
@@ -173,12 +175,39 @@ def test_records_that_fail_are_shown_on_both_sides_and_keep_nothing_back(shared,
 
 
 def test_a_newer_databases_log_is_named_and_the_files_go_on(shared, edge):
-    (edge.schema / "mlog.bin").write_bytes(b"binary")
+    region = edge.schema / "root.sg" / "0"
+    region.mkdir(parents=True)
+    (region / "mlog.bin").write_bytes(b"binary")
     edge.write(1)
     report = edge.round()
     assert (report.exit_code, report.sent) == (0, 1)
     shown = status(edge.write_config(), "--json")["receivers"]["dc1"]["schema"]
     assert "mlog.bin" in shown["problem"]
+
+
+def test_a_binary_log_travels_and_damage_in_it_keeps_no_file_back(shared, edge):
+    edge.write(1)
+    mlog = edge.schema / "mlog.bin"
+    (edge.schema / "tlog.txt").write_bytes(write_slot({"unit": "k"}, {}))
+    log = [storage_group(edge.sg), created(f"{edge.sg}.d1.x", alias="warm", offset=0)]
+    mlog.write_bytes(b"".join(log))
+    report = edge.round()
+    assert (report.exit_code, report.sent, report.schema.problem) == (0, 1, None)
+    series = schema_of(shared, edge.sg)[f"{edge.sg}.d1.x"]
+    assert (series["alias"], series["tags"]) == ("warm", {"unit": "k"})
+    log += [deleted(f"{edge.sg}.d1.x"), created(f"{edge.sg}.d1.y")]
+    mlog.write_bytes(b"".join(log))
+    report = edge.round()
+    assert report.schema.whole is None
+    found = schema_of(shared, edge.sg)
+    assert f"{edge.sg}.d1.x" not in found
+    assert f"{edge.sg}.d1.y" in found
+    mlog.write_bytes(log[0][:9] + b"?" + b"".join(log)[10:])
+    edge.write(2)
+    report = edge.round()
+    assert (report.exit_code, report.sent) == (0, 1)
+    shown = status(edge.write_config(), "--json")["receivers"]["dc1"]["schema"]
+    assert "mlog.bin, byte 0" in shown["problem"]
 
 
 def test_another_receiver_gets_the_whole_schema(shared, edge, log, centre):
@@ -287,5 +316,7 @@ def test_a_dry_run_says_what_would_travel_of_the_schema_and_changes_nothing(shar
     edge.round()
     assert json.loads(dry("--json"))["schema"] is None
     log.mlog.unlink()
-    (edge.schema / "mlog.bin").write_bytes(b"newer")
-    assert "schema: mlog.bin" in dry()
+    (edge.schema / "mlog.bin").write_bytes(
+        storage_group("root.a") * 2 + b"newer" + b"x" * (2 << 20)
+    )
+    assert "mlog.bin, byte 62" in dry()

@@ -108,6 +108,33 @@ def test_a_dump_goes_into_an_empty_receiver(config, filled, command, log, tmp_pa
     assert parsed(again.encode(), two, "root") == whole
 
 
+def test_a_tree_goes_into_an_empty_receiver(config, filled, command, log, tmp_path):
+    command("mlog", "import", str(log), "--tlog", "tlog.txt")
+    dumped = command("mtree", "dump", "--tlog", "one.tlog")
+    (tmp_path / "tree.txt").write_text(dumped)
+    places = {"schema_dir": tmp_path / "other", "data_dirs": (tmp_path / "others",)}
+    other = ("--set", f"schema_dir={tmp_path / 'other'}", "--set", "data_dirs=others")
+    with Node.open(msgspec.structs.replace(config, **places)):
+        pass
+    arguments = (*other, "mtree", "import", "tree.txt", "--tlog", "one.tlog", "--json")
+    done = json.loads(command(*arguments, code=1))
+    (left,) = done["failed"]  # its control characters are written out in a tree
+    assert "not sure" in left["record"]
+    again = command(*other, "mtree", "dump", "--tlog", "two.tlog")
+    assert (tmp_path / "two.tlog").read_bytes() == (tmp_path / "one.tlog").read_bytes()
+    missing = set(dumped.splitlines()) - set(again.splitlines())
+    assert "2,s1,temperature,3,2,1,max_point_number:2;,0,0" in again.splitlines()
+    assert {line.split(",")[0] for line in missing} <= {"0", "1", "2"}
+    assert len(missing) < 6, missing
+
+
+def test_what_is_no_tree_is_named_and_nothing_made(command, filled, tmp_path):
+    (tmp_path / "tree.txt").write_text("1,plant,5,0\nnothing\n0,root,1\n")
+    before = command("mtree", "dump")
+    assert "tree.txt, byte 12" in command("mtree", "import", "tree.txt", code=1)
+    assert command("mtree", "dump") == before
+
+
 def test_text_options_belong_together(command, filled):
     assert "--text" in command("mlog", "dump", "--tlog", "x", code=2)
     assert "two forms" in command("mlog", "dump", "--text", "--json", code=2)

@@ -12,7 +12,7 @@ from common.errors import UnsafePathError
 from common.tlogtext import SLOT, write_slot
 from common.wire import SchemaKind, SchemaPosition, SchemaStaged
 from sender.schema.notes import SchemaNotes
-from sender.schema.text_log import MLOG, TLOG, ChangedError, TextLog, TextPlan, binary_log
+from sender.schema.text_log import MLOG, TLOG, ChangedError, TextLog, TextPlan
 
 ENDPOINT = "127.0.0.1_5555"
 NOW = 2_000_000_000 * 10**9
@@ -361,12 +361,6 @@ def test_unusable_notes_are_as_good_as_none(world: World) -> None:
     for content in (b"", b"{", b'{"version":99}', b"\xff"):
         world.sync.write_atomic(f"{ENDPOINT}/sync_schema_pos", content)
         assert world.notes.now.position is None
-
-
-def test_a_newer_databases_log_is_known_by_its_name(world: World) -> None:
-    assert not binary_log(world.dir)
-    (world.dir / "mlog.bin").write_bytes(b"x")
-    assert binary_log(world.dir)
 
 
 @pytest.mark.parametrize("name", [MLOG, TLOG])

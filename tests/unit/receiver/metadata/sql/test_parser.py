@@ -148,6 +148,8 @@ def test_statements_that_change(text, statement):
         ("SET newTag1=newV1, attr1=newV1", alter.SetValues({"newTag1": "newV1", "attr1": "newV1"})),
         ("drop tag1, tag2", alter.Drop(("tag1", "tag2"))),
         ("add tags tag3=v3, tag4='v 4'", alter.AddTags({"tag3": "v3", "tag4": "v 4"})),
+        ("add tags(tag3=v3, tag4='v 4')", alter.AddTags({"tag3": "v3", "tag4": "v 4"})),
+        ("add attributes (a=1)", alter.AddAttributes({"a": "1"})),
         (
             "add attributes attr3=3.5, attr4=-1",
             alter.AddAttributes({"attr3": "3.5", "attr4": "-1"}),
