@@ -16,8 +16,8 @@ from tests.live.server import Server
 Cells: TypeAlias = dict[tuple[str, int], int]
 """(series, time) -> the number of the write that the value is of."""
 
-STEP = 1_000
-"""Between two times."""
+STEP = 600_000
+"""Between two times; the end of a TTL moves by less while a server lives."""
 WEEKS = 2
 PLAIN, LINED, TABLES = "root.live", "root.lined", "tlive"
 
@@ -129,6 +129,8 @@ class Living:
     ) -> None:
         for place in places:
             at = self._at(week, place)
+            if form == PLAIN and at < self.floor + STEP:
+                continue  # servers refuse what is past its TTL
             cells = ",".join(str(self._number()) for _ in series)
             names = ",".join(series)
             if form == TABLES:
