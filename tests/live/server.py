@@ -273,10 +273,10 @@ class Server:
     def quiet(self, seconds: float = 4.0, limit: float = 60.0) -> None:
         """Until no file has come, gone or changed for so long."""
         deadline = time.monotonic() + limit
-        seen, since = self._listing(), time.monotonic()
+        seen, since = self.listing(), time.monotonic()
         while time.monotonic() < deadline and time.monotonic() - since < seconds:
             time.sleep(0.25)
-            if (now := self._listing()) != seen:
+            if (now := self.listing()) != seen:
                 seen, since = now, time.monotonic()
 
     def copy(self, group: str, target: Path) -> None:
@@ -286,7 +286,8 @@ class Server:
             if source.is_dir():
                 shutil.copytree(source, target / kind / group, dirs_exist_ok=True)
 
-    def _listing(self) -> list[tuple[str, int, int]]:
+    def listing(self) -> list[tuple[str, int, int]]:
+        """Path, size and time of change of all files."""
         found = []
         for each in self.files.rglob("*"):
             try:

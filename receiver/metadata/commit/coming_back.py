@@ -17,7 +17,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.ranks import NOW, name_rank, stands_above
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from receiver.metadata.model.ranks import Rank
     from receiver.metadata.state.state import State
@@ -33,6 +33,7 @@ _SHAKING = (
     records.FileUnnamed,
 )
 _SETTLING = (records.FileRevived, records.FileDeleted)
+_NAMING = (records.FileNamed, records.FileUnnamed)
 
 
 def with_revivals(state: State, ops: Sequence[records.Op]) -> Sequence[records.Op]:
@@ -46,17 +47,35 @@ def with_revivals(state: State, ops: Sequence[records.Op]) -> Sequence[records.O
         return ops
     settled = {op.physical for op in ops if isinstance(op, _SETTLING)}
     made: list[records.Op] = []
+    paths: dict[str, list[str]] = {}
     for op in ops:
         made.append(op)
-        for row in _shaken(state, op):
+        if isinstance(op, _NAMING) and op.physical in state.files:
+            # A name is often given and another one taken in one commit.
+            names = paths.setdefault(op.physical, list(state.files[op.physical].paths))
+            _name_anew(names, op)
+        for row in _shaken(state, op, paths):
             if row.physical not in settled:
                 settled.add(row.physical)
                 made.append(records.FileRevived(row.physical))
     return made if len(made) > len(ops) else ops
 
 
-def _shaken(state: State, op: records.Op) -> Iterable[FileRow]:
-    """Superseded files that may no longer rest on the file that an operation is about."""
+def _name_anew(paths: list[str], op: records.FileNamed | records.FileUnnamed) -> None:
+    if isinstance(op, records.FileNamed):
+        paths.append(op.path)
+    elif op.path in paths:  # the rules refuse what is not
+        paths.remove(op.path)
+
+
+def _shaken(state: State, op: records.Op, paths: Mapping[str, Sequence[str]]) -> Iterable[FileRow]:
+    """Superseded files that may no longer rest on the file that an operation is about.
+
+    Args:
+        state: committed.
+        op: the operation.
+        paths: of files whose names change in the commit, with this operation.
+    """
     resting = state.file_table.resting_on(op.physical) if isinstance(op, _SHAKING) else ()
     if not resting or not isinstance(op, _SHAKING):
         return ()
@@ -67,19 +86,25 @@ def _shaken(state: State, op: records.Op) -> Iterable[FileRow]:
         return resting
     if isinstance(op, records.FileDeleted):
         return () if op.reason == "expired" else resting
-    rank = _rank_after(row, op)
+    left = paths.get(op.physical, row.paths)
+    rank = _rank_after(row, op, left[0] if left else row.path)
     return [each for each in resting if not stands_above(rank, each.rank)]
 
 
-def _rank_after(row: FileRow, op: records.Op) -> Rank:
+def _rank_after(row: FileRow, op: records.Op, path: str) -> Rank:
     """Where a file stands after an operation that changes its looks or its name."""
     if isinstance(op, records.FileRetired):
         return row.rank._replace(last=op.last_look or NOW)
     if isinstance(op, records.FileReturned):
-        return row.rank._replace(name=_name(op.path or row.path), last=NOW)
+        found = row.rank._replace(name=_name(op.path or row.path), last=NOW)
+        return _seen_from(found, op.first_look)
     if isinstance(op, records.FileUnnamed):
-        return row.rank._replace(name=_name(next(each for each in row.paths if each != op.path)))
+        return _seen_from(row.rank._replace(name=_name(path)), op.first_look)
     return row.rank
+
+
+def _seen_from(rank: Rank, look: int) -> Rank:
+    return rank._replace(first=look, closed=look) if look else rank
 
 
 def _name(path: str) -> tuple[int, int, int, int, int] | None:

@@ -132,6 +132,35 @@ def test_a_proof_ends_where_the_upper_file_is_found_to_have_ended_before_the_low
     assert state_of(engine, 1) is FileState.RETIRED
 
 
+def test_a_file_that_changes_its_name_in_one_commit_supports_what_it_still_stands_above(
+    engine: Engine,
+) -> None:
+    loaded(engine, 1, 3)
+    retire(engine, 1)
+    rest(engine, 1, 3)
+    higher, lower = path("4-4-0"), path("0-0-0")
+
+    def renamed(before: str, after: str, first_look: int = 0) -> list[records.Op]:
+        gone = records.FileUnnamed(name(3), before, first_look)
+        return [records.FileNamed(name(3), after), gone]
+
+    engine.commit(renamed(path("3-3-0"), higher))
+    assert state_of(engine, 1) is FileState.SUPERSEDED
+    engine.commit(renamed(higher, lower, first_look=6))
+    assert state_of(engine, 1) is FileState.SUPERSEDED, "it stands above what ended before"
+    engine.commit(renamed(lower, higher))
+    assert state_of(engine, 1) is FileState.SUPERSEDED
+
+
+def test_a_file_that_gets_a_lower_name_in_one_commit_supports_nothing(engine: Engine) -> None:
+    loaded(engine, 2, 3)
+    retire(engine, 2)
+    rest(engine, 2, 3)
+    named = records.FileNamed(name(3), path("1-1-0"))
+    engine.commit([named, records.FileUnnamed(name(3), path("3-3-0"))])
+    assert state_of(engine, 2) is FileState.RETIRED
+
+
 def test_a_file_that_returns_under_a_lower_name_supports_nothing(engine: Engine) -> None:
     loaded(engine, 2, 3)
     retire(engine, 2, 3)
