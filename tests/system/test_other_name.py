@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.support.centre import centre as serving
 from tests.support.edge import Edge
 from tests.support.looking import in_sync, once
@@ -36,6 +38,22 @@ def test_a_centre_with_another_name_or_port_is_the_same_centre(centre, make_edge
     in_sync(edge, centre.root)
     once(centre.root, edge.uuid)
     assert "compared with the inventory" not in caplog.text.split("first contact")[-1]
+
+
+def test_commands_know_the_centre_under_another_name_before_the_next_round(centre, make_edge):
+    url = centre.start()
+    edge = make_edge(url)
+    edge.write(1)
+    edge.round()
+    edge.with_url(url.replace("127.0.0.1", "localhost"))
+    config = edge.write_config()
+    checked = json.loads(call(config, "check", "--json").stdout)
+    assert (checked["ok"], checked["history"]) == (True, "continues")
+    known = json.loads(call(config, "status", "--json").stdout)["receivers"]["dc1"]
+    assert (known["listed"], known["pending_files"], known["doubts"]) == (1, 0, [])
+    safe = json.loads(call(config, "status", "--safe-to-delete", "--json").stdout)
+    assert safe == [str(edge.data / edge.path(1))]
+    assert not list(edge.schema.glob("sync/localhost*/receiver.json"))
 
 
 def test_a_higher_centre_with_another_name_is_the_same_centre(tmp_path):
