@@ -39,16 +39,18 @@ def _ask(remote: Any) -> dict[str, Any]:
     from common.errors import TsferryError
     from sender.kept.looks import Looks
     from sender.kept.receiver_file import ReceiverFile
+    from sender.round.same_centre import look_for_folders
 
-    with remote.sync_tree() as sync:
-        now = ReceiverFile.open(sync, remote.directory).now
-        looks = Looks.open(sync, remote.directory)
     shown: dict[str, Any] = {
         "receiver": remote.name,
         "url": remote.entry.url,
         "sender": remote.uuid,
     }
     try:
+        with remote.sync_tree() as sync:
+            directory = look_for_folders(remote, sync, patient=False).memory
+            now = ReceiverFile.open(sync, directory).now
+            looks = Looks.open(sync, directory)
         answer = remote.client.check(remote.check_request(now, looks.now.last))
     except TsferryError as error:
         problem = {"type": error.slug, "message": error.message}

@@ -38,12 +38,14 @@ def list_files(
 ) -> int:
     """Show the files and why they were not taken."""
     from sender.kept.troubles import Troubles
+    from sender.round.same_centre import look_for_folders
 
     rows: list[dict[str, Any]] = []
     with opened(invocation, names) as session:
         for remote in session.remotes:
             with remote.sync_tree() as sync:
-                troubles = Troubles.open(sync, remote.directory, clock=lambda: 0.0)
+                directory = look_for_folders(remote, sync, patient=False).memory
+                troubles = Troubles.open(sync, directory, clock=lambda: 0.0)
             rows += [_row(remote.name, each) for each in troubles]
     if as_machine:
         emit_json(rows)
@@ -142,12 +144,15 @@ def _change(
     what: str,
 ) -> int:
     from sender.kept.receiver_state import changing_troubles
+    from sender.round.same_centre import look_for_folders
 
     rows: list[dict[str, Any]] = []
     with opened(invocation, names) as session:
         for remote in session.remotes:
-            with remote.sync_tree() as sync, changing_troubles(sync, remote.directory) as troubles:
-                rows += [_row(remote.name, each) for each in change(troubles)]
+            with remote.sync_tree() as sync:
+                directory = look_for_folders(remote, sync, patient=False).memory
+                with changing_troubles(sync, directory) as troubles:
+                    rows += [_row(remote.name, each) for each in change(troubles)]
     missing = set(paths) - {row["file"] for row in rows}
     if missing:
         raise UsageError(f"not in quarantine: {', '.join(sorted(missing))}")

@@ -7,20 +7,24 @@ turn every device of this site into a conflict. So a damaged file is an error, n
 from __future__ import annotations
 
 import secrets
-from contextlib import suppress
+import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from common.durable import Lock, Tree
-from common.errors import DamagedError, ReadOnlyError, TooLargeError, UsageError
+from common.errors import DamagedError, LockedError, ReadOnlyError, TooLargeError, UsageError
 from common.names import is_sender_uuid
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["UUID_FILE", "create", "open_sync_dir", "read", "renew", "take_lock"]
+__all__ = ["UUID_FILE", "create", "open_sync_dir", "patient_lock", "read", "renew", "take_lock"]
 
 UUID_FILE = "uuid.txt"
 _LIMIT = 4096
+_PATIENCE_S = 10.0
+_STEP_S = 0.02
 
 
 def read(schema_dir: Path) -> str:
@@ -70,6 +74,28 @@ def take_lock(schema_dir: Path, endpoint: str) -> Lock:
     with open_sync_dir(schema_dir) as tree:
         tree.make_dirs(endpoint)
         return tree.lock(f"{endpoint}/sync.lock")
+
+
+@contextmanager
+def patient_lock(sync: Tree, rel: str) -> Iterator[None]:
+    """Hold a lock that others hold only for the length of a change.
+
+    Raises:
+        LockedError: another process keeps it for longer.
+    """
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            lock = sync.lock(rel)
+            break
+        except LockedError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(_STEP_S)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _found(schema_dir: Path) -> str | None:

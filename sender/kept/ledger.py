@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from sender.select.data_dirs import DataDirs
 
-__all__ = ["Ledger", "sender_dir"]
+__all__ = ["SENDER_DIRS", "Ledger", "sender_dir", "sender_dirs"]
+
+SENDER_DIRS = "sync-sender"
+"""Where a data directory keeps what concerns its receivers."""
 
 _LAST = "last_local_files.txt"
 _CURRENT = "current_local_files.txt"
@@ -47,7 +50,12 @@ _STATE = "local_files.state"
 
 def sender_dir(endpoint: str) -> str:
     """Where a data directory keeps what concerns one receiver."""
-    return f"sync-sender/{endpoint}"
+    return f"{SENDER_DIRS}/{endpoint}"
+
+
+def sender_dirs(dirs: DataDirs, endpoint: str) -> dict[Path, str]:
+    """The same for each data directory that counts."""
+    return {path: sender_dir(dirs.elsewhere.get(path, endpoint)) for path in dirs.trees}
 
 
 class Ledger:
@@ -61,7 +69,7 @@ class Ledger:
 
     def __init__(self, dirs: DataDirs, endpoint: str) -> None:
         self._trees = dict(dirs.trees)
-        self._base = sender_dir(endpoint)
+        self._bases = sender_dirs(dirs, endpoint)
         self._lists: dict[Path, set[FilePath]] = {}
         self.entries: dict[FilePath, Entry] = {}
         self.pending: dict[FilePath, Entry] = {}
@@ -79,10 +87,11 @@ class Ledger:
         """
         ledger = cls(dirs, endpoint)
         for data_dir, tree in ledger._trees.items():
-            names = (f"{ledger._base}/{_LAST}", f"{ledger._base}/{_CURRENT}")
+            base = ledger._bases[data_dir]
+            names = (f"{base}/{_LAST}", f"{base}/{_CURRENT}")
             interrupted = all(map(tree.exists, names))
             if repair:
-                ledger._repair(tree)
+                ledger._repair(tree, base)
             ledger._load(data_dir, tree, interrupted)
         return ledger
 
@@ -145,9 +154,9 @@ class Ledger:
 
     def forget(self) -> None:
         """Throw the lists away (`resync`): all is compared anew with the receiver's inventory."""
-        for tree in self._trees.values():
+        for data_dir, tree in self._trees.items():
             for name in (_STATE, _CURRENT, _LAST):
-                tree.unlink(f"{self._base}/{name}")
+                tree.unlink(f"{self._bases[data_dir]}/{name}")
                 crash.point("ledger.forget")
         self.entries, self.pending = {}, {}
         self._lists = {data_dir: set() for data_dir in self._trees}
@@ -155,12 +164,13 @@ class Ledger:
 
     # -- inside: reading -------------------------------------------------------------------
 
-    def _repair(self, tree: Tree) -> None:
-        if not tree.exists(self._base):
+    @staticmethod
+    def _repair(tree: Tree, base: str) -> None:
+        if not tree.exists(base):
             return
-        tree.sync_dir(self._base)  # what a killed process left may be in memory only
-        tree.sweep_temporaries(self._base, deep=False)
-        last, current = f"{self._base}/{_LAST}", f"{self._base}/{_CURRENT}"
+        tree.sync_dir(base)  # what a killed process left may be in memory only
+        tree.sweep_temporaries(base, deep=False)
+        last, current = f"{base}/{_LAST}", f"{base}/{_CURRENT}"
         if not tree.exists(current):
             return
         crash.point("ledger.repair")
@@ -172,16 +182,18 @@ class Ledger:
 
     def _load(self, data_dir: Path, tree: Tree, interrupted: bool) -> None:
         self._lists[data_dir] = set()
-        data = _read(tree, f"{self._base}/{_LAST}")
+        data = _read(tree, f"{self._bases[data_dir]}/{_LAST}")
         if data is None:
-            data = _read(tree, f"{self._base}/{_CURRENT}")
+            data = _read(tree, f"{self._bases[data_dir]}/{_CURRENT}")
         if data is None:
             self._doubt(f"{data_dir}: there is no {_LAST} yet, or it was lost")
             return
         paths, problem = parse_paths(data)
         if problem:
             self._doubt(f"{data_dir}: {_LAST} is damaged: {problem}")
-        facts, trouble = parse_state(_read(tree, f"{self._base}/{_STATE}") or b"", data_dir, paths)
+        facts, trouble = parse_state(
+            _read(tree, f"{self._bases[data_dir]}/{_STATE}") or b"", data_dir, paths
+        )
         if trouble:
             self._doubt(f"{data_dir}: {_STATE} is unusable: {trouble}")
         elif list_digest(data) not in (facts.lists if interrupted else facts.lists[:1]):
@@ -234,8 +246,8 @@ class Ledger:
     ) -> None:
         tree = self._trees[data_dir]
         leaving = {path: before[path] for path in self._lists[data_dir] - new if path in before}
-        last, current = f"{self._base}/{_LAST}", f"{self._base}/{_CURRENT}"
-        tree.make_dirs(self._base)
+        last, current = f"{self._bases[data_dir]}/{_LAST}", f"{self._bases[data_dir]}/{_CURRENT}"
+        tree.make_dirs(self._bases[data_dir])
         tree.write_atomic(current, format_paths(new))
         crash.point("ledger.current_written")
         self._write_state(data_dir, new, leaving)
@@ -251,17 +263,17 @@ class Ledger:
     ) -> None:
         """Write the facts, good for the old and for the new list."""
         tree = self._trees[data_dir]
-        tree.make_dirs(self._base)
+        tree.make_dirs(self._bases[data_dir])
         lists = [list_digest(format_paths(new))]
         if new != self._lists[data_dir]:
             lists.append(list_digest(format_paths(self._lists[data_dir])))
         entries = {path: self.entries[path] for path in new if path in self.entries}
         pending = {path: e for path, e in self.pending.items() if e.data_dir == data_dir}
         facts = ListFacts(tuple(lists), {**leaving, **entries}, pending)
-        tree.write_atomic(f"{self._base}/{_STATE}", write_state(facts))
+        tree.write_atomic(f"{self._bases[data_dir]}/{_STATE}", write_state(facts))
 
     def _tree_has_state(self, data_dir: Path) -> bool:
-        return self._trees[data_dir].exists(f"{self._base}/{_STATE}")
+        return self._trees[data_dir].exists(f"{self._bases[data_dir]}/{_STATE}")
 
 
 def _read(tree: Tree, rel: str) -> bytes | None:

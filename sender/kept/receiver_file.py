@@ -21,9 +21,9 @@ from common.wire import TaskMark, VerifiedFiles
 if TYPE_CHECKING:
     from common.durable import Tree
 
-__all__ = ["Receiver", "ReceiverFile", "SourceMark"]
+__all__ = ["RECEIVER_FILE", "Receiver", "ReceiverFile", "SourceMark"]
 
-_FILE = "receiver.json"
+RECEIVER_FILE = "receiver.json"
 _VERSION = 1
 
 
@@ -47,6 +47,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         version: of this format.
         engine: uuid of its metadata engine; None before the first contact.
+        answered: the engine that was met under this name last, where several are configured.
         epoch: to be shown at the next check or start.
         last_task: the last task that is known to be committed, and its commit.
         newest_commit: the newest commit that it ever reported.
@@ -59,6 +60,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     version: int = _VERSION
     engine: str | None = None
+    answered: str | None = None
     epoch: str | None = None
     last_task: TaskMark | None = None
     newest_commit: int = 0
@@ -79,7 +81,7 @@ class ReceiverFile:
 
     def __init__(self, sync: Tree, endpoint: str) -> None:
         self._tree = sync
-        self._rel = f"{endpoint}/{_FILE}"
+        self._rel = f"{endpoint}/{RECEIVER_FILE}"
         self.now = Receiver()
         self.problem: str | None = None
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from common import wire
 from common.durable import Tree
-from common.errors import LockedError
 from common.wire import TaskState
+from sender.kept.identity import patient_lock
 from sender.kept.ledger import Ledger
 from sender.kept.looks import Looks
 from sender.kept.receiver_file import ReceiverFile
@@ -23,9 +23,6 @@ from sender.select.found import LocalFile
 
 __all__ = ["ReceiverState", "changing_troubles"]
 
-_PATIENCE_S = 10.0
-_STEP_S = 0.02
-
 
 @contextmanager
 def changing_troubles(sync: Tree, directory: str) -> Iterator[Troubles]:
@@ -35,19 +32,8 @@ def changing_troubles(sync: Tree, directory: str) -> Iterator[Troubles]:
         LockedError: another process keeps it for longer than a change takes.
     """
     sync.make_dirs(directory)
-    end = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            lock = sync.lock(f"{directory}/troubles.lock")
-            break
-        except LockedError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(_STEP_S)
-    try:
+    with patient_lock(sync, f"{directory}/troubles.lock"):
         yield Troubles.open(sync, directory, clock=time.time)
-    finally:
-        lock.release()
 
 
 @dataclass

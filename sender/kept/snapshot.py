@@ -22,7 +22,7 @@ from common import crash
 from common.durable import is_temporary
 from common.errors import NameRefusedError, UnsafePathError
 from common.names import RESOURCE, FilePath
-from sender.kept.ledger import sender_dir
+from sender.kept.ledger import sender_dir, sender_dirs
 from sender.select.found import LocalFile, ResourceStat, stat_identity
 
 if TYPE_CHECKING:
@@ -93,6 +93,9 @@ class Snapshot:
     def __init__(self, dirs: DataDirs, endpoint: str) -> None:
         self._trees = dict(dirs.trees)
         self._base = f"{sender_dir(endpoint)}/snapshot"
+        self._looked_at = {
+            path: f"{base}/snapshot" for path, base in sender_dirs(dirs, endpoint).items()
+        }
         self._warned: set[Path] = set()
 
     def rel(self, path: FilePath) -> str:
@@ -144,9 +147,10 @@ class Snapshot:
         """What lies in the snapshot: TsFiles with their resources."""
         found = []
         for data_dir, tree in self._trees.items():
-            stats = dict(tree.files(self._base))
+            base = self._looked_at[data_dir]
+            stats = dict(tree.files(base))
             for rel, stat in stats.items():
-                path = _path(rel.removeprefix(f"{self._base}/"))
+                path = _path(rel.removeprefix(f"{base}/"))
                 if is_temporary(rel.rpartition("/")[2]):
                     continue
                 if path is None:

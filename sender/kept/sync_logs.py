@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from common import crash
 from common.errors import BusyError
 from common.linelog import Phase, SyncLog, parse_sync
-from sender.kept.ledger import sender_dir
+from sender.kept.ledger import sender_dir, sender_dirs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,6 +33,7 @@ class SyncLogs:
         self._trees = dict(dirs.trees)
         self._rel = f"{sender_dir(endpoint)}/{_NAME}"
         self._base = sender_dir(endpoint)
+        self._looked_at = sender_dirs(dirs, endpoint)
         self._open: dict[Path, SyncLog] = {}
         self._homes: Mapping[FilePath, Path] = {}
 
@@ -40,8 +41,9 @@ class SyncLogs:
         """What the logs on disk say; data directories without one are left out."""
         found = {}
         for data_dir, tree in self._trees.items():
-            if tree.exists(self._rel):
-                found[data_dir] = parse_sync(tree.read(self._rel))
+            rel = f"{self._looked_at[data_dir]}/{_NAME}"
+            if tree.exists(rel):
+                found[data_dir] = parse_sync(tree.read(rel))
         return found
 
     def begin(self, task: str, homes: Mapping[FilePath, Path]) -> None:

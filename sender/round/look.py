@@ -22,6 +22,7 @@ from sender.plan.plan_options import PlanOptions
 from sender.round.file_source import Source, open_source
 from sender.round.recovery import LeftBehind, look_over
 from sender.round.round_report import FileReason, verified_json
+from sender.round.same_centre import StateFolders, look_for_folders, look_for_lists
 from sender.schema.notes import SchemaNotes
 from sender.schema.shipping import look_at_schema
 from sender.schema.standing import schema_standing
@@ -75,26 +76,32 @@ class LookedAt:
 
 
 @contextmanager
-def viewing(remote: Remote, *, accept_source: bool = False) -> Iterator[LookedAt]:
+def viewing(
+    remote: Remote, folders: StateFolders | None = None, *, accept_source: bool = False
+) -> Iterator[LookedAt]:
     """Open what a receiver has, scan, and close it again.
 
     Args:
         remote: to the receiver.
+        folders: where its things lie, if that was found out.
         accept_source: look as if a round with this option had begun.
 
     Raises:
-        UsageError: no data directory counts.
+        UsageError: no data directory counts, or two configured names are of one centre.
     """
     with remote.sync_tree() as sync:
-        memory = ReceiverFile.open(sync, remote.directory)
+        if folders is None:
+            folders = look_for_folders(remote, sync, patient=True)
+        memory = ReceiverFile.open(sync, folders.memory)
         if accept_source:
             memory.suppose(accept_source=True)
         source = open_source(remote, memory, remember=False)
         with source.dirs:
+            look_for_lists(remote, source.dirs, folders)
             kept = ReceiverState.open(
                 sync,
                 source.dirs,
-                remote.directory,
+                folders.memory,
                 source.facts(),
                 repair=False,
                 md5_known=source.md5_known,
@@ -121,7 +128,7 @@ def dry_run(remote: Remote, *, accept_source: bool) -> dict[str, Any]:
         unfinished = sorted(
             {state.task for state in kept.logs.left_over().values() if state.task is not None}
         )
-        schema = look_at_schema(remote, kept.sync, check)
+        schema = look_at_schema(remote, kept.sync, kept.directory, check)
         return _as_plan(remote.name, ahead, unfinished) | {"schema": schema}
 
 
@@ -209,12 +216,17 @@ class ReceiverStanding:
 
 
 def standing(remote: Remote) -> ReceiverStanding:
-    """Look at one receiver's lists and the files; no receiver is asked."""
+    """Look at one receiver's lists and the files.
+
+    No receiver is asked, but one under a name that is new here while another name is used no more:
+    it may be that centre.
+    """
     found = ReceiverStanding(remote.name, remote.entry.url)
-    with remote.sync_tree() as sync:
-        _from_memory(found, sync, remote.directory)
     try:
-        with viewing(remote) as view:
+        with remote.sync_tree() as sync:
+            folders = look_for_folders(remote, sync, patient=False)
+            _from_memory(found, sync, folders.memory)
+        with viewing(remote, folders) as view:
             known = view.known(view.left_behind(lambda task: None))
             facts = SparingFacts(view.kept.facts)
             left = next_round(known, PlanOptions.of(remote.config), facts).remaining(facts)

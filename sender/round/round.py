@@ -18,6 +18,7 @@ from common.wire import History, TaskState
 from sender.kept.looks import EdgeLook, Looks
 from sender.kept.receiver_file import ReceiverFile
 from sender.kept.receiver_state import ReceiverState
+from sender.kept.takeover import under_way
 from sender.kept.troubles import Trouble, expired_paths
 from sender.plan.assurance import remaining
 from sender.plan.next_round import Known, NextRound, next_round
@@ -28,6 +29,7 @@ from sender.round.file_source import Source, open_source
 from sender.round.recovery import RecoveryReport, recover
 from sender.round.refusals import report_trouble
 from sender.round.round_report import FileDevice, FileReason, RoundReport, overdue
+from sender.round.same_centre import claim, take_over
 from sender.round.second_look import SecondLook
 from sender.round.task_run import TaskRun
 from sender.round.waiting import wait_until_loaded
@@ -83,8 +85,10 @@ class Round:
         self._meter = self.meter or Meter(self.remote.name)
         begin = self.clock()
         with self.remote.sync_tree() as sync:
-            memory = ReceiverFile.open(sync, self.remote.directory)
+            memory: ReceiverFile | None = None
             try:
+                take_over(self.remote, sync)
+                memory = ReceiverFile.open(sync, self.remote.directory)
                 self._run(sync, memory)
             except TsferryError as error:
                 self._report.error = error
@@ -93,7 +97,10 @@ class Round:
                 self._report.error = TsferryError(f"the file system: {error}")
             finally:
                 self._report.seconds = self.clock() - begin
-            self._remember(memory)
+            if memory is None and not under_way(sync, self.remote.directory):
+                memory = ReceiverFile.open(sync, self.remote.directory)
+            if memory is not None:
+                self._remember(memory)
         return self._report
 
     def _remember(self, memory: ReceiverFile) -> None:
@@ -114,6 +121,7 @@ class Round:
         if looks.problem:
             _log.warning("looks.state is unusable, all is seen anew: %s", looks.problem)
         check = self._check(memory, looks)
+        claim(self.remote, sync, memory, check.engine)
         source = open_source(self.remote, memory, remember=True)
         with source.dirs:
             kept = ReceiverState.open(

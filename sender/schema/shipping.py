@@ -161,14 +161,16 @@ def open_schema(
         yield ship
 
 
-def look_at_schema(remote: Remote, sync: Tree, check: wire.CheckAnswer) -> dict[str, Any] | None:
+def look_at_schema(
+    remote: Remote, sync: Tree, directory: str, check: wire.CheckAnswer
+) -> dict[str, Any] | None:
     """What a round would do with the schema, for `sync --dry-run`; nothing is noted or sent.
 
     Returns:
         `bytes` of the log that would travel; `whole`, why all of it would, None if it goes on;
         `problem`, why it cannot. None: there is nothing to do.
     """
-    notes = SchemaNotes.open(sync, remote.directory, keep=False)
+    notes = SchemaNotes.open(sync, directory, keep=False)
     notes.update(problem=None)  # of an earlier round
     with _opened(remote, notes, check, whole=False) as ship:
         plan, problem = None if ship is None else ship.plan, notes.now.problem

@@ -32,11 +32,18 @@ class DataDirs(Closing):
     """The data directories that count, each held open for as long as a round needs it.
 
     An open directory keeps its disk from being unmounted, so close this between rounds.
+
+    Attributes:
+        trees: those that count.
+        unmounted: the others, and why.
+        elsewhere: for one who only looks, where lists lie under the name that the receiver had
+            before: data directory -> `<host>_<port>`.
     """
 
     def __init__(self, trees: dict[Path, Tree], unmounted: tuple[Unmounted, ...] = ()) -> None:
         self.trees = trees
         self.unmounted = unmounted
+        self.elsewhere: dict[Path, str] = {}
 
     @classmethod
     def open(cls, paths: Iterable[Path], uuid: str) -> Self:
