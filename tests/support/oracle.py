@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from receiver.config import LimitsConfig, ListenConfig, ReceiverConfig
+from receiver.config import DeletesConfig, LimitsConfig, ListenConfig, ReceiverConfig
 from receiver.metadata.state.table_rows import DeletionsRow, FileRow, FileState
 from receiver.node import Node
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
@@ -264,6 +264,7 @@ def oracle(root: Path, mode: str = "replaced") -> Iterator[Oracle]:
         data_dirs=(root / "centre" / "data",),
         listen=ListenConfig(host="127.0.0.1", port=0),
         limits=LimitsConfig(min_free_bytes=0),
+        deletes=DeletesConfig(max_fraction=1.0),
     )
     config.data_dirs[0].mkdir(parents=True)
     app = create_app(config)

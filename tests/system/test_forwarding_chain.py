@@ -168,7 +168,7 @@ def test_an_exchanged_centre_in_the_middle_deletes_nothing_above_until_the_opera
             report = chain.forwarder.round()
             assert (report.deleted, report.retired, report.error) == (0, 0, None)
             assert len(report.held) == 2
-            assert "--allow-mass-delete" in report.held[0].reason
+            assert "--accept-source" in report.held[0].reason
         assert loaded(chain.upper.root, chain.forwarder.uuid) == before
         assert chain.forwarder.round(accept_source=True).deleted == 2
 

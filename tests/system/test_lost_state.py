@@ -121,7 +121,7 @@ def test_an_old_copy_that_has_what_was_deleted_since_keeps_it_until_the_operator
         report = edge.round()
         assert [each.file for each in report.held] == [edge.path(0)]
         assert len(loaded(centre.root, edge.uuid)) == 3
-    assert "--allow-mass-delete" in report.held[0].reason
+    assert "--accept-source" in report.held[0].reason
     assert edge.round(accept_source=True).deleted == 1
     in_sync(edge, centre.root)
 
