@@ -438,9 +438,13 @@ def _places(before: _Places, scan: Scan, entries: Mapping[FilePath, Entry]) -> _
     is as it was listed, or that all that was listed in it is there.
     """
     after = {data_dir: dict(places) for data_dir, places in before.items()}
-    for data_dir, directory in _moved(before, scan):
+    listed: dict[tuple[Path, str], list[Entry]] = {each: [] for each in _moved(before, scan)}
+    for path, entry in entries.items() if listed else ():
+        if (at := (entry.data_dir, path.directory)) in listed:
+            listed[at].append(entry)
+    for (data_dir, directory), several in listed.items():
         now = scan.mounts[data_dir].of(directory)
-        if _is_there(scan, entries, data_dir, directory):
+        if _is_there(scan, data_dir, several):
             places = after.setdefault(str(data_dir), {})
             if now:
                 places[directory] = now
@@ -462,14 +466,7 @@ _DEPTH = 3
 """Slashes in `<kind>/<storage group>/<virtual group>/<partition>`."""
 
 
-def _is_there(
-    scan: Scan, entries: Mapping[FilePath, Entry], data_dir: Path, directory: str
-) -> bool:
-    listed = [
-        entry
-        for path, entry in entries.items()
-        if entry.data_dir == data_dir and path.directory == directory
-    ]
+def _is_there(scan: Scan, data_dir: Path, listed: Iterable[Entry]) -> bool:
     here = [(entry, scan.files.get(entry.path)) for entry in listed]
     if any(file is not None and file.identity == entry.identity for entry, file in here):
         return True
