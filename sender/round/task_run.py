@@ -291,7 +291,7 @@ class TaskRun:
                 part
                 for file in self._plan.deletion_files
                 if file.path.text in again
-                for part in self._parts(file, begins[file.path.text, file.form], applied)
+                for part in self._parts(file, begins.get((file.path.text, file.form), 0), applied)
             ]
             again = set()
             for page in deletion_pages(parts, limits.max_page_items, limits.max_page_bytes):

@@ -113,3 +113,14 @@ def test_a_receiver_that_takes_no_deletion_files_gets_no_file_that_has_one(tmp_p
         other = edge.write(2)
         assert edge.round().waiting == 1
         assert edge.listed == [other]
+
+
+def test_a_deletion_file_without_a_whole_record_holds_nothing_up(centre, make_edge):
+    edge = make_edge(centre.start())
+    path = edge.write(1)
+    (edge.data / f"{path}.mods").write_bytes(b"DELETION,root.x")
+    report = edge.round()
+    assert (report.sent, report.error) == (1, None)
+    content = mods(edge, path, 1003)
+    assert edge.round().error is None
+    assert known(centre, edge, path) == [content]
