@@ -304,11 +304,11 @@ class Chaos:
         self.serve()
         for name in self.edges:
             problems += self.last_rounds(name)
-        problems += self.judged(["live", "retired", "deleted"])
+        problems += self.judged(["live", "retired", "superseded", "deleted"])
         problems += self.stopped()
         # What was deleted leaves the disk when its time has come, and nothing else does.
         self.serve("--set", "load.keep_deleted=1s", "--set", "metadata.history=1s")
-        problems += self.judged(["live", "retired"], patience=100)
+        problems += self.judged(["live", "retired", "superseded"], patience=100)
         problems += self.stopped()
         code, report, errors = self.call("tsferry-receiver", self.centre, "fsck")
         if code != 0:
@@ -353,7 +353,7 @@ class Chaos:
 
         def look() -> list[str]:
             rows = []
-            for state in ("live", "retired", "quarantined", "deleted"):
+            for state in ("live", "retired", "superseded", "quarantined", "deleted"):
                 code, found, errors = self.call(
                     "tsferry-receiver", self.centre, "files", "--state", state
                 )

@@ -241,7 +241,7 @@ class PowerCuts(Chaos):
         shown = {
             (row["sender"], row["path"], row["md5"])
             for row in rows
-            if row["state"] in ("live", "retired")
+            if row["state"] in ("live", "retired", "superseded")
         }
         edges = self.by_uuid()
         problems = judge.visible(rows, edges)
