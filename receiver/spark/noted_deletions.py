@@ -6,12 +6,14 @@ import bisect
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.errors import TsferryError
+from receiver.metadata.query.applied_deletions import AppliedDeletions, applied_deletions
 
 if TYPE_CHECKING:
-    from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment
+    from receiver.metadata.state.table_rows import DeletionsRow
     from receiver.points.deletions import DeletionRecords
 
 __all__ = ["FileDeletions", "NotedDeletions"]
@@ -64,8 +66,8 @@ class NotedDeletions:
         self._own: dict[str, tuple[DeletionRecords, ...]] = {}
         self._reaching: dict[str, list[_Reaching]] = defaultdict(list)
         self._shared: dict[tuple[str, int], tuple[tuple[_Reaching, ...], FileDeletions]] = {}
-        for row in _preferred(rows, at):
-            self._add(row, at)
+        for row, several in groupby(applied_deletions(rows, at), lambda each: each.row):
+            self._add(row, list(several))
         for each in self._reaching.values():
             each.sort(key=lambda one: (-one.floor, one.records.name))
 
@@ -86,22 +88,18 @@ class NotedDeletions:
         others = tuple(each.records for each in found[0] if each.owner != physical)
         return FileDeletions(own, others)
 
-    def _add(self, row: DeletionsRow, at: int) -> None:
+    def _add(self, row: DeletionsRow, several: list[AppliedDeletions]) -> None:
         from receiver.points.deletions import DeletionRecords
 
         name = f"{row.path}.{row.form}"
-        begin, mine = 0, []
-        for segment in row.segments:
-            content, begin = row.content[begin : segment.end], segment.end
-            if not _is_applied(segment, at):
-                continue
-            mine.append(content)
-            if segment.floor:
-                records = DeletionRecords(name, row.form, content, self._older(row))
-                reaching = _Reaching(segment.floor, row.physical, records)
+        for each in several:
+            if each.floor:
+                records = DeletionRecords(name, row.form, each.content, self._older(row))
+                reaching = _Reaching(each.floor, row.physical, records)
                 self._reaching[row.sender].append(reaching)
-        if row.physical is not None and mine:
-            self._own[row.physical] = (DeletionRecords(name, row.form, b"".join(mine)),)
+        if row.physical is not None:
+            content = b"".join(each.content for each in several)
+            self._own[row.physical] = (DeletionRecords(name, row.form, content),)
 
     def _older(self, row: DeletionsRow) -> frozenset[str]:
         """Which of its patterns are of an older server; only the file that it is of can tell."""
@@ -118,19 +116,3 @@ class NotedDeletions:
         except TsferryError:
             return frozenset()  # whoever reads it says so
         return older_patterns(entries, [each for each in devices if not each.startswith("/")])
-
-
-def _preferred(rows: Iterable[DeletionsRow], at: int) -> list[DeletionsRow]:
-    """Those that count: a database that has both forms of a file has written one from the other."""
-    found: dict[tuple[str, str | None, str], DeletionsRow] = {}
-    for row in rows:
-        key = (row.sender, row.physical, row.path)
-        if any(each.commit <= at for each in row.segments) and (
-            key not in found or row.form == "mods2"
-        ):
-            found[key] = row
-    return list(found.values())
-
-
-def _is_applied(segment: DeletionsSegment, at: int) -> bool:
-    return segment.applied and segment.commit <= at

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from common.tsfile import split_database
 from common.wire import Propagate
+from receiver.metadata.query.applied_deletions import applied_deletions
 from receiver.metadata.state.table_rows import FileState
 from receiver.superseding.asking import FileAsked, NotesAsked, PartitionAsked
 
@@ -253,28 +254,9 @@ def _meets(known: FileProof, spans: _Spans) -> bool:
 
 def _notes(now: _Snapshot) -> list[NotesAsked]:
     """The deletions that readers apply, one look's at a time."""
-    preferred: dict[tuple[str, str | None, str], DeletionsRow] = {}
-    for row in now.notes:
-        key = (row.sender, row.physical, row.path)
-        if key not in preferred or row.form == "mods2":
-            preferred[key] = row  # a database that has both has written one from the other
     made: list[NotesAsked] = []
-    for row in preferred.values():
+    for row, content, floor, commit in applied_deletions(now.notes, now.at):
         names = now.devices.get(row.physical or "", ()) if row.form == "mods" else ()
         trees = tuple(each for each in names if not each.startswith("/"))
-        begin = 0
-        for segment in row.segments:
-            content, begin = row.content[begin : segment.end], segment.end
-            if segment.applied and content:
-                made.append(
-                    NotesAsked(
-                        row.sender,
-                        row.physical,
-                        row.form,
-                        content,
-                        segment.floor,
-                        segment.commit,
-                        trees,
-                    )
-                )
+        made.append(NotesAsked(row.sender, row.physical, row.form, content, floor, commit, trees))
     return made

@@ -1,0 +1,57 @@
+"""Which records of deletion files count at a commit, one look's at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from receiver.metadata.state.table_rows import DeletionsRow
+
+__all__ = ["AppliedDeletions", "applied_deletions"]
+
+
+class AppliedDeletions(NamedTuple):
+    """Whole records that one look saw first.
+
+    Attributes:
+        row: the deletion file that they are of.
+        content: the records.
+        floor: see `records.DeletionsNoted`.
+        commit: that noted them, or let them through.
+    """
+
+    row: DeletionsRow
+    content: bytes
+    floor: int
+    commit: int
+
+
+def applied_deletions(rows: Iterable[DeletionsRow], at: int) -> Iterator[AppliedDeletions]:
+    """What readers leave out points by, as of a commit, in the order of each deletion file.
+
+    Of a TsFile with both forms the newer one counts: a database that has both has written it from
+    the other.
+
+    Args:
+        rows: what is noted, whenever.
+        at: the commit.
+    """
+    for row in _preferred(rows, at):
+        begin = 0
+        for segment in row.segments:
+            content, begin = row.content[begin : segment.end], segment.end
+            if segment.applied and segment.commit <= at:
+                yield AppliedDeletions(row, content, segment.floor, segment.commit)
+
+
+def _preferred(rows: Iterable[DeletionsRow], at: int) -> list[DeletionsRow]:
+    found: dict[tuple[str, str | None, str], DeletionsRow] = {}
+    for row in rows:
+        key = (row.sender, row.physical, row.path)
+        if any(each.commit <= at for each in row.segments) and (
+            key not in found or row.form == "mods2"
+        ):
+            found[key] = row
+    return list(found.values())
