@@ -371,3 +371,15 @@ def test_real_logs_of_2_0(world: World) -> None:
         "TTLs, templates and the tables of databases are kept by the ConfigNode",
         "schema templates",
     ]
+
+
+def test_lines_are_flushed_before_they_are_noted(world: World) -> None:
+    world.series("root.a/0", "s")
+    world.ship()
+    world.series("root.a/0", "t")
+    steps: list[str] = []
+    with crash.arm(steps.append):
+        world.ship()
+    noted = steps.index("gathered.noted")
+    assert "durable.sync_file.after" in steps[: steps.index("gathered.lines_written")]
+    assert "durable.write_atomic.renamed" in steps[steps.index("gathered.lines_written") : noted]
