@@ -18,7 +18,7 @@ from common.wire import SchemaPosition
 if TYPE_CHECKING:
     from common.durable import Tree
 
-__all__ = ["Digested", "SchemaMemory", "SchemaNotes", "Shipping"]
+__all__ = ["Digested", "SchemaMemory", "SchemaNotes", "ServerAsked", "Shipping"]
 
 _FILE = "sync_schema_pos"
 _VERSION = 1
@@ -56,6 +56,18 @@ class Shipping(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[int, str] = (0, "")
 
 
+class ServerAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """When a database was asked for its schema, and what that came to.
+
+    Attributes:
+        at: seconds since the epoch.
+        mark: of what was told then.
+    """
+
+    at: float
+    mark: str
+
+
 class SchemaMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is remembered.
 
@@ -65,6 +77,8 @@ class SchemaMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         shipping: what was begun.
         tlogs: what each tlog was, when it was last read as a whole.
         tag_sizes: by the digest of several tlogs, the size of each.
+        asked: when the database was asked last.
+        missing: series that it does not show any more, and since when (seconds since the epoch).
         problem: why the last round did not ship it, None if it did.
         unread: what of the schema is not read here, in words.
     """
@@ -74,6 +88,8 @@ class SchemaMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     shipping: Shipping | None = None
     tlogs: dict[str, Digested] = {}
     tag_sizes: dict[str, list[int]] = {}
+    asked: ServerAsked | None = None
+    missing: dict[str, float] = {}
     problem: str | None = None
     unread: list[str] = []
 

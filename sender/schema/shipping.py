@@ -23,7 +23,9 @@ from common.errors import (
 )
 from common.schemawire import encode_schema_block
 from sender.schema.beside import unread_files
+from sender.schema.database_server import DatabaseServer
 from sender.schema.notes import SchemaNotes
+from sender.schema.server_log import ServerLog
 from sender.schema.standing import SchemaReport
 from sender.schema.text_log import TextLog, TextPlan
 from sender.schema.upstream_changes import ChangesLog, ChangesPlan
@@ -48,7 +50,7 @@ class SchemaShip:
 
     remote: Remote
     notes: SchemaNotes
-    log: TextLog | ChangesLog
+    log: TextLog | ChangesLog | ServerLog
     plan: TextPlan | ChangesPlan | None
     limits: wire.Limits
     report: SchemaReport = field(default_factory=SchemaReport)
@@ -197,9 +199,27 @@ def _opened(
             yield _planned(remote, notes, check, ChangesLog(client), whole)
         finally:
             client.close()
+    elif remote.config.schema.server is not None:
+        with _server_log(remote, notes) as server_log:
+            yield None if server_log is None else _planned(remote, notes, check, server_log, whole)
     else:
         with _text_log(remote, notes) as log:
             yield None if log is None else _planned(remote, notes, check, log, whole)
+
+
+@contextmanager
+def _server_log(remote: Remote, notes: SchemaNotes) -> Iterator[ServerLog | None]:
+    config = remote.config.schema
+    try:
+        server = DatabaseServer(config, remote.stop)
+    except TsferryError as error:
+        notes.update(problem=str(error))
+        yield None
+        return
+    try:
+        yield ServerLog(server, notes, config.every)
+    finally:
+        server.close()
 
 
 @contextmanager
@@ -225,7 +245,7 @@ def _planned(
     remote: Remote,
     notes: SchemaNotes,
     check: wire.CheckAnswer,
-    log: TextLog | ChangesLog,
+    log: TextLog | ChangesLog | ServerLog,
     whole: bool,
 ) -> SchemaShip:
     ship = SchemaShip(remote, notes, log, None, check.limits)
