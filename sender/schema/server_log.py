@@ -25,7 +25,7 @@ import msgspec
 
 from common.decoders import from_json
 from common.digests import xxh3_64, xxh3_128
-from common.schemaitems import Dropped, Group, Item, encode_items
+from common.schemaitems import Dropped, Group, encode_items
 from sender.schema.notes import ServerAsked
 from sender.schema.server_schema import ServerSchema, has_series, read_schema
 from sender.schema.upstream_changes import ChangesPlan
@@ -110,7 +110,7 @@ class ServerLog:
             notes.update(asked=ServerAsked(at=now, mark=there))
             return None
         notes.update(asked=ServerAsked(at=now, mark=self._mark))
-        data = encode_items(items)
+        data = b"".join(items)
         if not goes_on:
             reason = "as the operator wants it" if whole else "what was told before is not known"
             reason = "nothing of it is there yet" if applied is None else reason
@@ -158,38 +158,58 @@ class ServerLog:
 
     def _changes(
         self, told: _Told, found: ServerSchema, *, whole: bool
-    ) -> tuple[list[Item], _Told]:
-        groups = {path: _digest(item) for path, item in found.groups.items()}
-        series = {path: f"{item.type:02x}{_digest(item)}" for path, item in found.series.items()}
-        items: list[Item] = [
-            _with_ttl(item) if path in told.groups else item
+    ) -> tuple[list[bytes], _Told]:
+        """What is to be told, as lines, and what was told then; `told` is used up.
+
+        There may be a million series: of those that are as they were a digest is kept, no more.
+        """
+        groups = {path: xxh3_64(encode_items([item])) for path, item in found.groups.items()}
+        lines = [
+            encode_items([_with_ttl(item) if path in told.groups else item])
             for path, item in sorted(found.groups.items())
             if whole or told.groups.get(path) != groups[path]
         ]
-        gone = self._gone(told.series, found)
-        items += [Dropped(path=path) for path in gone]
-        for path in sorted(series):
-            before = told.series.get(path)
-            if whole or before != series[path]:
-                another = before is not None and before[:2] != series[path][:2]
-                items.append(msgspec.structs.replace(found.series[path], replaces=another))
-        # What cannot be read now, or may still be there, was told as it was told.
-        kept = {path: each for path, each in told.series.items() if path not in gone}
-        return items, _Told(groups={**told.groups, **groups}, series={**kept, **series})
+        left, following = told.series, dict[str, str]()
+        others: set[str] = set()
+        changed: list[tuple[str, bytes]] = []
+        for path, item in found.series():
+            before = left.pop(path, following.get(path))
+            if item is None:
+                others.add(path)
+                if before is not None:
+                    following[path] = before
+                continue
+            line = encode_items([item])
+            following[path] = now = f"{item.type:02x}{xxh3_64(line)}"
+            if whole or before != now:
+                if before is not None and before[:2] != now[:2]:
+                    line = encode_items([msgspec.structs.replace(item, replaces=True)])
+                changed.append((path, line))
+        gone = self._gone(left, len(following.keys() | others), found)
+        lines += [encode_items([Dropped(path=path)]) for path in gone]
+        # Those of a device together. What may still be there was told as it was told.
+        lines += [line for _, line in sorted(changed)]
+        following |= {path: each for path, each in left.items() if path not in gone}
+        return lines, _Told(groups={**told.groups, **groups}, series=following)
 
-    def _gone(self, told: Mapping[str, str], found: ServerSchema) -> list[str]:
-        if not found.complete:
+    def _gone(self, left: Mapping[str, str], different: int, found: ServerSchema) -> list[str]:
+        """Of those that were told and not found, the ones that are proved to be gone.
+
+        Args:
+            left: told, and not found.
+            different: paths that were found.
+            found: the database, read to its end.
+        """
+        if not found.is_complete(different):
             return []
-        missing = sorted(told.keys() - found.paths)
-        since = self._notes.now.missing
-        now = self._clock()
-        shown = {_database(path, found) for path in found.paths} if missing else set()
-        held = [path for path in missing if _database(path, found) not in shown]
-        if len(missing) >= _MANY and len(missing) > len(told) // 2:
+        missing = sorted(left)
+        since, now = self._notes.now.missing, self._clock()
+        held = [path for path in missing if found.database_of(path) not in found.shown]
+        if len(missing) >= _MANY and len(missing) > different:
             held = missing
         if held:
             self._held.append(
-                f"{len(held)} of {len(told)} series are not shown there, nor is any other of their "
+                f"{len(held)} series that were told are not shown there, nor is any other of their "
                 "databases, or most are not: they are not told to be gone"
             )
             missing = sorted(set(missing).difference(held))
@@ -200,23 +220,9 @@ class ServerLog:
         return [path for path in twice if path not in there]
 
 
-def _database(path: str, found: ServerSchema) -> str | None:
-    """The database that a series is in; None if that is not there."""
-    end = path.find(".", len("root."))
-    while end > 0:
-        if path[:end] in found.groups:
-            return path[:end]
-        end = path.find(".", end + 1)
-    return None
-
-
 def _with_ttl(group: Group) -> Group:
     """What had a TTL, and has none now, has to say so."""
     return group if group.ttl else msgspec.structs.replace(group, ttl=None)
-
-
-def _digest(item: Item) -> str:
-    return xxh3_64(msgspec.json.encode(item, order="deterministic"))
 
 
 def _unread(found: ServerSchema) -> list[str]:

@@ -7,6 +7,7 @@ schema of the centre is counted, and told as not read.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,46 +25,97 @@ from sender.schema.database_server import DatabaseServer, ServerRow, StatementEr
 __all__ = ["ServerSchema", "has_series", "read_schema", "stored_path"]
 
 _FOREVER: Final = (1 << 63) - 1
+_PLAIN: Final = re.compile(r"root(?:\.[A-Za-z_][A-Za-z0-9_]*+)+")
 
 
 @dataclass
 class ServerSchema:
-    """What was read.
+    """What a database has, read as it is asked for.
 
     Attributes:
+        server: the database.
+        count: of its series, as it said before.
         groups: databases, by path.
-        series: by path.
-        paths: of all series, those too that have no item.
-        complete: whether nothing came or went while it was read, as far as it can be told.
+        aligned: devices.
+        shown: databases that have shown a series so far.
+        rows: series that were read so far.
         unread: what has no item, with its number.
     """
 
+    server: DatabaseServer
+    count: int
     groups: dict[str, Group] = field(default_factory=dict)
-    series: dict[str, SeriesItem] = field(default_factory=dict)
-    paths: set[str] = field(default_factory=set)
-    complete: bool = False
+    aligned: set[str] = field(default_factory=set)
+    shown: set[str] = field(default_factory=set)
+    rows: int = 0
     unread: Counter[str] = field(default_factory=Counter)
+
+    def series(self) -> Iterator[tuple[str, SeriesItem | None]]:
+        """All series, by path, None where one has no item; to be read once.
+
+        Raises:
+            TsferryError: as `DatabaseServer.rows`.
+        """
+        for row in self.server.pages("show timeseries"):
+            self.rows += 1
+            self.shown.add(str(row.get("database", row.get("storagegroup"))))
+            path = stored_path(_text(row, "timeseries"))
+            yield path, self._item(row, path)
+
+    def is_complete(self, different: int) -> bool:
+        """Whether nothing came or went while the series were read, as far as it can be told.
+
+        Args:
+            different: paths that were read.
+        """
+        return self.count == self.rows == different and self.count == _count(self.server)
+
+    def database_of(self, path: str) -> str | None:
+        """The database that a series is in; None if that is not there."""
+        end = path.find(".", len("root."))
+        while end > 0:
+            if path[:end] in self.groups:
+                return path[:end]
+            end = path.find(".", end + 1)
+        return None
+
+    def _item(self, row: ServerRow, path: str) -> SeriesItem | None:
+        if row.get("viewtype") not in (None, "BASE"):
+            self.unread["logical views"] += 1
+            return None
+        try:
+            kind = DataType[_text(row, "datatype")].value
+            encoding = Encoding[_text(row, "encoding")].value
+            compression = Compression[_text(row, "compression")].value
+        except KeyError as unknown:
+            self.unread[f"series of a kind that is not known here ({unknown.args[0]})"] += 1
+            return None
+        alias = row.get("alias")
+        return SeriesItem(
+            path=path,
+            type=kind,
+            encoding=encoding,
+            compression=compression,
+            aligned=bool(self.aligned) and _device(path) in self.aligned,
+            alias=alias if isinstance(alias, str) and alias not in ("", "null") else None,
+            tags=_texts(row.get("tags")),
+            attributes=_texts(row.get("attributes")),
+        )
 
 
 def read_schema(server: DatabaseServer) -> ServerSchema:
-    """Ask for all of it.
+    """Ask for all of it but the series.
 
     Raises:
         TsferryError: as `DatabaseServer.rows`.
     """
-    found = ServerSchema()
-    before = _count(server)
+    found = ServerSchema(server, _count(server))
     _read_groups(server, found)
-    aligned = {
+    found.aligned = {
         stored_path(_text(row, "device"))
         for row in server.pages("show devices")
         if str(row.get("isaligned")).lower() == "true"
     }
-    rows = 0
-    for row in server.pages("show timeseries"):
-        rows += 1
-        _take_series(row, aligned, found)
-    found.complete = before == rows == len(found.paths) and before == _count(server)
     return found
 
 
@@ -74,7 +126,15 @@ def has_series(server: DatabaseServer, path: str) -> bool:
 
 def stored_path(text: str) -> str:
     """A path as the centre keeps it: in quotes only where it needs them."""
+    if _PLAIN.fullmatch(text):
+        return text
     return ".".join(map(quote_node, split_path(text)))
+
+
+def _device(path: str) -> str:
+    if "`" not in path:
+        return path.rpartition(".")[0]
+    return ".".join(map(quote_node, split_path(path)[:-1]))
 
 
 def _count(server: DatabaseServer) -> int:
@@ -124,43 +184,12 @@ def _ttls(server: DatabaseServer) -> Iterator[tuple[str, int | None]]:
         yield str(path), ttl if ttl is not None and 0 < ttl < _FOREVER else None
 
 
-# -- series ----------------------------------------------------------------------------------------
-
-
-def _take_series(row: ServerRow, aligned: set[str], found: ServerSchema) -> None:
-    path = stored_path(_text(row, "timeseries"))
-    found.paths.add(path)
-    if row.get("viewtype") not in (None, "BASE"):
-        found.unread["logical views"] += 1
-        return
-    try:
-        codes = (
-            DataType[_text(row, "datatype")].value,
-            Encoding[_text(row, "encoding")].value,
-            Compression[_text(row, "compression")].value,
-        )
-    except KeyError as unknown:
-        found.unread[f"series of a kind that is not known here ({unknown.args[0]})"] += 1
-        return
-    device = path[: -len(quote_node(split_path(path)[-1])) - 1]
-    alias = row.get("alias")
-    found.series[path] = SeriesItem(
-        path=path,
-        type=codes[0],
-        encoding=codes[1],
-        compression=codes[2],
-        aligned=device in aligned,
-        alias=alias if isinstance(alias, str) and alias not in ("", "null") else None,
-        tags=_texts(row.get("tags")),
-        attributes=_texts(row.get("attributes")),
-    )
-
-
 def _texts(value: Any) -> dict[str, str] | UnsetType:
     """Tags or attributes, which come as JSON in a text; nothing is said by what is not that."""
     if value in (None, "", "null"):
         return {}
     try:
-        return msgspec.json.decode(value, type=dict[str, str])
+        found = msgspec.json.decode(value, type=dict[str, str])
+        return {key: found[key] for key in sorted(found)}  # a server may give any order
     except (msgspec.MsgspecError, TypeError, UnicodeDecodeError):
         return UNSET
