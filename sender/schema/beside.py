@@ -92,7 +92,10 @@ def unread_files(tree: Tree) -> list[str]:
         )
     pages = sum(1 for names, _ in regions if any(each.endswith(_PAGES) for each in names))
     if pages:
-        said.append(f"{pages} regions keep their series in pages (*{_PAGES}), which are not read")
+        said.append(
+            f"{pages} regions keep their series in pages (*{_PAGES}), of which only the log is "
+            "read: name the server as schema.server to have it asked"
+        )
     if regions and not tree.exists(_GROUP_LOG):
         said.append("TTLs, templates and the tables of databases are kept by the ConfigNode")
     if tree.exists(_TEMPLATE_LOG):
