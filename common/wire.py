@@ -125,6 +125,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_batch_bytes: Count
     max_page_items: Count
     max_page_bytes: Count
+    blocks_ahead: Count = 1
+    """Blocks of one upload that may be on their way at once, each behind the other."""
 
 
 class SchemaFailure(Struct, frozen=True, kw_only=True):
@@ -713,7 +715,7 @@ def encode_batch(files: Iterable[tuple[BatchEntry, bytes]]) -> bytes:
     return b"".join(out)
 
 
-def decode_batch(body: bytes) -> Iterator[tuple[BatchEntry, memoryview]]:
+def decode_batch(body: bytes | memoryview) -> Iterator[tuple[BatchEntry, memoryview]]:
     """Cut a batch body into its files; each length is checked against what is left.
 
     Raises:
