@@ -410,7 +410,7 @@ def blob(raw: bytes) -> bytes:
 def resource(
     devices: Mapping[str, tuple[int, int]], shared: str | None = None, begin: int = 0
 ) -> bytes:
-    """A `.resource` of a 2.x database: times of devices, the deletion file it shares, from where."""
+    """A `.resource` of a 2.x database: times of devices, a shared deletion file and where in it."""
     count, names = struct.pack(">i", len(devices)), list(devices)
     ranges = b"".join(struct.pack(">qq", *devices[name]) for name in names)
     ids = b"".join(uvarint(1) + vstr(name) + struct.pack(">i", at) for at, name in enumerate(names))
