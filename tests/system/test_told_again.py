@@ -6,10 +6,14 @@ import shutil
 import struct
 from pathlib import Path
 
+import msgspec
+
+from common import wire
 from receiver.config import ReceiverConfig
 from receiver.metadata.model import records
 from receiver.metadata.state.state import State
 from receiver.node import Node
+from sender.round.task_run import TaskRun
 from tests.support.centre import Centre
 from tests.support.edge import Edge
 from tests.support.scripted_receiver import ScriptedReceiver
@@ -126,6 +130,24 @@ def test_a_deletion_file_without_a_whole_record_holds_nothing_up(centre, make_ed
     assert (report.sent, report.error) == (1, None)
     content = mods(edge, path, 1003)
     assert edge.round().error is None
+    assert known(centre, edge, path) == [content]
+
+
+def test_what_a_receiver_did_not_take_is_told_again(centre, make_edge, monkeypatch):
+    edge = make_edge(centre.start())
+    path = edge.write(1)
+    edge.round()
+    content = mods(edge, path, 1003)
+    conclude = TaskRun._conclude
+
+    def not_taken(run: TaskRun, answer: wire.TaskAnswer) -> None:
+        conclude(run, msgspec.structs.replace(answer, untold=[path]))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TaskRun, "_conclude", not_taken)
+        assert edge.round().tasks
+    assert edge.round().tasks
+    assert edge.round().quiet
     assert known(centre, edge, path) == [content]
 
 
