@@ -99,7 +99,8 @@ class NotedDeletions:
                 self._reaching[row.sender].append(reaching)
         if row.physical is not None:
             content = b"".join(each.content for each in several)
-            self._own[row.physical] = (DeletionRecords(name, row.form, content),)
+            known = self._own.get(row.physical, ())
+            self._own[row.physical] = (*known, DeletionRecords(name, row.form, content))
 
     def _older(self, row: DeletionsRow) -> frozenset[str]:
         """Which of its patterns are of an older server; only the file that it is of can tell."""
