@@ -249,6 +249,8 @@ class _Decision:
         """
         row = self.state.senders[self.record.sender]
         wanted, look = self.record.propagate, self.record.look
+        if self.record.single:  # an upload without a task says nothing of what is gone
+            return False
         if row.propagate is not wanted:
             self.change.ops.append(records.SenderMode(row.uuid, wanted, look))
             return wanted is Propagate.ALL and row.propagate is None and row.last_task is None
