@@ -218,6 +218,7 @@ class _Decision:
             record.look,
             limits,
             may_delete=token is None or token.allow_deletes,
+            scope=self.scope,
         )
         self._owners_guarded: set[str] = set()
         self._rows_guarded: set[str] = set()

@@ -82,6 +82,19 @@ def test_what_is_stored_above_and_deleted_there_is_not_given_there(site: Site) -
     assert sweep(site) == 0
 
 
+def test_what_was_deleted_in_another_storage_group_is_still_given(site: Site) -> None:
+    other = "sequence/root.other/0/0/2-2-0-0.tsfile"
+    site.round({S1: {"a": {1: 1}}, other: {"a": {5: 1}}})
+    site.round({}, [S1])
+    row = site.row(other)
+    site.node.engine.commit([
+        records.DeletionsNoted(
+            site.uuid, row.path, row.physical, "mods", 0, deletion("a", 0, 9), site.look
+        )
+    ])  # fmt: skip
+    assert site.node.prover.run_once() == 0
+
+
 def test_a_file_of_which_everything_was_deleted_gives_nothing(site: Site) -> None:
     site.round({S1: {"a": {1: 1}}, S2: {"a": {5: 1}}})
     site.round({}, [S1])

@@ -32,6 +32,14 @@ def counting(rows: list[DeletionsRow], at: int) -> list[bytes]:
     return [each.content for each in applied_deletions(rows, at)]
 
 
+def test_records_reach_the_files_of_their_own_storage_group() -> None:
+    """A record of a table does not say of which database; two may have a table of one name."""
+    noted = NotedDeletions([row("mods", (b"old", 5, True))], 9, lambda physical: [])
+    near, far = "unsequence/root.a/7/1/2-2-0-0.x.tsfile", "sequence/root.b/0/0/1-1-0-0.x.tsfile"
+    assert noted.of("a", near, closed=3).others
+    assert not noted.of("a", far, closed=3)
+
+
 def test_the_newer_form_takes_the_place_of_the_older_one_when_it_is_applied() -> None:
     rows = [row("mods", (b"old", 5, True)), row("mods2", (b"new", 7, True))]
     assert counting(rows, 6) == [b"old"]
