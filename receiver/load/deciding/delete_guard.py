@@ -231,6 +231,7 @@ class DeleteGuard:
         old = self._known_hiding
         both = HidingRecords(self._state, [*self._known_parts(), *fresh])
         hidden = [row for row in touched if both.hides(row) and not old.hides(row)]
+        reason: str | None
         outside = [row for row in touched if self._scope.first_outside(row.devices) is not None]
         if outside and self.may_delete:
             hidden, reason = outside, _OUTSIDE

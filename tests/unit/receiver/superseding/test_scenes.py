@@ -159,6 +159,33 @@ def test_of_two_with_equal_content_the_upper_stays(twins: Site) -> None:
     assert twins.state(S2) is FileState.RETIRED
 
 
+def test_a_record_that_spares_its_own_file_may_hide_points_of_the_equal_one_above(
+    site: Site,
+) -> None:
+    site.marks = False
+    site.round({S1: {"a": {1: 1, 2: 2}}})
+    site.round({}, [S1])
+    low = site.row(S1)
+    site.node.engine.commit([
+        records.DeletionsNoted(
+            site.uuid, low.path, low.physical, "mods", 0,
+            b"DELETION,root.sg.d1.a,1,0,9\n", 2**60,
+        )
+    ])  # fmt: skip
+    anew = records.FileLoaded(
+        sender=low.sender, path=S2, physical=S2.replace("2-2-0-0", "2-2-0-0." + "a" * 16),
+        size=low.size, md5=low.md5, tail=low.tail, version=low.version,
+        devices=[records.DeviceRange(*each) for each in low.devices.ranges()],
+        first=low.first, last=low.last, series=low.series, points=low.points, task=low.task,
+        resource=None, manifest=None, data_dir=low.data_dir,
+        first_look=site.look + 1, closed_look=site.look + 1,
+    )  # fmt: skip
+    data = site.node.config.data_dirs[0]
+    (data / anew.physical).write_bytes((data / low.physical).read_bytes())
+    site.node.engine.commit([anew])
+    assert site.node.prover.run_once() == 0
+
+
 def test_equal_content_of_which_something_was_deleted_is_no_proof(twins: Site) -> None:
     row = twins.row(S2)
     record = deletion("a", 2, 2)
