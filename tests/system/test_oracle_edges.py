@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.support.edge_database import SPAN
+from tests.support.edge_shapes import SPAN
 from tests.support.oracle import Oracle, oracle
 
 MODES = ["replaced", "all", "never"]
