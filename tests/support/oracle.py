@@ -8,6 +8,8 @@ files) and from contents that are known by their MD5, by the rules that the docu
 from __future__ import annotations
 
 import contextlib
+import copy
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +35,7 @@ from tests.support.edge_shapes import (
     in_mind,
 )
 from tests.support.oracle_host import Host, InProcess, Killable
+from tests.support.proving import in_this_process
 from tests.support.web import running
 
 NOW = 2**63 - 1
@@ -101,6 +104,10 @@ class CentreView:
         with host.reading() as state:
             rows = [row for row in state.files.values() if row.sender in senders]
             noted = [row for each in senders for row in state.deletion_table.of_sender(each)]
+        rows, noted = (
+            [row for row in every if row.path.split("/")[1] == database.group]
+            for every in (rows, noted)
+        )
         known = [
             (each.physical, record) for each in noted for record in records(each, database.shape)
         ]
@@ -134,9 +141,11 @@ class CentreView:
                     found[key] = value
         return found
 
-    def answer(self) -> Points:
+    def answer(self, *, superseded: bool = False) -> Points:
+        """What readers get; also, what they would if nothing had been proved."""
+        shown = (*_IN_SIGHT, FileState.SUPERSEDED) if superseded else _IN_SIGHT
         candidates: dict[Key, list[tuple[FileRow, int]]] = {}
-        for row in self.visible:
+        for row in (row for row in self.rows if row.state in shown):
             for key, value in self.points(row).items():
                 candidates.setdefault(key, []).append((row, value))
         return {key: self._highest(several) for key, several in candidates.items()}
@@ -161,9 +170,20 @@ class CentreView:
 class Oracle:
     """An edge with two data directories, its database, and a receiver that serves it."""
 
-    def __init__(self, root: Path, mode: str, host: Host, shape: Shape = PLAIN) -> None:
+    def __init__(
+        self, root: Path, mode: str, host: Host, shape: Shape = PLAIN, edge: Edge | None = None
+    ) -> None:
+        """Begin with nothing.
+
+        Args:
+            root: for what it has on disk.
+            mode: what the edge's word may take away.
+            host: the receiver.
+            shape: of the database.
+            edge: if it shares one with another database.
+        """
         self.host, self.mode, self.root = host, mode, root
-        self.edge = an_edge(root / "edge", host.url, mode)
+        self.edge = edge or an_edge(root / "edge", host.url, mode)
         self.senders = [self.edge.uuid]
         self.database = EdgeDatabase(shape, self.edge.config.data_dirs)
         self.aside = root / "aside"
@@ -201,12 +221,39 @@ class Oracle:
             found[key] = row["value_long"]
         return found
 
+    # -- other boxes -----------------------------------------------------------------------
+
+    def clone(self) -> Edge:
+        """A copy of the whole box, as it is now."""
+        root = self.root / f"clone{len(list(self.root.glob('clone*')))}"
+        shutil.copytree(self.edge.root, root)
+        made = copy.copy(self.edge)
+        made.root, made.data, made.schema = root, root / "data", root / "schema"
+        homes = tuple(
+            root / each.relative_to(self.edge.root) for each in self.edge.config.data_dirs
+        )
+        made.with_settings(schema_dir=made.schema, data_dirs=homes)
+        return made
+
+    def exchange(self) -> str:
+        """Another box takes over the database, under a uuid of its own; returns the old one's."""
+        old = self.edge
+        self.edge = an_edge(self.root / f"edge{len(self.senders)}", self.host.url, self.mode)
+        for ours, theirs in zip(old.config.data_dirs, self.edge.config.data_dirs, strict=True):
+            for kind in ("sequence", "unsequence"):
+                if (ours / kind).exists():
+                    shutil.copytree(ours / kind, theirs / kind, dirs_exist_ok=True)
+        self.database.homes = list(self.edge.config.data_dirs)
+        self.senders.append(self.edge.uuid)
+        return old.uuid
+
     # -- what a look does not reach --------------------------------------------------------
 
     @contextlib.contextmanager
     def linked(self, late: bool, home: int = 0) -> Iterator[None]:
         """A kind of the storage group lies elsewhere, a link in its place."""
-        where = self.edge.config.data_dirs[home] / ("sequence", "unsequence")[late] / "root.e"
+        kind = ("sequence", "unsequence")[late]
+        where = self.edge.config.data_dirs[home] / kind / self.database.group
         where.mkdir(parents=True, exist_ok=True)
         aside = self.aside.with_name(f"aside{int(late)}{home}")
         where.rename(aside)
@@ -268,6 +315,7 @@ def oracle(root: Path, mode: str = "replaced", shape: Shape = PLAIN) -> Iterator
     app = create_app(_config(root))
     try:
         site = site_of(app)
+        in_this_process(site.node)
         with running(app, gate=site.gate) as server:
             host, port = server.addresses[0]
             yield Oracle(root, mode, InProcess(site.node, f"http://{host}:{port}"), shape)

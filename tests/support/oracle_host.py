@@ -119,15 +119,6 @@ class Killable:
         self.url, self._port = url, int(url.rpartition(":")[2])
         return True
 
-    @property
-    def runs(self) -> bool:
-        if self._pid is None:
-            return False
-        if os.waitpid(self._pid, os.WNOHANG) == (0, 0):
-            return True
-        self._gone()
-        return False
-
     def kill(self) -> None:
         if self._pid is not None:
             os.kill(self._pid, signal.SIGKILL)
@@ -163,8 +154,12 @@ class Killable:
             yield state
 
     def dies_in(self, points: int) -> None:
-        """Let it die at so many crash points from now; 0 for not at all."""
+        """Let it die at so many crash points from now."""
         self._ask("dies", points)
+
+    def outlives(self) -> bool:
+        """Whether it has not died; from now on it will not."""
+        return self._line is not None and self._ask("dies", 0) is True
 
     def prove(self) -> int | None:
         return self._ask("prove")

@@ -11,6 +11,7 @@ from typing import Any
 
 from common import crash
 from common.crash import SimulatedCrash
+from sender.round.round_report import RoundReport
 from sender.select.walk import Walk
 from tests.support.edge_shapes import ALL, ROW, SERIES, SPAN, Key, Points
 from tests.support.oracle import CentreView, Oracle, difference
@@ -60,11 +61,15 @@ class Play:
         self.compacted = False
         self.partly = self.died = False
         self.unsure: set[int] = set()
+        self.rotten: set[str] = set()
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
-            (name,) = self.chance.choices(list(self.weights), list(self.weights.values()))
-            getattr(self, f"_{name}")()
+            self.step()
+
+    def step(self) -> None:
+        (name,) = self.chance.choices(list(self.weights), list(self.weights.values()))
+        getattr(self, f"_{name}")()
 
     def _note(self, *what: Any) -> None:
         self.events.append(what)
@@ -157,7 +162,10 @@ class Play:
     # -- rounds ----------------------------------------------------------------------------
 
     def _whole_round(self) -> None:
-        report = self.world.round()
+        self.judge(self.world.round())
+
+    def judge(self, report: RoundReport) -> None:
+        """A round that could reach everything has to have brought everything."""
         self._note("round", report.sent, report.retired, report.already)
         if report.error is not None:
             raise WrongAnswer("a round failed", report.error)
@@ -241,8 +249,13 @@ class Play:
         view = self.world.view()
         if (now := view.answer()) != before:
             raise WrongAnswer("a proof changed an answer", difference(now, before))
+        if self.world.mode != "never" and not self.rotten:
+            self._all_is_proved(view)
+
+    @staticmethod
+    def _all_is_proved(view: CentreView) -> None:
         left = [row.path for row in view.visible if row.retired and view.is_given_above(row)]
-        if left and self.world.mode != "never":
+        if left:
             raise WrongAnswer("a retired file with every point given above stays", left)
 
     # -- what must hold --------------------------------------------------------------------
@@ -259,7 +272,9 @@ class Play:
 
     def _weak(self) -> None:
         """After any round: nothing that was given is lost or older, unless the edge says so."""
-        now, edge = self.world.answer(), self.database.answer(ttl=False)
+        view, edge = self.world.view(), self.database.answer(ttl=False)
+        now = view.answer()
+        self._supersession(view)
         for key, value in self.before.items():
             if key[0] == ROW:
                 continue  # nothing tells one writing of a row from another
@@ -273,14 +288,29 @@ class Play:
                 raise WrongAnswer("a point fell back", key, value, now.get(key))
         self.before = now
 
+    def _supersession(self, view: CentreView | None = None) -> None:
+        """What was proved is missed by nobody."""
+        view = view or self.world.view()
+        now, whole = view.answer(), view.answer(superseded=True)
+        if now != whole:
+            raise WrongAnswer("what is superseded would be missed", difference(now, whole))
+
+    def _excused(self, view: CentreView) -> set[tuple[Key, int]]:
+        """Points that need not be given, although the edge does not have them any more."""
+        del view
+        return set()
+
     def _strict(self) -> None:
         """After a whole round: the database's answer, and what it has no more."""
         self.checks += 1
         view = self.world.view()
         got = view.answer()
         self._once(view)
-        if self.checks % _READ == 0 and (read := self.world.read()) != (
-            points := {key: value for key, value in got.items() if key[0] != ROW}
+        if (
+            self.checks % _READ == 0
+            and not self.rotten
+            and (read := self.world.read())
+            != (points := {key: value for key, value in got.items() if key[0] != ROW})
         ):
             raise WrongAnswer("the product's reader differs", difference(read, points))
         if self.world.mode == "all":
@@ -292,14 +322,18 @@ class Play:
             if got.get(key) != value:
                 raise WrongAnswer("not the database's answer", key, got.get(key), value)
         self.given.update({key: value for key, value in wanted.items() if key[0] != ROW})
-        seen = view.seen - self.unsure
+        seen, excused = view.seen - self.unsure, self._excused(view)
         for key, value in self.given.items():
             if key in wanted:
                 continue
             if self._covered(key, value, seen=seen):
                 if got.get(key, value + 1) <= value:
                     raise WrongAnswer("a deleted point is given", key, got[key])
-            elif not self._covered(key, value) and got.get(key, 0) < value:
+            elif (
+                not self._covered(key, value)
+                and got.get(key, 0) < value
+                and (key, value) not in excused
+            ):
                 raise WrongAnswer("what the edge has no more is lost", key, got.get(key), value)
         self.given = {
             key: value
