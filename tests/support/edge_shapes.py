@@ -86,6 +86,10 @@ class Shape:
         """Of a series, as deletions name it."""
         return f"{self.device(series)}.{series if self.aligned else 's'}"
 
+    def has(self, device: str) -> bool:
+        """Whether a reader means one of its devices by that name."""
+        return device.startswith(f"/{self.group}/" if self.table else f"{self.group}.")
+
     def series(self, device: str, measurement: str) -> str:
         """The series that a reader names so."""
         return device.rpartition(".")[2] if len(self.lanes) > 1 else measurement

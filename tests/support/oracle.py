@@ -215,6 +215,8 @@ class Oracle:
         for row in (
             row for part in parts for each in read_slices(part, query) for row in each.to_pylist()
         ):
+            if not self.database.shape.has(row["device"]):
+                continue
             series = self.database.shape.series(row["device"], row["measurement"])
             key = series, in_mind(row["time"])
             assert key not in found, f"{key} is given twice"

@@ -48,6 +48,7 @@ class DeadlyPlay(Play):
     def __init__(self, world: Oracle, host: Killable, seed: int) -> None:
         super().__init__(world, seed, weights=DEADLY)
         self.host = host
+        self.rotten: set[str] = set()
         self.deaths = 0
         self.beside: list[DeadlyPlay] = []
         self.clone: tuple[Edge, str | None] | None = None
@@ -146,6 +147,7 @@ class DeadlyPlay(Play):
             self.database.close(file)
         if self.beside or not self.world.view().rows:
             return
+        self.unsure |= self.database.log.keys() - self.world.view().seen
         old = self.world.exchange()
         report = self.world.round()
         self._note("exchanged", report.sent, report.error)
@@ -241,6 +243,9 @@ class DeadlyPlay(Play):
             each.rotten.clear()
             each.before = each.world.answer()
         return kinds
+
+    def _is_rotten(self) -> bool:
+        return any(each.rotten for each in (self, *self.beside))
 
     @staticmethod
     def _is_bad(row: FileRow | None) -> bool:

@@ -47,6 +47,9 @@ class Host(Protocol):
     def prove(self) -> int | None:
         """Go over what is due; how many files are superseded by it, None if it died of it."""
 
+    def adopt(self, old: str, new: str) -> None:
+        """All that a sender owns is another's from now on."""
+
 
 class InProcess:
     """A receiver in this process."""
@@ -59,6 +62,9 @@ class InProcess:
 
     def prove(self) -> int:
         return self.node.prover.run_once()
+
+    def adopt(self, old: str, new: str) -> None:
+        adopt_sender(self.node.engine, _OPERATOR, old, new)
 
 
 class Countdown:
@@ -173,7 +179,6 @@ class Killable:
         self._ask("condemn", physical, md5, why)
 
     def adopt(self, old: str, new: str) -> None:
-        """All that a sender owns is another's from now on."""
         self._ask("adopt", old, new)
 
     def examine(self) -> Report:
