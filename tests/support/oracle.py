@@ -141,6 +141,11 @@ class CentreView:
                     found[key] = value
         return found
 
+    def of_others(self, sender: str) -> set[tuple[Key, int]]:
+        """Points of files that other senders listed."""
+        rows = (row for row in self.visible if row.sender != sender)
+        return {point for row in rows for point in self.points(row).items()}
+
     def answer(self, *, superseded: bool = False) -> Points:
         """What readers get; also, what they would if nothing had been proved."""
         shown = (*_IN_SIGHT, FileState.SUPERSEDED) if superseded else _IN_SIGHT

@@ -159,7 +159,7 @@ class DeadlyPlay(Play):
     # -- the end ---------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Let everything come to rest: what is on the disk then is there for a reason."""
+        """Let everything come to rest, and look at the disk."""
         self._fsck()
         for _ in range(3):
             self._whole_round()
@@ -168,12 +168,13 @@ class DeadlyPlay(Play):
         self._prove()
         self.host.with_no_history()
         self.host.reap()
-        self._on_disk()
+        self.on_disk()
         self._strict()
         if report := self._fsck():
             raise WrongAnswer("fsck finds something in the end", report)
 
-    def _on_disk(self) -> None:
+    def on_disk(self) -> None:
+        """What is on the disk is there for a reason."""
         view, top = self.world.view(), self.host.config.data_dirs[0]
         with self.host.reading() as state:
             rows = dict(state.files.items())
@@ -199,11 +200,12 @@ class DeadlyPlay(Play):
         return self.host.config.data_dirs[0] / physical
 
     def _rot(self) -> None:
-        """A byte turns into another one, and nothing tells of it."""
         rows = [row for row in self.world.view().rows if row.state in _KEPT[:3]]
-        if not rows:
-            return
-        row = self.chance.choice(rows)
+        if rows:
+            self.rot(self.chance.choice(rows))
+
+    def rot(self, row: FileRow) -> None:
+        """A byte turns into another one, and nothing tells of it."""
         where = self._place(row.physical)
         there = where.stat()
         content = bytearray(where.read_bytes())
@@ -214,11 +216,13 @@ class DeadlyPlay(Play):
         self._note("rot", row.path, row.state)
 
     def _find_rot(self) -> None:
+        self.find_rot(by_verification=self.chance.random() < 0.5)
+
+    def find_rot(self, *, by_verification: bool) -> None:
         """A verification finds some of it, or fsck finds all."""
-        rows = {row.physical: row for row in self.world.view().rows}
-        if self.chance.random() < 0.5:
-            seen = [row for row in rows.values() if row.visible and row.physical in self.rotten]
-            for row in seen[:1]:
+        if by_verification:
+            rows = self.world.view().visible
+            for row in [row for row in rows if row.physical in self.rotten][:1]:
                 self.host.condemn(row.physical, row.md5, "it rots")
                 self.rotten.discard(row.physical)
                 self._note("condemned", row.path, row.state)
