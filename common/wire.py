@@ -96,6 +96,10 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     newest_commit: Count = 0
     look: Count = 0
     """The number of the sender's last look, so that the next one has a greater one."""
+    clock: float = 0.0
+    """What the sender's clock shows, seconds since the epoch; 0 from one that does not tell."""
+    machine: str = ""
+    """Which boot of which machine that clock is of: several senders on one have one clock."""
 
 
 class History(StrEnum):
@@ -602,6 +606,10 @@ class CatalogueAnswer(Struct, frozen=True, kw_only=True):
     commit: Count
     entries: list[CatalogueEntry]
     next: str | None = None
+    times: list[tuple[Count, Count, Count]] = []
+    """What is known of the clock that gave the commits: from the first number on, commits stand
+    for the moment that is the second (as the commit that it would have), at the pace of the third;
+    in their order. Before the first of them a commit stands for itself."""
 
 
 class Heartbeat(Struct, frozen=True, kw_only=True):

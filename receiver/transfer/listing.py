@@ -146,6 +146,7 @@ class Listing:
             commit=commit,
             entries=self._entries(page, devices=devices),
             next=page[-1].physical if len(rows) == limit or len(page) < len(rows) else None,
+            times=self._times(),
         )
 
     def deletions(self, who: Principal, after: str | None, limit: int | None) -> NotedAnswer:
@@ -176,6 +177,9 @@ class Listing:
             next=_cursor(page[-1]) if len(page) < len(rows) else None,
         )
 
+    def _times(self) -> list[tuple[int, int, int]]:
+        return [(each.ts, each.moment, each.pace) for each in self._engine.times.pieces]
+
     def _past(
         self,
         after: str | None,
@@ -196,6 +200,7 @@ class Listing:
             commit=past.commit,
             entries=self._entries(page, held, devices=devices),
             next=page[-1].physical if len(rows) > len(page) else None,
+            times=self._times(),
         )
 
     def _entries(
