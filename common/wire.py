@@ -596,6 +596,17 @@ class NotedAnswer(Struct, frozen=True, kw_only=True):
     next: str | None = None
 
 
+class ClockPiece(Struct, frozen=True, kw_only=True):
+    """From `commit` on, commits stand for `moment` and what follows it, `pace` times as fast.
+
+    A moment is written as the commit that it would have.
+    """
+
+    commit: Count
+    moment: Count
+    pace: Count
+
+
 class CatalogueAnswer(Struct, frozen=True, kw_only=True):
     """`GET /catalogue?after=<cursor>&limit=<n>`: committed files in path order, for readers.
 
@@ -606,10 +617,9 @@ class CatalogueAnswer(Struct, frozen=True, kw_only=True):
     commit: Count
     entries: list[CatalogueEntry]
     next: str | None = None
-    times: list[tuple[Count, Count, Count]] = []
-    """What is known of the clock that gave the commits: from the first number on, commits stand
-    for the moment that is the second (as the commit that it would have), at the pace of the third;
-    in their order. Before the first of them a commit stands for itself."""
+    times: list[ClockPiece] = []
+    """What is known of the clock that gave the commits, in their order. Before the first of them a
+    commit stands for itself, and for no later moment than the first piece."""
 
 
 class Heartbeat(Struct, frozen=True, kw_only=True):

@@ -317,7 +317,9 @@ class RemoteCatalogue(Catalogue):
         """See `Catalogue`."""
         answer = self._ask(limit=1)
         self.uuid, self._newest = answer.engine, answer.commit
-        self.times = TrueTimes(records.TimePiece(*each) for each in answer.times)
+        self.times = TrueTimes(
+            records.TimePiece(each.commit, each.moment, each.pace) for each in answer.times
+        )
 
     @property
     def newest(self) -> int:

@@ -10,6 +10,7 @@ from common.wire import (
     QUARANTINED,
     CatalogueAnswer,
     CatalogueEntry,
+    ClockPiece,
     DeviceExtent,
     InventoryAnswer,
     InventoryEntry,
@@ -177,8 +178,9 @@ class Listing:
             next=_cursor(page[-1]) if len(page) < len(rows) else None,
         )
 
-    def _times(self) -> list[tuple[int, int, int]]:
-        return [(each.ts, each.moment, each.pace) for each in self._engine.times.pieces]
+    def _times(self) -> list[ClockPiece]:
+        pieces = self._engine.times.pieces
+        return [ClockPiece(commit=each.ts, moment=each.moment, pace=each.pace) for each in pieces]
 
     def _past(
         self,

@@ -32,13 +32,13 @@ def correction(
     """
     moment = from_seconds(now)
     since, floor = step.since, 0
-    if step.is_log_ahead and step.by < 0:
-        # The log itself is ahead of the time: from the first commit on that is.
+    if since > 0:
+        floor = times.moment(since - 1)
+    if step.by < 0 and (step.is_log_ahead or floor > moment):
+        # What was taken for right is ahead of the time: from the first commit on that is.
         number = bisect_left(commits, times.first(moment + 1))
         since = commits[number - 1] + 1 if number else commits[0] if commits else ts
-        floor = times.moment(since - 1) if number or times.pieces else 0
-    elif since > 0:
-        floor = times.moment(since - 1)
+        floor = times.moment(since - 1) if number else 0
     corrected = times.corrected(
         since,
         by=round(step.by * 1000) << COUNTER_BITS,

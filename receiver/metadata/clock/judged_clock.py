@@ -45,6 +45,8 @@ _RENEWED = 600.0
 """Seconds after which the record is renewed though nothing has changed."""
 _ASKED = 1.0
 """Seconds between two questions to the kernel and to senders' words while the clock is in doubt."""
+_SURE = ("synchronised", "senders")
+"""Who knows it for sure: what was committed before is right too. The word of one is not enough."""
 _ENDS = (
     "That ends when the clock stands right again, when the kernel calls it synchronised (NTP), "
     "when senders' clocks agree with it, or with `tsferry-receiver clock confirm` if it is right"
@@ -247,7 +249,7 @@ class JudgedClock:
         """
         with self._lock:
             boot, standing = self._judge(), self._standing
-            if standing.doubted_since is None and self._surely(boot, standing.offset):
+            if standing.doubted_since is None and self._who(boot, standing.offset) in _SURE:
                 standing.anchor = standing.offset
                 if self._step() is None:
                     standing.since = self._newest + 1
@@ -359,9 +361,9 @@ class JudgedClock:
             else:
                 standing.offset = offset
             return boot
-        if _is_time(wall) and (sure := self._asks(boot, offset)):
+        if _is_time(wall) and (who := self._asks(boot, offset)):
             standing.anchor = offset
-            self._follow(offset, sure, sure=True)
+            self._follow(offset, who, sure=who in _SURE)
         elif standing.doubted_since is None:
             standing.doubted_since = boot + standing.offset
             self.changed()
@@ -371,14 +373,14 @@ class JudgedClock:
         if boot - self._asked < _ASKED:
             return ""
         self._asked = boot
-        return self._surely(boot, offset)
+        return self._who(boot, offset)
 
-    def _surely(self, boot: float, offset: float) -> str:
+    def _who(self, boot: float, offset: float) -> str:
         """Who says that the wall clock is right; empty for nobody."""
         if self._machine.synchronised():
             return "synchronised"
         agreed = self.senders.agree(offset, boot, known=self._senders_known())
-        return "senders" if agreed else ""
+        return "" if not agreed else "senders" if agreed > 1 else "one sender"
 
     def _follow(self, offset: float, why: str, *, sure: bool) -> None:
         standing = self._standing

@@ -49,11 +49,11 @@ class SendersClocks:
         if len(self._words) > _MOST:
             del self._words[next(iter(self._words))]
 
-    def agree(self, offset: float, boot: float, *, known: int) -> bool:
-        """Whether they say that a clock is right.
+    def agree(self, offset: float, boot: float, *, known: int) -> int:
+        """How many machines say that a clock is right; 0 where that is not enough.
 
-        At least two of different machines must, and more than say otherwise. Where only one sender
-        is known its word is enough: it can confirm what this machine's own clock shows, no more.
+        At least two must, and more than say otherwise. Where only one sender is known its word is
+        enough to follow the clock: it can confirm what this machine's own shows, no more.
 
         Args:
             offset: of the wall clock from the boot clock.
@@ -61,10 +61,11 @@ class SendersClocks:
             known: senders that the receiver knows.
         """
         if boot + offset < _WRITTEN:
-            return False
+            return 0
         lately = [each for each in self._words.values() if boot - each.heard <= _LASTS]
         words: dict[str, bool] = {}
         for each in lately:  # machines with several senders have one vote, the last word
             words[each.machine] = abs(each.offset - offset) <= _AGREES
         for_it = sum(words.values())
-        return for_it >= min(2, max(known, 1)) and 2 * for_it > len(words)
+        is_enough = for_it >= min(2, max(known, 1)) and 2 * for_it > len(words)
+        return for_it if is_enough else 0

@@ -16,7 +16,7 @@ class EngineOptions:
         history_commits: the same as a number of commits, 0 for none; what reaches further back
             counts.
         clock_jump: seconds; a clock that was set by more is believed on evidence only. In a log
-            whose clock was not judged a longer pause counts as that long for the history.
+            whose clock was not judged a pause longer than the history counts as that long.
         max_memory: bytes that series and storage groups may take; None for no limit.
         storage_group_level: nodes below root of a storage group that is made by itself; 0: what the
             caller names.

@@ -607,7 +607,8 @@ class ClockCorrected(Record, frozen=True, tag=63):
     Attributes:
         pieces: all of them, those that hold as before too.
         why: it is believed: `step` (too small to be doubted), `right again`, `synchronised`,
-            `senders`, `operator`, `restart`, or `begun` in a log that followed any clock before.
+            `senders`, `one sender`, `operator`, `restart`, or `begun` in a log that followed any
+            clock before.
         boot: which start of which machine.
         offset: seconds since the epoch when the boot clock of that machine began, as believed now.
     """

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from receiver.metadata.model.records import TimePiece
-from receiver.metadata.model.timestamps import from_seconds, to_seconds
+from receiver.metadata.model.timestamps import to_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,10 +59,6 @@ class TrueTimes:
         """The same in seconds since the epoch."""
         return to_seconds(self.moment(ts))
 
-    def since_epoch(self, believed: float) -> float:
-        """The moment at which the clock was believed to show something, in seconds."""
-        return self.seconds(from_seconds(believed))
-
     def first(self, moment: int) -> int:
         """The first timestamp of a moment, or of the next that has one."""
         if not self.pieces:
@@ -96,7 +92,8 @@ class TrueTimes:
             by: how much later than was believed the time was since then; less than 0 for earlier.
             now: what the time is.
             newest: the newest timestamp that was given before.
-            floor: no moment since then is before this one.
+            floor: no moment since then is before this one; those before then are not after the
+                first since then.
         """
         begin = newest + 1
         if now >= begin:  # timestamps are behind the time: the next one is of now
@@ -104,14 +101,24 @@ class TrueTimes:
         else:
             right = [TimePiece(begin, now, 2), TimePiece(2 * begin - now, 2 * begin - now, 1)]
         end = right[0].ts
-        kept = [each for each in self.pieces if each.ts < since]
-        breaks = {since, self.first(floor - by), self.first(now - by)}
+        pieces = self._clamped(since, end, by=by, low=floor, high=now)
+        most = (pieces or right)[0].moment
+        before = self._clamped(0, since, by=0, low=0, high=most) if self.pieces else []
+        return TrueTimes([*before, *pieces, *right])
+
+    def _clamped(self, begin: int, end: int, *, by: int, low: int, high: int) -> list[TimePiece]:
+        """The pieces of a range of timestamps, moved by something, and within two moments."""
+        breaks = {begin, self.first(low - by), self.first(high - by)}
         breaks |= {*self._begins, *self._moments[:1]}
-        for ts in sorted(each for each in breaks if since <= each < end):
+        found: list[TimePiece] = []
+        for ts in sorted(each for each in breaks if begin <= each < end):
             raw, pace = self.moment(ts) + by, self._pace(ts)
-            value = min(max(raw, floor), now)
-            kept.append(TimePiece(ts, value, pace if floor <= raw < now else 0))
-        return TrueTimes([*kept, *right])
+            pace = pace if low <= raw < high else 0
+            value = min(max(raw, low), high)
+            last = found[-1] if found else TimePiece(-1, -1, -1)
+            if pace != last.pace or value != last.moment + (ts - last.ts) * last.pace:
+                found.append(TimePiece(ts, value, pace))
+        return found
 
     def _pace(self, ts: int) -> int:
         number = bisect_right(self._begins, ts) - 1

@@ -78,9 +78,9 @@ class HistoryWindow:
 class Horizon:
     """Where the window should begin now: `history` before the time, as timestamps have it.
 
-    Timestamps of a clock that nobody judged (logs of 0.1.0) may be wrong by any time: of a pause
-    between two of them no more than `clock_jump` counts. So such a log keeps its history longer
-    where commits are rare, and never shorter.
+    Timestamps of a clock that nobody judged (logs of 0.1.0) may be wrong by any time: a pause
+    between two of them that is longer than the history itself may be a clock that was set, so no
+    more than `clock_jump` of it counts. Such a log may keep its history longer, never shorter.
     """
 
     def __init__(
@@ -122,8 +122,9 @@ class Horizon:
         moments = times.moments(stamps) >> COUNTER_BITS
         pauses = np.diff(moments)
         unjudged = stamps[1:] <= min(self._corrections.row.judged_since, stamps[-1])
-        most = round(self._options.clock_jump * 1000)
-        ages = np.cumsum(np.where(unjudged, np.minimum(pauses, most), pauses)[::-1])
+        is_set = unjudged & (pauses > round(self._options.history * 1000))
+        most = np.minimum(pauses, round(self._options.clock_jump * 1000))
+        ages = np.cumsum(np.where(is_set, most, pauses)[::-1])
         # The pause in which the window begins, counted from the newest.
         pause = int(np.searchsorted(ages, left))
         if pause == len(ages):

@@ -103,7 +103,7 @@ def test_without_a_checkpoint_too_it_begins_at_a_start_where_the_clock_has_it(wo
         assert state.keys.versions == 2
 
 
-def test_in_a_log_of_a_clock_that_nobody_judged_a_pause_counts_as_the_jump_at_most(tmp_path):
+def test_where_nobody_judged_the_clock_a_long_pause_counts_as_the_jump(tmp_path):
     begin = 1_700_000_000.0
     moments = [begin + number * 100 * HOUR for number in range(15)]
     writes = [records.KeysWritten([], {"k": "v"})]
