@@ -390,10 +390,11 @@ class JudgedClock:
         self.changed()
 
     def _doubt_text(self) -> str:
-        wall, boot = self._machine.wall(), self._machine.boot()
+        wall, time = self._machine.wall(), self._machine.boot() + self._standing.offset
+        since = self._standing.doubted_since
         return (
-            f"the clock says {_text(wall)}, {_text(boot + self._standing.offset)} was expected; "
-            f"and time goes on from there. {_ENDS}"
+            f"the clock says {_text(wall)}, {_text(time)} was expected, "
+            f"and time goes on from there since {_text(time if since is None else since)}. {_ENDS}"
         )
 
 

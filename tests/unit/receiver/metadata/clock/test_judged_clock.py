@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from common import crash
 from receiver.metadata.clock.clock_record import RECORD
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
@@ -252,9 +253,15 @@ def test_a_correction_is_applied_once_though_the_record_was_not_written(world):
     world.machine.passes(10 * HOUR)
     world.machine.is_set(0.9 * HOUR)
     left = (world.home / RECORD).read_bytes()
-    world.engine.collect()
+
+    def die(name: str) -> None:
+        if name == "clock.corrected":
+            raise crash.SimulatedCrash
+
+    with pytest.raises(crash.SimulatedCrash), crash.arm(die):
+        world.engine.collect()
     world.engine.close()
-    (world.home / RECORD).write_bytes(left)  # killed between the commit and the record
+    (world.home / RECORD).write_bytes(left)  # its end wrote nothing
     world.open()
     world.engine.collect()
     assert world.moment(world.put()) - world.moment(before) == pytest.approx(10 * HOUR, abs=3)
