@@ -145,7 +145,8 @@ class EdgeLook:
         """The last look that had a file that is gone."""
         if not self.number:
             return 0
-        return self.before.missing.get(path.text) or self.before.last_of(path.directory)
+        known = self.before.missing.get(path.text) or self.before.last_of(path.directory)
+        return known or self.number - 1
 
     def sight(self, file: LocalDeletions) -> DeletionsSight | None:
         """What is known of a deletion file; None where it could not be read."""
@@ -155,7 +156,7 @@ class EdgeLook:
         """This look for a list that was found only after it: what of it was not seen is missing."""
         if not self.number:
             return self
-        missing = dict(_missing_since(self.before, self.scan, entries, ()))
+        missing = dict(_missing_since(self.before, self.number, self.scan, entries, ()))
         after = msgspec.structs.replace(self.after, missing={**missing, **self.after.missing})
         return replace(self, after=after)
 
@@ -251,7 +252,7 @@ class Looks:
                 **_out_of_sight(before, scan, entries),
                 **dict(_sights(before, number, scan, entries, gone)),
             },
-            missing=dict(_missing_since(before, scan, entries, gone)),
+            missing=dict(_missing_since(before, number, scan, entries, gone)),
             deletions=_deletions(before, scan, entries, read),
             places=places,
         )
@@ -322,6 +323,7 @@ def _out_of_sight(
 
 def _missing_since(
     before: LooksState,
+    number: int,
     scan: Scan,
     entries: Mapping[FilePath, Entry],
     copies: Sequence[LocalFile],
@@ -329,7 +331,7 @@ def _missing_since(
     """The last look that had each file that is not seen now, while its end is not told.
 
     Its end may be held for long; looks that go by meanwhile do not have it. Where a data directory
-    is away, its list is, too.
+    is away, its list is, too. Without a memory it is known that this look does not have it.
     """
     if scan.unmounted:
         for text, last in before.missing.items():
@@ -338,7 +340,7 @@ def _missing_since(
                 yield text, last
     for each in copies:
         known = before.missing.get(each.path.text)
-        yield each.path.text, known or before.last_of(each.path.directory)
+        yield each.path.text, known or before.last_of(each.path.directory) or number - 1
     for path in entries:
         if path in scan.files or path in scan.others:
             continue
@@ -346,7 +348,7 @@ def _missing_since(
         if known is not None:
             yield path.text, known
         elif scan.why_not_listed(path.directory) is None:
-            yield path.text, before.last_of(path.directory)
+            yield path.text, before.last_of(path.directory) or number - 1
 
 
 def _known(before: LooksState, path: str, inode: int) -> Sight | None:

@@ -227,6 +227,16 @@ def test_a_lost_memory_sees_all_anew(edge):
     assert looks.take(30, edge.site.scan(), {}).first(P) == 30
 
 
+def test_without_a_memory_what_is_missing_was_not_seen_by_this_look(edge):
+    edge.site.put(P)
+    edge.load()
+    edge.look()
+    edge.site.remove(P)
+    (edge.site.schema_dir / "centre" / "looks.state").unlink()
+    assert edge.look().last(P) == 19
+    assert edge.look().last(P) == 19
+
+
 def test_a_receiver_that_knows_no_looks_is_told_none(edge):
     edge.site.put(P)
     looks = Looks.open(edge.tree, "centre")
