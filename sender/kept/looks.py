@@ -320,8 +320,14 @@ def _missing_since(
 ) -> Iterator[tuple[str, int]]:
     """The last look that had each file that is not seen now, while its end is not told.
 
-    Its end may be held for long; looks that go by meanwhile do not have it.
+    Its end may be held for long; looks that go by meanwhile do not have it. What was listed in a
+    data directory that is away is on no list now, and is once it is back.
     """
+    if scan.unmounted:
+        for text, look in before.missing.items():
+            path = FilePath.parse(text)
+            if not (path in entries or path in scan.files or path in scan.others):
+                yield text, look
     for each in copies:
         known = before.missing.get(each.path.text)
         yield each.path.text, known or before.last_of(each.path.directory)
