@@ -522,6 +522,31 @@ class InventoryAnswer(Struct, frozen=True, kw_only=True):
     """Whether `stands` was asked and found out; a receiver that cannot does not say."""
 
 
+class LostFile(Struct, frozen=True, kw_only=True):
+    """A file that the sender had loaded here and has no more."""
+
+    path: str
+    md5: str
+    size: Count
+    first_time: Time | None = None
+    """Of its data, as `last_time`; None where it is not known."""
+    last_time: Time | None = None
+    reason: str = ""
+    """Why it is not at the sender any more, for people."""
+
+
+class LostPage(Struct, frozen=True, kw_only=True):
+    """`POST /lost`: files that the receiver may not know any more."""
+
+    files: list[LostFile]
+
+
+class LostAnswer(Struct, frozen=True, kw_only=True):
+    """Of the page, the paths that the receiver has nothing of; they are lost from now on."""
+
+    lost: list[str] = []
+
+
 class DeviceExtent(Struct, frozen=True, kw_only=True):
     """A device of a file, with its first and last time."""
 

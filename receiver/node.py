@@ -20,6 +20,7 @@ from receiver.operator.directories import RunningReceiver
 from receiver.superseding.prover import Prover
 from receiver.transfer.checks import Checks
 from receiver.transfer.listing import Listing
+from receiver.transfer.lost import LostFiles
 from receiver.transfer.schemachanges import SchemaReader
 from receiver.transfer.tasks import Tasks
 from receiver.transfer.uploads import Uploads
@@ -44,6 +45,7 @@ class Node(Closing):
         uploads: the tus calls.
         checks: `check`, the first call of a round, and `heartbeat`.
         tasks: the calls of a task, from its start to its outcome.
+        lost: takes what senders tell of files that neither side has.
         listing: pages of what is committed, for senders and readers.
         schema_reader: what became of the schema, for readers.
         operator: what the calls of operators work on.
@@ -67,6 +69,7 @@ class Node(Closing):
         self.checks = Checks(config, engine, load, clock=clock)
         self.tasks = Tasks(config, engine, load, self.uploads, clock=clock)
         self.listing = Listing(config, engine, load.disks)
+        self.lost = LostFiles(config, engine)
         self.schema_reader = SchemaReader(engine)
         self.operator = RunningReceiver(
             config,

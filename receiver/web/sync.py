@@ -233,6 +233,21 @@ def inventory(call: Call) -> Response:
     return json_answer(page)
 
 
+@ROUTES.call(
+    "POST",
+    f"{wire.BASE}/lost",
+    Role.SENDER,
+    "Files that the sender has no more, and the receiver may not know",
+    AnswerRow(200, wire.LostAnswer),
+    takes=wire.LostPage,
+    body=Body.LARGE,
+)
+def lost(call: Call) -> Response:
+    """Files that the sender has no more."""
+    page = call.body(wire.LostPage)
+    return json_answer(call.node.lost.tell(call.who, call.sender, page))
+
+
 def _is_true(call: Call, name: str) -> bool:
     text = call.query(name) or "false"
     if text not in ("true", "false"):

@@ -228,9 +228,8 @@ def _makes_a_variable(value: ast.expr | None) -> bool:
 
 
 SUBJECTS = frozenset({
-    "batch", "daemon", "deletes", "files", "fsck", "init", "owners", "quarantine", "retired",
-    "schema",
-    "senders", "series", "sql", "status", "sync", "tasks", "ttl",
+    "batch", "daemon", "deletes", "files", "fsck", "init", "lost", "owners", "quarantine",
+    "retired", "schema", "senders", "series", "sql", "status", "sync", "tasks", "ttl",
 })  # fmt: skip
 """Modules of one name on several floors, about one thing: its table, its calls, its command."""
 ON_EACH_SIDE = frozenset({"__main__", "cli", "commands", "config", "errors", "wire"})

@@ -42,6 +42,7 @@ __all__ = [
     "FileDeleted",
     "FileForgotten",
     "FileLoaded",
+    "FileLost",
     "FileNamed",
     "FileOutcome",
     "FileQuarantined",
@@ -55,6 +56,7 @@ __all__ = [
     "FileVerified",
     "KeysWritten",
     "LoadedDevice",
+    "LossAcknowledged",
     "ManifestMeta",
     "Op",
     "OwnerSet",
@@ -583,6 +585,41 @@ class DeletesSettled(Record, frozen=True, tag=42):
     look: int = 0
 
 
+class FileLost(Record, frozen=True, tag=43):
+    """A file that neither side has any more: its sender had it loaded here, and no row knows it.
+
+    A loaded file that is in quarantine and gone at the edge is lost without this record.
+
+    Attributes:
+        sender: that tells it.
+        path: under which it had the file.
+        md5: of its content, as `size`.
+        first: earliest timestamp, None where it is not known, or of a file without points.
+        last: latest one.
+        reason: why, for people.
+    """
+
+    sender: str
+    path: str
+    md5: str
+    size: int
+    first: int | None = None
+    last: int | None = None
+    reason: str = ""
+
+
+class LossAcknowledged(Record, frozen=True, tag=44):
+    """An operator knows that a file is lost: it is counted no more.
+
+    `physical` is the file in quarantine that stands for it; empty where `FileLost` told of it.
+    """
+
+    sender: str
+    path: str
+    md5: str
+    physical: str = ""
+
+
 Op = (
     EngineMade
     | SenderSeen
@@ -621,6 +658,8 @@ Op = (
     | DeletesCounted
     | DeletesHeld
     | DeletesSettled
+    | FileLost
+    | LossAcknowledged
 )
 
 

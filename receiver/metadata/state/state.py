@@ -27,6 +27,7 @@ from receiver.metadata.state.table_rows import (
 from receiver.metadata.state.tables.deletion_notes import DeletionTable
 from receiver.metadata.state.tables.files import FileTable
 from receiver.metadata.state.tables.held_deletes import DeleteWindows, HeldDeletes
+from receiver.metadata.state.tables.lost import LostTable
 from receiver.metadata.state.tables.owners import OwnerTable
 from receiver.metadata.state.tables.senders import SchemaPositions, SenderTable, TokenTable
 from receiver.metadata.state.tables.series import SchemaTable
@@ -56,9 +57,9 @@ class State:
         schema_positions: how far the schema log of a sender is applied, by its uuid.
         devices: names of devices that files and owners share.
         max_memory: bytes that the schema may take before the rules refuse more; None for no limit.
-        file_table, deletion_table, delete_windows, held_deletes, owner_table, sender_table,
-        token_table, task_table, quarantine_table, position_table: the tables themselves, for what
-        else is asked of them, and for checkpoints.
+        file_table, lost_table, deletion_table, delete_windows, held_deletes, owner_table,
+        sender_table, token_table, task_table, quarantine_table, position_table: the tables
+        themselves, for what else is asked of them, and for checkpoints.
     """
 
     def __init__(self, schema: Schema | None = None, keys: KeyTable | None = None) -> None:
@@ -70,6 +71,7 @@ class State:
         self.keys = KeyTable() if keys is None else keys
         self.devices = DeviceTable()
         self.file_table = FileTable(self.devices)
+        self.lost_table = LostTable(self.file_table.rows)
         self.deletion_table = DeletionTable()
         self.delete_windows = DeleteWindows()
         self.held_deletes = HeldDeletes()
@@ -96,6 +98,7 @@ class State:
         for table in (
             self.sender_table,
             self.token_table,
+            self.lost_table,  # before the files: what it stands for is still there as it was
             self.file_table,
             self.deletion_table,
             self.delete_windows,
@@ -187,5 +190,6 @@ _CHANGED: dict[str, Callable[[State, Any], int]] = {
     "storage_group": lambda state, key: state.schema.groups.changed(parse_stored(key)),
     "delete_window": lambda state, key: _row(state.delete_windows.rows.get(key)),
     "held_deletes": lambda state, key: _row(state.held_deletes.rows.get(key)),
+    "lost": lambda state, key: _row(state.lost_table.rows.get(key)),
     "key": lambda state, key: state.keys.changed(key),
 }

@@ -36,6 +36,7 @@ __all__ = [
     "FileRow",
     "FileState",
     "HeldDeletesRow",
+    "LostRow",
     "OwnerRow",
     "QuarantineRow",
     "SchemaPositionRow",
@@ -302,6 +303,30 @@ class DeleteWindowRow(_Row, frozen=True, kw_only=True):
     begun: int
     listed: int
     count: int
+
+
+class LostRow(_Row, frozen=True, kw_only=True):
+    """A file that is lost; see `records.FileLost`.
+
+    Attributes:
+        physical: the file in quarantine that stands for it; empty where there is none.
+        acknowledged: the commit by which an operator knows of it, 0 for none.
+    """
+
+    sender: str
+    path: str
+    md5: str
+    size: int
+    first: int | None
+    last: int | None
+    reason: str
+    physical: str = ""
+    acknowledged: int = 0
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """(sender, path, MD5)."""
+        return self.sender, self.path, self.md5
 
 
 class HeldDeletesRow(_Row, frozen=True, kw_only=True):

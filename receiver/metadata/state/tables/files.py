@@ -80,6 +80,7 @@ class FileTable:
         self._verified: dict[str, int] = {}
         self._resting: dict[str, dict[str, None]] = {}
         self._tails: dict[str, tuple[str, ...]] = {}
+        self._lost: dict[str, None] = {}
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -125,6 +126,10 @@ class FileTable:
     def wanted(self, sender: str) -> list[FileRow]:
         """Files that the sender once sent, now found bad: wanted again but for those on hold."""
         return [self.rows[each] for each in self._wanted.get(sender, ())]
+
+    def lost(self) -> list[FileRow]:
+        """Files in quarantine that their senders have no more."""
+        return [self.rows[each] for each in self._lost]
 
     def of_tail(self, tail: str) -> list[FileRow]:
         """Files with this digest of their tail that are not deleted, whoever sent them."""
@@ -181,6 +186,7 @@ class FileTable:
         if row.state is not FileState.DELETED:
             self._add_tail(row)
         self._rest(row)
+        self._lose(row)
         if row.state is FileState.SUPERSEDED:
             self.gone.take(row)
 
@@ -249,6 +255,7 @@ class FileTable:
     def _file_deleted(self, op: records.FileDeleted, ts: int) -> None:
         row = self.rows[op.physical]
         self._hide(row, FileState.DELETED)
+        self._lost.pop(op.physical, None)
         self._free_paths(row)
         self._unrest(row)
         if row.state is FileState.SUPERSEDED or op.reason == "expired":
@@ -275,6 +282,7 @@ class FileTable:
             row, state=state, retired=True, last_look=op.last_look or ts - 1, changed=ts
         )
         self.rows[op.physical] = retired
+        self._lose(retired)
         self.gone.take(retired)
         self.gone.touch(retired)
 
@@ -335,7 +343,7 @@ class FileTable:
     def _file_quarantined(self, op: records.FileQuarantined, ts: int) -> None:
         row = self.rows[op.physical]
         self._hide(row, FileState.QUARANTINED)
-        self.rows[op.physical] = msgspec.structs.replace(
+        bad = self.rows[op.physical] = msgspec.structs.replace(
             row,
             state=FileState.QUARANTINED,
             reason=op.reason,
@@ -343,6 +351,7 @@ class FileTable:
             last_look=row.rank.last if row.retired else 0,
             changed=ts,
         )
+        self._lose(bad)
         if not row.retired:
             self._wanted.setdefault(row.sender, {})[op.physical] = None
 
@@ -351,6 +360,7 @@ class FileTable:
         state = FileState.RETIRED if row.retired else FileState.LIVE
         restored = msgspec.structs.replace(row, state=state, reason=None, changed=ts)
         self.rows[op.physical] = restored
+        self._lost.pop(op.physical, None)
         self._reorder(row, state)
         self._unwant(row)
         self._show(restored)
@@ -474,6 +484,10 @@ class FileTable:
             heir = msgspec.structs.replace(resting, rests=tuple(dict.fromkeys([*left, *row.rests])))
             self.rows[heir.physical] = heir
             self._rest(heir)
+
+    def _lose(self, row: FileRow) -> None:
+        if row.state is FileState.QUARANTINED and row.retired:
+            self._lost[row.physical] = None
 
     def _unwant(self, row: FileRow) -> None:
         self._wanted.get(row.sender, {}).pop(row.physical, None)
