@@ -84,6 +84,7 @@ class Listing:
         with self._engine.reading() as state:
             commit = state.newest
             rows = state.file_table.inventory(sender, after, limit)
+            known = [state.file_table.listed.deletions(row.physical) for row in rows]
         standing = self._disks.standing() if look else []
         entries = [
             InventoryEntry(
@@ -96,8 +97,9 @@ class Listing:
                 last_time=row.last,
                 verified=row.verified,
                 stands=whole_in(standing, row),
+                deletions=deletions,
             )
-            for row in rows
+            for row, deletions in zip(rows, known, strict=True)
         ]
         following = rows[-1].path if len(rows) == limit else None
         return InventoryAnswer(
