@@ -185,10 +185,17 @@ class Tasks:
             scope=list(who.scope),
             token=who.token_id,
             look=request.look,
+            anew=request.anew and request.look > 0 and self._is_restored(folder.uuid),
             started=self._clock(),
         )
         start_task(folder, record)
         self._load.forget_shortage(folder.uuid)  # its plan will tell
+
+    def _is_restored(self, sender: str) -> bool:
+        """Whether an operator said so, and its list has not begun anew since."""
+        with self._engine.reading() as state:
+            row = state.senders.get(sender)
+        return row is not None and row.restored > 0
 
     def _set_epoch(self, sender: str, step: epochs.Step, task: str) -> None:
         """Commit the epochs; the folder's lock keeps other starts away."""
@@ -307,7 +314,7 @@ class Tasks:
             current = self._intake.open_task(folder, task)
             _check_length(len(current.deletions_told) + len(page.parts))
             with self._engine.reading() as state:
-                known = KnownDeletions(state, sender)
+                known = KnownDeletions(state, sender, anew=current.record.anew)
                 for told in current.deletions_told:
                     known.take(told)
                 taken = [each for each in page.parts if known.take(each)]

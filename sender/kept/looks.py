@@ -278,6 +278,10 @@ class Looks:
         )
         return EdgeLook(number, scan, before, after)
 
+    def begin_anew(self) -> None:
+        """See all for the first time in the next look, as after a restore; nothing is written."""
+        self.now = LooksState(places=self.now.places)
+
     def record(self, look: EdgeLook) -> None:
         """Remember a look: on disk before this returns."""
         self._write(look.after)
