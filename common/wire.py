@@ -489,6 +489,16 @@ LOADED, QUARANTINED = "loaded", "quarantined"
 """The states of a file that the receiver has: it is read, or was found bad since."""
 
 
+class CommittedDeletions(Struct, frozen=True, kw_only=True):
+    """What the receiver has of the deletion file beside a TsFile."""
+
+    form: DeletionsForm
+    size: Count
+    """Bytes of its whole records."""
+    digest: str
+    """xxh3-128 (hex) of these."""
+
+
 class InventoryEntry(Struct, frozen=True, kw_only=True):
     """A file of this sender that the receiver has."""
 
@@ -506,6 +516,10 @@ class InventoryEntry(Struct, frozen=True, kw_only=True):
     stands: bool = False
     """Whether its bytes, and those of its `.resource`, lay on the receiver's disk for this answer:
     regular files of their sizes, in a data directory that is not away. Only if it was asked."""
+    resource: ResourceEntry | None = None
+    """The `.resource` that came with it. Only if it was asked whether it stands."""
+    deletions: list[CommittedDeletions] = []
+    """What is committed of its deletion files, one of each form. The same."""
 
 
 class InventoryAnswer(Struct, frozen=True, kw_only=True):
@@ -520,6 +534,8 @@ class InventoryAnswer(Struct, frozen=True, kw_only=True):
     next: str | None = None
     looked: bool = False
     """Whether `stands` was asked and found out; a receiver that cannot does not say."""
+    propagate: Propagate | None = None
+    """What a file that is gone means, as this sender has it committed here; None for nothing."""
 
 
 class LostFile(Struct, frozen=True, kw_only=True):

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from common.digests import xxh3_128
 from common.errors import UsageError
 from common.wire import (
     LOADED,
     QUARANTINED,
     CatalogueAnswer,
     CatalogueEntry,
+    CommittedDeletions,
+    DeletionsForm,
     DeviceExtent,
     InventoryAnswer,
     InventoryEntry,
     NotedAnswer,
     NotedEntry,
     NotedRecords,
+    ResourceEntry,
 )
 from receiver.disks import AwayError, whole_in
 from receiver.load.placing import tree_of
@@ -84,6 +88,10 @@ class Listing:
         with self._engine.reading() as state:
             commit = state.newest
             rows = state.file_table.inventory(sender, after, limit)
+            known = state.senders.get(sender)
+            deletions = {
+                row.physical: state.deletion_table.of_file(row.physical) for row in rows if look
+            }
         standing = self._disks.standing() if look else []
         entries = [
             InventoryEntry(
@@ -96,6 +104,8 @@ class Listing:
                 last_time=row.last,
                 verified=row.verified,
                 stands=whole_in(standing, row),
+                resource=_resource(row) if look else None,
+                deletions=[_known(each) for each in deletions.get(row.physical, ())],
             )
             for row in rows
         ]
@@ -106,6 +116,7 @@ class Listing:
             entries=entries,
             next=following,
             looked=look,
+            propagate=None if known is None else known.propagate,
         )
 
     def catalogue(
@@ -236,6 +247,16 @@ def _entry(row: FileRow, tree: Tree | None, *, quarantined: bool, devices: bool)
         last_look=0 if rank.last == NOW else rank.last,
         devices=_extents(row) if devices else None,
     )
+
+
+def _resource(row: FileRow) -> ResourceEntry | None:
+    found = row.resource
+    return None if found is None else ResourceEntry(size=found.size, md5=found.md5)
+
+
+def _known(row: DeletionsRow) -> CommittedDeletions:
+    digest = xxh3_128(row.content).hex()
+    return CommittedDeletions(form=DeletionsForm(row.form), size=len(row.content), digest=digest)
 
 
 def _extents(row: FileRow) -> list[DeviceExtent]:
