@@ -159,6 +159,31 @@ class VerifiedFiles(Struct, frozen=True, kw_only=True):
     """Of these."""
 
 
+class LostFile(Struct, frozen=True, kw_only=True):
+    """A file that the sender had loaded here and has no more."""
+
+    path: str
+    md5: str
+    size: Count
+    first_time: Time | None = None
+    """Of its data, as `last_time`; None where it is not known."""
+    last_time: Time | None = None
+    reason: str = ""
+    """Why it is not at the sender any more, for people."""
+
+
+class LostFiles(Struct, frozen=True, kw_only=True):
+    """What of a sender is lost, at both ends, and not acknowledged by an operator of the receiver.
+
+    `named` has the first 10,000 of `files`; `since` is the earliest time of data in any of them,
+    None where that is not known of all.
+    """
+
+    files: Count
+    since: Time | None = None
+    named: list[LostFile] = []
+
+
 class CheckAnswer(Struct, frozen=True, kw_only=True):
     """What the receiver is, and where it stands with this sender."""
 
@@ -188,6 +213,10 @@ class CheckAnswer(Struct, frozen=True, kw_only=True):
     look: Count = 0
     """The number of the look that this round takes: greater than that of every look before. 0 from
     a receiver that knows no looks."""
+    compares: bool = False
+    """Whether it takes `POST /listed` and `POST /lost`."""
+    lost: LostFiles | None = None
+    """None for nothing."""
 
 
 # -- tasks -------------------------------------------------------------------------------------
@@ -489,16 +518,6 @@ LOADED, QUARANTINED = "loaded", "quarantined"
 """The states of a file that the receiver has: it is read, or was found bad since."""
 
 
-class CommittedDeletions(Struct, frozen=True, kw_only=True):
-    """What the receiver has of the deletion file beside a TsFile."""
-
-    form: DeletionsForm
-    size: Count
-    """Bytes of its whole records."""
-    digest: str
-    """xxh3-128 (hex) of these."""
-
-
 class InventoryEntry(Struct, frozen=True, kw_only=True):
     """A file of this sender that the receiver has."""
 
@@ -518,8 +537,8 @@ class InventoryEntry(Struct, frozen=True, kw_only=True):
     regular files of their sizes, in a data directory that is not away. Only if it was asked."""
     resource: ResourceEntry | None = None
     """The `.resource` that came with it. Only if it was asked whether it stands."""
-    deletions: list[CommittedDeletions] = []
-    """What is committed of its deletion files, one of each form. The same."""
+    deletions: str = ""
+    """What is known of its deletion files, as `common.listed` has it."""
 
 
 class InventoryAnswer(Struct, frozen=True, kw_only=True):
@@ -538,17 +557,48 @@ class InventoryAnswer(Struct, frozen=True, kw_only=True):
     """What a file that is gone means, as this sender has it committed here; None for nothing."""
 
 
-class LostFile(Struct, frozen=True, kw_only=True):
-    """A file that the sender had loaded here and has no more."""
+class ListedRequest(Struct, frozen=True, kw_only=True):
+    """`POST /listed`: what outcomes called loaded and no end was told for, as `common.listed`."""
+
+    files: Count
+    digest: str
+    since: Count = 0
+    """The newest commit that the sender knew of before this round."""
+
+
+class ListedFile(Struct, frozen=True, kw_only=True):
+    """A file on the sender's list."""
 
     path: str
     md5: str
-    size: Count
-    first_time: Time | None = None
-    """Of its data, as `last_time`; None where it is not known."""
-    last_time: Time | None = None
-    reason: str = ""
-    """Why it is not at the sender any more, for people."""
+
+
+class ListedPage(Struct, frozen=True, kw_only=True):
+    """`POST /listed/ended`: files on the sender's list that the inventory lacks."""
+
+    files: list[ListedFile]
+
+
+class EndedHere(Struct, frozen=True, kw_only=True):
+    """A file on the sender's list that the receiver let go by itself: it is not to come again."""
+
+    path: str
+    md5: str
+    reason: str
+
+
+class ListedAnswer(Struct, frozen=True, kw_only=True):
+    """Whether both sides list the same."""
+
+    agrees: bool
+    ended: list[EndedHere] = []
+    """If not, what the receiver let go since the commit that was named, as far as it tells."""
+
+
+class EndedAnswer(Struct, frozen=True, kw_only=True):
+    """Those of a page that the receiver let go by itself."""
+
+    ended: list[EndedHere] = []
 
 
 class LostPage(Struct, frozen=True, kw_only=True):
@@ -561,6 +611,8 @@ class LostAnswer(Struct, frozen=True, kw_only=True):
     """Of the page, the paths that the receiver has nothing of; they are lost from now on."""
 
     lost: list[str] = []
+    all: LostFiles | None = None
+    """With those that were lost before, as at the check."""
 
 
 class DeviceExtent(Struct, frozen=True, kw_only=True):

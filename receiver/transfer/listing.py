@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from common.digests import xxh3_128
 from common.errors import UsageError
 from common.wire import (
     LOADED,
     QUARANTINED,
     CatalogueAnswer,
     CatalogueEntry,
-    CommittedDeletions,
-    DeletionsForm,
     DeviceExtent,
     InventoryAnswer,
     InventoryEntry,
@@ -88,10 +85,8 @@ class Listing:
         with self._engine.reading() as state:
             commit = state.newest
             rows = state.file_table.inventory(sender, after, limit)
-            known = state.senders.get(sender)
-            deletions = {
-                row.physical: state.deletion_table.of_file(row.physical) for row in rows if look
-            }
+            owner = state.senders.get(sender)
+            known = [state.file_table.listed.deletions(row.physical) for row in rows]
         standing = self._disks.standing() if look else []
         entries = [
             InventoryEntry(
@@ -105,9 +100,9 @@ class Listing:
                 verified=row.verified,
                 stands=whole_in(standing, row),
                 resource=_resource(row) if look else None,
-                deletions=[_known(each) for each in deletions.get(row.physical, ())],
+                deletions=deletions,
             )
-            for row in rows
+            for row, deletions in zip(rows, known, strict=True)
         ]
         following = rows[-1].path if len(rows) == limit else None
         return InventoryAnswer(
@@ -116,7 +111,7 @@ class Listing:
             entries=entries,
             next=following,
             looked=look,
-            propagate=None if known is None else known.propagate,
+            propagate=None if owner is None else owner.propagate,
         )
 
     def catalogue(
@@ -252,11 +247,6 @@ def _entry(row: FileRow, tree: Tree | None, *, quarantined: bool, devices: bool)
 def _resource(row: FileRow) -> ResourceEntry | None:
     found = row.resource
     return None if found is None else ResourceEntry(size=found.size, md5=found.md5)
-
-
-def _known(row: DeletionsRow) -> CommittedDeletions:
-    digest = xxh3_128(row.content).hex()
-    return CommittedDeletions(form=DeletionsForm(row.form), size=len(row.content), digest=digest)
 
 
 def _extents(row: FileRow) -> list[DeviceExtent]:

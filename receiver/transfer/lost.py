@@ -6,11 +6,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from common.errors import TooLargeError
-from common.wire import LostAnswer
+from common.wire import LostAnswer, LostFile, LostFiles
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
-from receiver.metadata.query.lost import unknown_here
+from receiver.metadata.query.lost import lost_files, unknown_here
 from receiver.transfer.intake import check_sender
 
 if TYPE_CHECKING:
@@ -19,16 +19,18 @@ if TYPE_CHECKING:
     from common.wire import LostPage
     from receiver.config import ReceiverConfig
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
     from receiver.principal import Principal
 
-__all__ = ["LostFiles", "lose_unknown"]
+__all__ = ["Losses", "lose_unknown", "lost_of"]
 
 log = logging.getLogger(__name__)
 
 _LONGEST_REASON = 500
+_MOST_NAMED = 10_000
 
 
-class LostFiles:
+class Losses:
     """Answers `lost`."""
 
     def __init__(self, config: ReceiverConfig, engine: Engine) -> None:
@@ -57,7 +59,31 @@ class LostFiles:
             )
             for each in page.files
         ]
-        return LostAnswer(lost=[op.path for op in lose_unknown(self._engine, told)])
+        lost = [op.path for op in lose_unknown(self._engine, told)]
+        with self._engine.reading() as state:
+            return LostAnswer(lost=lost, all=lost_of(state, sender))
+
+
+def lost_of(state: State, sender: str) -> LostFiles | None:
+    """What of a sender is lost and not acknowledged, as it is told; None for nothing."""
+    rows = lost_files(state, sender)
+    if not rows:
+        return None
+    named = [
+        LostFile(
+            path=row.path,
+            md5=row.md5,
+            size=row.size,
+            first_time=row.first,
+            last_time=row.last,
+            reason=row.reason,
+        )
+        for row in rows[:_MOST_NAMED]
+    ]
+    firsts = [row.first for row in rows if row.first is not None]
+    told_without = any(row.first is None and not row.physical for row in rows)
+    since = None if told_without else min(firsts, default=None)
+    return LostFiles(files=len(rows), since=since, named=named)
 
 
 def lose_unknown(engine: Engine, told: Sequence[records.FileLost]) -> list[records.FileLost]:

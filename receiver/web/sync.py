@@ -235,6 +235,35 @@ def inventory(call: Call) -> Response:
 
 @ROUTES.call(
     "POST",
+    f"{wire.BASE}/listed",
+    Role.SENDER,
+    "Whether the sender's list is what the receiver has listed",
+    AnswerRow(200, wire.ListedAnswer),
+    takes=wire.ListedRequest,
+)
+def listed(call: Call) -> Response:
+    """Whether both sides list the same."""
+    request = call.body(wire.ListedRequest)
+    return json_answer(call.node.listed.compare(call.who, call.sender, request))
+
+
+@ROUTES.call(
+    "POST",
+    f"{wire.BASE}/listed/ended",
+    Role.SENDER,
+    "Which of these files the receiver let go by itself",
+    AnswerRow(200, wire.EndedAnswer),
+    takes=wire.ListedPage,
+    body=Body.LARGE,
+)
+def ended(call: Call) -> Response:
+    """Files that the receiver let go by itself."""
+    page = call.body(wire.ListedPage)
+    return json_answer(call.node.listed.ended(call.who, call.sender, page))
+
+
+@ROUTES.call(
+    "POST",
     f"{wire.BASE}/lost",
     Role.SENDER,
     "Files that the sender has no more, and the receiver may not know",

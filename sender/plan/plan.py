@@ -20,7 +20,7 @@ and never loses what it was made of before it has the product.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -202,7 +202,9 @@ def _unchanged(found: _Sorted, entry: Entry, file: LocalFile) -> None:
 
 def _refresh(found: _Sorted, entry: Entry, file: LocalFile, span: Span | None) -> None:
     found.moved += entry.data_dir != file.data_dir
-    found.refreshed.append(Entry.of(file, entry.md5, span))
+    fresh = Entry.of(file, entry.md5, span)
+    ended = entry.state is EntryState.ENDED
+    found.refreshed.append(replace(fresh, state=EntryState.ENDED) if ended else fresh)
 
 
 def _differs(

@@ -19,6 +19,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from common.listed import parse_deletions
 from common.names import Kind
 from common.wire import LOADED
 from sender.select.found import Span, Why
@@ -174,14 +175,14 @@ def _why_not_there(file: LocalFile, receiver: Holding, verified: bool) -> str | 
 def _untold(file: LocalFile, deletions: Sequence[LocalDeletions], receiver: Holding) -> str | None:
     """Why what was deleted in a file would come back there."""
     item = receiver.there[file.path.text]
-    there = {str(each.form): (each.size, each.digest) for each in item.deletions}
+    there = parse_deletions(item.deletions)
     for each in deletions:
         if not each.identity[0]:
             continue  # made, and nothing written yet
         seen = receiver.seen(each)
         if seen is None or seen.identity != each.identity or seen.identity[0] > seen.size:
             return f"{each.rel} is not told there as it is now"
-        if seen.told < seen.size or there.get(each.form) != (seen.size, seen.digest):
+        if seen.told < seen.size or there.get(each.form) != seen.at_receiver:
             return f"{each.rel} is not committed there as it is now"
     return None
 

@@ -228,7 +228,7 @@ def _makes_a_variable(value: ast.expr | None) -> bool:
 
 
 SUBJECTS = frozenset({
-    "batch", "daemon", "deletes", "files", "fsck", "init", "lost", "owners", "quarantine",
+    "batch", "daemon", "deletes", "files", "fsck", "init", "listed", "lost", "owners", "quarantine",
     "retired", "schema", "senders", "series", "sql", "status", "sync", "tasks", "ttl",
 })  # fmt: skip
 """Modules of one name on several floors, about one thing: its table, its calls, its command."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from receiver.metadata.state.tables import Appliers
+    from receiver.metadata.state.tables.listed import ListedSums
 
 __all__ = ["DeletionTable"]
 
@@ -22,7 +23,9 @@ _Forms: TypeAlias = dict[str, DeletionsRow]
 class DeletionTable:
     """Deletion files. They outlive the files that they belong to: they hide points of others."""
 
-    def __init__(self) -> None:
+    def __init__(self, listed: ListedSums) -> None:
+        """Begin with none; `listed` hears of what those of listed files become."""
+        self._listed = listed
         self._of_file: dict[str, _Forms] = {}
         self._unloaded: dict[tuple[str, str], _Forms] = {}
         self._of_sender: dict[str, dict[str, None]] = {}
@@ -66,6 +69,7 @@ class DeletionTable:
         else:
             self._of_file.setdefault(row.physical, {})[row.form] = row
             self._of_sender.setdefault(row.sender, {})[row.physical] = None
+            self._listed.told(row.physical, self._of_file[row.physical].values())
 
     def operations(self) -> Appliers:
         """What it does with operations."""

@@ -7,6 +7,7 @@ deleted or put in quarantine.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from itertools import takewhile
 from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,7 @@ from common.names import Kind
 from receiver.metadata.model import records
 from receiver.metadata.state.sorted_keys import SortedKeys
 from receiver.metadata.state.table_rows import FileRow, FileState
+from receiver.metadata.state.tables.listed import ListedSums
 from receiver.metadata.state.tables.retired import RetiredIndex
 
 if TYPE_CHECKING:
@@ -56,12 +58,14 @@ class FileTable:
     Attributes:
         rows: by physical path, those too that are deleted and not yet forgotten.
         gone: those that their senders have no more, retired or superseded.
+        listed: the sums of those that their senders have.
     """
 
     def __init__(self, devices: DeviceTable) -> None:
         """Make an empty table; `devices` packs what the files hold."""
         self.rows: dict[str, FileRow] = {}
         self.gone = RetiredIndex()
+        self.listed = ListedSums(self.rows)
         self._devices = devices
         self._groups: dict[GroupKey, list[tuple[int, int, str]]] = {}
         self._at_path: dict[tuple[str, str], str] = {}
@@ -142,6 +146,11 @@ class FileTable:
     def deleted(self) -> list[FileRow]:
         """Deleted files whose bytes may still be on the disk, the longest deleted first."""
         return [self.rows[each] for each in self._deleted]
+
+    def deleted_since(self, commit: int) -> list[FileRow]:
+        """Those that were deleted behind a commit, the last one first."""
+        rows = (self.rows[each] for each in reversed(self._deleted))
+        return list(takewhile(lambda row: row.deleted > commit, rows))
 
     def groups(self) -> list[GroupKey]:
         """Groups that have a visible file."""
@@ -353,6 +362,8 @@ class FileTable:
         )
         self._lose(bad)
         if not row.retired:
+            for path in row.paths:
+                self.listed.remove(row, path)
             self._wanted.setdefault(row.sender, {})[op.physical] = None
 
     def _file_restored(self, op: records.FileRestored, ts: int) -> None:
@@ -361,6 +372,8 @@ class FileTable:
         restored = msgspec.structs.replace(row, state=state, reason=None, changed=ts)
         self.rows[op.physical] = restored
         self._lost.pop(op.physical, None)
+        for path in row.paths if state is FileState.LIVE else ():
+            self.listed.add(row, path)
         self._reorder(row, state)
         self._unwant(row)
         self._show(restored)
@@ -440,10 +453,14 @@ class FileTable:
 
     def _take_path(self, row: FileRow, path: str) -> None:
         self._at_path[row.sender, path] = row.physical
+        if row.visible:
+            self.listed.add(row, path)
         self._inventory(row.sender).add(path)
 
     def _free_path(self, row: FileRow, path: str) -> None:
         del self._at_path[row.sender, path]
+        if row.visible:
+            self.listed.remove(row, path)
         self._inventory(row.sender).remove(path)
 
     def _free_paths(self, row: FileRow) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from common.listed import KnownRecords, deletions_text
 from common.names import FilePath
-from common.wire import CommittedDeletions, DeletionsForm, InventoryEntry, ResourceEntry
+from common.wire import InventoryEntry, ResourceEntry
 from sender.kept.looks import DeletionsSight
 from sender.plan.safe_to_delete import Holding, SafeFiles, safe_to_delete
 from sender.select.entry import Entry
@@ -173,8 +174,8 @@ def deleted(size: int = 30, told: int = 30, digest: str = DIGEST, here: int = 30
     identity = (here, 1, 5)
     site.deletions[A] = LocalDeletions(A, D0, f"{A.text}.mods", "mods", identity, 1)
     site.seen[A] = DeletionsSight(identity, size, DIGEST, (), told)
-    known = CommittedDeletions(form=DeletionsForm.MODS, size=size, digest=digest)
-    site.receivers = {"one": site.holding(deletions=[known])}
+    known = deletions_text({"mods": KnownRecords(size, digest)})
+    site.receivers = {"one": site.holding(deletions=known)}
     return site
 
 
