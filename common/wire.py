@@ -615,6 +615,27 @@ class LostAnswer(Struct, frozen=True, kw_only=True):
     """With those that were lost before, as at the check."""
 
 
+class SettledFile(Struct, frozen=True, kw_only=True):
+    """A file of the sender that nobody needs to remember any more, by `commit`."""
+
+    path: str
+    md5: str
+    commit: Count
+
+
+class SettledAnswer(Struct, frozen=True, kw_only=True):
+    """`GET /settled?after=<commit>&cursor=<cursor>&limit=<n>`: in the order of the commits.
+
+    Superseded, deleted (by a mirror, by its TTL, by an operator), or lost and acknowledged.
+    """
+
+    engine: str
+    commit: Count
+    """The newest: there is nothing more up to here once the pages have ended."""
+    files: list[SettledFile] = []
+    next: str | None = None
+
+
 class DeviceExtent(Struct, frozen=True, kw_only=True):
     """A device of a file, with its first and last time."""
 

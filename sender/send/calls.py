@@ -158,6 +158,20 @@ class Client:
         """Tell of files that are here no more, and that the receiver may not know."""
         return self._json("POST", "/lost", wire.LostAnswer, page)
 
+    def settled(self, after: int, limit: int = 1000) -> Iterator[wire.SettledAnswer]:
+        """What need not be remembered any more since a commit, in pages."""
+        cursor: str | None = None
+        while True:
+            query = {"after": str(after), "limit": str(limit)}
+            query |= {} if cursor is None else {"cursor": cursor}
+            page = self._json("GET", f"/settled?{urlencode(query)}", wire.SettledAnswer)
+            yield page
+            if page.next is None:
+                return
+            if page.next == cursor or not page.files:
+                raise ProtocolError(f"{self.endpoint.url}/settled: the pages do not end")
+            cursor = page.next
+
     def inventory(self, limit: int = 1000) -> Iterator[wire.InventoryEntry]:
         """Everything that the receiver has of this sender, page by page."""
         for page in self._pages("/inventory", wire.InventoryAnswer, limit):
