@@ -329,6 +329,12 @@ class EdgeDatabase:
         for each in list(files):
             self._remove(each)
 
+    def notice_freed(self) -> list[DatabaseFile]:
+        """Closed files that are not there any more, as a database sees at its next start."""
+        gone = [each for each in self.closed() if not self.where(each).exists()]
+        self.files = [each for each in self.files if each not in gone]
+        return gone
+
     # -- disk ------------------------------------------------------------------------------
 
     def _store(self, file: DatabaseFile) -> None:

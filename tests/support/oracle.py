@@ -21,6 +21,7 @@ from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import plan
 from receiver.spark.source.source_options import parse_options
 from receiver.web.app import close, create_app, site_of
+from sender.round.freeing import FreeReport
 from sender.round.round_report import RoundReport
 from sender.select.data_dirs import MARKER, mark
 from tests.support.edge import Edge
@@ -186,6 +187,9 @@ class Oracle:
 
     def round(self) -> RoundReport:
         return self.edge.round()
+
+    def free(self, patterns: Sequence[str]) -> FreeReport:
+        return self.edge.free(patterns=tuple(patterns))
 
     def view(self) -> CentreView:
         return CentreView.of(self.node, self.edge.uuid, self.database)

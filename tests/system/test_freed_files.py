@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from common.durable import Tree
+from sender.kept.freed import FreedList
 from tests.support.centre import Centre, centre
 from tests.support.edge import Edge
 from tests.system.sender.test_free import freed_lines, late
@@ -86,6 +88,26 @@ def test_a_fresh_centre_is_told_of_all_that_was_freed(
     assert there.loaded(edge.uuid).keys() == set(paths[3:])
     assert lost_at(there) == paths[:3]
     assert freed_lines(edge).keys() == set(paths[:3])
+
+
+def test_after_a_restore_the_list_is_of_the_other_past(
+    edge: Edge, there: Centre, tmp_path: Path
+) -> None:
+    path = edge.write(1)
+    settled(edge)
+    copied(there, tmp_path / "copy")
+    edge.write(2)
+    edge.round()
+    edge.free(patterns=(path,))
+    edge.round()
+    restored(there, tmp_path / "copy")
+    edge.round()
+    mark = known(edge)["settled"]
+    assert mark > 0
+    with Tree(edge.schema / "sync") as sync:
+        (folder,) = (name for name, _ in sync.listing() if "_" in name)
+        (line,) = FreedList(sync, folder)
+    assert (line.path, line.commit) == (path, mark)
 
 
 def test_of_a_file_that_was_noted_and_not_removed_nothing_is_lost(
