@@ -177,13 +177,13 @@ def _untold(file: LocalFile, deletions: Sequence[LocalDeletions], receiver: Hold
     item = receiver.there[file.path.text]
     there = parse_deletions(item.deletions)
     for each in deletions:
-        if not each.identity[0]:
+        if not each.size:
             continue  # made, and nothing written yet
         seen = receiver.seen(each)
-        if seen is None or seen.identity != each.identity or seen.identity[0] > seen.size:
-            return f"{each.rel} is not told there as it is now"
+        if seen is None or seen.identity != each.identity or each.size > seen.size:
+            return f"its .{each.form} is not told there as it is now"
         if seen.told < seen.size or there.get(each.form) != seen.at_receiver:
-            return f"{each.rel} is not committed there as it is now"
+            return f"its .{each.form} is not committed there as it is now"
     return None
 
 

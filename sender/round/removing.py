@@ -27,7 +27,7 @@ from common.decoders import from_json
 from common.errors import DamagedError, UnsafePathError
 from common.names import RESOURCE, SUFFIX
 from sender.kept.freed import FreedFile, changing_freed
-from sender.select.found import LocalFile, Scan, stat_identity
+from sender.select.found import LocalDeletions, LocalFile, Scan, stat_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -126,7 +126,15 @@ class Removal:
             with changing_freed(self._sync, directory) as freed:
                 freed.add(lines)
         crash.point("removing.noted")
-        going = {file.path: _going(file, batch.scan) for file in batch.files}
+        deletions = {
+            file.path: [
+                each
+                for each in batch.scan.deletions
+                if (each.path, each.data_dir) == (file.path, file.data_dir)
+            ]
+            for file in batch.files
+        }
+        going = {file.path: self._going(file, deletions[file.path]) for file in batch.files}
         begun = _Begun(files=tuple(going.values()))
         self._sync.write_atomic(_BEGUN, msgspec.json.encode(begun))
         crash.point("removing.begun")
@@ -135,7 +143,7 @@ class Removal:
         for file in batch.files:
             if not go_on(file) or self.names(batch.directories) != left:
                 break
-            if not self._is_as_judged(going[file.path]):
+            if not self._is_as_judged(file, deletions[file.path]):
                 break
             tree = self._trees[file.data_dir]
             if not tree.unlink(file.rel, identity=file.identity, sync=False):
@@ -164,12 +172,26 @@ class Removal:
             [each for each in here if not self._trees[Path(each.data_dir)].exists(each.rel)]
         )
 
-    def _is_as_judged(self, going: _Going) -> bool:
-        tree = self._trees[Path(going.data_dir)]
-        return all(
-            (found := tree.stat(each.rel)) is not None and stat_identity(found) == each.identity
-            for each in going.beside
-        )
+    def _going(self, file: LocalFile, deletions: Iterable[LocalDeletions]) -> _Going:
+        tree = self._trees[file.data_dir]
+        own = [
+            _Beside(each.rel, stat_identity(found))
+            for each in deletions
+            if each.rel and (found := tree.stat(each.rel)) is not None
+        ]
+        if file.resource is not None:
+            size, mtime_ns, inode = file.resource
+            own.append(_Beside(file.rel + RESOURCE, (size, mtime_ns, inode)))
+        return _Going(str(file.data_dir), file.rel, tuple(own))
+
+    def _is_as_judged(self, file: LocalFile, deletions: Iterable[LocalDeletions]) -> bool:
+        """Whether what belongs to a file is as it was; what others share of it, too."""
+        tree = self._trees[file.data_dir]
+        if file.resource is not None:
+            found = tree.stat(file.rel + RESOURCE)
+            if found is None or stat_identity(found) != file.resource:
+                return False
+        return all(_identity(tree, each) == each.identity for each in deletions)
 
     def _clear(self, gone: Sequence[_Going]) -> None:
         """Remove what belongs to files that are gone, once they are gone for good."""
@@ -192,16 +214,12 @@ class Removal:
             self._trees[data_dir].sync_dir(rel)
 
 
-def _going(file: LocalFile, scan: Scan) -> _Going:
-    beside = [
-        _Beside(each.rel, each.identity)
-        for each in scan.deletions
-        if each.path == file.path and each.data_dir == file.data_dir
-    ]
-    if file.resource is not None:
-        size, mtime_ns, inode = file.resource
-        beside.append(_Beside(file.rel + RESOURCE, (size, mtime_ns, inode)))
-    return _Going(str(file.data_dir), file.rel, tuple(beside))
+def _identity(tree: Tree, deletions: LocalDeletions) -> tuple[int, ...] | None:
+    """What `LocalDeletions.identity` would be now; None where one of its files is not there."""
+    shared = "" if deletions.shared is None else deletions.shared.rel
+    found = [tree.stat(rel) for rel in (deletions.rel, shared) if rel]
+    there = [stat_identity(each) for each in found if each is not None]
+    return tuple(map(sum, zip(*there, strict=True))) if len(there) == len(found) else None
 
 
 def _clear_shared(tree: Tree, rel: str) -> None:

@@ -100,10 +100,11 @@ def test_after_a_restore_the_list_is_of_the_other_past(
     edge.round()
     edge.free(patterns=(path,))
     edge.round()
+    before = known(edge)["settled"]
     restored(there, tmp_path / "copy")
     edge.round()
     mark = known(edge)["settled"]
-    assert mark > 0
+    assert 0 < mark != before
     with Tree(edge.schema / "sync") as sync:
         (folder,) = (name for name, _ in sync.listing() if "_" in name)
         (line,) = FreedList(sync, folder)
@@ -145,7 +146,7 @@ def test_a_line_goes_when_the_file_is_given_up_at_the_centre(edge: Edge, there: 
 
 
 def test_a_line_goes_when_the_file_is_superseded(edge: Edge, there: Centre) -> None:
-    low, above = edge.write(1), late(edge, 2, 1)
+    low, above = edge.write(1), late(edge, 2, 1, points=10)
     settled(edge)
     assert len(edge.free().freed) == 2
     settled(edge)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import struct
 
 import pytest
 
@@ -15,7 +16,8 @@ from common.durable import Tree
 from common.errors import LockedError, TsferryError, UsageError
 from sender.kept.freed import FreedList
 from sender.round.removing import Removal
-from tests.support.tsfile_bytes import build
+from tests.support.tsfile_bytes import build, vstr
+from tests.support.tsfile_bytes import resource as tsfile_resource
 from tests.system.sender.test_rounds import call, in_sync
 
 MODS = "DELETION,{}.d1.s1,9223372036854775807,0,0\n"
@@ -51,9 +53,9 @@ def leftovers(edge) -> list[str]:
     ]
 
 
-def late(edge, number: int, at: int) -> str:
-    """A late file whose times are those of the file in order with the number `at`."""
-    return edge.write(number, first=at * 1000, kind="unsequence")
+def late(edge, number: int, at: int, points: int = 5) -> str:
+    """A late file with the first times of the file in order with the number `at`; 10 are all."""
+    return edge.write(number, first=at * 1000, points=points, kind="unsequence")
 
 
 # -- the command -----------------------------------------------------------------------------------
@@ -260,6 +262,44 @@ def test_a_file_that_grows_meanwhile_stays(shared, make_edge, monkeypatch):
     before_removal(monkeypatch, 1, lambda: grows(edge, path, b"x"))
     assert names(edge.free()) == []
     assert path in edge.files
+
+
+def test_a_shared_deletion_file_goes_with_the_last_file_that_may_need_it(
+    shared, make_edge, monkeypatch
+):
+    edge = make_edge(shared.url)
+    paths = [edge.write(number) for number in (1, 2, 3)]
+    at = (edge.data / paths[0]).parent / "0-1.mods2"
+
+    def record(time: int) -> bytes:
+        return b"\x01" + struct.pack(">qq", time, time) + vstr(f"{edge.sg}.d1.s1")
+
+    at.write_bytes(record(9) + record(1001))
+    for path, begin in zip(paths[:2], (0, len(record(9))), strict=True):
+        ranges = {f"{edge.sg}.d1": (1000, 2009)}
+        content = tsfile_resource(ranges, at.name, begin)
+        (edge.data / f"{path}.resource").write_bytes(content)
+    (edge.data / f"{paths[1]}.mods2").write_bytes(record(2001))
+    (edge.data / f"{paths[2]}.resource").write_bytes(tsfile_resource({}, None))
+    edge.round()
+    with at.open("ab") as out:
+        out.write(record(1002))
+    assert names(edge.free()) == [paths[2]]  # the record is not told yet
+    edge.round()
+    with at.open("ab") as out:
+        out.write(record(1003)[:5])
+    assert names(edge.free()) == []  # nor may it be, in the midst of it
+    with at.open("ab") as out:
+        out.write(record(1003)[5:])
+    edge.round()
+    assert names(edge.free(patterns=(paths[0],))) == [paths[0]]
+    assert at.exists()
+    with monkeypatch.context() as patch:
+        before_removal(patch, 1, lambda: grows(edge, str(at), record(2002)))
+        assert names(edge.free()) == []
+    edge.round()
+    assert names(edge.free()) == [paths[1]]
+    assert (edge.files, leftovers(edge), at.exists()) == ({}, [], False)
 
 
 def test_a_compaction_that_begins_meanwhile_holds_its_partition(shared, make_edge, monkeypatch):
