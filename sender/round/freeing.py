@@ -94,6 +94,7 @@ def judged(
     *,
     verified: bool,
     chosen: Callable[[LocalFile], bool] = lambda file: True,
+    resources: dict[LocalFile, str] | None = None,
 ) -> SafeFiles:
     """Which files may go, by what is kept of each receiver and what it says.
 
@@ -103,13 +104,21 @@ def judged(
         words: the same.
         verified: see `safe_to_delete`.
         chosen: the same.
+        resources: MD5 of resources that were read before; what is read now is put in.
     """
     first = next(iter(views.values()))
+    read = {} if resources is None else resources
+
+    def resource_md5(file: LocalFile) -> str | None:
+        if file not in read and (found := _resource_md5(first.kept.dirs.trees, file)) is not None:
+            read[file] = found
+        return read.get(file)
+
     return safe_to_delete(
         scan,
         {name: _holding(view, words[name]) for name, view in views.items()},
         span=first.source.facts().span,
-        resource_md5=lambda file: _resource_md5(first.kept.dirs.trees, file),
+        resource_md5=resource_md5,
         verified=verified,
         chosen=chosen,
     )
@@ -265,6 +274,7 @@ class Freeing:
         """Free what is safe of a partition, until a judgement finds nothing more."""
         directories = ["/".join((kind, *map(str, group))) for kind in Kind]
         here = [""] if self._remotes[0].config.layout == "flat" else directories
+        resources: dict[LocalFile, str] = {}
         idle = 0
         while idle < _PATIENCE:
             if self._stop.is_set():
@@ -282,6 +292,7 @@ class Freeing:
                 words,
                 verified=self._options.verified,
                 chosen=lambda file: file.path.group == group and self._is_chosen(file),
+                resources=resources,
             )
             self.report.kept.update(found.kept)
             files = [file for file in found.safe if self._is_needed(file)][:_MOST]

@@ -14,8 +14,12 @@ from common import crash
 from common.crash import SimulatedCrash
 from common.durable import Tree
 from common.errors import LockedError, TsferryError, UsageError
+from sender.config import ReceiverEntry
 from sender.kept.freed import FreedList
+from sender.round.freeing import Freeing, FreeOptions, FreeReport
 from sender.round.removing import Removal
+from sender.round.round import Round
+from sender.send.remote import Remote
 from tests.support.tsfile_bytes import build, vstr
 from tests.support.tsfile_bytes import resource as tsfile_resource
 from tests.system.sender.test_rounds import call, in_sync
@@ -125,6 +129,40 @@ def test_a_mirror_frees_nothing(shared, make_edge):
     edge.write(3)
     edge.round()
     assert len(edge.free().freed) == 3
+
+
+def test_every_receiver_must_hold_a_file_and_each_has_it_on_its_list(shared, centre, make_edge):
+    edge = make_edge(shared.url)
+    (first,) = edge.config.receivers
+    second = ReceiverEntry(name="dc2", url=centre.start())
+    path = edge.write(1)
+    edge.round()
+    edge.with_settings(receivers=(first, second))
+    remotes = [Remote.make(edge.config, each, edge.uuid, edge.stop) for each in (first, second)]
+
+    def free() -> FreeReport:
+        return Freeing(remotes, FreeOptions(), stop=edge.stop).run()
+
+    assert "dc2: not loaded there" in kept(free())[path]
+    for each in remotes:
+        assert Round(each).run().error is None
+    assert names(free()) == [path]
+    with Tree(edge.schema / "sync") as sync:
+        lists = [[line.path for line in FreedList(sync, each.directory)] for each in remotes]
+    assert lists == [[path], [path]]
+    for each in remotes:
+        each.close()
+
+
+def test_a_flat_directory_is_freed_too(shared, make_edge):
+    edge = make_edge(shared.url, layout="flat", closed_by="tail", quiet_seconds=0.0)
+    edge.with_settings(storage_group=edge.sg)
+    for number, name in enumerate(("a.tsfile", "b.tsfile")):
+        edge.put(name, build({f"{edge.sg}.d1": {"s1": [(number, number)]}}), resource=None)
+    assert edge.round().sent == 2
+    edge.put("c.tsfile", build({f"{edge.sg}.d1": {"s1": [(9, 9)]}}), resource=None)
+    assert [file.rel for file in edge.free().freed] == ["a.tsfile", "b.tsfile"]
+    assert [each.name for each in edge.data.glob("*.tsfile")] == ["c.tsfile"]
 
 
 def test_only_one_process_frees(shared, make_edge):
