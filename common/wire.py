@@ -217,6 +217,9 @@ class CheckAnswer(Struct, frozen=True, kw_only=True):
     """Whether it takes `POST /listed` and `POST /lost`."""
     lost: LostFiles | None = None
     """None for nothing."""
+    anew: bool = False
+    """The receiver's operator says that this sender was restored from a copy: its list is to begin
+    anew, in a task that says so and follows a whole look."""
 
 
 # -- tasks -------------------------------------------------------------------------------------
@@ -238,6 +241,9 @@ class StartRequest(Struct, frozen=True, kw_only=True):
     propagate: Propagate = Propagate.REPLACED
     look: Count = 0
     """The look that the task tells of; 0 from a sender that takes none."""
+    anew: bool = False
+    """All that the sender has is listed behind this task, and begins anew: what it tells as ended
+    is only retired, and of deletion files it tells all."""
 
 
 class TaskState(StrEnum):

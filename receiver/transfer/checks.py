@@ -181,6 +181,7 @@ class Checks:
             look=self._next_look(request, newest),
             compares=not epochs.is_used_up(row, request.epoch),  # a clone has another's list
             lost=lost,
+            anew=row is not None and row.restored > 0,
         )
 
     def _next_look(self, request: CheckRequest, newest: int) -> int:

@@ -84,7 +84,9 @@ def standing(row: SenderRow | None, given: str | None) -> EpochStanding:
 
 def is_used_up(row: SenderRow | None, given: str | None) -> bool:
     """Whether a start with this epoch would be refused, though a check with it is answered."""
-    return row is not None and row.confirmed and given == row.previous and given != row.epoch
+    if row is None or row.epoch is None or _accepting(row.epoch):
+        return False
+    return row.confirmed and given == row.previous
 
 
 def start(

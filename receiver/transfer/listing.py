@@ -267,7 +267,8 @@ def _with_few_devices(rows: Sequence[FileRow]) -> list[FileRow]:
 
 
 def _cursor(row: DeletionsRow) -> str:
-    return f"{row.sender}/{row.path}/{row.physical or ''}/{row.form}"
+    past = f"/{row.past}" if row.past else ""
+    return f"{row.sender}/{row.path}/{row.physical or ''}/{row.form}{past}"
 
 
 def _noted(row: DeletionsRow) -> NotedEntry:

@@ -278,6 +278,10 @@ class Looks:
         )
         return EdgeLook(number, scan, before, after)
 
+    def begin_anew(self) -> None:
+        """See all for the first time in the next look, as after a restore; nothing is written."""
+        self.now = LooksState(places=self.now.places)
+
     def record(self, look: EdgeLook) -> None:
         """Remember a look: on disk before this returns."""
         self._write(look.after)
@@ -364,6 +368,11 @@ def _missing_since(
             yield path.text, known
         elif path.directory not in earlier:
             yield path.text, before.last_of(path.directory)
+    for text, look in before.missing.items() if scan.unmounted else ():
+        path = FilePath.parse(text)
+        seen = path in entries or path in scan.files or path in scan.others
+        if not seen and scan.why_not_listed(path.directory):
+            yield text, look  # the list that has it is away
 
 
 def _known(before: LooksState, path: str, inode: int) -> Sight | None:

@@ -37,6 +37,7 @@ _HISTORIES = {
     History.NEW: "this receiver was not known, or was exchanged",
     History.REWOUND: "the receiver lacks what it once reported: an old copy was restored",
 }
+_ACCEPTED = "the receiver's operator says that this sender was restored from a copy"
 _DIFFERS = "what is listed here is not what the receiver has listed"
 _SOURCE_LOST = "the receiver on this node, which has the list, was exchanged or restored"
 
@@ -119,6 +120,8 @@ class Known:
         """Whether the list is to be compared with the receiver's inventory before any plan."""
         if self.check is None:
             return None
+        if self.check.anew and not self.scan.unmounted:
+            return Comparison(_ACCEPTED, None)
         reason = _HISTORIES.get(self.check.history)
         if reason is None and self.doubts:
             reason = f"the list of loaded files cannot be relied on: {self.doubts[0]}"
@@ -232,8 +235,12 @@ def next_round(
             troubles = without_expired(troubles)
     scan = known.scan.with_last_copies(known.last_copies)
     troubles = living(troubles, scan)
-    hold = _why_held(known, comparison, new)
-    options = replace(options, hold_deletions=hold)
+    hold, anew = _why_held(known, comparison, new), False
+    if known.check is not None and known.check.anew:
+        partial = hold or _why_not_all(scan, entries)
+        anew = partial is None
+        hold = partial and f"{_ACCEPTED}; it waits for a whole look: {partial}"
+    options = replace(options, hold_deletions=hold, anew=anew)
     tells = look.number > 0
     if not tells:
         scan = scan.without_deletion_files(entries)
@@ -250,6 +257,22 @@ def _why_held(known: Known, comparison: Comparison | None, new: Rebuilt | None) 
         if not only_differs or new is None or new.taken or new.dropped:
             return comparison.hold
     return known.source_doubt
+
+
+def _why_not_all(scan: Scan, entries: Mapping[FilePath, Entry]) -> str | None:
+    """Why this edge was not looked at whole; None if it was."""
+    for away in scan.unmounted:
+        return f"{away.data_dir}: {away.reason}"
+    for group in dict.fromkeys(path.group for path in (*entries, *scan.files, *scan.others)):
+        why = scan.why_not_whole(group)
+        if why is not None:
+            return why
+    for why in scan.blocked(products_only=False).values():
+        return why  # a file that is closed and does not come would be missing above the others
+    for path, entry in entries.items():
+        if scan.is_missing(path) and not scan.is_gone(path, entry.data_dir):
+            return f"{entry.data_dir} is not configured any more"
+    return None
 
 
 def _keeps(known: Known) -> Callable[[Entry, InventoryEntry | None], bool]:
@@ -300,7 +323,7 @@ def _parsed(text: str) -> FilePath | None:
 
 def _told_there(known: Known, inventory: Iterable[InventoryEntry]) -> EdgeLook:
     """The look, where what was told of deletion files is what the receiver has of them."""
-    if known.check is None or not known.check.compares:
+    if known.check is None or not known.check.compares or known.check.anew:
         return _untold(known.look)
     return known.look.told_as(
         {each.path: each.deletions for each in inventory if each.state == LOADED}

@@ -143,6 +143,8 @@ def plan(
             case, since it is another file than the one that they were told of.
     """
     found = _compare(scan, entries, troubles, facts)
+    if options.anew:
+        return _anew(scan, found)
     blocked = _blocked_groups(scan, troubles, found, options)
     verdicts = _deletions(scan, entries, found, options, facts, blocked)
     _hold_together(found, verdicts, blocked)
@@ -163,6 +165,23 @@ def plan(
         tuple(found.refreshed),
         found.moved,
         found.unchanged,
+    )
+
+
+def _anew(scan: Scan, found: _Sorted) -> RoundPlan:
+    """All in one task, for the list begins anew with the commit that holds it.
+
+    What is not here ends below all that is, so nothing has to wait for anything.
+    """
+    ends = tuple(ToldDeletion(each.path, each.data_dir) for each in found.gone)
+    files = tuple(scan.deletions)
+    task = TaskPlan(tuple(found.additions), ends, deletion_files=files, anew=True)
+    return RoundPlan(
+        (task,),
+        skipped=tuple(found.skipped),
+        refreshed=tuple(found.refreshed),
+        moved=found.moved,
+        unchanged=found.unchanged,
     )
 
 

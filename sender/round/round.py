@@ -147,6 +147,8 @@ class Round:
         resumable, recovered = self._recover(kept, check)
         if self.options.only_recover:
             return
+        if check.anew:
+            kept.looks.begin_anew()
         self._meter.step("scan")
         scan = source.scan(kept.ledger.entries)
         look = kept.looks.take(
@@ -201,7 +203,7 @@ class Round:
         again = SecondLook(source, look, kept.ledger.entries, self._report)
         for planned in tasks:
             each = again.confirmed(planned)
-            task = resumable.take(each) or self.new_id()
+            task = (None if each.anew else resumable.take(each)) or self.new_id()
             _log.info(
                 "%s: a task of %d files (%d bytes), %d deletions",
                 self.remote.name,

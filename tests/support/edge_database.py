@@ -9,6 +9,7 @@ and the end of a deleted range carries the number of the deletion.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -334,6 +335,26 @@ class EdgeDatabase:
         gone = [each for each in self.closed() if not self.where(each).exists()]
         self.files = [each for each in self.files if each not in gone]
         return gone
+
+    def backup(self) -> EdgeDatabase:
+        """A copy of all that it has; contents are one with this one's."""
+        kept = copy.copy(self)
+        kept.files = copy.deepcopy(self.files)
+        kept.flushed, kept.versions = dict(self.flushed), dict(self.versions)
+        kept.log = dict(self.log)
+        return kept
+
+    def restore(self, kept: EdgeDatabase) -> None:
+        """Have what a copy has. What was open in it is closed; what was in memory is lost."""
+        self.remove(self.files)
+        self.files = copy.deepcopy(kept.files)
+        self.floor, self.clock = kept.floor, max(self.clock, kept.clock)
+        for file in self.files:
+            file.memory = {}
+            self._store(file)
+            for each in file.deletions:
+                self._store_deletion(file, each)
+        self.restart()
 
     # -- disk ------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from common.crash import SimulatedCrash
 from sender.round.removing import Removal
 from sender.select.walk import Walk
 from tests.support.edge_database import SERIES, SPAN, Key, Points
-from tests.support.oracle import CentreView, Oracle, difference
+from tests.support.oracle import CentreView, EdgeBackup, Oracle, difference
 
 WEIGHTS = {
     "write": 40.0,
@@ -36,6 +36,17 @@ WEIGHTS = {
 
 _READ = 8
 """Every so many checks the product's reader, which takes long, is asked as well."""
+
+
+RESTORES = WEIGHTS | {"backup": 1.5, "restore": 1.5}
+"""The same with copies of the edge, and restores from them."""
+_FORGOTTEN = (
+    (),
+    ("**/sync-sender/*/last_local_files.txt",),
+    ("**/sync-sender/*/local_files.state",),
+    ("schema/sync/*/looks.state",),
+    ("schema/sync/*/receiver.json",),
+)
 
 
 class WrongAnswer(AssertionError):
@@ -61,6 +72,9 @@ class Play:
         self.compacted = False
         self.partly = self.died = False
         self.unsure: set[int] = set()
+        self.backup: EdgeBackup | None = None
+        self.accepting = False
+        self.ended: set[Key] = set()
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -189,6 +203,31 @@ class Play:
 
         return hook
 
+    def _backup(self) -> None:
+        if not self.partly and not self.died:  # of an edge that a look has seen as it is
+            self.backup = self.world.backup()
+            self._note("backup")
+
+    def _restore(self) -> None:
+        """The edge is what its copy was, with or without what its sender remembered."""
+        if self.backup is None or not self.world.view().rows:
+            return
+        lost = self.chance.choice(_FORGOTTEN)
+        kept, self.backup = self.backup, None
+        # What was deleted since holds in what had ended; what the centre does not know, and what is
+        # deleted before the next whole look, in the files of the edge alone.
+        known = kept.database.log.keys() & self.world.view().seen
+        self.unsure |= self.database.log.keys() - known
+        self.partly = self.compacted = self.accepting = True
+        self.ended |= self.world.answer().keys()
+        self.world.restore(kept, lost=lost)
+        there = self.database.answer(ttl=False)  # the value of old stands above what came since
+        self.given, self.before = (
+            {key: min(value, there.get(key, value)) for key, value in old.items()}
+            for old in (self.given, self.before)
+        )
+        self._note("restore", lost)
+
     # -- rounds ----------------------------------------------------------------------------
 
     def _whole_round(self) -> None:
@@ -204,7 +243,7 @@ class Play:
         self._weak()
         self._strict()
         self._lists()
-        self.compacted = self.partly = self.died = False
+        self.compacted = self.partly = self.died = self.accepting = False
 
     def _round(self) -> None:
         """A round that does not reach everything, or in which files are not ready."""
@@ -288,6 +327,8 @@ class Play:
     def _weak(self) -> None:
         """After any round: nothing that was given is lost or older, unless the edge says so."""
         now, edge = self.world.answer(), self.database.answer(ttl=False)
+        if self.accepting:
+            self.ended |= now.keys()
         for key, value in self.before.items():
             if self.world.mode == "all" and key not in edge:
                 continue  # the mirror follows
@@ -308,7 +349,10 @@ class Play:
         if self.checks % _READ == 0 and (read := self.world.read()) != got:
             raise WrongAnswer("the product's reader differs", difference(read, got))
         if self.world.mode == "all":
-            if got != (edge := self.database.answer(ttl=False)):
+            edge = self.database.answer(ttl=False)
+            # What a restored edge has no more is retired, in a mirror too.
+            got = {key: value for key, value in got.items() if key in edge or key not in self.ended}
+            if got != edge:
                 raise WrongAnswer("the mirror differs", difference(got, edge))
             return
         wanted = self.database.answer()

@@ -342,8 +342,10 @@ class Rules:
                 raise _refusal(op, f"{op.physical} is no file of {op.sender}")
         if op.form not in _FORMS or op.floor not in _INT64 or op.floor < 0:
             raise _refusal(op, f"{op.form!a} with the look {op.floor} is no deletion file")
-        key = ("deletions", op.sender, op.path if op.physical is None else op.physical, op.form)
-        known = self._get(key, lambda: self._known_deletions(op))
+        begun = bool(self._changes.get(("list_begun", op.sender)))
+        table = "deletions anew" if begun else "deletions"
+        key = (table, op.sender, op.path if op.physical is None else op.physical, op.form)
+        known = self._get(key, lambda: 0 if begun else self._known_deletions(op))
         if op.base not in (0, known):
             raise _refusal(op, f"{op.path}: {known} bytes of deletions are known, not {op.base}")
         self._put(key, op.base + len(op.content))
@@ -403,6 +405,14 @@ class Rules:
 
     def _is_lost(self, key: tuple[str, str, str]) -> bool:
         return self._get(("lost", *key), lambda: key in self._state.lost_table.rows)
+
+    def _list_begun(self, op: records.ListBegun) -> None:
+        self._need_sender(op.sender, op)
+        if op.look not in _INT64 or op.look <= 0:
+            raise _refusal(op, f"{op.look} is no look")
+        self._put(("sender", op.sender), True)
+        self._put(("list_begun", op.sender), True)
+        self.touched.exclusive = True  # each file of the sender changes
 
     def _need_held_deletes(self, digest: str, op: records.Op) -> None:
         if not self._is_held_list(digest):
@@ -555,6 +565,7 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.DeletesCounted: Rules._deletes_counted,
     records.DeletesHeld: Rules._deletes_held,
     records.DeletesSettled: Rules._deletes_settled,
+    records.ListBegun: Rules._list_begun,
     records.FileLost: Rules._file_lost,
     records.LossAcknowledged: Rules._loss_acknowledged,
     records.FileVerified: Rules._file_verified,

@@ -55,6 +55,7 @@ __all__ = [
     "FileUnnamed",
     "FileVerified",
     "KeysWritten",
+    "ListBegun",
     "LoadedDevice",
     "LossAcknowledged",
     "ManifestMeta",
@@ -159,13 +160,17 @@ class SenderSeen(Record, frozen=True, tag=2):
 
 
 class EpochSet(Record, frozen=True, tag=3):
-    """Where the sender's epochs stand: one for each task, so that a clone is noticed."""
+    """Where the sender's epochs stand: one for each task, so that a clone is noticed.
+
+    `restored`: an operator says that the sender was restored from a copy: see `ListBegun`.
+    """
 
     sender: str
     current: str | None
     previous: str | None
     task: str | None
     confirmed: bool
+    restored: bool = False
 
 
 class TokenPut(Record, frozen=True, tag=4):
@@ -624,6 +629,18 @@ class LossAcknowledged(Record, frozen=True, tag=44):
     physical: str = ""
 
 
+class ListBegun(Record, frozen=True, tag=45):
+    """The list of a sender that was restored from a copy begins anew.
+
+    What is listed behind what stands earlier in the commit counts as first seen, and closed, by
+    `look`: it stands above all that ended before. What was known of its deletion files is known of
+    it no more, and goes on to hide points of what has ended.
+    """
+
+    sender: str
+    look: int
+
+
 Op = (
     EngineMade
     | SenderSeen
@@ -664,6 +681,7 @@ Op = (
     | DeletesSettled
     | FileLost
     | LossAcknowledged
+    | ListBegun
 )
 
 

@@ -47,9 +47,9 @@ def applied_deletions(rows: Iterable[DeletionsRow], at: int) -> Iterator[Applied
 
 
 def _preferred(rows: Iterable[DeletionsRow], at: int) -> list[DeletionsRow]:
-    found: dict[tuple[str, str | None, str], DeletionsRow] = {}
+    found: dict[tuple[str, str | None, str, int], DeletionsRow] = {}
     for row in rows:
-        key = (row.sender, row.physical, row.path)
+        key = (row.sender, row.physical, row.path, row.past)
         if any(each.commit <= at for each in row.segments) and (
             key not in found or row.form == "mods2"
         ):

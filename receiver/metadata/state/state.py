@@ -72,7 +72,7 @@ class State:
         self.devices = DeviceTable()
         self.file_table = FileTable(self.devices)
         self.lost_table = LostTable(self.file_table.rows)
-        self.deletion_table = DeletionTable(self.file_table.listed)
+        self.deletion_table = DeletionTable(self.file_table.rows, self.file_table.listed)
         self.delete_windows = DeleteWindows()
         self.held_deletes = HeldDeletes()
         self.owner_table = OwnerTable(self.devices)

@@ -73,6 +73,8 @@ class SenderRow(_Row, frozen=True, kw_only=True):
         last_task: the task of its that was committed last, in the commit `last_commit` (0: none).
         propagate: what its word may take away; None before it was told.
         mode_look: the look that told so first.
+        restored: the commit by which an operator said that it was restored from a copy; 0 for none,
+            and once its list has begun anew.
     """
 
     uuid: str
@@ -87,6 +89,7 @@ class SenderRow(_Row, frozen=True, kw_only=True):
     last_commit: int = 0
     propagate: Propagate | None = None
     mode_look: int = 0
+    restored: int = 0
 
 
 class TokenRow(_Row, frozen=True, kw_only=True):
@@ -284,6 +287,8 @@ class DeletionsRow(_Row, frozen=True, kw_only=True):
         physical: the loaded file; None while there is none.
         content: the whole records, from the begin.
         segments: which look saw which of them, in order.
+        past: the commit since which they are of no file any more, and hide points of what had ended
+            (`records.ListBegun`); 0 for none.
     """
 
     sender: str
@@ -292,6 +297,7 @@ class DeletionsRow(_Row, frozen=True, kw_only=True):
     form: str
     content: bytes
     segments: tuple[DeletionsSegment, ...]
+    past: int = 0
 
 
 class DeleteWindowRow(_Row, frozen=True, kw_only=True):

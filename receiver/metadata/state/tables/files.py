@@ -115,6 +115,13 @@ class FileTable:
             for path, row in found
         ]
 
+    def listed_by(self, sender: str) -> list[FileRow]:
+        """All files that take a path of a sender, each once."""
+        keys = self._inventories.get(sender)
+        paths = () if keys is None else keys.page(None, len(self._at_path))
+        found = dict.fromkeys(self._at_path[sender, path] for path in paths)
+        return [self.rows[each] for each in found]
+
     def catalogue(self, after: str | None, limit: int) -> list[FileRow]:
         """A page of all visible files, retired ones too, by physical path, from behind `after`."""
         return self.among(FileState.LIVE, after, limit)
@@ -232,6 +239,7 @@ class FileTable:
             records.FileVerified: self._file_verified,
             records.FileForgotten: self._file_forgotten,
             records.SeriesLoaded: self._series_loaded,
+            records.ListBegun: self._list_begun,
         }
 
     def _file_loaded(self, op: records.FileLoaded, ts: int) -> None:
@@ -422,6 +430,12 @@ class FileTable:
         row = self.rows[op.physical]
         if not row.registered:
             self.rows[op.physical] = msgspec.structs.replace(row, registered=True)
+
+    def _list_begun(self, op: records.ListBegun, ts: int) -> None:
+        for row in self.listed_by(op.sender):
+            anew = msgspec.structs.replace(_seen_anew(row, op.look), changed=ts)
+            self.rows[row.physical] = anew
+            self.gone.touch(anew)
 
     def _reorder(self, row: FileRow, state: FileState) -> None:
         self._orders[row.state].remove(row.physical)
