@@ -27,11 +27,11 @@ from common.names import FilePath
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.metadata.model.ranks import NOW, Rank, name_rank
+from receiver.metadata.model.ranks import NOW, Rank, RankBelow, name_rank
 from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.ranges import DeviceTable
-from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment
+from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment, author_of
 from receiver.spark.finder import DataFile
 from receiver.spark.noted_deletions import NotedDeletions
 
@@ -241,9 +241,10 @@ class LocalCatalogue(Catalogue):
             noted = NotedDeletions(state.deletion_table, past.commit, self._devices_of(state))
 
         def found(row: FileRow) -> DataFile:
-            rank = row.rank
-            deletions = noted.of(row.sender, row.physical, rank.closed)
-            file = self._committed(row.data_dir, rank, row.size, row.devices, row.first, row.last)
+            deletions = noted.of(row.author, row.physical, row.closed)
+            file = self._committed(
+                row.data_dir, row.rank, row.size, row.devices, row.first, row.last
+            )
             return replace(file, deletions=deletions)
 
         return self._loads(map(found, past.visible), map(found, past.quarantined))
@@ -337,13 +338,19 @@ class RemoteCatalogue(Catalogue):
         for each in entries:
             file = files[each.path]
             if noted is not None:
-                closed = file.standing.closed
-                file = replace(file, deletions=noted.of(each.sender, each.path, closed))
+                author, closed = each.sender, file.standing.closed
+                if (origin := each.origin) is not None:
+                    below = origin.below[0]
+                    author = author_of(each.sender, f"{origin.sender}@{below.engine}")
+                    closed = below.closed
+                file = replace(file, deletions=noted.of(author, each.path, closed))
             (held if each.state == wire.QUARANTINED else visible).append(file)
         return self._loads(visible, held)
 
     def _file(self, entry: wire.CatalogueEntry) -> DataFile:
-        name = name_rank(FilePath.parse(entry.original))
+        origin = entry.origin
+        below = () if origin is None else tuple(map(_below, origin.below))
+        name = name_rank(FilePath.parse(entry.original if origin is None else origin.path))
         first = entry.first_look or entry.commit
         rank = Rank(
             name,
@@ -352,6 +359,7 @@ class RemoteCatalogue(Catalogue):
             entry.last_look or NOW,
             entry.commit,
             entry.path,
+            below,
         )
         devices = None
         if entry.devices is not None:
@@ -410,6 +418,12 @@ class RemoteCatalogue(Catalogue):
         self._session.close()
 
 
+def _below(looks: wire.LooksBelow) -> RankBelow:
+    return RankBelow(
+        looks.engine, looks.first, looks.closed, looks.last or NOW, looks.loaded, looks.physical
+    )
+
+
 def _deletions_row(entry: wire.NotedEntry) -> DeletionsRow:
     segments = tuple(
         DeletionsSegment(each.end, each.floor, each.commit, each.applied) for each in entry.segments
@@ -421,6 +435,7 @@ def _deletions_row(entry: wire.NotedEntry) -> DeletionsRow:
         form=entry.form,
         content=entry.content,
         segments=segments,
+        by=entry.author,
         created=0,
         changed=0,
     )

@@ -176,6 +176,7 @@ class Checks:
             schema_position=position,
             verified=verified,
             look=self._next_look(request, newest),
+            origins=True,
         )
 
     def _next_look(self, request: CheckRequest, newest: int) -> int:

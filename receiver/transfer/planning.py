@@ -132,6 +132,7 @@ def _here_already(
         entry.tail,
         lambda each: _is_entry(each, entry),
         here.stands,
+        entry.origin,
     )
 
 

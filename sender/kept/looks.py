@@ -412,6 +412,11 @@ def _seen(
         return known
     if known is not None and size < known.size:
         return msgspec.structs.replace(known, identity=file.identity)
+    if file.segments:
+        same = known is not None and _digest(content[: known.size]) == known.digest
+        marks = tuple((end, floor) for end, floor, _ in file.segments)
+        told = known.told if known is not None and same else 0
+        return DeletionsSight(file.identity, size, _digest(content[:size]), marks, told)
     candidates = [(each, 0) for each in moved]
     if known is not None:
         candidates.insert(0, (known, known.told))

@@ -107,7 +107,7 @@ def viewing(
                 md5_known=source.md5_known,
             )
             kept.memory = memory
-            yield LookedAt(kept, source, source.scan(kept.ledger.entries))
+            yield LookedAt(kept, source, source.scan(kept.ledger.entries, kept.handed))
 
 
 # -- dry run -----------------------------------------------------------------------------------
@@ -119,6 +119,7 @@ def dry_run(remote: Remote, *, accept_source: bool) -> dict[str, Any]:
         kept, now = view.kept, view.kept.memory.now
         request = remote.check_request(now, kept.looks.now.last)
         check = remote.patiently(lambda: remote.client.check(request))
+        view.scan = view.source.scan(kept.ledger.entries, kept.handed_to(check))
         known = view.known(view.left_behind(lambda task: _committed(remote, task)), check)
         inventory = None
         if known.comparison is not None:

@@ -142,7 +142,10 @@ class Round:
         if self.options.only_recover:
             return
         self._meter.step("scan")
-        scan = source.scan(kept.ledger.entries)
+        if check.history is not History.CONTINUES or self.options.forget:
+            kept.handed.clear()
+        scan = source.scan(kept.ledger.entries, kept.handed_to(check))
+        kept.handed.keep(source.ended)
         look = kept.looks.take(
             check.look, scan, kept.ledger.entries, recovered.last_copies, source.deletion_file
         )
@@ -211,7 +214,7 @@ class Round:
                 self._meter,
                 schema=schema,
                 again=again,
-                read_deletions=source.deletion_file,
+                source=source,
                 clock=self.clock,
             ).run()
             crash.point("round.task_done")

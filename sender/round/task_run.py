@@ -22,6 +22,7 @@ from sender.kept.looks import EdgeLook
 from sender.kept.receiver_state import ReceiverState
 from sender.kept.snapshot import SnapshotFile
 from sender.plan.task_plan import Addition, TaskPlan
+from sender.round.file_source import Source
 from sender.round.recovery import recover
 from sender.round.refusals import Verdicts
 from sender.round.round_report import FileOffset, FileReason, RoundReport
@@ -44,6 +45,7 @@ __all__ = ["TaskRun"]
 
 _log = logging.getLogger(__name__)
 
+_SETTLED = frozenset({Result.LOADED, Result.ALREADY, Result.RETIRED, Result.DELETED})
 _PATH_BYTES = 1100
 """Of one path in a page of deletions, at most."""
 
@@ -63,7 +65,7 @@ class TaskRun:
         meter: Meter,
         *,
         again: SecondLook,
-        read_deletions: Callable[[LocalDeletions], bytes | None],
+        source: Source,
         schema: SchemaShip | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -72,7 +74,7 @@ class TaskRun:
         self._check = check
         self._look = look
         self._again = again
-        self._read_deletions = read_deletions
+        self._source = source
         self._plan = plan
         self._task = task
         self._report = report
@@ -174,7 +176,9 @@ class TaskRun:
             self._go_on()
             addition = self._additions[snap.path]
             known = self._kept.md5_known(addition.file)
-            found = prepare(self._kept.snapshot, snap, addition, known)
+            origin = self._source.origin(snap.path)
+            edge = "" if origin is None else origin.sender
+            found = prepare(self._kept.snapshot, snap, addition, known, edge)
             if isinstance(found, Prepared):
                 yield found
             elif found.changed:
@@ -312,7 +316,7 @@ class TaskRun:
     def _parts(
         self, file: LocalDeletions, begin: int, applied: bool
     ) -> Iterator[wire.DeletionsPart]:
-        sight, content = self._look.sight(file), self._read_deletions(file)
+        sight, content = self._look.sight(file), self._source.deletion_file(file)
         if sight is not None and content is not None:
             yield from deletion_parts(file, sight, content, begin=begin, applied=applied)
 
@@ -395,6 +399,7 @@ class TaskRun:
         self._kept.ledger.sent(
             Entry.of(prepared.addition.file, md5, prepared.span)
             for prepared, md5 in self._whole.values()
+            if self._source.handed_up(prepared.addition.path) is None
         )
         self._kept.logs.end()
         crash.point("task.ended")
@@ -409,6 +414,7 @@ class TaskRun:
                 first_look=self._look.first(prepared.addition.path),
                 closed_look=self._look.closed(prepared.addition.path),
                 last_look=self._look.last_of_copy(prepared.addition.file),
+                origin=self._source.origin(prepared.addition.path),
             )
             for path, (prepared, md5) in self._whole.items()
         ]
@@ -416,6 +422,7 @@ class TaskRun:
             manifest=manifest,
             deleted=[path.text for path in self._plan.deleted_paths],
             last_looks=[self._look.last(path) for path in self._plan.deleted_paths],
+            below=self._source.ends(self._plan.deleted_paths),
             schema=self._schema_end,
         )
         answer = self._remote.patiently(
@@ -432,6 +439,7 @@ class TaskRun:
         kept.note(answer)
         if self._told and answer.state is TaskState.DONE:
             kept.looks.told(self._told)
+        kept.handed.add(self._handed(answer.outcomes))
         crash.point("task.noted")
         if self._schema is not None and self._schema_end is not None:
             self._schema.conclude(answer.schema_position)
@@ -445,6 +453,14 @@ class TaskRun:
             self._count(outcome, addition)
         with kept.changing_troubles() as troubles:
             troubles.clear(loaded)
+
+    def _handed(self, outcomes: Sequence[wire.Outcome]) -> Iterator[str]:
+        """What is above now and on no list, since it is at its end here."""
+        for outcome in outcomes:
+            if outcome.result in _SETTLED:
+                name = self._source.handed_up(FilePath.parse(outcome.path))
+                if name is not None:
+                    yield name
 
     def _count(self, outcome: wire.Outcome, addition: Addition | None) -> None:
         report = self._report

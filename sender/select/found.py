@@ -141,6 +141,9 @@ class LocalDeletions:
         form: see `common.tsfile.deletion_records.DELETION_FORMS`.
         identity: (size, mtime_ns, inode) of it.
         inode: of the TsFile.
+        author: of one that is forwarded, see `common.wire.DeletionsPart`.
+        segments: of one that is forwarded, as it is noted here: up to which byte, the look before
+            it, and whether readers are to leave out what is deleted.
     """
 
     path: FilePath
@@ -149,6 +152,8 @@ class LocalDeletions:
     form: str
     identity: tuple[int, int, int]
     inode: int
+    author: str = ""
+    segments: tuple[tuple[int, int, bool], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +243,8 @@ class Scan:
         changing: groups in motion (a running compaction, a directory that changed during the
             scan), with the reason.
         includes: whether a storage group is inside the filter.
+        gone_before: files on no list, with their data directory, whose end is to be told all the
+            same.
     """
 
     files: Mapping[FilePath, LocalFile]
@@ -253,6 +260,7 @@ class Scan:
     loose_names: frozenset[str] = frozenset()
     changing: Mapping[TimePartition, str] = field(default_factory=dict)
     includes: Callable[[str], bool] = _all
+    gone_before: Mapping[FilePath, Path] = field(default_factory=dict)
     _wholes: dict[TimePartition, str | None] = field(default_factory=dict, repr=False)
 
     def is_gone(self, path: FilePath, data_dir: Path) -> bool:

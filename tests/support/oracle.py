@@ -166,6 +166,30 @@ class CentreView:
         return set(self.points(row)) <= given
 
 
+def points_read(node: Node) -> Points:
+    """What a reader of a receiver gets.
+
+    Raises:
+        AssertionError: a time of a series is given twice.
+    """
+    with node.engine.reading() as state:
+        if not any(row.state in _IN_SIGHT for row in state.files.values()):
+            return {}
+    options = parse_options({"form": "long", "catalog": str(node.config.schema_dir)})
+    query = plan_of(options, columns_of(options))
+    sources = list_sources(options)
+    span, picker = query.selection.span, query.picker()
+    parts = plan(sources, span, 1 << 20, picker, read_tail_of, merge=options.merge)
+    found: Points = {}
+    for row in (
+        row for part in parts for each in read_slices(part, query) for row in each.to_pylist()
+    ):
+        key = row["device"].rpartition(".")[2], _time(row["time"])
+        assert key not in found, f"{key} is given twice"
+        found[key] = row["value_long"]
+    return found
+
+
 # -- the world -----------------------------------------------------------------------------------
 
 
@@ -200,21 +224,7 @@ class Oracle:
         Raises:
             AssertionError: a time of a series is given twice.
         """
-        if not self.view().visible:
-            return {}
-        options = parse_options({"form": "long", "catalog": str(self.node.config.schema_dir)})
-        query = plan_of(options, columns_of(options))
-        sources = list_sources(options)
-        span, picker = query.selection.span, query.picker()
-        parts = plan(sources, span, 1 << 20, picker, read_tail_of, merge=options.merge)
-        found: Points = {}
-        for row in (
-            row for part in parts for each in read_slices(part, query) for row in each.to_pylist()
-        ):
-            key = row["device"].rpartition(".")[2], _time(row["time"])
-            assert key not in found, f"{key} is given twice"
-            found[key] = row["value_long"]
-        return found
+        return points_read(self.node)
 
     # -- what a look does not reach --------------------------------------------------------
 
@@ -258,10 +268,16 @@ class Oracle:
 @contextlib.contextmanager
 def oracle(root: Path, mode: str = "replaced") -> Iterator[Oracle]:
     """A receiver in this process, served over HTTP, and an edge."""
-    root.mkdir(parents=True, exist_ok=True)
+    with receiver_at(root / "centre") as (node, url):
+        yield Oracle(root, mode, node, url)
+
+
+@contextlib.contextmanager
+def receiver_at(root: Path) -> Iterator[tuple[Node, str]]:
+    """A receiver in this process, and its address."""
     config = ReceiverConfig(
-        schema_dir=root / "centre" / "schema",
-        data_dirs=(root / "centre" / "data",),
+        schema_dir=root / "schema",
+        data_dirs=(root / "data",),
         listen=ListenConfig(host="127.0.0.1", port=0),
         limits=LimitsConfig(min_free_bytes=0),
         deletes=DeletesConfig(max_fraction=1.0),
@@ -272,7 +288,7 @@ def oracle(root: Path, mode: str = "replaced") -> Iterator[Oracle]:
         site = site_of(app)
         with running(app, gate=site.gate) as server:
             host, port = server.addresses[0]
-            yield Oracle(root, mode, site.node, f"http://{host}:{port}")
+            yield site.node, f"http://{host}:{port}"
             site.polls.close()
     finally:
         close(app)

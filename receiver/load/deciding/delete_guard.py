@@ -21,7 +21,7 @@ from receiver.load.deciding.hidden_files import HidingRecords, RecordsPart, appl
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.timestamps import to_seconds
-from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.table_rows import FileState, author_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -210,7 +210,16 @@ class DeleteGuard:
         return op if digest is None else msgspec.structs.replace(op, applied=False, held=digest)
 
     def _judge_records(self, group: str, ops: list[records.DeletionsNoted], gone: set[str]) -> str:
-        fresh = [RecordsPart(op.physical, op.form, op.content, op.floor) for op in ops]
+        fresh = [
+            RecordsPart(
+                op.physical,
+                op.form,
+                op.content,
+                op.floor,
+                author_of(op.sender, op.author),
+            )
+            for op in ops
+        ]
         new = HidingRecords(self._state, fresh)
         visible = [row for row in self._visible(group) if row.physical not in gone]
         touched = [row for row in visible if new.concerns(row)]

@@ -31,12 +31,14 @@ class RecordsPart(NamedTuple):
         form: of the deletion file.
         content: whole records.
         floor: see `records.DeletionsNoted`.
+        author: whose files they reach.
     """
 
     physical: str | None
     form: str
     content: bytes
     floor: int
+    author: str
 
 
 def applied_parts(rows: Iterable[DeletionsRow]) -> Iterator[RecordsPart]:
@@ -46,7 +48,7 @@ def applied_parts(rows: Iterable[DeletionsRow]) -> Iterator[RecordsPart]:
         for each in row.segments:
             content, begin = row.content[begin : each.end], each.end
             if each.applied:
-                yield RecordsPart(row.physical, row.form, content, each.floor)
+                yield RecordsPart(row.physical, row.form, content, each.floor, row.author)
 
 
 class HidingRecords:
@@ -73,11 +75,12 @@ class HidingRecords:
         )
 
     def _reaching(self, row: FileRow) -> list[Deletion]:
-        closed = row.rank.closed
+        closed, author = row.closed, row.author
         return [
             entry
             for part, entries in self._parts
-            if part.physical == row.physical or (part.floor and part.floor >= closed)
+            if part.physical == row.physical
+            or (part.author == author and part.floor and part.floor >= closed)
             for entry in entries
         ]
 

@@ -31,6 +31,7 @@ def known_content(
     tail: str,
     is_same: Callable[[FileRow], bool],
     stands: Callable[[FileRow], bool],
+    origin: str = "",
 ) -> FileRow | None:
     """The file of a sender that has some content, whose bytes stand.
 
@@ -44,12 +45,14 @@ def known_content(
         tail: digest of its tail.
         is_same: whether a file with that tail has the content.
         stands: looks at the disk.
+        origin: the edge that it comes from, of a forwarded file.
     """
     found = [
         row
         for row in state.file_table.of_tail(tail)
         if row.sender == sender
         and row.state in _GOOD
+        and (row.origin is None or row.origin.sender == origin)
         and (row.points or path in row.paths)
         and (row.held or not _is_anothers(state, row))
         and is_same(row)

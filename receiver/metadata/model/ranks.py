@@ -5,6 +5,10 @@ what it saw together is what the edge's database answered from. Files that one l
 rank as the database ranks them, for ever; of two that no look had together, the one that was first
 looked at later stands above.
 
+Files that a forwarding centre handed up are ranked as it ranks them: by the looks that its own
+engine numbered. Numbers of two engines are never compared; files that no engine has both looks of
+stand as the looks at this centre say, in which the forwarder first had them.
+
 The order is not transitive: a file may stand above a second and the second above a third by the
 database's order, and the third above the first because it came when that was gone. So it is asked
 for pairs, and of several files that give one time the one that stands above all others counts.
@@ -21,13 +25,38 @@ if TYPE_CHECKING:
 
     from common.names import FilePath
 
-__all__ = ["NOW", "Ladder", "NameRank", "Rank", "highest", "name_rank", "stands_above"]
+__all__ = [
+    "NOW",
+    "Ladder",
+    "NameRank",
+    "Rank",
+    "RankBelow",
+    "highest",
+    "in_common",
+    "name_rank",
+    "stands_above",
+]
 
 NOW: Final = (1 << 63) - 1
 """The last look that had a file that its sender still has."""
 
 NameRank: TypeAlias = tuple[int, int, int, int, int]
 """(0 for sequence, 1 for unsequence; version, creation, inner and cross compactions)."""
+
+
+class RankBelow(NamedTuple):
+    """Where a file stands at a centre below; see `Rank`.
+
+    Attributes:
+        engine: uuid of that centre's engine, which numbers the looks.
+    """
+
+    engine: str
+    first: int
+    closed: int
+    last: int
+    loaded: int
+    physical: str
 
 
 class Rank(NamedTuple):
@@ -41,6 +70,7 @@ class Rank(NamedTuple):
         last: the last look that had it, `NOW` while its sender has it.
         loaded: the commit that loaded it.
         physical: its name at the receiver.
+        below: where it stands at the centres that handed it up, from the edge on.
     """
 
     name: NameRank | None
@@ -49,6 +79,7 @@ class Rank(NamedTuple):
     last: int
     loaded: int
     physical: str
+    below: tuple[RankBelow, ...] = ()
 
 
 def name_rank(path: FilePath) -> NameRank | None:
@@ -65,6 +96,8 @@ def stands_above(a: Rank, b: Rank) -> bool:
 
     Of two different files exactly one stands above the other.
     """
+    if a.below and b.below:
+        a, b = in_common(a, b)
     if a.first > b.last:
         return True
     if b.first > a.last:
@@ -72,6 +105,16 @@ def stands_above(a: Rank, b: Rank) -> bool:
     if a.name is not None and b.name is not None and a.name != b.name:
         return a.name > b.name
     return (a.first, a.loaded, a.physical) > (b.first, b.loaded, b.physical)
+
+
+def in_common(a: Rank, b: Rank) -> tuple[Rank, Rank]:
+    """Two ranks in the looks of the lowest centre that has both."""
+    engines = {each.engine: each for each in b.below}
+    for each in a.below:
+        other = engines.get(each.engine)
+        if other is not None:
+            return Rank(a.name, *each[1:]), Rank(b.name, *other[1:])
+    return a, b
 
 
 def highest(ranks: Iterable[Rank]) -> Rank:
@@ -84,7 +127,15 @@ def highest(ranks: Iterable[Rank]) -> Rank:
     for each in several:
         if all(other is each or stands_above(each, other) for other in several):
             return each
-    return max(several, key=lambda each: (each.last, each.name or (), each.loaded, each.physical))
+    lowest = {each.below[0].engine if each.below else None for each in several}
+    is_one = len(lowest) == 1 and None not in lowest
+    return max(several, key=lambda each: _longest(each, below=is_one))
+
+
+def _longest(rank: Rank, *, below: bool) -> tuple[int, NameRank | tuple[()], int, str]:
+    if below:
+        rank = Rank(rank.name, *rank.below[0][1:])
+    return rank.last, rank.name or (), rank.loaded, rank.physical
 
 
 class Ladder:
