@@ -98,6 +98,28 @@ class UndeleteAnswer(Struct, frozen=True, kw_only=True):
     failed: list[FailedUndelete]
 
 
+class DeleteRequest(Struct, frozen=True, kw_only=True):
+    """`POST /v1/files/delete`: files that have ended, by their physical paths."""
+
+    physicals: list[str]
+    everywhere: bool = False
+    """At each centre above, too."""
+
+
+class FailedDelete(Struct, frozen=True, kw_only=True):
+    """A file that was not deleted, and why."""
+
+    physical: str
+    reason: str
+
+
+class DeleteAnswer(Struct, frozen=True, kw_only=True):
+    """What is deleted, and what is not."""
+
+    deleted: list[str]
+    failed: list[FailedDelete]
+
+
 class RetiredKey(Struct, frozen=True, kw_only=True):
     """Names a retired or superseded file by its physical path."""
 

@@ -9,7 +9,7 @@ from common.errors import UsageError
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.operator import views, wire
 from receiver.operator.deletes import allow_held_deletes, drop_held_deletes, list_held_deletes
-from receiver.operator.files import FILE_STATES, list_files, undelete_files
+from receiver.operator.files import FILE_STATES, delete_files, list_files, undelete_files
 from receiver.operator.owners import adopt_sender, list_owners, set_owner
 from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
 from receiver.operator.retired import GONE_STATES, drop_retired, list_retired, show_retired
@@ -109,6 +109,22 @@ def undelete(call: Call) -> Response:
     """Make deleted files visible again."""
     request = call.body(wire.UndeleteRequest)
     return json_answer(undelete_files(call.operator, request.physicals))
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/files/delete",
+    Role.OPERATOR,
+    "Delete files that their senders have no more, here or everywhere",
+    AnswerRow(200, wire.DeleteAnswer),
+    takes=wire.DeleteRequest,
+    body=Body.LARGE,
+)
+def delete(call: Call) -> Response:
+    """Delete files that have ended."""
+    request = call.body(wire.DeleteRequest)
+    found = delete_files(call.operator, request.physicals, everywhere=request.everywhere)
+    return json_answer(found)
 
 
 @ROUTES.call(

@@ -33,7 +33,7 @@ class OracleChain(Oracle):
         self, root: Path, modes: tuple[str, str], node: Node, url: str, above: Node, up: str
     ) -> None:
         super().__init__(root, modes[0], node, url)
-        self.above = above
+        self.above, self.up = above, up
         self.forwarder = forwarding_to(root / "forwarder", url, up, modes[1])
 
     def forward(self) -> RoundReport:

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.oracle_chain import OracleChain, oracle_chain
+from receiver.metadata.model import records
+from receiver.metadata.state.table_rows import FileRow, FileState
+from receiver.operator.files import delete_files
+from tests.support.oracle import points_read, receiver_at
+from tests.support.oracle_chain import OracleChain, forwarding_to, oracle_chain
 from tests.system.test_oracle_scenes import SCENES, played
 
 EVERY, LAST, SOME = "each look", "the end", "each third look"
@@ -39,3 +43,169 @@ def test_the_centre_above_gives_what_the_one_in_the_middle_gives(name, how, tmp_
         assert (report.held, report.conflicts) == ([], [])
         assert world.read_above() == world.read()
         assert world.forward().quiet, "nothing is handed up twice"
+
+
+# -- what happens to a copy in the middle ----------------------------------------------------------
+
+MODES = ["replaced", "all", "never"]
+
+
+def states(rows) -> dict[str, FileState]:
+    """Of each content that is there, by the value of its first point."""
+    return {row.md5: row.state for row in rows if row.state is not FileState.DELETED}
+
+
+def one_file(world: OracleChain) -> FileRow:
+    """An edge's file with one point, in the middle and above."""
+    world.database.write("a", 1)
+    world.database.close(world.database.opened()[0])
+    return both(world)[0]
+
+
+def both(world: OracleChain) -> list[FileRow]:
+    """A round of the edge and one of the forwarder; the rows in the middle."""
+    assert world.round().error is None
+    world.forward()
+    return world.below_rows()
+
+
+def commit(world: OracleChain, *ops: records.Op) -> None:
+    world.node.engine.commit(ops)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_copy_that_is_bad_in_the_middle_stays_above_and_does_not_travel_again(mode, tmp_path):
+    with oracle_chain(tmp_path, forwarder_mode=mode) as world:
+        row = one_file(world)
+        before = world.rows_above()
+        commit(world, records.FileQuarantined(row.physical, "rotten"))
+        report = world.forward()
+        assert (report.deleted, report.retired, report.pending_files) == (0, 0, 0)
+        assert world.rows_above() == before
+        assert world.round().sent == 1, "its edge sends it again"
+        report = world.forward()
+        assert (report.sent, report.bytes, report.error) == (0, 0, None)
+        (above,) = world.rows_above()
+        assert (above.physical, above.state) == (before[0].physical, FileState.LIVE)
+        assert world.read_above() == world.read() == world.database.answer()
+        assert world.forward().quiet
+
+
+@pytest.mark.parametrize("reason", ["expired", "operator"])
+@pytest.mark.parametrize("mode", MODES)
+def test_what_was_dropped_in_the_middle_stays_above(mode, reason, tmp_path):
+    with oracle_chain(tmp_path, forwarder_mode=mode) as world:
+        row = one_file(world)
+        commit(world, records.FileDeleted(row.physical, reason))
+        report = world.forward()
+        assert (report.deleted, report.retired, report.held) == (0, 1, [])
+        (above,) = world.rows_above()
+        assert above.state is FileState.RETIRED
+        assert world.read_above() == world.database.answer()
+        assert world.forward().quiet
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_ended_in_the_middle_is_retired_above_and_proved_there_anew(mode, tmp_path):
+    with oracle_chain(tmp_path, forwarder_mode=mode) as world:
+        database = world.database
+        database.write("b", 1)
+        one_file(world)
+        database.write("a", 1)
+        database.close(database.opened()[0])
+        both(world)
+        database.cross(0)
+        assert world.round().error is None
+        assert world.node.prover.run_once() == 2
+        world.forward()
+        kinds = sorted(row.state for row in world.rows_above())
+        assert kinds == [FileState.LIVE, FileState.RETIRED, FileState.RETIRED]
+        assert world.read_above() == world.read() == database.answer()
+        if mode != "never":
+            assert world.above.prover.run_once() == 2
+            assert world.read_above() == database.answer()
+        assert world.forward().quiet
+
+
+@pytest.mark.parametrize(
+    ("edge", "forwarder", "wanted"),
+    [
+        ("all", "all", FileState.DELETED),
+        ("all", "replaced", FileState.RETIRED),
+        ("all", "never", FileState.RETIRED),
+        ("replaced", "all", FileState.RETIRED),
+    ],
+)
+def test_only_what_a_mirror_below_deleted_is_deleted_in_a_mirror_above(
+    edge, forwarder, wanted, tmp_path
+):
+    with oracle_chain(tmp_path, edge, forwarder) as world:
+        one_file(world)
+        database = world.database
+        database.write("a", 2)
+        database.close(database.opened()[0])
+        both(world)
+        database.remove(database.closed()[:1])
+        both(world)
+        assert sorted(row.state for row in world.rows_above()) == sorted([FileState.LIVE, wanted])
+        assert world.forward().quiet
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_an_operator_deletes_everywhere_is_deleted_above(mode, tmp_path):
+    with oracle_chain(tmp_path, forwarder_mode=mode) as world:
+        row = one_file(world)
+        database = world.database
+        database.write("a", 2)
+        database.close(database.opened()[0])
+        database.remove(database.closed()[:1])
+        both(world)
+        assert states(world.rows_above())[row.md5] is FileState.RETIRED
+        (live,) = (each for each in world.below_rows() if each.physical != row.physical)
+        told = [row.physical, live.physical, "nothing"]
+        answer = delete_files(world.node.operator, told, everywhere=True)
+        assert answer.deleted == [row.physical], "what an edge has is not deleted"
+        assert [each.physical for each in answer.failed] == told[1:]
+        assert world.forward().deleted == 1
+        assert row.md5 not in states(world.rows_above())
+        assert world.read_above() == database.answer()
+        assert world.forward().quiet
+
+
+def test_where_the_memory_of_what_was_handed_up_is_lost_nothing_changes_above(tmp_path):
+    with oracle_chain(tmp_path) as world:
+        one_file(world)
+        database = world.database
+        database.write("a", 1)
+        database.close(database.opened()[0])
+        database.remove(database.closed()[:1])
+        both(world)
+        world.forward()
+        before = states(world.rows_above())
+        assert sorted(before.values()) == [FileState.LIVE, FileState.RETIRED]
+        (memory,) = world.forwarder.schema.glob("sync/*/handed.state")
+        memory.unlink()
+        report = world.forward()
+        assert (report.sent, report.bytes, report.already) == (0, 0, 1)
+        assert states(world.rows_above()) == before
+        assert world.forward().quiet
+
+
+@pytest.mark.parametrize("name", ["updated and compacted", "an end is held while looks go by"])
+def test_a_third_centre_gives_what_the_first_gives(name, tmp_path, monkeypatch):
+    with oracle_chain(tmp_path) as world, receiver_at(tmp_path / "top") as (top, url):
+        upper = forwarding_to(tmp_path / "second forwarder", world.up, url, "replaced")
+        forwarding(world, SOME)
+        played(world, SCENES[name], monkeypatch)
+        world.forward()
+        assert upper.round().error is None
+        assert points_read(top) == world.read_above() == world.read()
+        assert upper.round().quiet
+
+
+def test_ranks_from_below_survive_a_checkpoint(tmp_path, monkeypatch):
+    with oracle_chain(tmp_path) as world:
+        played(world, SCENES["an end is held while looks go by"], monkeypatch)
+        world.forward()
+        world.above.engine.checkpoint()
+        assert world.read_above() == world.read()
