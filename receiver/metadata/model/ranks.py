@@ -31,10 +31,13 @@ __all__ = [
     "NameRank",
     "Rank",
     "RankBelow",
+    "common_engine",
     "highest",
     "in_common",
     "name_rank",
+    "rank_at",
     "stands_above",
+    "way_of",
 ]
 
 NOW: Final = (1 << 63) - 1
@@ -108,13 +111,33 @@ def stands_above(a: Rank, b: Rank) -> bool:
 
 
 def in_common(a: Rank, b: Rank) -> tuple[Rank, Rank]:
-    """Two ranks in the looks of the lowest centre that has both."""
-    engines = {each.engine: each for each in b.below}
-    for each in a.below:
-        other = engines.get(each.engine)
-        if other is not None:
-            return Rank(a.name, *each[1:]), Rank(b.name, *other[1:])
-    return a, b
+    """Two ranks in the looks of the lowest centre that both came by; as they are if by none."""
+    engine = common_engine(way_of(a), way_of(b))
+    return (a, b) if engine is None else (rank_at(a, engine), rank_at(b, engine))
+
+
+def way_of(rank: Rank) -> tuple[str, ...]:
+    """The engines by whose looks a file can be compared, from the edge on.
+
+    None for one that ended here, since its sender was replaced, and whose end below was not told.
+    """
+    if rank.below and rank.last != NOW and rank.below[-1].last == NOW:
+        return ()
+    return tuple(each.engine for each in rank.below)
+
+
+def common_engine(one: Sequence[str], other: Sequence[str]) -> str | None:
+    """The engine by whose looks files of two ways are compared; None for this centre's own."""
+    places = {engine: at for at, engine in enumerate(one)}
+    both = [(places[engine] + at, engine) for at, engine in enumerate(other) if engine in places]
+    return min(both)[1] if both else None
+
+
+def rank_at(rank: Rank, engine: str) -> Rank:
+    """A rank in the looks of a centre that its file came by."""
+    here = next(each for each in rank.below if each.engine == engine)
+    # Two senders may have handed up the same file.
+    return Rank(rank.name, *here[1:-1], f"{here.physical} {rank.physical}")
 
 
 def highest(ranks: Iterable[Rank]) -> Rank:
@@ -127,14 +150,14 @@ def highest(ranks: Iterable[Rank]) -> Rank:
     for each in several:
         if all(other is each or stands_above(each, other) for other in several):
             return each
-    lowest = {each.below[0].engine if each.below else None for each in several}
-    is_one = len(lowest) == 1 and None not in lowest
-    return max(several, key=lambda each: _longest(each, below=is_one))
+    ways = [way_of(each) for each in several]
+    engine = ways[0][0] if ways[0] and all(ways[0][:1] == way[:1] for way in ways) else None
+    return max(
+        several, key=lambda each: _longest(each if engine is None else rank_at(each, engine))
+    )
 
 
-def _longest(rank: Rank, *, below: bool) -> tuple[int, NameRank | tuple[()], int, str]:
-    if below:
-        rank = Rank(rank.name, *rank.below[0][1:])
+def _longest(rank: Rank) -> tuple[int, NameRank | tuple[()], int, str]:
     return rank.last, rank.name or (), rank.loaded, rank.physical
 
 
