@@ -64,6 +64,28 @@ class OwnersMoved(Struct, frozen=True, kw_only=True):
     retired: int
 
 
+class SendersAccepted(Struct, frozen=True, kw_only=True):
+    """`POST /v1/senders/accept`: the senders that may go on."""
+
+    senders: list[str]
+
+
+class SenderRemoved(Struct, frozen=True, kw_only=True):
+    """`POST /v1/senders/<sender>/remove`: what became of it, and what stays."""
+
+    tokens: int
+    """That were revoked."""
+    devices: int
+    """That belong to nobody now."""
+    retired: int
+    """Files that ended by it."""
+    quarantined: int
+    """Entries of the quarantine that were dropped."""
+    files: int
+    """Of it that stay visible, until they are proved to be elsewhere."""
+    bytes: int
+
+
 class QuarantineAnswer(Struct, frozen=True, kw_only=True):
     """`GET /v1/quarantine`."""
 

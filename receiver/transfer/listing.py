@@ -47,6 +47,8 @@ _MEANINGS = {"gone": EndMeaning.DELETED, "everywhere": EndMeaning.EVERYWHERE}
 """Of a reason to delete a file."""
 _MOST_DEVICES: Final = 50_000
 """On a page of the catalogue, unless a single file has more."""
+_MOST_FATES: Final = 1000
+"""Asked for at once; who asks knows no limits of ours."""
 _MOST_CONTENT: Final = 8 << 20
 """Bytes of deletion files on a page, unless a single one has more."""
 
@@ -197,8 +199,8 @@ class Listing:
             TooLargeError: there are too many.
         """
         who.must_read()
-        if len(paths) > self._most:
-            raise TooLargeError(f"a page of {len(paths)} items, at most {self._most} are taken")
+        if len(paths) > _MOST_FATES:
+            raise TooLargeError(f"a page of {len(paths)} items, at most {_MOST_FATES} are taken")
         with self._engine.reading() as state:
             commit = state.newest
             rows = [state.files.get(each) for each in paths]

@@ -19,7 +19,7 @@ from common.wire import EndMeaning, Propagate, Result
 from receiver.config import DeletesConfig
 from receiver.load.deciding.carried_deletions import carried
 from receiver.load.deciding.delete_guard import DeleteGuard
-from receiver.load.deciding.known_content import known_content
+from receiver.load.deciding.known_content import known_content, somebody_elses
 from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.load.deciding.origins import ended_origin, has_ended, is_deleted, origin_of
 from receiver.load.deciding.taken_paths import TakenPaths
@@ -349,11 +349,17 @@ class _Decision:
         for name in names:
             owner = self.state.owners.get(name)
             if owner is not None and owner.sender != self.record.sender:
+                way_out = somebody_elses(
+                    self.state,
+                    owner.sender,
+                    candidate.staged.tail,
+                    lambda row: _same_content(row, candidate),
+                )
                 return FileOutcome(
                     path.text,
                     Result.CONFLICT,
                     device=name,
-                    reason="the device belongs to another sender",
+                    reason=_owned(way_out),
                     owner=owner.sender,
                 )
         return None
@@ -660,6 +666,11 @@ class _Decision:
 
 def _same_content(row: FileRow, candidate: Candidate) -> bool:
     return (row.size, row.md5) == (candidate.staged.size, candidate.staged.md5)
+
+
+def _owned(way_out: str | None) -> str:
+    reason = "the device belongs to another sender"
+    return reason if way_out is None else f"{reason}; {way_out}"
 
 
 def _waits_for(path: str, hold: FileOutcome) -> FileOutcome:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
 
-__all__ = ["known_content"]
+__all__ = ["known_content", "somebody_elses"]
 
 _GOOD = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED)
 
@@ -59,6 +59,27 @@ def known_content(
     ]
     found.sort(key=lambda row: (path in row.paths, not row.retired, row.created), reverse=True)
     return next((row for row in found if stands(row)), None)
+
+
+def somebody_elses(
+    state: State, owner: str, tail: str, is_same: Callable[[FileRow], bool]
+) -> str | None:
+    """The way out where the owner of a file's device brought that very content; None if not.
+
+    Args:
+        state: committed.
+        owner: another sender, to which a device of the file belongs.
+        tail: digest of its tail.
+        is_same: whether a file with that tail has the content.
+    """
+    rows = state.file_table.of_tail(tail)
+    if not any(row.sender == owner and row.state in _GOOD and is_same(row) for row in rows):
+        return None
+    return (
+        "this very content is here already, from that sender. Did this machine take its place: "
+        "tsferry-receiver senders adopt. Do both send the same files: one of them leaves them out "
+        "(storage_groups)"
+    )
 
 
 def _is_anothers(state: State, row: FileRow) -> bool:
