@@ -618,6 +618,8 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True):
     """Of each device with points, for who asks for them."""
     origin: OriginEntry | None = None
     """Of a file that was forwarded to this receiver."""
+    changed: Count = 0
+    """The commit since which it stands as it does; 0 from a receiver that does not tell."""
 
 
 class FatesRequest(Struct, frozen=True, kw_only=True):

@@ -273,6 +273,7 @@ def _entry(row: FileRow, tree: Tree | None, *, quarantined: bool, devices: bool)
         last_look=0 if rank.last == NOW else rank.last,
         devices=_extents(row) if devices else None,
         origin=None if row.origin is None else _origin(row.origin),
+        changed=row.changed,
     )
 
 

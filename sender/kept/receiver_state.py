@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -49,7 +49,7 @@ class ReceiverState:
         troubles: files that were not taken.
         memory: of the receiver.
         looks: what was seen together, and when first.
-        handed: what a forwarding centre has handed up beside the list.
+        handed: how far a forwarding centre has handed up what is beside the list.
         facts: reads contents and times of files.
         md5_known: MD5 of a file where it is known without reading it.
         sync: `<schema dir>/sync`.
@@ -114,11 +114,11 @@ class ReceiverState:
             self.troubles = troubles
             yield troubles
 
-    def handed_to(self, check: wire.CheckAnswer) -> Container[str] | None:
-        """What the receiver has beside the list; None where it takes no origins."""
+    def handed_to(self, check: wire.CheckAnswer) -> Callable[[str, str, int], bool] | None:
+        """What the receiver was told beside the list; None where it takes no origins."""
         if not check.origins:
             return None
-        return self.handed if check.history is History.CONTINUES else ()
+        return self.handed.has if check.history is History.CONTINUES else lambda *_: False
 
     def note(self, answer: wire.TaskAnswer) -> None:
         """Remember the epoch of an answer, and its commit once there is one."""

@@ -182,6 +182,8 @@ def _compare(
         entry = entries.get(path)
         if entry is not None and entry.identity == file.identity and entry.md5:
             _unchanged(found, entry, file)
+            if path in scan.told_anew:
+                found.additions.append(Addition(file))
         else:
             _differs(found, file, entry, troubles.get(path), facts)
     for path, entry in entries.items():

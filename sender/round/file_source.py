@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import msgspec
 from common import wire
 from common.errors import NotFoundError, TsferryError, UsageError
 from common.names import FilePath
+from sender.kept.handed import Handed
 from sender.kept.receiver_file import Receiver, ReceiverFile, SourceMark
 from sender.select.data_dirs import DataDirs
 from sender.select.entry import Entry
@@ -46,7 +47,7 @@ class DirectorySource:
     doubt: str | None = None
     lost: bool = False
 
-    def scan(self, entries: Mapping[FilePath, Entry], handed: Container[str] | None = None) -> Scan:
+    def scan(self, entries: Mapping[FilePath, Entry], handed: HandedUp | None = None) -> Scan:
         """Look at every file; what `entries` knows is not read again."""
         return self.remote.scanner.scan(self.dirs, (entries,))
 
@@ -71,14 +72,15 @@ class DirectorySource:
         """What is gone is gone."""
         return []
 
-    def handed_up(self, path: FilePath) -> str | None:
-        """Nothing is remembered beside the list."""
-        return None
+    def is_ended(self, path: FilePath) -> bool:
+        """What is here is not at its end."""
+        return False
 
-    @property
-    def ended(self) -> frozenset[str]:
-        """None of them."""
-        return frozenset()
+    def note(self, handed: Handed, paths: Iterable[FilePath]) -> None:
+        """Nothing is remembered beside the list."""
+
+    def settle(self, handed: Handed) -> None:
+        """Nothing is remembered beside the list."""
 
     def facts(self) -> ContentFacts:
         """Reads contents and times."""
@@ -105,6 +107,8 @@ class CatalogueSource:
     accepted: bool = False
     """Whether the operator says that it has all that it should have."""
     _found: Upstream = field(init=False)
+    _everywhere: list[FilePath] = field(default_factory=list)
+    _told_all: bool = False
 
     def __post_init__(self) -> None:
         self._found = self._scanned(None)
@@ -115,22 +119,23 @@ class CatalogueSource:
         includes = group_filter(groups.include, groups.exclude)
         return scan_catalogue(self.now.entries, self.dirs, includes, units_of(config), beneath)
 
-    def scan(self, entries: Mapping[FilePath, Entry], handed: Container[str] | None = None) -> Scan:
+    def scan(self, entries: Mapping[FilePath, Entry], handed: HandedUp | None = None) -> Scan:
         """The catalogue, and what became of listed files that it has no more.
 
         Args:
             entries: the list.
             handed: what was handed up beside it; None for a receiver that takes no origins.
         """
+        self._told_all = handed is not None
         if handed is not None:
             self._found = self._scanned(self._beneath(entries, handed))
         elif self.remote.config.propagate_deletes == "all" and not self.accepted:
-            beneath, scan = self._beneath(entries, ()), self._found.scan
+            beneath, scan = self._beneath(entries, lambda *_: False), self._found.scan
             stay = undeleted(filter(scan.is_missing, entries), beneath)
             self._found = replace(self._found, scan=replace(scan, others=scan.others | stay))
         return self._found.scan
 
-    def _beneath(self, entries: Mapping[FilePath, Entry], handed: Container[str]) -> Beneath:
+    def _beneath(self, entries: Mapping[FilePath, Entry], handed: HandedUp) -> Beneath:
         here = {each.path for each in self.now.entries}
         missing = [path.text for path in entries if path.text not in here]
         client = self.remote.source_client()
@@ -142,6 +147,7 @@ class CatalogueSource:
         finally:
             client.close()
         fates = {each.path: each for each in answer.fates}
+        self._everywhere = [FilePath.parse(each.path) for each in answer.everywhere]
         return Beneath(self.now.engine, entries, handed, fates, answer.everywhere, notes, self.seen)
 
     def origin(self, path: FilePath) -> wire.OriginEntry | None:
@@ -152,16 +158,24 @@ class CatalogueSource:
         """What the ends of files mean above."""
         return [self._found.ends[path] for path in paths if path in self._found.ends]
 
-    def handed_up(self, path: FilePath) -> str | None:
-        """The name under which a file is remembered once it is above and on no list."""
-        if path in self._found.scan.gone_before:
-            return everywhere(path)
-        return path.text if path.text in self._found.ended else None
+    def is_ended(self, path: FilePath) -> bool:
+        """Whether a file that is sent is at its end here, and so comes on no list."""
+        return path in self._found.ended
 
-    @property
-    def ended(self) -> frozenset[str]:
-        """All names that `handed_up` may give."""
-        return self._found.ended
+    def note(self, handed: Handed, paths: Iterable[FilePath]) -> None:
+        """Remember that the receiver above was told of files, as far as the list does not."""
+        names = (self._found.due[path] for path in paths if path in self._found.due)
+        handed.add(self.now.engine, names)
+
+    def settle(self, handed: Handed) -> None:
+        """Remember how far all is handed up, at the end of a round.
+
+        What was deleted everywhere is remembered by name, as long as the catalogue speaks of it.
+        """
+        engine, due = self.now.engine, self._found.due.values()
+        told = self._told_all and self.doubt is None
+        if told and due and all(handed.has(engine, each) for each in due):
+            handed.settle(engine, self.now.commit, map(everywhere, self._everywhere))
 
     def look_again(
         self, groups: Collection[TimePartition], entries: Mapping[FilePath, Entry]
@@ -183,6 +197,8 @@ class CatalogueSource:
 
 
 Source = DirectorySource | CatalogueSource
+HandedUp = Callable[[str, str, int], bool]
+"""`Handed.has`."""
 
 
 def open_source(remote: Remote, memory: ReceiverFile, *, remember: bool) -> Source:

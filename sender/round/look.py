@@ -107,7 +107,7 @@ def viewing(
                 md5_known=source.md5_known,
             )
             kept.memory = memory
-            yield LookedAt(kept, source, source.scan(kept.ledger.entries, kept.handed))
+            yield LookedAt(kept, source, source.scan(kept.ledger.entries, kept.handed.has))
 
 
 # -- dry run -----------------------------------------------------------------------------------

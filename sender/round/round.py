@@ -145,7 +145,6 @@ class Round:
         if check.history is not History.CONTINUES or self.options.forget:
             kept.handed.clear()
         scan = source.scan(kept.ledger.entries, kept.handed_to(check))
-        kept.handed.keep(source.ended)
         look = kept.looks.take(
             check.look, scan, kept.ledger.entries, recovered.last_copies, source.deletion_file
         )
@@ -173,6 +172,7 @@ class Round:
         try:
             with open_schema(self.remote, kept.sync, check, whole=self.options.schema) as schema:
                 self._tasks(kept, source, check, look, ahead.work, resumable, schema)
+            source.settle(kept.handed)
         finally:
             self._stand(kept, ahead.scan)
 

@@ -399,7 +399,7 @@ class TaskRun:
         self._kept.ledger.sent(
             Entry.of(prepared.addition.file, md5, prepared.span)
             for prepared, md5 in self._whole.values()
-            if self._source.handed_up(prepared.addition.path) is None
+            if not self._source.is_ended(prepared.addition.path)
         )
         self._kept.logs.end()
         crash.point("task.ended")
@@ -439,7 +439,8 @@ class TaskRun:
         kept.note(answer)
         if self._told and answer.state is TaskState.DONE:
             kept.looks.told(self._told)
-        kept.handed.add(self._handed(answer.outcomes))
+        settled = (each.path for each in answer.outcomes if each.result in _SETTLED)
+        self._source.note(kept.handed, map(FilePath.parse, settled))
         crash.point("task.noted")
         if self._schema is not None and self._schema_end is not None:
             self._schema.conclude(answer.schema_position)
@@ -453,14 +454,6 @@ class TaskRun:
             self._count(outcome, addition)
         with kept.changing_troubles() as troubles:
             troubles.clear(loaded)
-
-    def _handed(self, outcomes: Sequence[wire.Outcome]) -> Iterator[str]:
-        """What is above now and on no list, since it is at its end here."""
-        for outcome in outcomes:
-            if outcome.result in _SETTLED:
-                name = self._source.handed_up(FilePath.parse(outcome.path))
-                if name is not None:
-                    yield name
 
     def _count(self, outcome: wire.Outcome, addition: Addition | None) -> None:
         report = self._report

@@ -243,6 +243,7 @@ class Scan:
         changing: groups in motion (a running compaction, a directory that changed during the
             scan), with the reason.
         includes: whether a storage group is inside the filter.
+        told_anew: files that may be on the list as they are, and are to be told once more.
         gone_before: files on no list, with their data directory, whose end is to be told all the
             same.
     """
@@ -261,6 +262,7 @@ class Scan:
     changing: Mapping[TimePartition, str] = field(default_factory=dict)
     includes: Callable[[str], bool] = _all
     gone_before: Mapping[FilePath, Path] = field(default_factory=dict)
+    told_anew: frozenset[FilePath] = frozenset()
     _wholes: dict[TimePartition, str | None] = field(default_factory=dict, repr=False)
 
     def is_gone(self, path: FilePath, data_dir: Path) -> bool:

@@ -24,7 +24,7 @@ from common.wire import EndBelow, EndMeaning, LooksBelow, OriginEntry
 from sender.select.found import LocalDeletions, LocalFile, ResourceStat, Scan, Span, Waiting, Why
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from common.durable import Tree
     from common.wire import CatalogueEntry, FileFate, NotedEntry
@@ -68,7 +68,8 @@ class Beneath:
     Attributes:
         engine: uuid of the receiver on this node.
         listed: what is loaded above.
-        handed: names of files that it has too, though they are at their end.
+        handed: whether it was told something, by the engine, a name and the commit since which
+            that is so.
         fates: of listed files that the catalogue has no more, by physical path.
         everywhere: ends of files that an operator deleted everywhere.
         notes: deletion files.
@@ -77,7 +78,7 @@ class Beneath:
 
     engine: str
     listed: Mapping[FilePath, Entry]
-    handed: Container[str]
+    handed: Callable[[str, str, int], bool]
     fates: Mapping[str, FileFate]
     everywhere: Sequence[EndBelow] = ()
     notes: Sequence[NotedEntry] = ()
@@ -93,8 +94,9 @@ class Upstream:
         facts: of its files.
         origins: of its files, as they are handed up.
         ends: of listed files that are at their end, and what they mean.
-        ended: names of files that are at their end and can be read, and of what was deleted
-            everywhere: what is worth remembering as handed up.
+        ended: files on no list that are at their end here, and are sent as such.
+        due: what is handed up by sending a file, or telling its end, or both anew: file -> the name
+            under which that is remembered.
         contents: of deletion files.
     """
 
@@ -102,7 +104,8 @@ class Upstream:
     facts: CatalogueFacts
     origins: Mapping[FilePath, OriginEntry] = field(default_factory=dict)
     ends: Mapping[FilePath, EndBelow] = field(default_factory=dict)
-    ended: frozenset[str] = frozenset()
+    ended: frozenset[FilePath] = frozenset()
+    due: Mapping[FilePath, str] = field(default_factory=dict)
     contents: Mapping[tuple[FilePath, str], bytes] = field(default_factory=dict)
 
 
@@ -135,7 +138,9 @@ def scan_catalogue(
         beneath: what is known beside; None for a receiver above that takes no origins.
     """
     ends: dict[FilePath, EndBelow] = {}
-    ended: set[str] = set()
+    ended: set[FilePath] = set()
+    due: dict[FilePath, str] = {}
+    told_anew: set[FilePath] = set()
     origins: dict[FilePath, OriginEntry] = {}
     files: dict[FilePath, LocalFile] = {}
     waiting: list[Waiting] = []
@@ -152,14 +157,21 @@ def scan_catalogue(
         if not includes(path.sg):
             others.add(path)
             continue
-        if beneath is not None and entry.first_look:
+        if beneath is not None and entry.first_look and entry.changed:
             origins[path] = _handed_up(entry, beneath.engine)
-        if beneath is not None and entry.last_look:
-            ended.add(path.text)
-            if path in beneath.listed:
+            name = f"{entry.changed} {path}"
+            is_due = not beneath.handed(beneath.engine, name, entry.changed)
+            if is_due:
+                due[path] = name
+            if not entry.last_look:
+                if is_due and path in beneath.listed:
+                    told_anew.add(path)
+            elif path in beneath.listed:
                 ends[path] = EndBelow(path=path.text, last=entry.last_look, origin=origins[path])
                 continue
-            if path.text in beneath.handed:
+            elif is_due:
+                ended.add(path)
+            else:
                 continue
         tree = dirs.trees.get(data_dir)
         file = None if tree is None else _on_disk(tree, path, entry)
@@ -184,10 +196,11 @@ def scan_catalogue(
                 ends[path] = end
         for end in beneath.everywhere if dirs.mounted else ():
             path = FilePath.parse(end.path)
-            ended.add(everywhere(path))
-            if path not in beneath.listed and everywhere(path) not in beneath.handed:
+            told = beneath.handed(beneath.engine, everywhere(path), 0)
+            if path not in beneath.listed and not told:
                 ends[path] = end
                 gone_before[path] = dirs.mounted[0]
+                due[path] = everywhere(path)
         for note in beneath.notes:
             for each, content in _noted(note, by_path, dirs, beneath.engine):
                 deletions.append(each)
@@ -201,8 +214,10 @@ def scan_catalogue(
         includes=includes,
         deletions=tuple(deletions),
         gone_before=gone_before,
+        told_anew=frozenset(told_anew),
     )
-    return Upstream(scan, CatalogueFacts(by_path), origins, ends, frozenset(ended), contents)
+    facts = CatalogueFacts(by_path)
+    return Upstream(scan, facts, origins, ends, frozenset(ended), due, contents)
 
 
 def everywhere(path: FilePath) -> str:

@@ -186,8 +186,25 @@ def test_where_the_memory_of_what_was_handed_up_is_lost_nothing_changes_above(tm
         (memory,) = world.forwarder.schema.glob("sync/*/handed.state")
         memory.unlink()
         report = world.forward()
-        assert (report.sent, report.bytes, report.already) == (0, 0, 1)
+        assert (report.sent, report.bytes, report.already) == (0, 0, 2)
         assert states(world.rows_above()) == before
+        assert world.forward().quiet
+
+
+def test_what_stands_otherwise_in_the_middle_by_a_new_name_does_so_above(tmp_path):
+    """The product is the very content of a late file, and comes after what stood above that one."""
+    with oracle_chain(tmp_path) as world:
+        one_file(world)
+        database = world.database
+        for _ in range(2):
+            database.write("a", 1)
+            database.close(database.opened()[0])
+        both(world)
+        database.remove(database.closed(late=True)[1:])
+        both(world)
+        database.cross(0)
+        both(world)
+        assert world.read_above() == world.read() == database.answer()
         assert world.forward().quiet
 
 
