@@ -273,14 +273,14 @@ def oracle(root: Path, mode: str = "replaced") -> Iterator[Oracle]:
 
 
 @contextlib.contextmanager
-def receiver_at(root: Path) -> Iterator[tuple[Node, str]]:
+def receiver_at(root: Path, deletes: DeletesConfig | None = None) -> Iterator[tuple[Node, str]]:
     """A receiver in this process, and its address."""
     config = ReceiverConfig(
         schema_dir=root / "schema",
         data_dirs=(root / "data",),
         listen=ListenConfig(host="127.0.0.1", port=0),
         limits=LimitsConfig(min_free_bytes=0),
-        deletes=DeletesConfig(max_fraction=1.0),
+        deletes=deletes or DeletesConfig(max_fraction=1.0),
     )
     config.data_dirs[0].mkdir(parents=True)
     app = create_app(config)

@@ -12,6 +12,7 @@ import msgspec
 
 from common import crash
 from common.crash import SimulatedCrash
+from receiver.config import DeletesConfig
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.node import Node
@@ -89,12 +90,15 @@ def _rows(node: Node) -> list[FileRow]:
 
 @contextlib.contextmanager
 def oracle_chain(
-    root: Path, edge_mode: str = "replaced", forwarder_mode: str = "replaced"
+    root: Path,
+    edge_mode: str = "replaced",
+    forwarder_mode: str = "replaced",
+    deletes: DeletesConfig | None = None,
 ) -> Iterator[OracleChain]:
     """Two receivers in this process, an edge below and a forwarder between."""
     with (
         receiver_at(root / "middle") as (node, url),
-        receiver_at(root / "above") as (above, up),
+        receiver_at(root / "above", deletes) as (above, up),
     ):
         yield OracleChain(root, (edge_mode, forwarder_mode), node, url, above, up)
 

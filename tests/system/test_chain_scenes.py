@@ -6,11 +6,14 @@ edge, only at the end, or now and then.
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from receiver.config import DeletesConfig
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.operator.files import delete_files
+from sender.send.calls import Client
 from tests.support.oracle import points_read, receiver_at
 from tests.support.oracle_chain import OracleChain, forwarding_to, oracle_chain
 from tests.system.test_oracle_scenes import SCENES, played
@@ -172,6 +175,29 @@ def test_what_an_operator_deletes_everywhere_is_deleted_above(mode, tmp_path):
         assert world.forward().quiet
 
 
+def test_the_guard_above_holds_what_is_too_much_to_delete_everywhere(tmp_path):
+    with oracle_chain(tmp_path, deletes=DeletesConfig()) as world:
+        database = world.database
+        for time in range(1, 13):
+            database.write("a", time)
+            database.close(database.opened()[0])
+        both(world)
+        database.remove(database.closed()[:11])
+        rows = [row.physical for row in both(world) if row.state is FileState.RETIRED]
+        assert len(rows) == 11
+        delete_files(world.node.operator, rows, everywhere=True)
+        for _ in range(2):
+            report = world.forward()
+            assert (report.deleted, len(report.held)) == (0, 11)
+        with world.above.engine.reading() as state:
+            (held,) = state.held_deletes.rows.values()
+        assert world.read_above().keys() == {("a", time) for time in range(1, 13)}
+        world.above.engine.commit([records.DeletesSettled(held.digest, "allow")])
+        assert world.forward().deleted == 11
+        assert world.read_above().keys() == {("a", 12)}
+        assert world.forward().quiet
+
+
 def test_where_the_memory_of_what_was_handed_up_is_lost_nothing_changes_above(tmp_path):
     with oracle_chain(tmp_path) as world:
         one_file(world)
@@ -226,3 +252,36 @@ def test_ranks_from_below_survive_a_checkpoint(tmp_path, monkeypatch):
         world.forward()
         world.above.engine.checkpoint()
         assert world.read_above() == world.read()
+
+
+@pytest.mark.parametrize("harm", ["quarantined", "expired"])
+def test_a_mirror_above_of_an_older_version_is_not_told_what_no_edge_deleted(
+    harm, tmp_path, monkeypatch
+):
+    check = Client.check
+
+    def of_old(self, request):
+        return msgspec.structs.replace(check(self, request), origins=False)
+
+    with oracle_chain(tmp_path, "all", "all") as world:
+        monkeypatch.setattr(Client, "check", of_old)
+        row = one_file(world)
+        database = world.database
+        database.write("a", 2)
+        database.close(database.opened()[0])
+        both(world)
+        if harm == "quarantined":
+            commit(world, records.FileQuarantined(row.physical, "rotten"))
+        else:
+            commit(world, records.FileDeleted(row.physical, "expired"))
+        report = world.forward()
+        assert (report.deleted, report.retired) == (0, 0)
+        assert [each.state for each in world.rows_above()] == [FileState.LIVE] * 2
+        database.remove(database.closed()[1:])
+        both(world)
+        assert [each.state for each in world.rows_above()].count(FileState.DELETED) == 1
+        monkeypatch.undo()
+        world.forward()
+        assert {each.origin.sender for each in world.rows_above() if each.origin} == {
+            world.edge.uuid
+        }, "after the upgrade it learns where they come from"

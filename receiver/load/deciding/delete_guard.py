@@ -108,7 +108,9 @@ class DeleteGuard:
         waiting = [row for row in left if row.physical in listed]  # whatever window it is now
         fresh = [row for row in left if row.physical not in listed]
         told = len(let) + len(waiting)
-        reason = self._too_much(group, fresh, told, ends=ends, arriving=arriving)
+        # Files that had ended before are listed no more: all that is there counts.
+        visible = None if all(row.held for row in ends) else self._visible(group)
+        reason = self._too_much(group, fresh, told, ends=ends, arriving=arriving, visible=visible)
         if reason is None:
             self._counted[group] += len(let) + len(fresh)
             if waiting and before is not None:
