@@ -78,6 +78,8 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         version: of this format.
         last: number of the last look; 0 before the first.
+        away: where a data directory was away then, the last look that had them all; 0 otherwise.
+            What is listed in one that is away is not known meanwhile.
         earlier: directories of TsFiles that it did not list -> the last look that did.
         torn: those that it did not see at rest -> the last look that did.
         sights: path -> file that is here and not on the list.
@@ -90,6 +92,7 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     version: int = _VERSION
     last: int = 0
+    away: int = 0
     earlier: dict[str, int] = {}
     torn: dict[str, int] = {}
     sights: dict[str, Sight] = {}
@@ -99,7 +102,7 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def last_of(self, directory: str) -> int:
         """The last look that listed a directory."""
-        return self.earlier.get(directory, self.last)
+        return self.earlier.get(directory, self.away or self.last)
 
     def floor_of(self, directory: str) -> int:
         """The last look that saw a directory at rest: what it did not see there came later."""
@@ -236,6 +239,7 @@ class Looks:
         earlier, torn = _earlier(before, scan, entries)
         after = LooksState(
             last=number,
+            away=(before.away or before.last) if scan.unmounted else 0,
             earlier=earlier,
             torn=torn,
             sights={
@@ -358,7 +362,8 @@ def _earlier(
     directories: dict[str, FilePath] = {}
     for path in (*entries, *scan.files, *scan.others):
         directories.setdefault(path.directory, path)
-    earlier, torn = {}, {}
+    earlier = dict(before.earlier) if scan.unmounted else {}
+    torn = dict(before.torn) if scan.unmounted else {}
     for directory, path in directories.items():
         if scan.why_not_listed(directory) is not None:
             earlier[directory] = before.last_of(directory)
