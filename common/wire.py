@@ -125,6 +125,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_batch_bytes: Count
     max_page_items: Count
     max_page_bytes: Count
+    max_task_items: Count = 0
+    """Files, and ends, of one task; 0 from an older receiver, which takes 200,000, and the end in
+    one body."""
 
 
 class SchemaFailure(Struct, frozen=True, kw_only=True):
@@ -451,6 +454,20 @@ class ManifestEntry(Struct, frozen=True, kw_only=True):
     """The last look that had it, if it lives on at the sender only as a link; 0 while it has it."""
 
 
+class ManifestPage(Struct, frozen=True, kw_only=True):
+    """`POST /tasks/<id>/manifest`: a part of what the end of a task says, before it comes.
+
+    Number 0 begins anew; another one follows what was taken, or takes the place of what was taken
+    under its number and behind that.
+    """
+
+    number: Count
+    manifest: list[ManifestEntry] = []
+    deleted: list[str] = []
+    last_looks: list[Count] = []
+    """See `EndRequest`."""
+
+
 class EndRequest(Struct, frozen=True, kw_only=True):
     """`POST /tasks/<id>/end`: everything is sent; load it."""
 
@@ -459,6 +476,8 @@ class EndRequest(Struct, frozen=True, kw_only=True):
     last_looks: list[Count] = []
     """For each path of `deleted` the last look that had it; empty from a sender that takes none."""
     schema: SchemaEnd | None = None
+    pages: Count = 0
+    """Of the manifest that came before: what stands here follows them."""
 
 
 class BatchResult(Struct, frozen=True, kw_only=True):

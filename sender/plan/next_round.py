@@ -202,6 +202,8 @@ def next_round(
     troubles = living(troubles, scan)
     hold = (comparison and comparison.hold) or known.source_doubt
     options = replace(options, hold_deletions=hold)
+    if known.check is not None and known.check.limits.max_task_items:
+        options = replace(options, task_most=known.check.limits.max_task_items)
     tells = known.look.number > 0
     if not tells:
         scan = scan.without_deletion_files(entries)
