@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import ssl
 
     from receiver.web.server.head import Gate
+    from receiver.web.server.whole_body import Spares
 
 __all__ = ["READ_BYTES", "BodyMemory", "Host", "ServerOptions"]
 
@@ -73,6 +74,7 @@ class Host(Protocol):
         options: how much it takes on.
         gate: judges a request by its head.
         memory: counts the bodies that wait.
+        spares: where bodies lie.
         tls: None where it speaks in clear.
         channels: all connections, by descriptor.
         busy: those with a request that a worker has.
@@ -81,6 +83,7 @@ class Host(Protocol):
     options: ServerOptions
     gate: Gate
     memory: BodyMemory
+    spares: Spares
     tls: ssl.SSLContext | None
     channels: dict[int, Any]
     busy: set[Any]

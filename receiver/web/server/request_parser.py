@@ -90,6 +90,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
     expect_continue: bool
     headers_finished: bool
     body_rcv: Any
+    completed: bool
     headers: dict[str, str]
     path = ""
     """Until the request line is read; waitress logs it when a peer leaves before that."""
@@ -103,6 +104,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
         self.began = time.monotonic()
         self.limit = 0
         self._judged = False
+        self._whole: WholeBody | None = None
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -135,7 +137,12 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
             self.body_rcv = _Chunks(OverflowableBuffer(self.adj.inbuf_overflow))
 
     def _receive_whole(self, size: int) -> None:
-        self.body_rcv = FixedStreamReceiver(size, WholeBody(size))
+        self._whole = WholeBody(size, self.channel.server.spares)
+        self.body_rcv = FixedStreamReceiver(size, self._whole)
+
+    def room(self) -> memoryview | None:
+        """Where the next bytes of the body belong; None: they are to be parsed."""
+        return None if self._whole is None or self.completed else self._whole.room()
 
     def close(self) -> None:
         """Drop the body."""

@@ -32,6 +32,7 @@ from receiver.web.server.channel import Channel
 from receiver.web.server.host import READ_BYTES, BodyMemory, ServerOptions
 from receiver.web.server.listen import BACKLOG, Address
 from receiver.web.server.tls import TlsChannel
+from receiver.web.server.whole_body import Spares
 
 if TYPE_CHECKING:
     import ssl
@@ -73,6 +74,7 @@ class Server:
         self.tls = tls
         self.adj = _adjustments(self.options, tls is not None)
         self.memory = BodyMemory(self.options.max_buffered_bytes)
+        self.spares = Spares()
         self.channels: dict[int, Any] = {}
         self.active_channels = self.channels  # waitress' name; entries are the same
         self.busy: set[Channel] = set()
@@ -216,6 +218,7 @@ class Server:
         for channel in list(self.channels.values()):
             if channel.overdue(now):
                 self._drop(channel)
+        self.spares.sweep()
 
     def _drop(self, channel: Channel) -> None:
         try:
