@@ -62,6 +62,14 @@ def cpu_of(pid: int) -> float:
     return sum(int(each) for each in fields[11:15]) / _TICKS
 
 
+def wait_for_children(pid: int) -> None:
+    """Until a process has seen the end of its children: what they spent counts only then."""
+    end = time.monotonic() + 5
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    while children.read_text() and time.monotonic() < end:
+        time.sleep(0.01)
+
+
 @contextmanager
 def serving(command: Sequence[object], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A server that ends with the block."""
@@ -98,6 +106,8 @@ def timed(command: Sequence[object], server: subprocess.Popen[bytes] | None) -> 
     seconds = time.perf_counter() - begin
     if done.returncode != 0:
         raise SystemExit(f"{command}: exit code {done.returncode}\n{done.stderr.decode()[-2000:]}")
+    if server:
+        wait_for_children(server.pid)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Spent(seconds, cpu + (cpu_of(server.pid) - server_before if server else 0.0))
