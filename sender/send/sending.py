@@ -271,6 +271,7 @@ class Sending:
             begin,
             (lambda: self.ask(job.prepared)) if asks else (lambda: False),
             self._pool,
+            job.prepared.entry.md5 if asks else None,
         )
         try:
             return upload.run()

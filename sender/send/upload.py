@@ -99,6 +99,19 @@ class RunningMd5:
             self._at += len(block)
 
 
+class _KnownMd5:
+    """MD5 of a file that was read before."""
+
+    def __init__(self, md5: str) -> None:
+        self._md5 = md5
+
+    def take(self, offset: int, block: bytes) -> None:
+        """Nothing is left to be known."""
+
+    def hexdigest(self) -> str:
+        return self._md5
+
+
 class ChangedWhileSentError(Exception):
     """The file is not any more what was chosen; it is dropped from the task, nobody's fault."""
 
@@ -114,6 +127,7 @@ class TusUpload:
         begin: a partial upload to go on with, as the plan has it.
         ask: what the receiver would have done with the file now: True when it has it whole.
         pool: sends blocks ahead of the answers to those before them; None: one after the other.
+        md5: of the content, where it is known; the receiver finds out if it is wrong.
     """
 
     calls: TaskCalls
@@ -122,6 +136,7 @@ class TusUpload:
     begin: UploadState | None = None
     ask: Callable[[], bool] = lambda: False
     pool: Executor | None = None
+    md5: str | None = None
     _upload: str | None = field(default=None, init=False)
     _offset: int | None = field(default=None, init=False)
     _in_doubt: int = field(default=0, init=False)
@@ -139,7 +154,7 @@ class TusUpload:
             StoppedError: told to stop; what was acknowledged stays at the receiver.
             TsferryError: it failed for good, or once too often.
         """
-        self._digest = RunningMd5(self.content)
+        self._digest = RunningMd5(self.content) if self.md5 is None else _KnownMd5(self.md5)
         self._block_bytes = self.block_bytes
         self._take_up()
         while True:
@@ -284,7 +299,9 @@ class TusUpload:
             return True
         if isinstance(error, DigestError | ProtocolError):
             self._give_up_upload()  # the whole is not what was sent, or answers are not about it
-            return not creating or isinstance(error, DigestError)
+            if isinstance(error, DigestError):
+                return self.md5 is None  # what is known stays; another try would find the same
+            return not creating
         if isinstance(error, NotFoundError | GoneError):
             # After the last block it may have been taken in, and only that answer was lost.
             self._ask_first = self._in_doubt == self.content.size
