@@ -70,6 +70,13 @@ def wait_for_children(pid: int) -> None:
         time.sleep(0.01)
 
 
+def wait_until_idle(pid: int) -> None:
+    """Until a process has had nothing to do for a second."""
+    spent = -1.0
+    while spent != (spent := cpu_of(pid)):
+        time.sleep(1.0)
+
+
 @contextmanager
 def serving(command: Sequence[object], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A server that ends with the block."""
@@ -164,10 +171,15 @@ class TsferryDaemon(Tsferry):
     def run(self, source: Path, place: Path) -> Spent:
         with self.pair(source, place) as (sender, server):
             calm = ["--set", "daemon.period=1h", "--set", "daemon.watch_settle=1h"]
+            (source / "sequence").rename(place / "later")
+            (source / "sequence").mkdir()
             with serving([*sender, *calm, "run"], place / "daemon.log") as daemon:
-                wait_until_idle(daemon.pid)  # a first round, which finds what is there already
-                for each in source.rglob("*.tsfile"):
-                    with open(each, "r+b"):
+                wait_until_idle(daemon.pid)  # a first round, which finds nothing
+                for each in (place / "later").iterdir():
+                    each.rename(source / "sequence" / each.name)
+                wait_until_idle(daemon.pid)
+                for file in source.rglob("*.tsfile"):
+                    with open(file, "r+b"):
                         pass
                 wait_until_idle(daemon.pid)
                 before = cpu_of(daemon.pid)
@@ -254,6 +266,7 @@ class Md5(Way):
 
 WAYS: tuple[Way, ...] = (
     Tsferry(),
+    TsferryDaemon(),
     Rsync("rsync, md5, --fsync", "MD5 a file; fsync", "--checksum-choice=md5", "--fsync"),
     Rsync("rsync, xxh128", "xxh128 a file; no fsync", "--checksum-choice=xxh128"),
     Rclone(),
