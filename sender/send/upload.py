@@ -27,14 +27,17 @@ from common.errors import (
     TsferryError,
     UnreachableError,
 )
-from sender.send.ahead import BlocksAhead
+from sender.send.ahead import AHEAD, BlocksAhead
 from sender.send.backoff import retry_helps
+from sender.send.bandwidth import Departure
 from sender.send.calls import UploadState
 from sender.send.task_calls import TaskCalls
 
 __all__ = ["Content", "ReceivedFile", "RunningMd5", "TusUpload"]
 
 SMALLEST_BLOCK = 1 << 16
+_SLOW_BLOCK = 1 << 20
+"""Of those that share a slow line: the answers wait for the slowest before them."""
 
 
 class Content(Protocol):
@@ -127,6 +130,7 @@ class TusUpload:
         begin: a partial upload to go on with, as the plan has it.
         ask: what the receiver would have done with the file now: True when it has it whole.
         pool: sends blocks ahead of the answers to those before them; None: one after the other.
+        most_ahead: blocks that may be on their way at once.
         md5: of the content, where it is known; the receiver finds out if it is wrong.
     """
 
@@ -136,6 +140,7 @@ class TusUpload:
     begin: UploadState | None = None
     ask: Callable[[], bool] = lambda: False
     pool: Executor | None = None
+    most_ahead: int = AHEAD
     md5: str | None = None
     _upload: str | None = field(default=None, init=False)
     _offset: int | None = field(default=None, init=False)
@@ -209,10 +214,11 @@ class TusUpload:
         acknowledged = self.calls.patch_upload(upload, offset, block, last)
         return self._acknowledged(acknowledged, end, len(block))
 
-    def _read_block(self, offset: int) -> bytes:
+    def _read_block(self, offset: int, most: int | None = None) -> bytes:
         """The block that begins at an offset, in the digest and as good as sent."""
         left = self.content.size - offset
-        limit = min(self.calls.client.bandwidth.block(self._block_bytes), left)
+        wanted = self._block_bytes if most is None else min(most, self._block_bytes)
+        limit = min(self.calls.client.bandwidth.block(wanted), left)
         block = self.content.read(offset, limit)
         if len(block) < limit or not self.content.unchanged():
             raise ChangedWhileSentError(self.content.path)
@@ -248,18 +254,18 @@ class TusUpload:
         assert self.pool is not None
         size, at = self.content.size, offset
 
-        def send(begin: int, block: bytes, out: Callable[[], None]) -> int:
+        def send(begin: int, block: bytes, departure: Departure) -> int:
             last = self._digest.hexdigest() if begin + len(block) == size else None
             crash.point("upload.block.before")
-            return self.calls.patch_upload(upload, begin, block, last, out)
+            return self.calls.patch_upload(upload, begin, block, last, departure)
 
-        ahead = BlocksAhead(self.pool, send)
+        ahead = BlocksAhead(self.pool, send, self.most_ahead)
         try:
             while at < size or ahead:
                 if self.calls.stop():
                     raise StoppedError("told to stop")
                 if at < size and not ahead.full:
-                    block = self._read_block(at)
+                    block = self._read_block(at, _SLOW_BLOCK if ahead.slow else None)
                     ahead.put(at, block)
                     at += len(block)
                 else:

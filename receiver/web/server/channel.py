@@ -242,9 +242,12 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         with self.requests_lock:
             self.serving += 1
             self.server.busy.add(self)
+            block = self.requests[0].block if self.requests else None
         try:
             super().service()
         finally:
+            if block is not None:
+                self.server.order.done(block.upload)
             with self.requests_lock:
                 self.serving -= 1
                 if not self.serving:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import ssl
 
     from receiver.web.server.head import Gate
+    from receiver.web.server.in_order import InOrder
     from receiver.web.server.whole_body import Spares
 
 __all__ = ["READ_BYTES", "BodyMemory", "Host", "ServerOptions"]
@@ -75,6 +76,7 @@ class Host(Protocol):
         gate: judges a request by its head.
         memory: counts the bodies that wait.
         spares: where bodies lie.
+        order: of blocks that come by several connections.
         tls: None where it speaks in clear.
         channels: all connections, by descriptor.
         busy: those with a request that a worker has.
@@ -84,6 +86,7 @@ class Host(Protocol):
     gate: Gate
     memory: BodyMemory
     spares: Spares
+    order: InOrder
     tls: ssl.SSLContext | None
     channels: dict[int, Any]
     busy: set[Any]
