@@ -344,8 +344,16 @@ class Client:
         if repr_md5 is not None:
             headers["Repr-Digest"] = f"md5=:{base64_md5(repr_md5)}:"
         path = f"/files/{_checked_id(upload)}"
+        # The answer to one that goes ahead comes behind those to the blocks before it.
+        longer = 0.0 if departure is None else self.endpoint.read_timeout
         reply = self._send(
-            "PATCH", path, body=block, epoch=epoch, headers=headers, departure=departure
+            "PATCH",
+            path,
+            body=block,
+            epoch=epoch,
+            headers=headers,
+            longer=longer,
+            departure=departure,
         )
         return self._number(reply, "Upload-Offset")
 

@@ -36,8 +36,8 @@ from sender.send.task_calls import TaskCalls
 __all__ = ["Content", "ReceivedFile", "RunningMd5", "TusUpload"]
 
 SMALLEST_BLOCK = 1 << 16
-_SLOW_BLOCK = 1 << 20
-"""Of those that share a slow line: the answers wait for the slowest before them."""
+_FIRST_BLOCK = 1 << 20
+"""Of a line that nobody knows yet, or that is slow: an answer waits for all before it."""
 
 
 class Content(Protocol):
@@ -150,6 +150,7 @@ class TusUpload:
     _travelled: int = field(default=0, init=False)
     _resumed: int | None = field(default=None, init=False)
     _ask_first: bool = field(default=False, init=False)
+    _is_read: bool = field(default=False, init=False)
 
     def run(self) -> ReceivedFile:
         """Send what is missing; returns once the receiver has verified the whole file.
@@ -160,7 +161,7 @@ class TusUpload:
             TsferryError: it failed for good, or once too often.
         """
         self._digest = RunningMd5(self.content) if self.md5 is None else _KnownMd5(self.md5)
-        self._block_bytes = self.block_bytes
+        self._block_bytes = min(self.block_bytes, _FIRST_BLOCK)
         self._take_up()
         while True:
             if self.calls.stop():
@@ -187,6 +188,7 @@ class TusUpload:
         if self._upload is None:
             made = self.calls.create_upload(self.content.path, self.content.size)
             self._upload, self._offset, self._in_doubt = made.id, made.offset, 0
+            self._is_read = True
             if made.offset != 0:
                 raise ProtocolError(f"{self.content.path}: a new upload begins at {made.offset}")
         if self._offset is None:
@@ -233,17 +235,17 @@ class TusUpload:
             raise ProtocolError(
                 f"{self.content.path}: {end} bytes were sent, the receiver answers {answer}"
             )
-        self._offset = end
+        self._offset, self._is_read = end, True
         self.calls.sent(size)
         self._block_bytes = min(self.block_bytes, self._block_bytes * 2)
         self._note_progress(end)
         return end == self.content.size
 
     def _may_go_ahead(self, offset: int) -> bool:
-        """Whether a block went through whole, and there are more to come."""
+        """Whether the receiver need not read what it has first, and there are more to come."""
         return (
             self.pool is not None
-            and offset > 0
+            and self._is_read
             and self._failures == 0
             and offset + self._block_bytes < self.content.size
             and self.calls.client.bandwidth.rate() is None
@@ -265,16 +267,17 @@ class TusUpload:
                 if self.calls.stop():
                     raise StoppedError("told to stop")
                 if at < size and not ahead.full:
-                    block = self._read_block(at, _SLOW_BLOCK if ahead.slow else None)
+                    block = self._read_block(at, _FIRST_BLOCK if ahead.slow else None)
                     ahead.put(at, block)
                     at += len(block)
                 else:
                     self._acknowledged(*ahead.next())
         except (OffsetError, BusyError):
             ahead.settle()
-            if self._offset == offset:
-                raise
-            return False  # one overtook the one before it; those before it are there
+            # One overtook the one before it, those before it are there; or the offset was wrong,
+            # which the next block finds out, sent alone.
+            self._is_read = self._offset != offset
+            return False
         except Exception:
             ahead.settle()
             raise
