@@ -25,6 +25,7 @@ from receiver.load.deciding.inherited_deletions import inherited, notes_of, pred
 from receiver.load.deciding.known_content import known_content, somebody_elses
 from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.load.deciding.origins import ended_origin, has_ended, is_deleted, origin_of
+from receiver.load.deciding.predecessors_files import files_that_go_with
 from receiver.load.deciding.taken_paths import TakenPaths
 from receiver.load.schema.registering import SeriesRefusal
 from receiver.metadata.commit.guards import Guard
@@ -34,7 +35,7 @@ from receiver.metadata.state.table_rows import FileState
 from receiver.scope import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from common.wire import DeletionsPart
     from receiver.load.deciding.expiry import Expiry
@@ -430,7 +431,7 @@ class _Decision:
             return FileOutcome(
                 path.text, result, registers.device, registers.reason, hold=registers.hold
             )
-        self._guard_owners(candidate)
+        self._guard_owners(each.name for each in candidate.devices)
         self.change.loads.append(Load(candidate, physical))
         self.change.ops += [*before, loaded, *registers]
         if again is not None:
@@ -496,12 +497,12 @@ class _Decision:
             default=0,
         )
 
-    def _guard_owners(self, candidate: Candidate) -> None:
-        for each in candidate.devices:
-            if each.name not in self._owners_guarded:
-                self._owners_guarded.add(each.name)
-                seen = self.state.changed("owner", each.name)
-                self.change.guards.append(Guard("owner", each.name, seen))
+    def _guard_owners(self, devices: Iterable[str]) -> None:
+        for name in devices:
+            if name not in self._owners_guarded:
+                self._owners_guarded.add(name)
+                seen = self.state.changed("owner", name)
+                self.change.guards.append(Guard("owner", name, seen))
 
     def _held(self, path: FilePath) -> FileRow | None:
         row = self.state.file_table.held(self.record.sender, path.text)
@@ -634,9 +635,17 @@ class _Decision:
         kept = {text for row in ended if row.physical in staying for text in row.paths}
         going = [row for row in ended if row.physical not in staying]
         self._emit([records.FileDeleted(row.physical, self._reason(row)) for row in going])
+        self._delete_predecessors(going)
         for text in self.record.deleted:
             if self.change.outcomes[text].result is Result.RETIRED and text not in kept:
                 self.change.outcomes[text] = FileOutcome(text, Result.DELETED)
+
+    def _delete_predecessors(self, going: Sequence[FileRow]) -> None:
+        """What a mirror deletes is deleted of those whom its sender took over from."""
+        for row in files_that_go_with(self.state, going):
+            self.change.guards.append(Guard("file", row.physical, row.changed))
+            self._guard_owners(row.devices)
+            self._emit([records.FileDeleted(row.physical, "gone")])
 
     def _reason(self, row: FileRow) -> records.DeletionReason:
         ends = (self.ends.get(path) for path in row.paths)
