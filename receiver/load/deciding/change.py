@@ -30,6 +30,7 @@ from receiver.load.deciding.taken_paths import TakenPaths
 from receiver.load.schema.registering import SeriesRefusal
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
+from receiver.metadata.model.ranks import name_rank
 from receiver.metadata.model.records import FileOutcome
 from receiver.metadata.state.table_rows import FileState
 from receiver.scope import Scope
@@ -323,8 +324,12 @@ class _Decision:
 
         It may be under another name, or retired: it is its sender's under this name from now on.
         """
-        if held is not None and self.paths.is_renewed(held):
-            return self._is_same(path, held, candidate)  # it came for another path of it
+        last = self.manifest[path.text].last_look
+        if held is not None and self.paths.is_renewed(held):  # it came for another path of it
+            is_same = self._is_same(path, held, candidate)
+            if is_same and last:
+                self._emit(self.paths.free(path.text, last))
+            return is_same
         row = self._known(path, held, candidate)
         if row is None:
             return False
@@ -332,9 +337,8 @@ class _Decision:
             self._rows_guarded.add(row.physical)
             self.change.guards.append(Guard("file", row.physical, row.changed))
         origin = origin_of(self.manifest[path.text].origin)
-        if has_ended(origin):
-            if self.paths.held(path.text) is row:
-                self._emit(self.paths.free(path.text))
+        if has_ended(origin) or last:
+            self._end_name(path, row, last)
             goes_on = path.text not in row.paths or self.paths.has_path(row)
         else:
             if self.paths.held(path.text) is not row:
@@ -343,6 +347,18 @@ class _Decision:
         if origin is not None and not goes_on and origin != row.origin:
             self._emit([records.OriginNoted(row.physical, origin)])
         return True
+
+    def _end_name(self, path: FilePath, row: FileRow, last: int) -> None:
+        """End the name of a file that is here, and that came from a link, or ended below.
+
+        A name that it does not have here is none of its own. But if it has no other, the link tells
+        that it was there again, until the look that had it last.
+        """
+        is_free = self.paths.held(path.text) is None and not self.paths.has_path(row)
+        if last and is_free and name_rank(path) == name_rank(row.parsed):
+            self._emit(self.paths.give(row, path.text))
+        if self.paths.held(path.text) is row:
+            self._emit(self.paths.free(path.text, last))
 
     def _known(
         self, path: FilePath, held: FileRow | None, candidate: Candidate | None
@@ -482,12 +498,15 @@ class _Decision:
         Until a later round told its end it would count as together with what took its place.
         """
         last = self.manifest[loaded.path].last_look
-        if last:
-            yield records.FileRetired(loaded.physical, last)
-            if self.mirrors:
-                yield records.FileDeleted(loaded.physical, "gone")
-        elif has_ended(loaded.origin):
-            yield records.FileRetired(loaded.physical, max(loaded.first_look, self.record.look))
+        if not last and not has_ended(loaded.origin):
+            return
+        row = self.paths.held(loaded.path)
+        if row is not None and self.paths.is_renewed(row):  # it may have other names, that stand
+            yield from self.paths.free(loaded.path, last or max(row.first_look, self.record.look))
+            return
+        yield records.FileRetired(loaded.physical, last or max(loaded.first_look, self.record.look))
+        if last and self.mirrors:
+            yield records.FileDeleted(loaded.physical, "gone")
 
     def _transferred(self, candidate: Candidate) -> int:
         """The last commit that gave one of a file's devices to this sender; 0 if none did."""

@@ -105,6 +105,64 @@ def test_a_retired_file_comes_back_under_another_name(edge: Edge) -> None:
     assert (row.paths, row.retired, row.rank.last) == ((path_of(5),), False, NOW)
 
 
+# -- last copies: links of files that are gone --------------------------------------------------
+
+
+def send_copies(edge: Edge, copies: dict[str, int], propagate: wire.Propagate) -> dict[str, str]:
+    """A task of links with one content, whose names are gone, or not where the look is 0."""
+    files = dict.fromkeys(copies, ONE)
+    task = edge.start(propagate=propagate)
+    edge.plan(task, [plan_entry(path, content) for path, content in files.items()])
+    edge.batch(task, files)
+    edge.end(task, files, looks=dict.fromkeys(files, (7, 7)), copies=copies)
+    return results(edge.outcome(task))
+
+
+@pytest.fixture(params=[wire.Propagate.REPLACED, ALL])
+def mode(request: pytest.FixtureRequest) -> wire.Propagate:
+    found: wire.Propagate = request.param
+    return found
+
+
+def test_a_name_that_is_gone_ends_alone_where_the_bytes_come_again(
+    edge: Edge, world: World, mode: wire.Propagate
+) -> None:
+    edge.round({path_of(1): ONE}, propagate=mode)
+    edge.round({path_of(2): ONE}, propagate=mode)
+    (world.data / row_at(edge.node, path_of(1)).physical).unlink()
+    assert send_copies(edge, {path_of(1): 7}, mode) == {path_of(1): "loaded"}
+    (row,) = (each for each in rows_of(edge.node) if each.visible)
+    assert (row.paths, row.retired) == ((path_of(2),), False)
+
+
+def test_a_name_that_is_gone_gives_what_stands_no_name(edge: Edge, mode: wire.Propagate) -> None:
+    edge.round({path_of(1): ONE}, propagate=mode)
+    assert send_copies(edge, {path_of(2): 7}, mode) == {path_of(2): "already"}
+    assert row_at(edge.node, path_of(1)).paths == (path_of(1),)
+
+
+@pytest.mark.parametrize(
+    ("again", "last"), [(path_of(1, partition=3), 7), (path_of(1, inner=1), 5)]
+)
+def test_what_had_ended_does_not_come_back_by_a_link_of_it(
+    edge: Edge, again: str, last: int
+) -> None:
+    edge.round({path_of(1): ONE})
+    task = edge.start()
+    edge.end(task, {}, [path_of(1)], last_looks=[5])
+    edge.outcome(task)
+    send_copies(edge, {again: 7}, wire.Propagate.REPLACED)
+    (row,) = rows_of(edge.node)
+    assert (row.retired, row.rank.last) == (True, last)
+
+
+def test_the_listed_name_of_a_link_ends_when_it_is_gone(edge: Edge, mode: wire.Propagate) -> None:
+    edge.round({path_of(1): ONE}, propagate=mode)
+    send_copies(edge, {path_of(1): 7}, mode)
+    (row,) = rows_of(edge.node)
+    assert (row.retired or not row.visible, row.rank.last) == (True, 7)
+
+
 def test_files_without_points_are_told_apart_by_their_paths(edge: Edge) -> None:
     empty = build({"root.sg.d1": {"s1": []}}, types={"s1": "INT64"})
     edge.round({path_of(1): empty})
