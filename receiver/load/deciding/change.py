@@ -364,7 +364,8 @@ class _Decision:
         self, path: FilePath, held: FileRow | None, candidate: Candidate | None
     ) -> FileRow | None:
         def is_same(row: FileRow) -> bool:
-            return self._is_same(path, row, candidate)
+            covered = self.scope.first_outside(row.devices) is None
+            return covered and self._is_same(path, row, candidate)
 
         if held is not None and held.visible and not self._replaces(path):
             return held if is_same(held) and self.stands(held) else None

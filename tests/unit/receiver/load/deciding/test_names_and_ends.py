@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from common import wire
@@ -222,6 +224,43 @@ def test_an_end_outside_of_the_tokens_scope_is_held(node: Node) -> None:
     outcome = narrow.round({}, [path_of(1), path_of(2)])
     assert results(outcome) == {path_of(1): "held", path_of(2): "retired"}
     assert outcome[path_of(1)].device == "root.sg.d1"
+
+
+# -- content outside of the token's scope ---------------------------------------------------------
+
+
+@pytest.fixture
+def narrow(node: Node) -> Edge:
+    """A sender that has a file, and whose token is limited to another storage group by now."""
+    wide = Edge(node)
+    wide.check()
+    wide.round({path_of(1): ONE})
+    edge = Edge(node, who=sender(A, scope=["root.other.**"]))
+    edge.epoch, edge.last_task, edge.mode = wide.epoch, wide.last_task, wide.mode
+    return edge
+
+
+@pytest.mark.parametrize("path", [path_of(1), path_of(2, sg="root.other")])
+def test_a_plan_does_not_tell_of_content_outside_of_the_scope(narrow: Edge, path: str) -> None:
+    task = narrow.start()
+    told = plan_entry(path, ONE)
+    plan = [told, msgspec.structs.replace(told, devices=[]), plan_entry(path, TWO)]
+    plan[2] = msgspec.structs.replace(plan[2], devices=[])
+    found = [narrow.plan(task, [each])[0] for each in plan]
+    assert [each.action for each in found[:2]] == [wire.Action.REFUSED, wire.Action.SEND]
+    assert not any(each.md5 or hashlib.md5(ONE).hexdigest() in str(each) for each in found)
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_content_outside_of_the_scope_gets_no_name(narrow: Edge, sent: bool) -> None:
+    path = path_of(2, sg="root.other")
+    task = narrow.start()
+    narrow.plan(task, [plan_entry(path, ONE, devices=[])])
+    if sent:
+        narrow.batch(task, {path: ONE})
+    narrow.end(task, {path: ONE})
+    assert results(narrow.outcome(task)) == {path: "refused" if sent else "missing"}
+    assert row_at(narrow.node, path_of(1)).paths == (path_of(1),)
 
 
 # -- what a sender's word takes away ----------------------------------------------------------
