@@ -337,7 +337,9 @@ def _told_there(known: Known, inventory: Iterable[InventoryEntry]) -> EdgeLook:
 def _untold(look: EdgeLook) -> EdgeLook:
     """A look after which the receiver is told all deletion files from their beginning."""
     deletions = {
-        path: {form: msgspec.structs.replace(sight, told=0) for form, sight in forms.items()}
+        path: {
+            form: msgspec.structs.replace(sight, told=0, there=0) for form, sight in forms.items()
+        }
         for path, forms in look.after.deletions.items()
     }
     return replace(look, after=msgspec.structs.replace(look.after, deletions=deletions))

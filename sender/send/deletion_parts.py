@@ -23,7 +23,13 @@ _FRAME = 1500
 
 
 def deletion_parts(
-    file: LocalDeletions, sight: DeletionsSight, content: bytes, *, begin: int, applied: bool
+    file: LocalDeletions,
+    sight: DeletionsSight,
+    content: bytes,
+    *,
+    begin: int,
+    applied: bool,
+    behind: int = 0,
 ) -> Iterator[DeletionsPart]:
     """What a look saw of a deletion file, from some place on.
 
@@ -33,6 +39,7 @@ def deletion_parts(
         content: as it is now; if what was seen has changed, there are no parts.
         begin: bytes that the receiver has.
         applied: whether readers there are to leave out what is deleted.
+        behind: bytes that it has more, of what stands in the file no more, or of another name.
     """
     if xxh3_128(content[: sight.size]).hex() != sight.digest:
         return
@@ -44,7 +51,7 @@ def deletion_parts(
             yield DeletionsPart(
                 path=file.path.text,
                 form=DeletionsForm(file.form),
-                base=begin,
+                base=begin + behind,
                 content=content[begin : begin + size],
                 floor=floor,
                 applied=applied and let.get(end, True),
