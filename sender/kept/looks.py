@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from sender.select.entry import Entry
     from sender.select.found import LocalDeletions, LocalFile, TimePartition
 
-__all__ = ["DeletionsSight", "EdgeLook", "Looks", "LooksState", "Sight"]
+__all__ = ["LONGEST_PART", "DeletionsSight", "EdgeLook", "Looks", "LooksState", "Sight"]
 
 _FILE = "looks.state"
 _VERSION = 1
+LONGEST_PART: Final = 256 << 10
+"""Bytes of a part of a deletion file, but for a single record that is longer."""
 _HOLDS = "what it said still holds at the receiver"
 
 
@@ -197,6 +199,11 @@ class EdgeLook:
             if forms:
                 found[path] = forms
         return replace(self, after=msgspec.structs.replace(self.after, deletions=found))
+
+    def parts(self, file: LocalDeletions) -> int:
+        """In how many parts a deletion file is told from its begin, at most."""
+        sight = self.sight(file)
+        return 0 if sight is None else len(sight.marks) + sight.size // LONGEST_PART
 
     @property
     def due(self) -> list[LocalDeletions]:

@@ -248,7 +248,7 @@ def next_round(
     tells = look.number > 0
     if not tells:
         scan = scan.without_deletion_files(entries)
-    work = plan(scan, entries, troubles, options, facts, look.due, tells=tells)
+    work = plan(scan, entries, troubles, options, facts, look.due, tells=tells, parts=look.parts)
     listed = entries | {each.path: each for each in work.refreshed}
     return NextRound(known, look, back, new, scan, troubles, work, listed, ending, lost, postponed)
 

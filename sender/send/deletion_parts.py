@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from common.digests import xxh3_128
 from common.tsfile.deletion_records import whole_records
 from common.wire import DeletionsForm, DeletionsPart
+from sender.kept.looks import LONGEST_PART
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["deletion_pages", "deletion_parts"]
 
-_LONGEST = 256 << 10
-"""Bytes of a part, but for a single record that is longer."""
 _FRAME = 1500
 """Of a part in JSON, without its content, at most."""
 
@@ -46,7 +45,7 @@ def deletion_parts(
     let = {end: is_applied for end, _, is_applied in file.segments}
     for end, floor in sight.marks:
         while begin < end:
-            records = content[begin : min(end, begin + _LONGEST)]
+            records = content[begin : min(end, begin + LONGEST_PART)]
             size = whole_records(records, file.form) or end - begin
             yield DeletionsPart(
                 path=file.path.text,
