@@ -308,7 +308,8 @@ class TaskRun:
                 answer = self._remote.patiently(lambda body=body: self._deletions(body))  # type: ignore[misc]
                 again.update(answer.again)
                 for part in page:
-                    self._told[part.path, part.form] = part.base + len(part.content)
+                    behind = self._behind(part.path, part.form, begins[part.path, part.form])
+                    self._told[part.path, part.form] = part.base - behind + len(part.content)
             crash.point("task.deletions.sent")
             begins = dict.fromkeys(begins, 0)
             if not again:
@@ -322,7 +323,15 @@ class TaskRun:
     ) -> Iterator[wire.DeletionsPart]:
         sight, content = self._look.sight(file), self._source.deletion_file(file)
         if sight is not None and content is not None:
-            yield from deletion_parts(file, sight, content, begin=begin, applied=applied)
+            behind = self._behind(file.path.text, file.form, begin)
+            yield from deletion_parts(
+                file, sight, content, begin=begin, applied=applied, behind=behind
+            )
+
+    def _behind(self, path: str, form: str, begin: int) -> int:
+        """Bytes that the receiver has of the path besides what was told of the file as it is."""
+        sight = self._look.after.deletions[path][form]
+        return sight.there - sight.told if begin and sight.there else 0
 
     def _deletions(self, body: wire.DeletionsPage) -> wire.DeletionsAnswer:
         return self._remote.client.deletions(self._task, self._epoch, body)
