@@ -90,7 +90,7 @@ def running_status(there: RunningReceiver, problem: str | None) -> StatusView:
     doubt = clock.doubt()
     return msgspec.structs.replace(
         view,
-        concerns=(*there.load.stuck(), *there.load.at_quota()),
+        concerns=(*there.load.hindered(), *there.load.stuck(), *there.load.at_quota()),
         started=there.started,
         uploads=count,
         staged_bytes=staged + partial,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ from receiver.load.folder.current_task import (
     TaskRecord,
 )
 from receiver.load.folder.manifests import damages, kept_tasks, tables_path
-from receiver.load.folder.sender_folder import VERIFIED_LOG, Folders
+from receiver.load.folder.sender_folder import FOLDERS_ROOT, VERIFIED_LOG, Folders
 from receiver.metadata import repair as log_repair
 from receiver.metadata.engine import Engine
 from receiver.metadata.log.journal import JOURNAL, parse_journal
@@ -182,8 +182,13 @@ def examine(
         found += _check_file(row, trees, all_here=not away)
     found += _strays(engine, trees)
     for tree in trees:
+        found += [
+            Found(kind="folder", path=path, detail=detail)
+            for path, detail in Folders(tree).misplaced().items()
+        ]
         for folder in _folders(tree):
-            found += _check_folder(folder)
+            if not folder.misplaced():
+                found += _check_folder(folder)
             found += _check_tables(folder, engine)
     found += _check_quarantine(engine, trees)
     found += _check_journal(engine, schema)
@@ -285,9 +290,9 @@ def _expected(tree: Tree) -> Iterator[str]:
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             record = None
         names = [(record.task, each.path) for each in record.manifest or ()] if record else []
-        names += [
-            (each.single, each.path) for each in folder.staged.recorded() if each.single is not None
-        ]
+        with suppress(OSError, TsferryError):
+            staged = folder.staged.recorded()
+            names += [(each.single, each.path) for each in staged if each.single is not None]
         for task, text in names:
             try:
                 yield physical_name(folder.uuid, task, FilePath.parse(text)).text
@@ -299,7 +304,8 @@ def _expected(tree: Tree) -> Iterator[str]:
 
 
 def _folders(tree: Tree) -> list[SenderFolder]:
-    return Folders(tree).look()
+    folders = Folders(tree)
+    return [] if FOLDERS_ROOT in folders.misplaced() else folders.look()
 
 
 def _check_folder(folder: SenderFolder) -> Iterator[Found]:
