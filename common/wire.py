@@ -312,6 +312,9 @@ class TaskAnswer(Struct, frozen=True, kw_only=True):
     """In the answer to the start: a schema that was begun."""
     schema_position: SchemaPosition | None = None
     """Once it is done: what is applied of the sender's schema log by now."""
+    untold: list[str] = []
+    """Once it is done: TsFiles whose deletion files are to be told again; nothing of it was taken
+    of what they told in this task."""
 
 
 class ResourceEntry(Struct, frozen=True, kw_only=True):

@@ -430,8 +430,9 @@ class TaskRun:
         kept = self._kept
         recover(kept.ledger, kept.logs, kept.snapshot, kept.dirs, lambda _: answer)
         kept.note(answer)
-        if self._told and answer.state is TaskState.DONE:
-            kept.looks.told(self._told)
+        told = {each: size for each, size in self._told.items() if each[0] not in answer.untold}
+        if told and answer.state is TaskState.DONE:
+            kept.looks.told(told)
         crash.point("task.noted")
         if self._schema is not None and self._schema_end is not None:
             self._schema.conclude(answer.schema_position)

@@ -14,6 +14,8 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from common.names import FilePath
 from common.wire import Propagate, Result
 from receiver.config import DeletesConfig
@@ -169,9 +171,10 @@ def decide_change(
         holds = decision.holds | holds
     loads = {each.candidate.path.text: each.physical.text for each in change.loads}
     known = KnownDeletions(state, record.sender, loads, decision.paths.held, decision.carried)
-    for part in deletions:
-        known.take(part)
+    untold = dict.fromkeys(part.path for part in deletions if not known.take(part))
     guard, done = decision.guard, change.ops.pop()
+    assert isinstance(done, records.TaskDone)
+    done = msgspec.structs.replace(done, untold=tuple(untold))
     deleted = [op.physical for op in change.ops if isinstance(op, records.FileDeleted)]
     change.ops += guard.judge_records(known.ops, deleted)
     guard.finish()
