@@ -50,7 +50,7 @@ from sender.send.bandwidth import Bandwidth, PacedBody
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["Endpoint", "HttpReply", "Transport", "media_type", "seen", "short"]
+__all__ = ["Endpoint", "HttpReply", "Transport", "media_type", "seen", "short", "timed_session"]
 
 MAX_ANSWER = 64 << 20
 """Bytes of the largest answer that is read: the outcomes of a task of 100,000 files fit."""
@@ -190,6 +190,15 @@ class _Adapter(requests.adapters.HTTPAdapter):
         return manager
 
 
+def timed_session() -> requests.Session:
+    """Connections whose answers come to an end, and that take nothing from the environment."""
+    session = requests.Session()
+    session.trust_env = False  # no .netrc, no proxies, no CA bundle
+    session.mount("http://", _Adapter())
+    session.mount("https://", _Adapter())
+    return session
+
+
 class Transport:
     """Requests to one receiver; threads may share it, each has its own connection."""
 
@@ -259,11 +268,7 @@ class Transport:
     def _session(self) -> requests.Session:
         session: requests.Session | None = getattr(self._local, "session", None)
         if session is None:
-            session = requests.Session()
-            session.trust_env = False  # no .netrc, no proxies, no CA bundle from the environment
-            session.mount("http://", _Adapter())
-            session.mount("https://", _Adapter())
-            self._local.session = session
+            session = self._local.session = timed_session()
             with self._lock:
                 self._sessions.append(session)
         return session
