@@ -221,6 +221,7 @@ class _Decision:
             record.look,
             limits,
             may_delete=token is None or token.allow_deletes,
+            scope=self.scope,
         )
         self._owners_guarded: set[str] = set()
         self._rows_guarded: set[str] = set()
@@ -252,6 +253,8 @@ class _Decision:
         """
         row = self.state.senders[self.record.sender]
         wanted, look = self.record.propagate, self.record.look
+        if self.record.single:  # an upload without a task says nothing of what is gone
+            return False
         if row.propagate is not wanted:
             self.change.ops.append(records.SenderMode(row.uuid, wanted, look))
             return wanted is Propagate.ALL and row.propagate is None and row.last_task is None
