@@ -75,6 +75,8 @@ class Checks:
                 f"protocol {request.protocol} is not spoken here; this is {PROTOCOL}"
             )
         check_sender(who, request.sender)
+        if request.clock:
+            self._engine.clock.heard(request.sender, request.machine, request.clock)
         here = self._config.partition_interval_ms
         if request.partition_interval_ms != here:
             raise ProtocolError(
