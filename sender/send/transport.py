@@ -50,14 +50,7 @@ from sender.send.bandwidth import Bandwidth, PacedBody
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = [
-    "Endpoint",
-    "HttpReply",
-    "Transport",
-    "media_type",
-    "seen",
-    "short",
-]
+__all__ = ["Endpoint", "HttpReply", "Transport", "media_type", "seen", "short", "timed_session"]
 
 MAX_ANSWER = 64 << 20
 """Bytes of the largest answer that is read, unless a call says otherwise."""
@@ -199,6 +192,15 @@ class _Adapter(requests.adapters.HTTPAdapter):
         return manager
 
 
+def timed_session() -> requests.Session:
+    """Connections whose answers come to an end, and that take nothing from the environment."""
+    session = requests.Session()
+    session.trust_env = False  # no .netrc, no proxies, no CA bundle
+    session.mount("http://", _Adapter())
+    session.mount("https://", _Adapter())
+    return session
+
+
 class Transport:
     """Requests to one receiver; threads may share it, each has its own connection."""
 
@@ -231,17 +233,19 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         longer: float = 0.0,
         outcomes: bool = False,
+        sent: Callable[[], None] = lambda: None,
     ) -> HttpReply:
         """One request and its whole answer; an answer that is no success is raised.
 
         Args:
             method: of HTTP.
-            path: beneath the base of the protocol, with its query.
+            path: below `/sync/v1`.
             body: of the request.
-            epoch: of the task.
-            headers: further ones.
-            longer: seconds that the receiver may take beyond the usual.
+            epoch: of the task it belongs to.
+            headers: beside those of every request.
+            longer: seconds that the answer may take beyond the usual.
             outcomes: whether the answer may have the outcome of each path of a task.
+            sent: called when the body is out.
         """
         most = MAX_OUTCOMES if outcomes else MAX_ANSWER
         url = f"{self.endpoint.url}{wire.BASE}{path}"
@@ -252,7 +256,7 @@ class Transport:
                 method,
                 url,
                 headers=self._headers(epoch, body) | dict(headers or {}),
-                data=PacedBody(body, self.bandwidth) if body else None,
+                data=PacedBody(body, self.bandwidth, sent) if body else None,
                 timeout=(self.endpoint.connect_timeout, self.endpoint.read_timeout + longer),
                 verify=str(self.endpoint.ca_file) if self.endpoint.ca_file else True,
                 proxies=self._proxies(url),
@@ -269,11 +273,7 @@ class Transport:
     def _session(self) -> requests.Session:
         session: requests.Session | None = getattr(self._local, "session", None)
         if session is None:
-            session = requests.Session()
-            session.trust_env = False  # no .netrc, no proxies, no CA bundle from the environment
-            session.mount("http://", _Adapter())
-            session.mount("https://", _Adapter())
-            self._local.session = session
+            session = self._local.session = timed_session()
             with self._lock:
                 self._sessions.append(session)
         return session
