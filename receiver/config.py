@@ -229,7 +229,7 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
         fetch_size: rows of a page of an answer, where the question does not say.
         kv_ring: commits of the key-value store whose place is known without a search.
         ttl_every: between two looks for expired files.
-        clock_jump: a step of the clock that is taken for a fault: TTL rests until it is confirmed.
+        clock_jump: a step of the clock, or time off, beyond which it is believed on evidence only.
         etcd: where the commits are kept with ``backend = "etcd"``.
     """
 
@@ -246,7 +246,7 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
     fetch_size: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     kv_ring: Annotated[int, Meta(ge=1, le=1 << 20)] = 1024
     ttl_every: Annotated[Duration, Meta(ge=1)] = 60.0
-    clock_jump: Annotated[Duration, Meta(ge=60)] = 86400.0
+    clock_jump: Annotated[Duration, Meta(ge=60)] = 3600.0
     etcd: EtcdConfig = EtcdConfig()
 
 

@@ -150,7 +150,9 @@ def _commit(
         else:
             log.warning("nothing of a task is taken: %s", reason, extra={"task": current.id})
             done = Guard("task", (folder.uuid, current.id), 0)
-            change = Change(ops=[nothing_taken(current.record, reason)], guards=[done])
+            change = Change(
+                ops=[nothing_taken(current.record, reason, current.deletions_told)], guards=[done]
+            )
         crash.point("load.decided")
         while stuck := _place(folder, current, change):
             collected.leave(stuck)

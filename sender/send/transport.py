@@ -230,8 +230,19 @@ class Transport:
         epoch: str | None = None,
         headers: Mapping[str, str] | None = None,
         longer: float = 0.0,
+        sent: Callable[[], None] = lambda: None,
     ) -> HttpReply:
-        """One request and its whole answer; an answer that is no success is raised."""
+        """One request and its whole answer; an answer that is no success is raised.
+
+        Args:
+            method: of HTTP.
+            path: below `/sync/v1`.
+            body: of the request.
+            epoch: of the task it belongs to.
+            headers: beside those of every request.
+            longer: seconds that the answer may take beyond the usual.
+            sent: called when the body is out.
+        """
         url = f"{self.endpoint.url}{wire.BASE}{path}"
         where = f"{method} {url.partition('?')[0]}"
         with (
@@ -240,7 +251,7 @@ class Transport:
                 method,
                 url,
                 headers=self._headers(epoch, body) | dict(headers or {}),
-                data=PacedBody(body, self.bandwidth) if body else None,
+                data=PacedBody(body, self.bandwidth, sent) if body else None,
                 timeout=(self.endpoint.connect_timeout, self.endpoint.read_timeout + longer),
                 verify=str(self.endpoint.ca_file) if self.endpoint.ca_file else True,
                 proxies=self._proxies(url),
