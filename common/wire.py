@@ -129,6 +129,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_batch_bytes: Count
     max_page_items: Count
     max_page_bytes: Count
+    blocks_ahead: Count = 1
+    """Blocks of one upload that may be on their way at once, each behind the other."""
 
 
 class SchemaFailure(Struct, frozen=True, kw_only=True):
@@ -314,6 +316,9 @@ class TaskAnswer(Struct, frozen=True, kw_only=True):
     """In the answer to the start: a schema that was begun."""
     schema_position: SchemaPosition | None = None
     """Once it is done: what is applied of the sender's schema log by now."""
+    untold: list[str] = []
+    """Once it is done: TsFiles whose deletion files are to be told again; nothing of it was taken
+    of what they told in this task."""
 
 
 class ResourceEntry(Struct, frozen=True, kw_only=True):
@@ -731,7 +736,7 @@ def encode_batch(files: Iterable[tuple[BatchEntry, bytes]]) -> bytes:
     return b"".join(out)
 
 
-def decode_batch(body: bytes) -> Iterator[tuple[BatchEntry, memoryview]]:
+def decode_batch(body: bytes | memoryview) -> Iterator[tuple[BatchEntry, memoryview]]:
     """Cut a batch body into its files; each length is checked against what is left.
 
     Raises:

@@ -218,6 +218,8 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
         history_commits: the same as a number of commits, where it is not 0: what reaches further
             back counts.
         max_memory: that series and storage groups may take; none for no limit.
+        auto_create_schema: whether a loaded file makes the series and storage groups that it needs,
+            and `create timeseries` its storage group; without it such a file is held.
         storage_group_level: how many nodes below root a missing storage group is made of; 0: the
             storage group that the file's directory names.
         tag_bytes: tags and attributes of one series, at most.
@@ -235,6 +237,7 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
     history: Duration = 604800.0
     history_commits: Annotated[int, Meta(ge=0)] = 0
     max_memory: Size | None = None
+    auto_create_schema: bool = True
     storage_group_level: Annotated[int, Meta(ge=0, le=64)] = 0
     tag_bytes: Annotated[int, Meta(ge=16, le=1 << 20)] = 700
     checkpoint_entries: Annotated[int, Meta(ge=1)] = 100_000

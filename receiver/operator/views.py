@@ -406,7 +406,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
         retired: files that their senders have no more, and how far their proofs are.
         schema: series and what belongs to them.
         clock: the time that timestamps go by.
-        history_since: the moment of `schema.oldest_answerable`, seconds since the epoch.
+        history_since: the moment of the oldest answerable commit, seconds since the epoch.
     """
 
     engine: str

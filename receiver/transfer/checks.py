@@ -24,6 +24,7 @@ from receiver.load.upkeep.verdicts import is_held
 from receiver.transfer import epochs
 from receiver.transfer.intake import check_sender
 from receiver.transfer.schema_blocks import position_of
+from receiver.transfer.turns import BLOCKS_AHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,6 +169,7 @@ class Checks:
                 max_batch_bytes=limits.max_batch_bytes,
                 max_page_items=limits.max_page_items,
                 max_page_bytes=self._config.listen.max_request_bytes,
+                blocks_ahead=BLOCKS_AHEAD,
             ),
             scope=list(who.scope),
             wanted=wanted,

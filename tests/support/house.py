@@ -53,7 +53,7 @@ API = frozenset({
     "TsFileStreamReader.initialOffset", "TsFileStreamReader.latestOffset",
     "TsFileStreamReader.getDefaultReadLimit", "TsFileStreamReader.reportLatestOffset",
     "TsFileStreamReader.prepareForTriggerAvailableNow",
-    "Channel.parser_class", "Server.pull_trigger",
+    "Channel.parser_class", "Server.pull_trigger", "WholeBody.getfile",
 })  # fmt: skip
 """Public names whose users are not in the source."""
 

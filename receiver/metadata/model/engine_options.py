@@ -26,7 +26,8 @@ class EngineOptions:
         checkpoint_rest: seconds without a commit, until a checkpoint of what is new.
         fetch_size: rows of a page of an answer, where the question does not say.
         kv_ring: commits of the key-value store whose place is known without a search.
-        auto_create: whether a series makes its storage group where there is none.
+        auto_create: whether a series makes its storage group where there is none, and a loaded file
+            its series.
     """
 
     history: float = 604800.0

@@ -286,11 +286,15 @@ class FileForgotten(Record, frozen=True, tag=12):
 
 
 class TaskDone(Record, frozen=True, tag=13):
-    """A task with the outcome of each of its paths: the last word on it."""
+    """A task with the outcome of each of its paths: the last word on it.
+
+    `untold` names the TsFiles of whose deletion files it told something that was not taken.
+    """
 
     sender: str
     task: str
     outcomes: Sequence[FileOutcome]
+    untold: Sequence[str] = ()
 
 
 class QuarantinePut(Record, frozen=True, tag=14):

@@ -192,4 +192,5 @@ _CHANGED: dict[str, Callable[[State, Any], int]] = {
     "delete_window": lambda state, key: _row(state.delete_windows.rows.get(key)),
     "held_deletes": lambda state, key: _row(state.held_deletes.rows.get(key)),
     "key": lambda state, key: state.keys.changed(key),
+    "state": lambda state, _: state.newest,
 }

@@ -240,12 +240,16 @@ class FileRow(_Row, frozen=True, kw_only=True):
 
 
 class TaskRow(_Row, frozen=True, kw_only=True):
-    """A task that is done, and the fate of its paths (encoded: thousands of them are kept)."""
+    """A task that is done, and the fate of its paths (encoded: thousands of them are kept).
+
+    `untold`: see `records.TaskDone`.
+    """
 
     sender: str
     task: str
     count: int
     encoded: bytes
+    untold: tuple[str, ...] = ()
 
     @property
     def commit(self) -> int:
