@@ -164,6 +164,7 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
         scope: patterns of devices that it may write, such as `root.siteA.**`; empty: all.
         note: for people.
         expires: seconds since the epoch.
+        lasts: seconds from now, by the receiver's clock; goes before `expires`.
         allow_deletes: whether what its sender deletes may take anything out of sight.
     """
 
@@ -172,6 +173,7 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
     scope: list[str] = msgspec.field(default_factory=list)
     note: str = ""
     expires: float | None = None
+    lasts: float | None = None
     allow_deletes: bool = True
 
 
