@@ -434,8 +434,9 @@ class TaskRun:
         kept.note(answer)
         if self._tells_mode and answer.state is TaskState.DONE:
             kept.memory.update(propagate=Propagate(self._remote.config.propagate_deletes))
-        if self._told and answer.state is TaskState.DONE:
-            kept.looks.told(self._told)
+        told = {each: size for each, size in self._told.items() if each[0] not in answer.untold}
+        if told and answer.state is TaskState.DONE:
+            kept.looks.told(told)
         crash.point("task.noted")
         if self._schema is not None and self._schema_end is not None:
             self._schema.conclude(answer.schema_position)

@@ -21,7 +21,6 @@ from common.names import storage_group_of
 from receiver.load.deciding.hidden_files import HidingRecords, RecordsPart, applied_parts
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
-from receiver.metadata.model.timestamps import to_seconds
 from receiver.metadata.state.table_rows import FileState
 from receiver.scope import Scope
 
@@ -301,7 +300,8 @@ class DeleteGuard:
     def _is_over(self, begun: int) -> bool:
         # Each task begins with a commit: the newest one is as late as this will be, and no clock
         # that was set meanwhile ends a window early.
-        return to_seconds(self._state.newest) - to_seconds(begun) >= self._limits.window
+        seconds = self._state.clock.times.seconds
+        return seconds(self._state.newest) - seconds(begun) >= self._limits.window
 
     def _visible(self, group: str) -> list[FileRow]:
         table = self._state.file_table
