@@ -587,6 +587,9 @@ class NotedEntry(Struct, frozen=True, kw_only=True):
     form: str
     content: bytes
     segments: list[NotedRecords]
+    older: list[str] = []
+    """Patterns in it that name all that lies below as well, as those of 0.12 do: the devices of the
+    TsFile tell, which a reader may not know any more."""
 
 
 class NotedAnswer(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
@@ -243,7 +243,7 @@ class LocalCatalogue(Catalogue):
         """See `Catalogue`."""
         past = self.rows(at, since)
         with self.engine.reading() as state:
-            noted = NotedDeletions(state.deletion_table, past.commit, self._devices_of(state))
+            noted = NotedDeletions(state.deletion_table, past.commit, self._older_of(state))
 
         def found(row: FileRow) -> DataFile:
             rank = row.rank
@@ -254,12 +254,16 @@ class LocalCatalogue(Catalogue):
         return self._loads(map(found, past.visible), map(found, past.quarantined))
 
     @staticmethod
-    def _devices_of(state: State) -> Callable[[str], list[str] | None]:
-        def names(physical: str) -> list[str] | None:
-            row = state.files.get(physical)
-            return None if row is None else row.devices.names()
+    def _older_of(state: State) -> Callable[[DeletionsRow], frozenset[str]]:
+        def older(noted: DeletionsRow) -> frozenset[str]:
+            row = state.files.get(noted.physical or "")
+            if row is None or noted.form != "mods":
+                return frozenset()
+            from receiver.points.deletions import older_in
 
-        return names
+            return older_in(noted.content, noted.path, row.devices.names())
+
+        return older
 
     def rows(self, at: int, since: int = 0) -> PastFiles:
         """The same as `loads`, of all kinds and with all that the engine knows.
@@ -339,7 +343,7 @@ class RemoteCatalogue(Catalogue):
             if after is None:
                 break
         files = {each.path: self._file(each) for each in entries}
-        noted = self._noted(at, files)
+        noted = self._noted(at)
         visible: list[DataFile] = []
         held: list[DataFile] = []
         for each in entries:
@@ -370,25 +374,23 @@ class RemoteCatalogue(Catalogue):
         known = (devices, entry.first_time, entry.last_time)
         return self._committed(entry.data_dir, rank, entry.size, *known)
 
-    def _noted(self, at: int, files: Mapping[str, DataFile]) -> NotedDeletions | None:
+    def _noted(self, at: int) -> NotedDeletions | None:
         """What was deleted; None if the server is too old to know."""
         rows: list[DeletionsRow] = []
+        older: dict[tuple[str, str, str | None, str], frozenset[str]] = {}
         after = None
         try:
             while True:
                 answer = self._get("/deletions", wire.NotedAnswer, after=after, limit=_PAGE)
                 rows += map(_deletions_row, answer.entries)
+                older |= {_file_of(each): frozenset(each.older) for each in answer.entries}
                 after = answer.next
                 if after is None:
                     break
         except NotFoundError:
             return None
 
-        def devices_of(physical: str) -> list[str] | None:
-            found = files.get(physical)
-            return None if found is None or found.devices is None else found.devices.names()
-
-        return NotedDeletions(rows, at, devices_of)
+        return NotedDeletions(rows, at, lambda row: older.get(_file_of(row), frozenset()))
 
     def _ask(self, **query: str | int | None) -> wire.CatalogueAnswer:
         return self._get("", wire.CatalogueAnswer, **query)
@@ -416,6 +418,10 @@ class RemoteCatalogue(Catalogue):
     def close(self) -> None:
         """See `Catalogue`."""
         self._session.close()
+
+
+def _file_of(noted: wire.NotedEntry | DeletionsRow) -> tuple[str, str, str | None, str]:
+    return noted.sender, noted.path, noted.physical, noted.form
 
 
 def _deletions_row(entry: wire.NotedEntry) -> DeletionsRow:

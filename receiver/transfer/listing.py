@@ -171,10 +171,13 @@ class Listing:
             if page and size > _MOST_CONTENT:
                 break
             page.append(row)
+        with self._engine.reading() as state:
+            files = {row.physical: state.files.get(row.physical or "") for row in page}
+        devices = {each: row.devices.names() for each, row in files.items() if row is not None}
         return NotedAnswer(
             engine=self._engine.uuid,
             commit=commit,
-            entries=[_noted(row) for row in page],
+            entries=[_noted(row, devices.get(row.physical, ())) for row in page],
             next=_cursor(page[-1]) if len(page) < len(rows) else None,
         )
 
@@ -266,7 +269,10 @@ def _cursor(row: DeletionsRow) -> str:
     return f"{row.sender}/{row.path}/{row.physical or ''}/{row.form}"
 
 
-def _noted(row: DeletionsRow) -> NotedEntry:
+def _noted(row: DeletionsRow, devices: Iterable[str]) -> NotedEntry:
+    from receiver.points.deletions import older_in
+
+    older = older_in(row.content, row.path, devices) if row.form == "mods" and devices else ()
     return NotedEntry(
         sender=row.sender,
         path=row.path,
@@ -277,4 +283,5 @@ def _noted(row: DeletionsRow) -> NotedEntry:
             NotedRecords(end=each.end, floor=each.floor, commit=each.commit, applied=each.applied)
             for each in row.segments
         ],
+        older=sorted(older),
     )

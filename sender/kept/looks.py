@@ -78,8 +78,9 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         version: of this format.
         last: number of the last look; 0 before the first.
-        earlier: directories of TsFiles that it did not list -> the last look that did.
-        torn: those that it did not see at rest -> the last look that did.
+        earlier: directories of TsFiles -> the last look that listed them, where not all were listed
+            by the last one; "" stands for those that nothing was known of.
+        torn: those that it did not see at rest -> the last look that did; likewise.
         sights: path -> file that is here and not on the list.
         missing: path of a listed file that it did not see, or of one that lives on as a link only
             -> the last look that had it.
@@ -99,11 +100,11 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def last_of(self, directory: str) -> int:
         """The last look that listed a directory."""
-        return self.earlier.get(directory, self.last)
+        return self.earlier.get(directory, self.earlier.get("", self.last))
 
     def floor_of(self, directory: str) -> int:
         """The last look that saw a directory at rest: what it did not see there came later."""
-        return self.torn.get(directory, self.last_of(directory))
+        return self.torn.get(directory, self.torn.get("", self.last_of(directory)))
 
 
 @dataclass(frozen=True)
@@ -144,11 +145,20 @@ class EdgeLook:
         """The last look that had a file that is gone."""
         if not self.number:
             return 0
-        return self.before.missing.get(path.text) or self.before.last_of(path.directory)
+        known = self.before.missing.get(path.text) or self.before.last_of(path.directory)
+        return known or self.number - 1
 
     def sight(self, file: LocalDeletions) -> DeletionsSight | None:
         """What is known of a deletion file; None where it could not be read."""
         return self.after.deletions.get(file.path.text, {}).get(file.form)
+
+    def knowing(self, entries: Mapping[FilePath, Entry]) -> EdgeLook:
+        """This look for a list that was found only after it: what of it was not seen is missing."""
+        if not self.number:
+            return self
+        missing = dict(_missing_since(self.before, self.number, self.scan, entries, ()))
+        after = msgspec.structs.replace(self.after, missing={**missing, **self.after.missing})
+        return replace(self, after=after)
 
     @property
     def due(self) -> list[LocalDeletions]:
@@ -233,7 +243,7 @@ class Looks:
         if not number:
             return EdgeLook(0, scan, before, msgspec.structs.replace(before, places=places))
         gone = [each for each in last_copies if each.path not in scan.files]
-        earlier, torn = _earlier(before, scan, entries)
+        earlier, torn = _earlier(before, number, scan, entries)
         after = LooksState(
             last=number,
             earlier=earlier,
@@ -242,7 +252,7 @@ class Looks:
                 **_out_of_sight(before, scan, entries),
                 **dict(_sights(before, number, scan, entries, gone)),
             },
-            missing=dict(_missing_since(before, earlier, scan, entries, gone)),
+            missing=dict(_missing_since(before, number, scan, entries, gone)),
             deletions=_deletions(before, scan, entries, read),
             places=places,
         )
@@ -313,26 +323,32 @@ def _out_of_sight(
 
 def _missing_since(
     before: LooksState,
-    earlier: Mapping[str, int],
+    number: int,
     scan: Scan,
     entries: Mapping[FilePath, Entry],
     copies: Sequence[LocalFile],
 ) -> Iterator[tuple[str, int]]:
     """The last look that had each file that is not seen now, while its end is not told.
 
-    Its end may be held for long; looks that go by meanwhile do not have it.
+    Its end may be held for long; looks that go by meanwhile do not have it. Where a data directory
+    is away, its list is, too. Without a memory it is known that this look does not have it.
     """
+    if scan.unmounted:
+        for text, last in before.missing.items():
+            path = FilePath.parse(text)
+            if not (path in entries or path in scan.files or path in scan.others):
+                yield text, last
     for each in copies:
         known = before.missing.get(each.path.text)
-        yield each.path.text, known or before.last_of(each.path.directory)
+        yield each.path.text, known or before.last_of(each.path.directory) or number - 1
     for path in entries:
         if path in scan.files or path in scan.others:
             continue
         known = before.missing.get(path.text)
         if known is not None:
             yield path.text, known
-        elif path.directory not in earlier:
-            yield path.text, before.last_of(path.directory)
+        elif scan.why_not_listed(path.directory) is None:
+            yield path.text, before.last_of(path.directory) or number - 1
 
 
 def _known(before: LooksState, path: str, inode: int) -> Sight | None:
@@ -344,20 +360,26 @@ def _known(before: LooksState, path: str, inode: int) -> Sight | None:
 
 
 def _earlier(
-    before: LooksState, scan: Scan, entries: Mapping[FilePath, Entry]
+    before: LooksState, number: int, scan: Scan, entries: Mapping[FilePath, Entry]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """`LooksState.earlier` and `torn` of a look."""
     if not (scan.unmounted or scan.unreadable or scan.moving or scan.changing):
         return {}, {}
     directories: dict[str, FilePath] = {}
-    for path in (*entries, *scan.files, *scan.others):
+    for path in (*entries, *scan.files, *scan.others, *map(FilePath.parse, before.missing)):
         directories.setdefault(path.directory, path)
     earlier, torn = {}, {}
     for directory, path in directories.items():
-        if scan.why_not_listed(directory) is not None:
-            earlier[directory] = before.last_of(directory)
-        if path.group in scan.changing or scan.why_not_looked_at(directory) is not None:
-            torn[directory] = before.floor_of(directory)
+        listed = scan.why_not_listed(directory) is None
+        earlier[directory] = number if listed else before.last_of(directory)
+        at_rest = path.group not in scan.changing and scan.why_not_looked_at(directory) is None
+        torn[directory] = number if at_rest else before.floor_of(directory)
+    if not (scan.unmounted or scan.unreadable):
+        return {}, {each: look for each, look in torn.items() if look != number}
+    # What lies there is not seen, and where a data directory is away, its list is not read.
+    for directory in (before.earlier.keys() | before.torn.keys() | {""}) - directories.keys():
+        earlier[directory] = before.last_of(directory)
+        torn[directory] = before.floor_of(directory)
     return earlier, torn
 
 

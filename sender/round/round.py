@@ -158,6 +158,8 @@ class Round:
         inventory = self._inventory(kept, known)
         self._meter.step("plan")
         ahead = next_round(known, self._plan_options(kept), kept.facts, inventory)
+        if ahead.rebuilt is not None:
+            look = look.knowing(ahead.rebuilt.entries)
         kept.looks.record(look)  # first: once a history is begun, nobody compares again
         self._take_back(kept, ahead)
         self._compare(kept, ahead, check)

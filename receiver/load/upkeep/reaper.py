@@ -27,12 +27,12 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from receiver.disks import Disks
     from receiver.load.folder.sender_folder import Folders, SenderFolder
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.table_rows import DeletionsRow, FileRow
 
 __all__ = ["Reaper"]
 
@@ -139,11 +139,14 @@ class Reaper:
                     and row.deleted <= oldest  # visible at T: not deleted, or deleted after T
                 )
             ]
+            told = {row.physical: state.deletion_table.of_file(row.physical) for row in due}
+        explaining = {row.physical for row in due if _explains(row, told[row.physical])}
         count = 0
         for low in range(0, len(due), _BATCH):
             batch = due[low : low + _BATCH]
             gone = [row.physical for row in batch if self._unlink(FilePath.parse(row.physical))]
             crash.point("reaper.unlinked")
+            gone = [each for each in gone if each not in explaining]
             if not gone:
                 continue
             self._engine.commit([records.FileForgotten(physical) for physical in gone])
@@ -231,3 +234,16 @@ class Reaper:
             rel = f"{folder.quarantine}/{name}"
             if rel not in kept and found.st_mtime < oldest:
                 folder.tree.unlink(rel)
+
+
+def _explains(row: FileRow, told: Iterable[DeletionsRow]) -> bool:
+    """Whether only the devices of a file tell what its deletion records name: its row stays.
+
+    The records go on hiding points of other files.
+    """
+    texts = [each for each in told if each.form == "mods"]
+    if not texts:
+        return False
+    from receiver.points.deletions import older_in
+
+    return any(older_in(each.content, each.path, row.devices.names()) for each in texts)

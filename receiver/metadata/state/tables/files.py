@@ -301,9 +301,9 @@ class FileTable:
         self._free_path(row, op.path)
         path, *names = (each for each in row.paths if each != op.path)
         row = _seen_anew(row, op.first_look)
-        self.rows[op.physical] = msgspec.structs.replace(
-            row, path=path, names=tuple(names), changed=ts
-        )
+        unnamed = msgspec.structs.replace(row, path=path, names=tuple(names), changed=ts)
+        self.rows[op.physical] = unnamed
+        self.gone.touch(unnamed)
 
     def _file_superseded(self, op: records.FileSuperseded, ts: int) -> None:
         row = self.rows[op.physical]

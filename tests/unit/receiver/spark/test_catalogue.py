@@ -167,6 +167,24 @@ def test_nothing_at_the_place_is_named(world: World):
         opened(world, str(world.data))
 
 
+def test_an_older_record_names_what_it_did_when_its_file_is_left_out_by_url_too(world: World):
+    a, b = add(world, 1), add(world, 2)
+    with world.engine.reading() as state:
+        floor = state.files[b].rank.closed
+    line = f"DELETION,root.*,{2**63 - 1},1,1\n".encode()
+    world.engine.commit([
+        records.DeletionsNoted(NORTH, PATH.format(1, "sequence"), a, "mods", 0, line, floor),
+        records.FileDeleted(a, "superseded"),
+    ])  # fmt: skip
+    with opened(world) as local:
+        (here,) = local.files(local.newest)
+    with served(world) as (url, token), opened(world, url, token=token) as remote:
+        (there,) = remote.files(remote.newest)
+    assert here.deletions == there.deletions
+    assert here.deletions is not None
+    assert [each.older for each in here.deletions.others] == [{"root.*"}]
+
+
 def test_directories_and_url_know_the_same_ranks_and_deletions(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
