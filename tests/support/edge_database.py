@@ -322,6 +322,15 @@ class EdgeDatabase:
         """Another data directory, as tiers do."""
         before = self.where(file)
         file.home = home
+        self._carry(file, before)
+
+    def rename(self, file: DatabaseFile, name: Name) -> None:
+        """Another name, by hand."""
+        before = self.where(file)
+        file.name = name
+        self._carry(file, before)
+
+    def _carry(self, file: DatabaseFile, before: Path) -> None:
         after = self.where(file)
         after.parent.mkdir(parents=True, exist_ok=True)
         for suffix in self._suffixes:

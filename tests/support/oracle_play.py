@@ -26,6 +26,7 @@ WEIGHTS = {
     "expire": 1.0,
     "restart": 1.0,
     "move": 1.0,
+    "rename": 0.5,
     "free": 2.0,
     "round": 8.0,
     "whole_round": 8.0,
@@ -138,6 +139,15 @@ class Play:
             file = self.chance.choice(closed)
             self.database.move(file, 1 - file.home)
             self._note("move", file.name, file.home)
+
+    def _rename(self) -> None:
+        """As if it had been compacted once more; its order among the others stays."""
+        if closed := self.database.closed():
+            file = self.chance.choice(closed)
+            name = (*file.name[:3], file.name[3] + 1, file.name[4])
+            if all((each.partition, each.name) != (file.partition, name) for each in closed):
+                self.database.rename(file, name)
+                self._note("rename", file.partition, name)
 
     def _free(self) -> None:
         """An operator frees what is safe, the lowest first, late files never from under others."""

@@ -235,9 +235,9 @@ def test_what_is_deleted_before_a_box_is_adopted_is_deleted_of_what_the_old_one_
     in_step(world)
     old = world.exchange()
     world.round()
-    world.database.write("a", 10)
     world.database.delete("a", 0, 4)
     world.round()
+    world.database.inner(0, late=False, count=10)
     world.host.adopt(old, world.edge.uuid)
     world.host.adopt(old, world.edge.uuid)  # said twice is said once
     in_step(world)

@@ -76,7 +76,7 @@ def test_edges_at_one_centre_do_not_disturb_each_other(seed, mode, tmp_path):
         worlds += [Oracle(tmp_path / each.group, mode, host, each) for each in shapes[1:]]
         fleet = Fleet(host, worlds, seed)
         with told(*fleet.plays):
-            fleet.run(2 * STEPS)
+            fleet.run(STEPS)
             fleet.settle()
 
 
