@@ -54,7 +54,7 @@ class KnownDeletions:
         self._held = held or (lambda path: state.file_table.held(sender, path))
         self._carried = carried or {}
         self._anew = anew
-        self._content: dict[tuple[str, str], bytes] = {}
+        self._content: dict[tuple[str, str], bytearray] = {}
         self.ops: list[DeletionsNoted] = []
 
     def take(self, part: DeletionsPart) -> bool:
@@ -71,7 +71,11 @@ class KnownDeletions:
         else:
             return False
         if content:
-            self._content[part.path, part.form] = known[:base] + content
+            if base != len(known):
+                known = known[:base]
+            told = known if isinstance(known, bytearray) else bytearray(known)
+            told += content
+            self._content[part.path, part.form] = told
             self.ops.append(
                 DeletionsNoted(
                     sender=self._sender,
@@ -92,7 +96,7 @@ class KnownDeletions:
         row = self._held(path)
         return None if row is None else row.physical
 
-    def _known(self, path: str, form: str, physical: str | None) -> bytes:
+    def _known(self, path: str, form: str, physical: str | None) -> bytes | bytearray:
         if (path, form) in self._content:
             return self._content[path, form]
         if self._anew:
