@@ -165,6 +165,31 @@ class VerifiedFiles(Struct, frozen=True, kw_only=True):
     """Of these."""
 
 
+class LostFile(Struct, frozen=True, kw_only=True):
+    """A file that the sender had loaded here and has no more."""
+
+    path: str
+    md5: str
+    size: Count
+    first_time: Time | None = None
+    """Of its data, as `last_time`; None where it is not known."""
+    last_time: Time | None = None
+    reason: str = ""
+    """Why it is not at the sender any more, for people."""
+
+
+class LostFiles(Struct, frozen=True, kw_only=True):
+    """What of a sender is lost, at both ends, and not acknowledged by an operator of the receiver.
+
+    `named` has the first 10,000 of `files`; `since` is the earliest time of data in any of them,
+    None where that is not known of all.
+    """
+
+    files: Count
+    since: Time | None = None
+    named: list[LostFile] = []
+
+
 class CheckAnswer(Struct, frozen=True, kw_only=True):
     """What the receiver is, and where it stands with this sender."""
 
@@ -194,6 +219,13 @@ class CheckAnswer(Struct, frozen=True, kw_only=True):
     look: Count = 0
     """The number of the look that this round takes: greater than that of every look before. 0 from
     a receiver that knows no looks."""
+    compares: bool = False
+    """Whether it takes `POST /listed` and `POST /lost`."""
+    lost: LostFiles | None = None
+    """None for nothing."""
+    anew: bool = False
+    """The receiver's operator says that this sender was restored from a copy: its list is to begin
+    anew, in a task that says so and follows a whole look."""
 
 
 # -- tasks -------------------------------------------------------------------------------------
@@ -215,6 +247,9 @@ class StartRequest(Struct, frozen=True, kw_only=True):
     propagate: Propagate = Propagate.REPLACED
     look: Count = 0
     """The look that the task tells of; 0 from a sender that takes none."""
+    anew: bool = False
+    """All that the sender has is listed behind this task, and begins anew: what it tells as ended
+    is only retired, and of deletion files it tells all."""
 
 
 class TaskState(StrEnum):
@@ -515,6 +550,8 @@ class InventoryEntry(Struct, frozen=True, kw_only=True):
     stands: bool = False
     """Whether its bytes, and those of its `.resource`, lay on the receiver's disk for this answer:
     regular files of their sizes, in a data directory that is not away. Only if it was asked."""
+    deletions: str = ""
+    """What is known of its deletion files, as `common.listed` has it."""
 
 
 class InventoryAnswer(Struct, frozen=True, kw_only=True):
@@ -529,6 +566,64 @@ class InventoryAnswer(Struct, frozen=True, kw_only=True):
     next: str | None = None
     looked: bool = False
     """Whether `stands` was asked and found out; a receiver that cannot does not say."""
+
+
+class ListedRequest(Struct, frozen=True, kw_only=True):
+    """`POST /listed`: what outcomes called loaded and no end was told for, as `common.listed`."""
+
+    files: Count
+    digest: str
+    since: Count = 0
+    """The newest commit that the sender knew of before this round."""
+
+
+class ListedFile(Struct, frozen=True, kw_only=True):
+    """A file on the sender's list."""
+
+    path: str
+    md5: str
+
+
+class ListedPage(Struct, frozen=True, kw_only=True):
+    """`POST /listed/ended`: files on the sender's list that the inventory lacks."""
+
+    files: list[ListedFile]
+
+
+class EndedHere(Struct, frozen=True, kw_only=True):
+    """A file on the sender's list that the receiver let go by itself: it is not to come again."""
+
+    path: str
+    md5: str
+    reason: str
+
+
+class ListedAnswer(Struct, frozen=True, kw_only=True):
+    """Whether both sides list the same."""
+
+    agrees: bool
+    ended: list[EndedHere] = []
+    """If not, what the receiver let go since the commit that was named, as far as it tells."""
+
+
+class EndedAnswer(Struct, frozen=True, kw_only=True):
+    """Those of a page that the receiver let go by itself."""
+
+    ended: list[EndedHere] = []
+
+
+class LostPage(Struct, frozen=True, kw_only=True):
+    """`POST /lost`: files that the receiver may not know any more."""
+
+    files: list[LostFile]
+
+
+class LostAnswer(Struct, frozen=True, kw_only=True):
+    """Of the page, the paths that the receiver has nothing of; they are lost from now on."""
+
+    lost: list[str] = []
+    all: LostFiles | None = None
+    """With those that were lost before, as at the check."""
 
 
 class DeviceExtent(Struct, frozen=True, kw_only=True):

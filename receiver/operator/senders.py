@@ -87,7 +87,5 @@ def accept_sender(engine: Engine, sender: str) -> None:
     if row is None:
         raise NotFoundError(f"sender {sender[:60]!a} is not known here")
     accepted = epochs.accept(row)
-    engine.commit(
-        [records.EpochSet(sender, accepted, previous=None, task=None, confirmed=True)],
-        [Guard("sender", sender, row.changed)],
-    )
+    op = records.EpochSet(sender, accepted, previous=None, task=None, confirmed=True, restored=True)
+    engine.commit([op], [Guard("sender", sender, row.changed)])

@@ -8,7 +8,7 @@ import msgspec
 
 from common.schemaitems import Item
 from common.wire import SchemaFailure, Struct
-from receiver.operator.views import HeldDeletesView, QuarantineView, SenderView, TokenView
+from receiver.operator.views import HeldDeletesView, LostView, QuarantineView, SenderView, TokenView
 
 __all__ = [
     "ClockAnswer",
@@ -147,6 +147,19 @@ class DeletesDecided(Struct, frozen=True, kw_only=True):
     """`POST /v1/deletes/<digest>/allow`, or `/drop`: the commit that holds the verdict."""
 
     commit: int
+
+
+class LostFilesAnswer(Struct, frozen=True, kw_only=True):
+    """`GET /v1/lost`; `POST /v1/lost/acknowledge`: those that were acknowledged by it."""
+
+    files: list[LostView]
+
+
+class AcknowledgeRequest(Struct, frozen=True, kw_only=True):
+    """`POST /v1/lost/acknowledge`: lost files of a sender by their paths; without paths all."""
+
+    sender: str
+    paths: list[str] = msgspec.field(default_factory=list)
 
 
 class TokensAnswer(Struct, frozen=True, kw_only=True):

@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.table_rows import SenderRow
 
-__all__ = ["EpochStanding", "Step", "accept", "must_be_current", "number_of", "standing", "start"]
+__all__ = [
+    "EpochStanding",
+    "Step",
+    "accept",
+    "is_used_up",
+    "must_be_current",
+    "number_of",
+    "standing",
+    "start",
+]
 
 _EPOCH = re.compile(r"([1-9][0-9]{0,17})\.([0-9a-z]{1,32})\Z")
 _FARTHEST = 10**15
@@ -71,6 +80,13 @@ def standing(row: SenderRow | None, given: str | None) -> EpochStanding:
     if given in (row.epoch, row.previous) or _accepting(row.epoch):
         return EpochStanding.GOOD
     return EpochStanding.CLONE
+
+
+def is_used_up(row: SenderRow | None, given: str | None) -> bool:
+    """Whether a start with this epoch would be refused, though a check with it is answered."""
+    if row is None or row.epoch is None or _accepting(row.epoch):
+        return False
+    return row.confirmed and given == row.previous
 
 
 def start(

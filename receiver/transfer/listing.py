@@ -85,6 +85,7 @@ class Listing:
         with self._engine.reading() as state:
             commit = state.newest
             rows = state.file_table.inventory(sender, after, limit)
+            known = [state.file_table.listed.deletions(row.physical) for row in rows]
         standing = self._disks.standing() if look else []
         entries = [
             InventoryEntry(
@@ -97,8 +98,9 @@ class Listing:
                 last_time=row.last,
                 verified=row.verified,
                 stands=whole_in(standing, row),
+                deletions=deletions,
             )
-            for row in rows
+            for row, deletions in zip(rows, known, strict=True)
         ]
         following = rows[-1].path if len(rows) == limit else None
         return InventoryAnswer(
@@ -266,7 +268,8 @@ def _with_few_devices(rows: Sequence[FileRow]) -> list[FileRow]:
 
 
 def _cursor(row: DeletionsRow) -> str:
-    return f"{row.sender}/{row.path}/{row.physical or ''}/{row.form}"
+    past = f"/{row.past}" if row.past else ""
+    return f"{row.sender}/{row.path}/{row.physical or ''}/{row.form}{past}"
 
 
 def _noted(row: DeletionsRow, devices: Iterable[str]) -> NotedEntry:

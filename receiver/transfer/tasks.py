@@ -185,10 +185,17 @@ class Tasks:
             scope=list(who.scope),
             token=who.token_id,
             look=request.look,
+            anew=request.anew and request.look > 0 and self._is_restored(folder.uuid),
             started=self._clock(),
         )
         start_task(folder, record)
         self._load.forget_shortage(folder.uuid)  # its plan will tell
+
+    def _is_restored(self, sender: str) -> bool:
+        """Whether an operator said so, and its list has not begun anew since."""
+        with self._engine.reading() as state:
+            row = state.senders.get(sender)
+        return row is not None and row.restored > 0
 
     def _set_epoch(self, sender: str, step: epochs.Step, task: str) -> None:
         """Commit the epochs; the folder's lock keeps other starts away."""
@@ -309,7 +316,7 @@ class Tasks:
             taken: list[DeletionsPart] = []
             again: dict[str, None] = {}
             with self._engine.reading() as state:
-                known = KnownDeletions(state, sender)
+                known = KnownDeletions(state, sender, anew=current.record.anew)
                 for path in {each.path for each in page.parts}:
                     for told in current.deletions_of(path):
                         known.take(told)

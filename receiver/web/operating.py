@@ -10,6 +10,7 @@ from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.operator import views, wire
 from receiver.operator.deletes import allow_held_deletes, drop_held_deletes, list_held_deletes
 from receiver.operator.files import FILE_STATES, list_files, undelete_files
+from receiver.operator.lost import acknowledge_lost, list_lost
 from receiver.operator.owners import adopt_sender, list_owners, set_owner
 from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
 from receiver.operator.retired import GONE_STATES, drop_retired, list_retired, show_retired
@@ -385,3 +386,33 @@ def revoke_token(call: Call) -> Response:
     """Make a token worthless."""
     revoke(call.operator.engine, call.arguments["token"])
     return Response(status=204)
+
+
+@ROUTES.call(
+    "GET",
+    "/v1/lost",
+    Role.OPERATOR,
+    "Files that neither side has any more, and that nobody has acknowledged",
+    AnswerRow(200, wire.LostFilesAnswer),
+    parameters=(_SENDER,),
+)
+def lost_files(call: Call) -> Response:
+    """Files that are lost."""
+    found = list_lost(call.operator.engine, call.query("sender"))
+    return json_answer(wire.LostFilesAnswer(files=found))
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/lost/acknowledge",
+    Role.OPERATOR,
+    "Say that lost files of a sender are known to be lost",
+    AnswerRow(200, wire.LostFilesAnswer),
+    takes=wire.AcknowledgeRequest,
+    body=Body.LARGE,
+)
+def acknowledge(call: Call) -> Response:
+    """Say that files are known to be lost."""
+    request = call.body(wire.AcknowledgeRequest)
+    done = acknowledge_lost(call.operator.engine, request.sender, frozenset(request.paths))
+    return json_answer(wire.LostFilesAnswer(files=done))

@@ -233,6 +233,50 @@ def inventory(call: Call) -> Response:
     return json_answer(page)
 
 
+@ROUTES.call(
+    "POST",
+    f"{wire.BASE}/listed",
+    Role.SENDER,
+    "Whether the sender's list is what the receiver has listed",
+    AnswerRow(200, wire.ListedAnswer),
+    takes=wire.ListedRequest,
+)
+def listed(call: Call) -> Response:
+    """Whether both sides list the same."""
+    request = call.body(wire.ListedRequest)
+    return json_answer(call.node.listed.compare(call.who, call.sender, request))
+
+
+@ROUTES.call(
+    "POST",
+    f"{wire.BASE}/listed/ended",
+    Role.SENDER,
+    "Which of these files the receiver let go by itself",
+    AnswerRow(200, wire.EndedAnswer),
+    takes=wire.ListedPage,
+    body=Body.LARGE,
+)
+def ended(call: Call) -> Response:
+    """Files that the receiver let go by itself."""
+    page = call.body(wire.ListedPage)
+    return json_answer(call.node.listed.ended(call.who, call.sender, page))
+
+
+@ROUTES.call(
+    "POST",
+    f"{wire.BASE}/lost",
+    Role.SENDER,
+    "Files that the sender has no more, and the receiver may not know",
+    AnswerRow(200, wire.LostAnswer),
+    takes=wire.LostPage,
+    body=Body.LARGE,
+)
+def lost(call: Call) -> Response:
+    """Files that the sender has no more."""
+    page = call.body(wire.LostPage)
+    return json_answer(call.node.lost.tell(call.who, call.sender, page))
+
+
 def _is_true(call: Call, name: str) -> bool:
     text = call.query(name) or "false"
     if text not in ("true", "false"):

@@ -120,6 +120,9 @@ def _lines(found: ReceiverStanding, config: SenderConfig) -> list[str]:
         f"  last task       {found.last_task or 'none yet'}",
     ]
     lines += [f"  list in doubt   {each}" for each in found.doubts]
+    if found.lost is not None:
+        named = [f"{each['file']}: {each['reason']}" for each in found.lost["named"]]
+        lines += _several("lost", named, found.lost["files"])
     for each in found.unmounted:
         lines.append(f"  not mounted     {each.file} {each.reason}")
     for clash in found.clashes:
@@ -143,12 +146,13 @@ def _trouble(each: dict[str, Any]) -> str:
     return f"{each['file']}: {each['kind']}{hold}: {each['reason']}{device}"
 
 
-def _several(what: str, texts: list[str]) -> list[str]:
+def _several(what: str, texts: list[str], count: int | None = None) -> list[str]:
     if not texts:
         return []
-    lines = [f"  {what:<16}{len(texts)} files"] + [f"    {text}" for text in texts[:_SHOWN]]
-    if len(texts) > _SHOWN:
-        lines.append(f"    ... and {len(texts) - _SHOWN} more (--json lists them all)")
+    count = len(texts) if count is None else count
+    lines = [f"  {what:<16}{count} files"] + [f"    {text}" for text in texts[:_SHOWN]]
+    if count > _SHOWN:
+        lines.append(f"    ... and {count - _SHOWN} more (--json lists them all)")
     return lines
 
 

@@ -20,6 +20,7 @@ import msgspec
 
 from common.decoders import from_json
 from common.digests import xxh3_128
+from common.listed import KnownRecords, parse_deletions
 from common.names import FilePath
 from common.tsfile.deletion_records import whole_records
 from common.tsfile.primitives import Malformed
@@ -63,6 +64,7 @@ class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
         marks: (bytes, look): up to there, that look is the last one that could have seen what it
             did not see; 0 for none.
         told: bytes that are committed at the receiver.
+        known: xxh3-128 (hex) of these; empty where an earlier version told them.
     """
 
     identity: tuple[int, int, int]
@@ -70,6 +72,15 @@ class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
     digest: str
     marks: tuple[tuple[int, int], ...]
     told: int = 0
+    known: str = ""
+
+    @property
+    def at_receiver(self) -> KnownRecords | None:
+        """What the receiver has of it, None for nothing."""
+        if not self.told:
+            return None
+        whole = self.digest if self.told == self.size else ""
+        return KnownRecords(self.told, self.known or whole)
 
 
 class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -159,6 +170,25 @@ class EdgeLook:
         missing = dict(_missing_since(self.before, self.number, self.scan, entries, ()))
         after = msgspec.structs.replace(self.after, missing={**missing, **self.after.missing})
         return replace(self, after=after)
+
+    def told_as(self, there: Mapping[str, str]) -> EdgeLook:
+        """The same, where what is told of deletion files is what the receiver has of them.
+
+        What it has and is not here any more holds: a deletion file that vanished, or shrank, is not
+        withdrawn.
+
+        Args:
+            there: of each path that is loaded there, what is known: `common.listed`.
+        """
+        found: dict[str, dict[str, DeletionsSight]] = {}
+        for path in {**self.after.deletions, **there}:
+            forms = dict(self.after.deletions.get(path, {}))
+            known = parse_deletions(there.get(path, ""))
+            for form in {**forms, **known}:
+                forms[form] = _as_known(forms.get(form), known.get(form))
+            if forms:
+                found[path] = forms
+        return replace(self, after=msgspec.structs.replace(self.after, deletions=found))
 
     @property
     def due(self) -> list[LocalDeletions]:
@@ -258,6 +288,10 @@ class Looks:
         )
         return EdgeLook(number, scan, before, after)
 
+    def begin_anew(self) -> None:
+        """See all for the first time in the next look, as after a restore; nothing is written."""
+        self.now = LooksState(places=self.now.places)
+
     def record(self, look: EdgeLook) -> None:
         """Remember a look: on disk before this returns."""
         self._write(look.after)
@@ -268,7 +302,8 @@ class Looks:
         for (path, form), size in files.items():
             sight = deletions.get(path, {}).get(form)
             if sight is not None:
-                deletions[path][form] = msgspec.structs.replace(sight, told=size)
+                known = sight.digest if size == sight.size else ""
+                deletions[path][form] = msgspec.structs.replace(sight, told=size, known=known)
         self._write(msgspec.structs.replace(self.now, deletions=deletions))
 
     def _write(self, state: LooksState) -> None:
@@ -434,14 +469,32 @@ def _seen(
         return known
     if known is not None and size < known.size:
         return msgspec.structs.replace(known, identity=file.identity)
-    candidates = [(each, 0) for each in moved]
+    candidates = [(each, 0, "") for each in moved]
     if known is not None:
-        candidates.insert(0, (known, known.told))
-    for each, told in candidates:
+        there = known.at_receiver or KnownRecords(0, "")
+        candidates.insert(0, (known, there.size, there.digest))
+    for each, told, at_receiver in candidates:
         if each.size <= size and _digest(content[: each.size]) == each.digest:
             marks = each.marks if each.size == size else (*each.marks, (size, floor))
-            return DeletionsSight(file.identity, size, _digest(content[:size]), marks, told)
+            digest = _digest(content[:size])
+            return DeletionsSight(file.identity, size, digest, marks, told, at_receiver)
     return DeletionsSight(file.identity, size, _digest(content[:size]), ((size, floor),))
+
+
+def _as_known(sight: DeletionsSight | None, known: KnownRecords | None) -> DeletionsSight:
+    """A deletion file as it is here, of which the receiver has something, or nothing."""
+    if known is None:
+        assert sight is not None
+        return msgspec.structs.replace(sight, told=0, known="")
+    if sight is not None and sight.at_receiver == known:
+        return sight
+    if sight is not None and sight.size > known.size:
+        return msgspec.structs.replace(sight, told=0, known="")
+    if sight is not None and (sight.size, sight.digest) == known:
+        return msgspec.structs.replace(sight, told=known.size, known=known.digest)
+    identity = (0, 0, 0) if sight is None else sight.identity
+    size, digest = known
+    return DeletionsSight(identity, size, digest, ((size, 0),), told=size, known=digest)
 
 
 def _digest(content: bytes) -> str:

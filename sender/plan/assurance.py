@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from common.names import FilePath
-    from common.wire import InventoryEntry
+    from common.wire import InventoryEntry, LostFiles
     from sender.select.entry import Entry
     from sender.select.facts import ContentFacts
     from sender.select.found import LocalFile, Scan
@@ -40,6 +40,7 @@ def remaining(
     entries: Mapping[FilePath, Entry],
     facts: ContentFacts,
     expired: Collection[FilePath] = (),
+    lost: LostFiles | None = None,
 ) -> Remaining:
     """What is left to be loaded; the arguments are those of `complete_until`."""
     left = [
@@ -48,7 +49,7 @@ def remaining(
         if path not in expired
         and ((entry := entries.get(path)) is None or entry.identity != file.identity)
     ]
-    return Remaining(len(left), sum(left), complete_until(scan, entries, facts, expired))
+    return Remaining(len(left), sum(left), complete_until(scan, entries, facts, expired, lost))
 
 
 def complete_until(
@@ -56,6 +57,7 @@ def complete_until(
     entries: Mapping[FilePath, Entry],
     facts: ContentFacts,
     expired: Collection[FilePath] = (),
+    lost: LostFiles | None = None,
 ) -> int | None:
     """The data time before which nothing of this node is unloaded at the receiver.
 
@@ -68,10 +70,11 @@ def complete_until(
         entries: what is loaded at the receiver.
         facts: reads times.
         expired: files that the receiver is past keeping: nothing is missing there without them.
+        lost: what neither side has any more: nothing is complete behind it.
     """
-    if scan.unmounted or scan.unreadable:
+    if scan.unmounted or scan.unreadable or (lost is not None and lost.since is None):
         return None
-    bounds: list[int] = []
+    bounds: list[int] = [] if lost is None or lost.since is None else [lost.since]
     for waiting in scan.waiting:
         if waiting.why is Why.FILTERED:
             continue

@@ -20,7 +20,7 @@ and never loses what it was made of before it has the product.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -143,6 +143,8 @@ def plan(
             case, since it is another file than the one that they were told of.
     """
     found = _compare(scan, entries, troubles, facts)
+    if options.anew:
+        return _anew(scan, found)
     blocked = _blocked_groups(scan, troubles, found, options)
     verdicts = _deletions(scan, entries, found, options, facts, blocked)
     _hold_together(found, verdicts, blocked)
@@ -163,6 +165,23 @@ def plan(
         tuple(found.refreshed),
         found.moved,
         found.unchanged,
+    )
+
+
+def _anew(scan: Scan, found: _Sorted) -> RoundPlan:
+    """All in one task, for the list begins anew with the commit that holds it.
+
+    What is not here ends below all that is, so nothing has to wait for anything.
+    """
+    ends = tuple(ToldDeletion(each.path, each.data_dir) for each in found.gone)
+    files = tuple(scan.deletions)
+    task = TaskPlan(tuple(found.additions), ends, deletion_files=files, anew=True)
+    return RoundPlan(
+        (task,),
+        skipped=tuple(found.skipped),
+        refreshed=tuple(found.refreshed),
+        moved=found.moved,
+        unchanged=found.unchanged,
     )
 
 
@@ -202,7 +221,9 @@ def _unchanged(found: _Sorted, entry: Entry, file: LocalFile) -> None:
 
 def _refresh(found: _Sorted, entry: Entry, file: LocalFile, span: Span | None) -> None:
     found.moved += entry.data_dir != file.data_dir
-    found.refreshed.append(Entry.of(file, entry.md5, span))
+    fresh = Entry.of(file, entry.md5, span)
+    ended = entry.state is EntryState.ENDED
+    found.refreshed.append(replace(fresh, state=EntryState.ENDED) if ended else fresh)
 
 
 def _differs(

@@ -19,6 +19,7 @@ class PlanOptions:
         task_max_files: files of one task.
         task_max_bytes: bytes of one task.
         accept_source: the operator says that this node has all that it should have, this time.
+        anew: the list begins anew: the receiver's operator says that this sender was restored.
         hold_deletions: why no deletion may travel in this round; None if they may.
     """
 
@@ -27,6 +28,7 @@ class PlanOptions:
     task_max_bytes: int = 4 << 30
     accept_source: bool = False
     hold_deletions: str | None = None
+    anew: bool = False
 
     @classmethod
     def of(

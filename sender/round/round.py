@@ -25,6 +25,7 @@ from sender.plan.next_round import Known, NextRound, next_round
 from sender.plan.plan import RoundPlan
 from sender.plan.plan_options import PlanOptions
 from sender.plan.task_plan import TaskPlan
+from sender.round.comparing import Compared, compare, lost_pages
 from sender.round.file_source import Source, open_source
 from sender.round.recovery import RecoveryReport, recover
 from sender.round.refusals import report_trouble
@@ -41,6 +42,9 @@ from sender.send.remote import Remote
 __all__ = ["Round", "RoundOptions", "fill_report"]
 
 _log = logging.getLogger(__name__)
+
+_LOST_BYTES = 2000
+"""Of one file in a page of lost ones, at most."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,8 @@ class Round:
         resumable, recovered = self._recover(kept, check)
         if self.options.only_recover:
             return
+        if check.anew:
+            kept.looks.begin_anew()
         self._meter.step("scan")
         scan = source.scan(kept.ledger.entries)
         look = kept.looks.take(
@@ -154,10 +160,12 @@ class Round:
             source_lost=source.lost,
             source_doubt=source.doubt,
         )
-        look = known.look
-        inventory = self._inventory(kept, known)
+        compared = self._compared(kept, known)
         self._meter.step("plan")
-        ahead = next_round(known, self._plan_options(kept), kept.facts, inventory)
+        ahead = next_round(compared.known, self._plan_options(kept), kept.facts, compared.inventory)
+        if compared.changed or ahead.ending:
+            kept.ledger.refresh((*compared.changed, *ahead.ending))
+        look = ahead.look
         if ahead.rebuilt is not None:
             look = look.knowing(ahead.rebuilt.entries)
         kept.looks.record(look)  # first: once a history is begun, nobody compares again
@@ -193,7 +201,7 @@ class Round:
         again = SecondLook(source, look, kept.ledger.entries, self._report)
         for planned in tasks:
             each = again.confirmed(planned)
-            task = resumable.take(each) or self.new_id()
+            task = (None if each.anew else resumable.take(each)) or self.new_id()
             _log.info(
                 "%s: a task of %d files (%d bytes), %d deletions",
                 self.remote.name,
@@ -230,7 +238,8 @@ class Round:
         """What is left to do, for status and heartbeats."""
         report = self._report
         expired = expired_paths(kept.troubles.by_path, scan)
-        left = remaining(scan, kept.ledger.entries, kept.facts, expired)
+        lost = kept.memory.now.lost
+        left = remaining(scan, kept.ledger.entries, kept.facts, expired, lost)
         report.pending_files, report.pending_bytes = left.files, left.bytes
         report.complete_until = left.complete_until
         report.looked = True
@@ -242,6 +251,7 @@ class Round:
 
     def _check(self, memory: ReceiverFile, looks: Looks) -> wire.CheckAnswer:
         now = memory.now
+        self._since = now.newest_commit
         request = self.remote.check_request(now, looks.now.last)
         check = self.remote.patiently(lambda: self.remote.client.check(request))
         if check.busy is not None:
@@ -252,6 +262,7 @@ class Round:
             newest = max(now.newest_commit, check.newest_commit)
             memory.update(engine=check.engine, newest_commit=newest, verified=check.verified)
         self._report.verified = check.verified
+        self._lost(memory, check.lost)
         return check
 
     def _recover(
@@ -300,20 +311,22 @@ class Round:
             return None
         return answer
 
-    def _inventory(self, kept: ReceiverState, known: Known) -> list[wire.InventoryEntry] | None:
-        """What the receiver has, where the list is to be compared with it."""
-        if known.comparison is None:
-            return None
-        assert known.check is not None
-        first = known.check.history is History.NEW and kept.memory.now.engine is None
-        _log.log(
-            logging.INFO if first else logging.WARNING,
-            "%s: %s; all is compared with the inventory",
-            self.remote.name,
-            known.comparison.reason,
-        )
-        self._meter.step("inventory")
-        return self.remote.patiently(lambda: list(self.remote.client.inventory()))
+    def _compared(self, kept: ReceiverState, known: Known) -> Compared:
+        """Both sides' lists, compared: by their sums, or in full where that is to be."""
+        if known.comparison is not None:
+            self._meter.step("inventory")
+        found = compare(self.remote, known, self._since)
+        comparison = found.known.comparison
+        if comparison is not None:
+            assert known.check is not None
+            first = known.check.history is History.NEW and kept.memory.now.engine is None
+            _log.log(
+                logging.INFO if first else logging.WARNING,
+                "%s: %s; all is compared with the inventory",
+                self.remote.name,
+                comparison.reason,
+            )
+        return found
 
     def _take_back(self, kept: ReceiverState, ahead: NextRound) -> None:
         """Files that were loaded and are not any more leave the list."""
@@ -332,6 +345,7 @@ class Round:
         new = ahead.rebuilt
         if new is None:
             return
+        self._tell_lost(kept, ahead, check)  # first: what is off the list nobody knows any more
         kept.ledger.become(new)
         crash.point("round.rebuilt")
         self._report.already += sum(1 for path in new.taken if path in ahead.known.scan.files)
@@ -346,6 +360,22 @@ class Round:
             self.remote.name,
             extra={"kept": new.kept, "taken": len(new.taken), "dropped": len(new.dropped)},
         )
+
+    def _tell_lost(self, kept: ReceiverState, ahead: NextRound, check: wire.CheckAnswer) -> None:
+        """Tell what was listed here and is at neither side."""
+        limit = min(check.limits.max_page_items, check.limits.max_page_bytes // _LOST_BYTES)
+        for page in lost_pages(ahead.lost, max(1, limit)):
+            answer = self.remote.patiently(lambda page=page: self.remote.client.lost(page))  # type: ignore[misc]
+            self._lost(kept.memory, answer.all)
+            if answer.lost:
+                _log.error("%s: %d files are lost", self.remote.name, len(answer.lost))
+        crash.point("round.lost_told")
+
+    def _lost(self, memory: ReceiverFile, lost: wire.LostFiles | None) -> None:
+        """What neither side has any more is named in each round, until it is acknowledged."""
+        memory.update(lost=lost)
+        named = lost.named if lost is not None else []
+        self._report.lost = [FileReason(each.path, each.reason or "lost") for each in named]
 
     @staticmethod
     def _begin_history(memory: ReceiverFile, check: wire.CheckAnswer) -> None:

@@ -127,6 +127,7 @@ class TaskRun:
             epoch=self._kept.memory.now.epoch,
             propagate=Propagate(self._remote.config.propagate_deletes),
             look=self._look.number,
+            anew=self._plan.anew,
         )
         answer = self._remote.patiently(lambda: self._remote.client.start_task(self._task, request))
         crash.point("task.started")

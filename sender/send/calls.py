@@ -146,6 +146,18 @@ class Client:
         """Say that this sender lives, and what it has left to do."""
         return self._json("POST", "/heartbeat", wire.HeartbeatAnswer, beat)
 
+    def listed(self, request: wire.ListedRequest) -> wire.ListedAnswer:
+        """Whether both sides list the same."""
+        return self._json("POST", "/listed", wire.ListedAnswer, request)
+
+    def ended(self, page: wire.ListedPage) -> wire.EndedAnswer:
+        """Which listed files the receiver let go by itself."""
+        return self._json("POST", "/listed/ended", wire.EndedAnswer, page)
+
+    def lost(self, page: wire.LostPage) -> wire.LostAnswer:
+        """Tell of files that are here no more, and that the receiver may not know."""
+        return self._json("POST", "/lost", wire.LostAnswer, page)
+
     def inventory(self, limit: int = 1000) -> Iterator[wire.InventoryEntry]:
         """Everything that the receiver has of this sender, page by page."""
         for page in self._pages("/inventory", wire.InventoryAnswer, limit):

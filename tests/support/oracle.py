@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import copy
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from receiver.config import DeletesConfig, LimitsConfig, ListenConfig, ReceiverConfig
 from receiver.metadata.state.table_rows import DeletionsRow, FileRow, FileState
+from receiver.operator.senders import accept_sender
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
 from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import plan
@@ -172,6 +173,14 @@ class CentreView:
 # -- the world -----------------------------------------------------------------------------------
 
 
+@dataclass
+class EdgeBackup:
+    """A copy of an edge: of its database, and of what its sender remembers."""
+
+    database: EdgeDatabase
+    memory: Path
+
+
 class Oracle:
     """An edge with two data directories, its database, and a receiver that serves it."""
 
@@ -195,6 +204,40 @@ class Oracle:
 
     def round(self) -> RoundReport:
         return self.edge.round()
+
+    # -- copies ----------------------------------------------------------------------------
+
+    def backup(self, name: str = "backup") -> EdgeBackup:
+        """A copy of the edge: its database, and what the sender remembers."""
+        where = self.aside.with_name(name)
+        shutil.rmtree(where, ignore_errors=True)
+        for place in self._remembered():
+            if place.exists():
+                shutil.copytree(place, where / place.relative_to(self.edge.root))
+        return EdgeBackup(self.database.backup(), where)
+
+    def restore(self, kept: EdgeBackup, *, lost: Collection[str] = (), accept: bool = True) -> None:
+        """The edge is what its copy was; an operator of the centre says so.
+
+        Args:
+            kept: the copy.
+            lost: what of the sender's memory is not in it, as patterns.
+            accept: whether the operator does.
+        """
+        self.database.restore(kept.database)
+        for place in self._remembered():
+            shutil.rmtree(place, ignore_errors=True)
+            source = kept.memory / place.relative_to(self.edge.root)
+            if source.exists():
+                shutil.copytree(source, place)
+        for pattern in lost:
+            for found in self.edge.root.glob(pattern):
+                found.unlink()
+        if accept:
+            accept_sender(self.host.node.engine, self.edge.uuid)
+
+    def _remembered(self) -> list[Path]:
+        return [self.edge.schema, *(each / "sync-sender" for each in self.edge.config.data_dirs)]
 
     def view(self) -> CentreView:
         return CentreView.of(self.host, self.senders, self.database)

@@ -14,7 +14,7 @@ from common.crash import SimulatedCrash
 from sender.round.round_report import RoundReport
 from sender.select.walk import Walk
 from tests.support.edge_shapes import ALL, ROW, SERIES, SPAN, Key, Points
-from tests.support.oracle import CentreView, Oracle, difference
+from tests.support.oracle import CentreView, EdgeBackup, Oracle, difference
 
 WEIGHTS = {
     "write": 40.0,
@@ -37,6 +37,17 @@ WEIGHTS = {
 
 _READ = 8
 """Every so many checks the product's reader, which takes long, is asked as well."""
+
+
+RESTORES = WEIGHTS | {"backup": 1.5, "restore": 1.5}
+"""The same with copies of the edge, and restores from them."""
+_FORGOTTEN = (
+    (),
+    ("**/sync-sender/*/last_local_files.txt",),
+    ("**/sync-sender/*/local_files.state",),
+    ("schema/sync/*/looks.state",),
+    ("schema/sync/*/receiver.json",),
+)
 
 
 class WrongAnswer(AssertionError):
@@ -62,6 +73,9 @@ class Play:
         self.compacted = False
         self.partly = self.died = False
         self.unsure: set[int] = set()
+        self.backup: EdgeBackup | None = None
+        self.accepting = False
+        self.ended: set[Key] = set()
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -168,6 +182,31 @@ class Play:
                 self.database.remove([file])
                 self._note("free", file.name)
 
+    def _backup(self) -> None:
+        if not self.partly and not self.died:  # of an edge that a look has seen as it is
+            self.backup = self.world.backup()
+            self._note("backup")
+
+    def _restore(self) -> None:
+        """The edge is what its copy was, with or without what its sender remembered."""
+        if self.backup is None or not self.world.view().rows:
+            return
+        lost = self.chance.choice(_FORGOTTEN)
+        kept, self.backup = self.backup, None
+        # What was deleted since holds in what had ended; what the centre does not know, and what is
+        # deleted before the next whole look, in the files of the edge alone.
+        known = kept.database.log.keys() & self.world.view().seen
+        self.unsure |= self.database.log.keys() - known
+        self.partly = self.compacted = self.accepting = True
+        self.ended |= self.world.answer().keys()
+        self.world.restore(kept, lost=lost)
+        there = self.database.answer(ttl=False)  # the value of old stands above what came since
+        self.given, self.before = (
+            {key: min(value, there.get(key, value)) for key, value in old.items()}
+            for old in (self.given, self.before)
+        )
+        self._note("restore", lost)
+
     # -- rounds ----------------------------------------------------------------------------
 
     def _whole_round(self) -> None:
@@ -186,7 +225,7 @@ class Play:
         self._weak()
         self._strict()
         self._lists()
-        self.compacted = self.partly = self.died = False
+        self.compacted = self.partly = self.died = self.accepting = False
 
     def _round(self) -> None:
         """A round that does not reach everything, or in which files are not ready."""
@@ -284,6 +323,8 @@ class Play:
         view, edge = self.world.view(), self.database.answer(ttl=False)
         now = view.answer()
         self._supersession(view)
+        if self.accepting:
+            self.ended |= now.keys()
         for key, value in self.before.items():
             if key[0] == ROW:
                 continue  # nothing tells one writing of a row from another
@@ -329,7 +370,11 @@ class Play:
         if self.world.mode == "all":
             edge = self.database.answer(ttl=False)
             older = view.of_others(self.world.edge.uuid)  # no mirror's word reaches those
-            mirrored = {key: got[key] for key in got if key in edge or (key, got[key]) not in older}
+            mirrored = {  # what a restored edge has no more is retired, in a mirror too
+                key: got[key]
+                for key in got
+                if key in edge or ((key, got[key]) not in older and key not in self.ended)
+            }
             if mirrored != edge:
                 raise WrongAnswer("the mirror differs", difference(mirrored, edge))
             return

@@ -171,7 +171,9 @@ def decide_change(
             break
         holds = decision.holds | holds
     loads = {each.candidate.path.text: each.physical.text for each in change.loads}
-    known = KnownDeletions(state, record.sender, loads, decision.paths.held, decision.carried)
+    known = KnownDeletions(
+        state, record.sender, loads, decision.paths.held, decision.carried, anew=decision.anew
+    )
     untold = dict.fromkeys(part.path for part in deletions if not known.take(part))
     guard, done = decision.guard, change.ops.pop()
     assert isinstance(done, records.TaskDone)
@@ -237,7 +239,9 @@ class _Decision:
         self.manifest = {entry.path: entry for entry in record.manifest or ()}
         self.deleted = set(record.deleted)
         self.change = Change()
-        self.paths = TakenPaths(state, record.sender, record.looks, record.look)
+        self.anew = record.anew and state.senders[record.sender].restored > 0
+        looks = dict.fromkeys(record.deleted, record.look - 1) if self.anew else record.looks
+        self.paths = TakenPaths(state, record.sender, looks, record.look)
         token = None if record.token is None else state.tokens.get(record.token)
         self.guard = DeleteGuard(
             state,
@@ -256,7 +260,7 @@ class _Decision:
         change = self.change
         sender, task = self.record.sender, self.record.task
         change.guards.append(Guard("task", (sender, task), 0))
-        self.mirrors = self._take_mode()
+        self.mirrors = self._take_mode() and not self.anew
         for text in self.manifest:
             change.outcomes[text] = self._addition(FilePath.parse(text))
         self._find_holds()
@@ -266,6 +270,8 @@ class _Decision:
         if self.mirrors:
             self._delete_ended()
         self._quarantine()
+        if self.anew:
+            change.ops.append(records.ListBegun(sender, self.record.look))
         outcomes = tuple(change.outcomes.values())
         change.ops.append(records.TaskDone(sender=sender, task=task, outcomes=outcomes))
         return change
@@ -488,7 +494,12 @@ class _Decision:
     # -- ends ------------------------------------------------------------------------------
 
     def _find_holds(self) -> None:
-        """Partitions of which something did not come to be that their ends go together with."""
+        """Partitions of which something did not come to be that their ends go together with.
+
+        In a list that begins anew what ended is below all else, so nothing waits for anything.
+        """
+        if self.anew:
+            return
         for outcome in list(self.change.outcomes.values()):
             if outcome.result not in (*_GOOD, Result.HELD):
                 self._hold(FilePath.parse(outcome.path), outcome)

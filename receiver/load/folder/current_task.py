@@ -72,6 +72,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
         deleted: the paths that are gone or replaced, complete with the end.
         last_looks: for each of these the last look that had it, 0 where it was not told.
         look: that the task tells of; 0 where the sender takes none.
+        anew: whether the sender's list begins anew with it.
         single: whether it is an upload without a task, which has no sync.log.
         schema: the schema that it brings, known with the end.
     """
@@ -86,6 +87,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     deleted: list[str] = []
     last_looks: list[int] = []
     look: int = 0
+    anew: bool = False
     single: bool = False
     schema: SchemaEnd | None = None
     token: str | None = None

@@ -43,6 +43,7 @@ __all__ = [
     "FileDeleted",
     "FileForgotten",
     "FileLoaded",
+    "FileLost",
     "FileNamed",
     "FileOutcome",
     "FileQuarantined",
@@ -55,7 +56,9 @@ __all__ = [
     "FileUnnamed",
     "FileVerified",
     "KeysWritten",
+    "ListBegun",
     "LoadedDevice",
+    "LossAcknowledged",
     "ManifestMeta",
     "Op",
     "OwnerSet",
@@ -175,13 +178,17 @@ class SenderSeen(Record, frozen=True, tag=2):
 
 
 class EpochSet(Record, frozen=True, tag=3):
-    """Where the sender's epochs stand: one for each task, so that a clone is noticed."""
+    """Where the sender's epochs stand: one for each task, so that a clone is noticed.
+
+    `restored`: an operator says that the sender was restored from a copy: see `ListBegun`.
+    """
 
     sender: str
     current: str | None
     previous: str | None
     task: str | None
     confirmed: bool
+    restored: bool = False
 
 
 class TokenPut(Record, frozen=True, tag=4):
@@ -605,6 +612,53 @@ class DeletesSettled(Record, frozen=True, tag=42):
     look: int = 0
 
 
+class FileLost(Record, frozen=True, tag=43):
+    """A file that neither side has any more: its sender had it loaded here, and no row knows it.
+
+    A loaded file that is in quarantine and gone at the edge is lost without this record.
+
+    Attributes:
+        sender: that tells it.
+        path: under which it had the file.
+        md5: of its content, as `size`.
+        first: earliest timestamp, None where it is not known, or of a file without points.
+        last: latest one.
+        reason: why, for people.
+    """
+
+    sender: str
+    path: str
+    md5: str
+    size: int
+    first: int | None = None
+    last: int | None = None
+    reason: str = ""
+
+
+class LossAcknowledged(Record, frozen=True, tag=44):
+    """An operator knows that a file is lost: it is counted no more.
+
+    `physical` is the file in quarantine that stands for it; empty where `FileLost` told of it.
+    """
+
+    sender: str
+    path: str
+    md5: str
+    physical: str = ""
+
+
+class ListBegun(Record, frozen=True, tag=45):
+    """The list of a sender that was restored from a copy begins anew.
+
+    What is listed behind what stands earlier in the commit counts as first seen, and closed, by
+    `look`: it stands above all that ended before. What was known of its deletion files is known of
+    it no more, and goes on to hide points of what has ended.
+    """
+
+    sender: str
+    look: int
+
+
 class ClockCorrected(Record, frozen=True, tag=63):
     """What was learnt of the clock: the moments that timestamps stand for from now on.
 
@@ -661,6 +715,9 @@ Op = (
     | DeletesCounted
     | DeletesHeld
     | DeletesSettled
+    | FileLost
+    | LossAcknowledged
+    | ListBegun
     | ClockCorrected
 )
 

@@ -38,6 +38,7 @@ __all__ = [
     "FileRow",
     "FileState",
     "HeldDeletesRow",
+    "LostRow",
     "OwnerRow",
     "QuarantineRow",
     "SchemaPositionRow",
@@ -90,6 +91,8 @@ class SenderRow(_Row, frozen=True, kw_only=True):
         last_task: the task of its that was committed last, in the commit `last_commit` (0: none).
         propagate: what its word may take away; None before it was told.
         mode_look: the look that told so first.
+        restored: the commit by which an operator said that it was restored from a copy; 0 for none,
+            and once its list has begun anew.
     """
 
     uuid: str
@@ -104,6 +107,7 @@ class SenderRow(_Row, frozen=True, kw_only=True):
     last_commit: int = 0
     propagate: Propagate | None = None
     mode_look: int = 0
+    restored: int = 0
 
 
 class TokenRow(_Row, frozen=True, kw_only=True):
@@ -301,6 +305,9 @@ class DeletionsRow(_Row, frozen=True, kw_only=True):
         physical: the loaded file; None while there is none.
         content: the whole records, from the begin.
         segments: which look saw which of them, in order.
+        past: the commit since which they are of no file any more, and hide points of what had ended
+            (`records.ListBegun`); 0 for none.
+        was: the loaded file that they were of until then, if they were of one.
     """
 
     sender: str
@@ -309,6 +316,8 @@ class DeletionsRow(_Row, frozen=True, kw_only=True):
     form: str
     content: bytes
     segments: tuple[DeletionsSegment, ...]
+    past: int = 0
+    was: str | None = None
 
 
 class DeleteWindowRow(_Row, frozen=True, kw_only=True):
@@ -324,6 +333,30 @@ class DeleteWindowRow(_Row, frozen=True, kw_only=True):
     begun: int
     listed: int
     count: int
+
+
+class LostRow(_Row, frozen=True, kw_only=True):
+    """A file that is lost; see `records.FileLost`.
+
+    Attributes:
+        physical: the file in quarantine that stands for it; empty where there is none.
+        acknowledged: the commit by which an operator knows of it, 0 for none.
+    """
+
+    sender: str
+    path: str
+    md5: str
+    size: int
+    first: int | None
+    last: int | None
+    reason: str
+    physical: str = ""
+    acknowledged: int = 0
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """(sender, path, MD5)."""
+        return self.sender, self.path, self.md5
 
 
 class HeldDeletesRow(_Row, frozen=True, kw_only=True):

@@ -385,3 +385,18 @@ def test_a_move_does_not_date_deletions_anew(edge):
     edge.site.put(Q, content)
     mods.rename(edge.site.beside(edge.site.place(Q), ".mods"))
     assert [floor for _, floor in sight(edge.look(), Q).marks] == [0]
+
+
+def test_what_is_gone_keeps_its_last_look_while_the_directory_of_its_list_is_away(edge):
+    edge.site.put(P)
+    edge.site.put(Q)
+    edge.load()
+    edge.look()
+    edge.site.place(P).unlink()
+    assert edge.look().last(P) == 10
+    listed, edge.entries = edge.entries, {}
+    away = Unmounted(edge.site.data_dirs[0], "has no marker")
+    edge.look(scan={"unmounted": (away,), "files": {}, "mounted": frozenset()})
+    edge.entries = listed
+    look = edge.look()
+    assert look.last(P) == 10
