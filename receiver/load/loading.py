@@ -198,7 +198,12 @@ def _decide(
 
         def registering() -> Registering:
             draft = drafts.pop() if drafts else _with_schema(state, schema)[1]
-            return Registering(draft, level=engine.options.storage_group_level, trusting=trusting)
+            return Registering(
+                draft,
+                level=engine.options.storage_group_level,
+                trusting=trusting,
+                creates=engine.options.auto_create,
+            )
 
         change = decide_change(
             state,

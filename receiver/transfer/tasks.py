@@ -329,7 +329,7 @@ class Tasks:
         return DeletionsAnswer(again=list(again))
 
     def batch(
-        self, who: Principal, sender: str, task: str, epoch: str | None, body: bytes
+        self, who: Principal, sender: str, task: str, epoch: str | None, body: bytes | memoryview
     ) -> BatchAnswer:
         """Take many small files in; what has no problem is on the disk, verified."""
         limit = self._config.limits.max_batch_bytes

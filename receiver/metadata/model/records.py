@@ -30,6 +30,7 @@ __all__ = [
     "SENDER",
     "TOKEN_ROLES",
     "AliasSet",
+    "ClockCorrected",
     "Commit",
     "DeletesCounted",
     "DeletesHeld",
@@ -74,6 +75,7 @@ __all__ = [
     "StorageGroupSet",
     "TagsSet",
     "TaskDone",
+    "TimePiece",
     "TokenPut",
     "TokenRevoke",
     "TokenRole",
@@ -139,13 +141,29 @@ class FileOutcome(Record, frozen=True):
     hold: bool = False
 
 
+class TimePiece(Record, frozen=True):
+    """From `ts` on timestamps stand for `moment` and what follows it, `pace` times as fast.
+
+    See `receiver.metadata.model.true_times`; `moment` is on the scale of timestamps.
+    """
+
+    ts: int
+    moment: int
+    pace: int
+
+
 # -- operations ----------------------------------------------------------------------------------
 
 
 class EngineMade(Record, frozen=True, tag=1):
-    """First record of a log, made by the engine itself."""
+    """First record of a log, made by the engine itself.
+
+    `judged`: whether the clock that gives its timestamps was judged from the first one on; the
+    logs of 0.1.0 followed any clock.
+    """
 
     uuid: str
+    judged: bool = False
 
 
 class SenderSeen(Record, frozen=True, tag=2):
@@ -641,6 +659,24 @@ class ListBegun(Record, frozen=True, tag=45):
     look: int
 
 
+class ClockCorrected(Record, frozen=True, tag=63):
+    """What was learnt of the clock: the moments that timestamps stand for from now on.
+
+    Attributes:
+        pieces: all of them, those that hold as before too.
+        why: it is believed: `step` (too small to be doubted), `right again`, `synchronised`,
+            `senders`, `one sender`, `operator`, `restart`, or `begun` in a log that followed any
+            clock before.
+        boot: which start of which machine.
+        offset: seconds since the epoch when the boot clock of that machine began, as believed now.
+    """
+
+    pieces: Sequence[TimePiece]
+    why: str
+    boot: str
+    offset: float
+
+
 Op = (
     EngineMade
     | SenderSeen
@@ -682,6 +718,7 @@ Op = (
     | FileLost
     | LossAcknowledged
     | ListBegun
+    | ClockCorrected
 )
 
 

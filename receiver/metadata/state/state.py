@@ -24,6 +24,7 @@ from receiver.metadata.state.table_rows import (
     SenderRow,
     TokenRow,
 )
+from receiver.metadata.state.tables.clock_corrections import ClockCorrections
 from receiver.metadata.state.tables.deletion_notes import DeletionTable
 from receiver.metadata.state.tables.files import FileTable
 from receiver.metadata.state.tables.held_deletes import DeleteWindows, HeldDeletes
@@ -56,6 +57,7 @@ class State:
         quarantine: by (sender, path, digest).
         schema_positions: how far the schema log of a sender is applied, by its uuid.
         devices: names of devices that files and owners share.
+        clock: what was learnt of the clock: which moments timestamps stand for.
         max_memory: bytes that the schema may take before the rules refuse more; None for no limit.
         file_table, lost_table, deletion_table, delete_windows, held_deletes, owner_table,
         sender_table, token_table, task_table, quarantine_table, position_table: the tables
@@ -70,6 +72,7 @@ class State:
         self.schema = Schema() if schema is None else schema
         self.keys = KeyTable() if keys is None else keys
         self.devices = DeviceTable()
+        self.clock = ClockCorrections()
         self.file_table = FileTable(self.devices)
         self.lost_table = LostTable(self.file_table.rows)
         self.deletion_table = DeletionTable(self.file_table.rows, self.file_table.listed)
@@ -96,6 +99,7 @@ class State:
             records.KeysWritten: [self.keys.apply],
         }
         for table in (
+            self.clock,
             self.sender_table,
             self.token_table,
             self.lost_table,  # before the files: what it stands for is still there as it was
@@ -192,4 +196,5 @@ _CHANGED: dict[str, Callable[[State, Any], int]] = {
     "held_deletes": lambda state, key: _row(state.held_deletes.rows.get(key)),
     "lost": lambda state, key: _row(state.lost_table.rows.get(key)),
     "key": lambda state, key: state.keys.changed(key),
+    "state": lambda state, _: state.newest,
 }
