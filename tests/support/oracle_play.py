@@ -14,6 +14,7 @@ from common.crash import SimulatedCrash
 from sender.round.removing import Removal
 from sender.round.round_report import RoundReport
 from sender.select.walk import Walk
+from tests.support.edge_database import DatabaseFile
 from tests.support.edge_shapes import ALL, ROW, SERIES, SPAN, Key, Points
 from tests.support.oracle import CentreView, EdgeBackup, Oracle, difference
 
@@ -166,7 +167,7 @@ class Play:
         before, edge = self.world.answer(), self.database.answer(ttl=False)
         with self._meanwhile(), contextlib.suppress(SimulatedCrash), crash.arm(hook):
             self.world.free(wanted)
-        gone = self.database.notice_freed()
+        gone = self._noticed()
         self._note("free", [(f.partition, f.name) for f in gone], passed[-1:] if dying else "whole")
         if gone and self.world.mode == "all":
             raise WrongAnswer("a mirror frees", gone)
@@ -178,6 +179,14 @@ class Play:
             if value < edge.get(key, 0) and not self._covered(key, edge[key]):
                 raise WrongAnswer("the edge itself answers with an older point", key, value)
 
+    def _noticed(self) -> list[DatabaseFile]:
+        """Files that are gone: what was deleted in them must be known at the centre."""
+        gone, seen = self.database.notice_freed(), self.world.view().seen
+        for file in gone:
+            if untold := {each.line.number for each in file.deletions} - seen:
+                raise WrongAnswer("freed with deletions that nobody else knows", file.name, untold)
+        return gone
+
     @contextlib.contextmanager
     def _meanwhile(self) -> Iterator[None]:
         """The database goes on between a judgement and a removal."""
@@ -185,7 +194,7 @@ class Play:
 
         def names(removal: Removal, directories: Any) -> Any:
             if next(left) == 0:
-                self._note("freed", [f.name for f in self.database.notice_freed()])
+                self._note("freed", [f.name for f in self._noticed()])
                 for _ in range(2):
                     what = ["write", "close", "inner", "cross", "delete"]
                     getattr(self, f"_{self.chance.choice(what)}")()
