@@ -550,6 +550,8 @@ class InventoryEntry(Struct, frozen=True, kw_only=True):
     stands: bool = False
     """Whether its bytes, and those of its `.resource`, lay on the receiver's disk for this answer:
     regular files of their sizes, in a data directory that is not away. Only if it was asked."""
+    resource: ResourceEntry | None = None
+    """The `.resource` that came with it. Only if it was asked whether it stands."""
     deletions: str = ""
     """What is known of its deletion files, as `common.listed` has it."""
 
@@ -566,6 +568,8 @@ class InventoryAnswer(Struct, frozen=True, kw_only=True):
     next: str | None = None
     looked: bool = False
     """Whether `stands` was asked and found out; a receiver that cannot does not say."""
+    propagate: Propagate | None = None
+    """What a file that is gone means, as this sender has it committed here; None for nothing."""
 
 
 class ListedRequest(Struct, frozen=True, kw_only=True):
@@ -624,6 +628,27 @@ class LostAnswer(Struct, frozen=True, kw_only=True):
     lost: list[str] = []
     all: LostFiles | None = None
     """With those that were lost before, as at the check."""
+
+
+class SettledFile(Struct, frozen=True, kw_only=True):
+    """A file of the sender that nobody needs to remember any more, by `commit`."""
+
+    path: str
+    md5: str
+    commit: Count
+
+
+class SettledAnswer(Struct, frozen=True, kw_only=True):
+    """`GET /settled?after=<commit>&cursor=<cursor>&limit=<n>`: in the order of the commits.
+
+    Superseded, deleted (by a mirror, by its TTL, by an operator), or lost and acknowledged.
+    """
+
+    engine: str
+    commit: Count
+    """The newest: there is nothing more up to here once the pages have ended."""
+    files: list[SettledFile] = []
+    next: str | None = None
 
 
 class DeviceExtent(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from common.wire import (
     NotedAnswer,
     NotedEntry,
     NotedRecords,
+    ResourceEntry,
 )
 from receiver.disks import AwayError, whole_in
 from receiver.load.placing import tree_of
@@ -85,6 +86,7 @@ class Listing:
         with self._engine.reading() as state:
             commit = state.newest
             rows = state.file_table.inventory(sender, after, limit)
+            owner = state.senders.get(sender)
             known = [state.file_table.listed.deletions(row.physical) for row in rows]
         standing = self._disks.standing() if look else []
         entries = [
@@ -98,6 +100,7 @@ class Listing:
                 last_time=row.last,
                 verified=row.verified,
                 stands=whole_in(standing, row),
+                resource=_resource(row) if look else None,
                 deletions=deletions,
             )
             for row, deletions in zip(rows, known, strict=True)
@@ -109,6 +112,7 @@ class Listing:
             entries=entries,
             next=following,
             looked=look,
+            propagate=None if owner is None else owner.propagate,
         )
 
     def catalogue(
@@ -248,6 +252,11 @@ def _entry(row: FileRow, tree: Tree | None, *, quarantined: bool, devices: bool)
         last_look=0 if rank.last == NOW else rank.last,
         devices=_extents(row) if devices else None,
     )
+
+
+def _resource(row: FileRow) -> ResourceEntry | None:
+    found = row.resource
+    return None if found is None else ResourceEntry(size=found.size, md5=found.md5)
 
 
 def _extents(row: FileRow) -> list[DeviceExtent]:

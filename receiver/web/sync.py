@@ -277,6 +277,21 @@ def lost(call: Call) -> Response:
     return json_answer(call.node.lost.tell(call.who, call.sender, page))
 
 
+@ROUTES.call(
+    "GET",
+    f"{wire.BASE}/settled",
+    Role.SENDER,
+    "Files that the sender need not remember any more, since a commit",
+    AnswerRow(200, wire.SettledAnswer),
+    parameters=(_SINCE, _CURSOR, PAGE_LIMIT),
+)
+def settled(call: Call) -> Response:
+    """Files that nobody needs to remember."""
+    after = call.number("after", "a commit timestamp") or 0
+    page = call.node.settled.page(call.who, call.sender, after, call.query("cursor"), call.limit())
+    return json_answer(page)
+
+
 def _is_true(call: Call, name: str) -> bool:
     text = call.query(name) or "false"
     if text not in ("true", "false"):

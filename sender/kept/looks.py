@@ -401,7 +401,8 @@ def _earlier(
     if not (scan.unmounted or scan.unreadable or scan.moving or scan.changing):
         return {}, {}
     directories: dict[str, FilePath] = {}
-    for path in (*entries, *scan.files, *scan.others, *map(FilePath.parse, before.missing)):
+    remembered = map(FilePath.parse, (*before.missing, *before.sights, *before.deletions))
+    for path in (*entries, *scan.files, *scan.others, *remembered):
         directories.setdefault(path.directory, path)
     earlier, torn = {}, {}
     for directory, path in directories.items():

@@ -57,6 +57,8 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         source: the receiver on this node whose catalogue is forwarded, as it was seen last.
         verified: how many of this sender's files it had verified at the last check.
         lost: what neither side has any more, as the receiver told it last; None for nothing.
+        settled: the commit up to which it has said which freed files it needs no more (`freed`);
+            0 while there are none.
         last_round: what `status` shows of the last round; any JSON.
     """
 
@@ -72,6 +74,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: SourceMark | None = None
     verified: VerifiedFiles | None = None
     lost: LostFiles | None = None
+    settled: int = 0
     last_round: dict[str, Any] | None = None
 
 

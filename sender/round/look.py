@@ -28,7 +28,7 @@ from sender.schema.notes import SchemaNotes
 from sender.schema.shipping import look_at_schema
 from sender.schema.standing import schema_standing
 from sender.select.facts import ContentFacts
-from sender.select.found import LocalDeletions, LocalFile, Scan, Span, Why
+from sender.select.found import LocalFile, Scan, Span, Why
 from sender.send.remote import Remote
 
 __all__ = ["LookedAt", "ReceiverStanding", "dry_run", "standing", "viewing"]
@@ -52,12 +52,6 @@ class LookedAt:
         """What a recovery would do."""
         kept = self.kept
         return look_over(kept.ledger, kept.logs, kept.snapshot, kept.dirs, outcome_of)
-
-    def untold(self) -> list[LocalDeletions]:
-        """Deletion files of which the receiver does not have all."""
-        looks, entries = self.kept.looks, self.kept.ledger.entries
-        read = self.source.deletion_file
-        return looks.take(looks.now.last + 1, self.scan, entries, read=read).due
 
     def known(self, left: LeftBehind, check: wire.CheckAnswer | None = None) -> Known:
         """What a round would know now."""

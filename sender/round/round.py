@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 
 from common import crash, wire
 from common.durable import Tree
@@ -27,6 +28,7 @@ from sender.plan.plan_options import PlanOptions
 from sender.plan.task_plan import TaskPlan
 from sender.round.comparing import Compared, compare, lost_pages
 from sender.round.file_source import Source, open_source
+from sender.round.freed_news import forget_settled, freed_pages, renew_freed
 from sender.round.recovery import RecoveryReport, recover
 from sender.round.refusals import report_trouble
 from sender.round.round_report import FileDevice, FileReason, RoundReport, overdue
@@ -171,6 +173,8 @@ class Round:
         kept.looks.record(look)  # first: once a history is begun, nobody compares again
         self._take_back(kept, ahead)
         self._compare(kept, ahead, check)
+        if check.history is History.CONTINUES and check.compares:
+            forget_settled(self.remote, kept)
         with kept.changing_troubles() as troubles:
             troubles.prune(ahead.scan)
         fill_report(self._report, ahead.scan, ahead.work, kept.troubles.by_path.get)
@@ -364,12 +368,17 @@ class Round:
     def _tell_lost(self, kept: ReceiverState, ahead: NextRound, check: wire.CheckAnswer) -> None:
         """Tell what was listed here and is at neither side."""
         limit = min(check.limits.max_page_items, check.limits.max_page_bytes // _LOST_BYTES)
-        for page in lost_pages(ahead.lost, max(1, limit)):
+        pages = [lost_pages(ahead.lost, max(1, limit))]
+        if check.history is not History.CONTINUES and check.compares:
+            pages.append(freed_pages(kept, ahead.known.scan, max(1, limit)))
+        for page in chain.from_iterable(pages):
             answer = self.remote.patiently(lambda page=page: self.remote.client.lost(page))  # type: ignore[misc]
             self._lost(kept.memory, answer.all)
             if answer.lost:
                 _log.error("%s: %d files are lost", self.remote.name, len(answer.lost))
         crash.point("round.lost_told")
+        if check.history is not History.CONTINUES:
+            renew_freed(kept, check.newest_commit)
 
     def _lost(self, memory: ReceiverFile, lost: wire.LostFiles | None) -> None:
         """What neither side has any more is named in each round, until it is acknowledged."""

@@ -165,6 +165,11 @@ class LocalDeletions:
     inode: int
     shared: SharedDeletions | None = None
 
+    @property
+    def size(self) -> int:
+        """Bytes that concern its TsFile, with a record that may be being written."""
+        return self.identity[0] - (0 if self.shared is None else self.shared.begin)
+
 
 @dataclass(frozen=True, slots=True)
 class Clash:

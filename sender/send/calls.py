@@ -158,24 +158,47 @@ class Client:
         """Tell of files that are here no more, and that the receiver may not know."""
         return self._json("POST", "/lost", wire.LostAnswer, page)
 
+    def settled(self, after: int, limit: int = 1000) -> Iterator[wire.SettledAnswer]:
+        """What need not be remembered any more since a commit, in pages."""
+        cursor: str | None = None
+        while True:
+            query = {"after": str(after), "limit": str(limit)}
+            query |= {} if cursor is None else {"cursor": cursor}
+            page = self._json("GET", f"/settled?{urlencode(query)}", wire.SettledAnswer)
+            yield page
+            if page.next is None:
+                return
+            if page.next == cursor or not page.files:
+                raise ProtocolError(f"{self.endpoint.url}/settled: the pages do not end")
+            cursor = page.next
+
     def inventory(self, limit: int = 1000) -> Iterator[wire.InventoryEntry]:
         """Everything that the receiver has of this sender, page by page."""
         for page in self._pages("/inventory", wire.InventoryAnswer, limit):
             yield from page.entries
 
-    def inventory_looked_at(self, limit: int = 1000) -> Iterator[wire.InventoryEntry]:
-        """The same; the receiver looks at the bytes of each file on its disk (`stands`).
+    def inventory_looked_at(
+        self, limit: int = 1000, *, after: str | None = None
+    ) -> Iterator[wire.InventoryAnswer]:
+        """The same in pages; the receiver looks at the bytes of each file on its disk (`stands`).
+
+        Args:
+            limit: files of a page.
+            after: only paths behind this text.
 
         Raises:
             ProtocolError: it does not, since it is of an older version.
         """
-        for page in self._pages("/inventory", wire.InventoryAnswer, limit, {"look": "true"}):
+        pages = self._pages(
+            "/inventory", wire.InventoryAnswer, limit, {"look": "true"}, after=after
+        )
+        for page in pages:
             if not page.looked:
                 raise ProtocolError(
                     f"{self.endpoint.url} does not say whether the bytes of its files lie on its "
                     "disk, as it is of an older version: nothing can be called safe"
                 )
-            yield from page.entries
+            yield page
 
     def catalogue_now(self, limit: int = 1000) -> CatalogueNow:
         """Every committed file of the receiver (a reader's call)."""
@@ -199,9 +222,14 @@ class Client:
         return page
 
     def _pages(
-        self, path: str, kind: type[T], limit: int, more: Mapping[str, str] | None = None
+        self,
+        path: str,
+        kind: type[T],
+        limit: int,
+        more: Mapping[str, str] | None = None,
+        *,
+        after: str | None = None,
     ) -> Iterator[Any]:
-        after: str | None = None
         while True:
             query = {"limit": str(limit), **(more or {})}
             query |= {} if after is None else {"after": after}

@@ -344,6 +344,12 @@ class EdgeDatabase:
         for each in list(files):
             self._remove(each)
 
+    def notice_freed(self) -> list[DatabaseFile]:
+        """Closed files that are not there any more, as a database sees at its next start."""
+        gone = [each for each in self.closed() if not self.where(each).exists()]
+        self.files = [each for each in self.files if each not in gone]
+        return gone
+
     def backup(self) -> EdgeDatabase:
         """A copy of all that it has; contents are one with this one's."""
         kept = copy.copy(self)

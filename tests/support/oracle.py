@@ -23,6 +23,7 @@ from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import plan
 from receiver.spark.source.source_options import parse_options
 from receiver.web.app import close, create_app, site_of
+from sender.round.freeing import FreeReport
 from sender.round.round_report import RoundReport
 from sender.select.data_dirs import MARKER, mark
 from tests.support.edge import Edge
@@ -205,6 +206,9 @@ class Oracle:
     def round(self) -> RoundReport:
         return self.edge.round()
 
+    def free(self, patterns: Sequence[str]) -> FreeReport:
+        return self.edge.free(patterns=tuple(patterns))
+
     # -- copies ----------------------------------------------------------------------------
 
     def backup(self, name: str = "backup") -> EdgeBackup:
@@ -234,6 +238,7 @@ class Oracle:
             for found in self.edge.root.glob(pattern):
                 found.unlink()
         if accept:
+            assert isinstance(self.host, InProcess)
             accept_sender(self.host.node.engine, self.edge.uuid)
 
     def _remembered(self) -> list[Path]:

@@ -6,13 +6,15 @@ import contextlib
 import itertools
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from common import crash
 from common.crash import SimulatedCrash
+from sender.round.removing import Removal
 from sender.round.round_report import RoundReport
 from sender.select.walk import Walk
+from tests.support.edge_database import DatabaseFile
 from tests.support.edge_shapes import ALL, ROW, SERIES, SPAN, Key, Points
 from tests.support.oracle import CentreView, EdgeBackup, Oracle, difference
 
@@ -164,23 +166,67 @@ class Play:
                 self._note("rename", file.partition, name)
 
     def _free(self) -> None:
-        """An operator frees what is safe, the lowest first, late files never from under others."""
-        if self.world.mode == "all":
+        """An operator frees some of what is safe, and the command may die on the way."""
+        closed = self.database.closed()
+        wanted = [f.path(self.database.group) for f in closed if self.chance.random() < 0.6]
+        if not wanted:
             return
-        view = self.world.view()
-        listed = {
-            (path, row.md5): row for row in view.visible if not row.retired for path in row.paths
-        }
-        for file in self.database.closed():
-            row = listed.get((file.path(self.database.group), file.md5))
-            if row is None or self.chance.random() < 0.6:
+        dying = self.chance.random() < 0.3
+        passed: list[str] = []
+        hook = self._deadly(passed, self.chance.randint(-25, 0) if dying else 1)
+        before, edge = self.world.answer(), self.database.answer(ttl=False)
+        with self._meanwhile(), contextlib.suppress(SimulatedCrash), crash.arm(hook):
+            self.world.free(wanted)
+        gone = self._noticed()
+        self._note("free", [(f.partition, f.name) for f in gone], passed[-1:] if dying else "whole")
+        if gone and self.world.mode == "all":
+            raise WrongAnswer("a mirror frees", gone)
+        if self.world.answer() != before:
+            raise WrongAnswer("freeing changed the centre's answer")
+        for key, value in self.database.answer(ttl=False).items():
+            if key[0] == ROW:
                 continue
-            own = {record.line.number for owner, record in view.deletions if owner == row.physical}
-            told = {each.line.number for each in file.deletions} <= own
-            others = (each for each in self.database.files if each is not file)
-            if told and not (file.late and any(each.overlaps(file) for each in others)):
-                self.database.remove([file])
-                self._note("free", file.name)
+            if value < edge.get(key, 0) and not self._covered(key, edge[key]):
+                raise WrongAnswer("the edge itself answers with an older point", key, value)
+
+    def _noticed(self) -> list[DatabaseFile]:
+        """Files that are gone: what was deleted in them must be known at the centre."""
+        gone, seen = self.database.notice_freed(), self.world.view().seen
+        for file in gone:
+            if untold := {each.line.number for each in file.deletions} - seen:
+                raise WrongAnswer("freed with deletions that nobody else knows", file.name, untold)
+        return gone
+
+    @contextlib.contextmanager
+    def _meanwhile(self) -> Iterator[None]:
+        """The database goes on between a judgement and a removal."""
+        original, left = Removal.names, itertools.count(self.chance.randint(-6, 0))
+
+        def names(removal: Removal, directories: Any) -> Any:
+            if next(left) == 0:
+                self._note("freed", [f.name for f in self._noticed()])
+                for _ in range(2):
+                    what = ["write", "close", "inner", "cross", "delete"]
+                    getattr(self, f"_{self.chance.choice(what)}")()
+            return original(removal, directories)
+
+        Removal.names = names  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            Removal.names = original  # type: ignore[method-assign]
+
+    def _deadly(self, passed: list[str], begin: int) -> Callable[[str], None]:
+        """Dies at the crash point that makes a count from `begin` come to 0."""
+        left, me = itertools.count(begin), threading.get_ident()
+
+        def hook(name: str) -> None:
+            if threading.get_ident() == me:
+                passed.append(name)
+                if next(left) == 0:
+                    raise SimulatedCrash(name)
+
+        return hook
 
     def _backup(self) -> None:
         if not self.partly and not self.died:  # of an edge that a look has seen as it is
@@ -275,15 +321,8 @@ class Play:
 
     def _dying_round(self) -> None:
         """The sender dies somewhere on the way."""
-        left, me = itertools.count(self.chance.randint(-120, 0)), threading.get_ident()
         passed: list[str] = []
-
-        def hook(name: str) -> None:
-            if threading.get_ident() == me:
-                passed.append(name)
-                if next(left) == 0:
-                    raise SimulatedCrash(name)
-
+        hook = self._deadly(passed, self.chance.randint(-120, 0))
         with contextlib.suppress(SimulatedCrash), crash.arm(hook):
             self.world.round()
         self._note("dying round", passed[-1:])

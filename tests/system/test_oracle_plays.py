@@ -80,7 +80,7 @@ def test_edges_at_one_centre_do_not_disturb_each_other(seed, mode, tmp_path):
             fleet.settle()
 
 
-@pytest.mark.parametrize("mode", ["replaced", "all", "never"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", SEEDS[:2])
 def test_an_edge_that_is_restored_from_copies_is_answered_as_its_database_answers(
     seed, mode, tmp_path

@@ -159,6 +159,11 @@ class FileTable:
         rows = (self.rows[each] for each in reversed(self._deleted))
         return list(takewhile(lambda row: row.deleted > commit, rows))
 
+    def superseded_since(self, commit: int) -> list[FileRow]:
+        """Those that a proof took out of sight behind a commit, the last one first."""
+        rows = (self.rows[each] for each in reversed(self.gone.superseded()))
+        return list(takewhile(lambda row: row.superseded > commit, rows))
+
     def groups(self) -> list[GroupKey]:
         """Groups that have a visible file."""
         return list(self._groups)

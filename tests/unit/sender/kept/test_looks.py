@@ -138,6 +138,17 @@ def test_a_directory_that_changed_while_it_was_looked_at_was_listed_but_not_at_r
     assert sight(look, P).marks == ((len(LINE % (1, 5)), 10),)
 
 
+def test_a_directory_that_only_has_files_that_are_not_listed_was_not_looked_at_either(edge):
+    edge.site.put(P)
+    edge.look()
+    away = (Unreadable(edge.site.data_dirs[0], "sequence/root.a", "a symlink"),)
+    for _ in range(2):
+        edge.look(scan={"files": {}, "unreadable": away})
+    edge.mods(P, (1, 5))
+    look = edge.look()
+    assert sight(look, P).marks == ((len(LINE % (1, 5)), 10),)
+
+
 def test_a_product_in_a_partition_in_motion_is_first_seen_when_that_is_at_rest(edge):
     product = path("2-1-1.tsfile")
     for each in (P, product):
