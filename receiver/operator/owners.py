@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from common.errors import ConflictError, NotFoundError, UsageError
+from receiver.load.deciding.inherited_deletions import inherited, notes_of, predecessors
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
@@ -142,6 +143,7 @@ def _move(
     retired = 0
     if sender is not None:
         retired, commit = _end_files(engine, owners.keys(), sender, adopted, commit)
+        commit = _inherit(engine, sender, commit)
     return OwnersMoved(commit=commit, devices=len(changing), retired=retired)
 
 
@@ -176,6 +178,17 @@ def _end_files(
                 "once more"
             ) from error
     return len(ended), commit
+
+
+def _inherit(engine: Engine, heir: str, commit: int) -> int:
+    """Note for those whom a sender took over from what it has told of deletions meanwhile."""
+    with engine.reading() as state:
+        notes = list(notes_of(state.deletion_table.of_sender(heir)))
+        before = predecessors(state, heir) if notes else []
+        ops = [op for each in before for op in inherited(state, each, notes, {})]
+    for part in _batched(ops, _FILES):
+        commit = engine.commit(part)
+    return commit
 
 
 def _has_lost_all(state: State, row: FileRow) -> bool:

@@ -10,6 +10,7 @@ from common.wire import (
     QUARANTINED,
     CatalogueAnswer,
     CatalogueEntry,
+    ClockPiece,
     DeviceExtent,
     EndBelow,
     EndMeaning,
@@ -158,6 +159,7 @@ class Listing:
             commit=commit,
             entries=self._entries(page, devices=devices),
             next=page[-1].physical if len(rows) == limit or len(page) < len(rows) else None,
+            times=self._times(),
         )
 
     def deletions(self, who: Principal, after: str | None, limit: int | None) -> NotedAnswer:
@@ -213,6 +215,10 @@ class Listing:
             everywhere=[_end(uuid, row) for row in deleted if row.reason == EndMeaning.EVERYWHERE],
         )
 
+    def _times(self) -> list[ClockPiece]:
+        pieces = self._engine.times.pieces
+        return [ClockPiece(commit=each.ts, moment=each.moment, pace=each.pace) for each in pieces]
+
     def _past(
         self,
         after: str | None,
@@ -233,6 +239,7 @@ class Listing:
             commit=past.commit,
             entries=self._entries(page, held, devices=devices),
             next=page[-1].physical if len(rows) > len(page) else None,
+            times=self._times(),
         )
 
     def _entries(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["recover", "resync", "run_rounds", "show_reports", "sync"]
 
+
+_HEARD_S = 0.25
+"""A signal may reach any thread, but only the first one answers it: it wakes this often."""
 
 _MOVED = (
     "--allow-mass-delete does nothing here any more: the receiver holds many deletions, and its "
@@ -132,6 +135,8 @@ def run_rounds(session: Session, options: RoundOptions) -> dict[str, dict[str, A
                     remote.name: pool.submit(_round, remote, options, line)
                     for remote in session.remotes
                 }
+                while wait(running.values(), timeout=_HEARD_S).not_done:
+                    pass
                 return {name: each.result() for name, each in running.items()}
         except BaseException:
             session.stop.set()

@@ -282,7 +282,16 @@ def _noted(
     data_dir = dirs.mounted[0] if entry is None else Path(entry.data_dir)
     size = segments[-1][0]
     identity = (size, note.segments[len(segments) - 1].commit, 0)
-    file = LocalDeletions(path, data_dir, "", note.form, identity, 0, author, tuple(segments))
+    file = LocalDeletions(
+        path,
+        data_dir,
+        "",
+        note.form,
+        identity,
+        0,
+        author=author,
+        segments=tuple(segments),
+    )
     yield file, note.content[:size]
 
 

@@ -3,8 +3,7 @@
 It writes (in order, late, again), flushes, closes, deletes, lets expire, compacts, moves and
 restarts as an IoTDB 1.x does, and answers a query from what it has in mind, never from its files.
 Each write has its own number, which is the value of its point, so a value tells when it was
-written. Times are small integers, `SPAN` of them to a time partition; on disk they are far apart,
-and the end of a deleted range carries the number of the deletion.
+written. Times are small integers; how points lie in files is a matter of the database's shape.
 """
 
 from __future__ import annotations
@@ -16,42 +15,35 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from tests.support.edge_shapes import (
+    ALL,
+    EVERYWHERE,
+    PLAIN,
+    ROW,
+    SERIES,
+    SPAN,
+    DeletionLine,
+    Key,
+    Points,
+    Shape,
+)
 from tests.support.tsfile_bytes import flushed
 
-WEEK = 604_800_000
-SPAN = 16
-STEP = 1_000_000
-"""Between two times on disk; numbers of deletions are smaller."""
-SERIES = "ab"
-EVERYWHERE = 2**63 - 1
 CREATED = 1_581_324_718_762
 
-Key: TypeAlias = tuple[str, int]
-"""(series, time)."""
-Points: TypeAlias = dict[Key, int]
 Name: TypeAlias = tuple[int, int, int, int, int]
 """What the database ranks by: (0 sequence, 1 unsequence; version, creation, inner, cross)."""
 
 
-def on_disk(time: int) -> int:
-    """A time as files have it."""
-    return time // SPAN * WEEK + time % SPAN * STEP
-
-
 @dataclass(frozen=True)
 class Deletion:
-    """A record of a deletion file; `chunks` is how many it concerns, `offset` says so on disk."""
+    """A record of a deletion file; `chunks` is how many it concerns, its offset says so on disk."""
 
-    number: int
-    series: str
-    low: int
-    high: int
+    line: DeletionLine
     chunks: int
-    offset: int
 
     def hides(self, key: Key, chunk: int) -> bool:
-        series, time = key
-        return series == self.series and self.low <= time <= self.high and chunk < self.chunks
+        return chunk < self.chunks and self.line.hides(key)
 
 
 @dataclass
@@ -61,6 +53,7 @@ class DatabaseFile:
     partition: int
     name: Name
     home: int = 0
+    shape: Shape = PLAIN
     chunks: list[Points] = field(default_factory=list)
     memory: Points = field(default_factory=dict)
     deletions: list[Deletion] = field(default_factory=list)
@@ -79,12 +72,13 @@ class DatabaseFile:
     def keys(self) -> set[Key]:
         return set(self.memory).union(*self.chunks)
 
-    def span(self, series: str) -> tuple[int, int] | None:
-        times = [time for name, time in self.keys if name == series]
+    def span(self, lane: str) -> tuple[int, int] | None:
+        """The first and last time of a device."""
+        times = [time for name, time in self.keys if self.shape.lane(name) == lane]
         return (min(times), max(times)) if times else None
 
     def overlaps(self, other: DatabaseFile) -> bool:
-        spans = [(self.span(series), other.span(series)) for series in SERIES]
+        spans = [(self.span(lane), other.span(lane)) for lane in self.shape.lanes]
         return any(a and b and a[0] <= b[1] and b[0] <= a[1] for a, b in spans)
 
     @property
@@ -112,14 +106,15 @@ class EdgeDatabase:
     """A database with one storage group.
 
     Attributes:
+        shape: of its files.
         files: in no order.
         floor: its TTL: times below are not given.
         log: number of a deletion -> (series, low, high, the last write before it).
         contents: of all files that it ever closed.
     """
 
-    def __init__(self, group: str, homes: Sequence[Path]) -> None:
-        self.group, self.homes = group, list(homes)
+    def __init__(self, shape: Shape, homes: Sequence[Path]) -> None:
+        self.shape, self.group, self.homes = shape, shape.group, list(homes)
         self.files: list[DatabaseFile] = []
         self.flushed: dict[tuple[int, str], int] = {}
         self.versions: dict[int, int] = {}
@@ -153,27 +148,33 @@ class EdgeDatabase:
 
     # -- writing ---------------------------------------------------------------------------
 
-    def write(self, series: str, time: int) -> int:
-        """Write a point; returns its value."""
-        partition = time // SPAN
-        late = int(time <= self.flushed.get((partition, series), -1))
+    def write(self, series: str, time: int, value: int | None = None) -> int:
+        """Write a point; returns its value, the number of the write where none is given.
+
+        Of the series `ROW` of a table: a row without values.
+        """
+        partition, lane = time // SPAN, self.shape.lane(series)
+        late = int(time <= self.flushed.get((partition, lane), -1))
         file = next((f for f in self.opened() if (f.partition, f.late) == (partition, late)), None)
         if file is None:
             self.versions[partition] = version = self.versions.get(partition, 0) + 1
             self.clock += 1
-            file = DatabaseFile(partition, (late, version, self.clock, 0, 0), open=True)
+            name = late, version, self.clock, 0, 0
+            file = DatabaseFile(partition, name, shape=self.shape, open=True)
             self.files.append(file)
             self._store(file)
         self.writes += 1
-        file.memory[series, time] = self.writes
-        return self.writes
+        file.memory[series, time] = self.writes if value is None else value
+        if self.shape.table:
+            file.memory[ROW, time] = 1
+        return file.memory[series, time]
 
     def flush(self, file: DatabaseFile) -> None:
         if not file.memory:
             return
         file.chunks.append(file.memory)
         for series, time in file.memory:
-            key = file.partition, series
+            key = file.partition, self.shape.lane(series)
             if not file.late:
                 self.flushed[key] = max(self.flushed.get(key, -1), time)
         file.memory = {}
@@ -188,21 +189,23 @@ class EdgeDatabase:
             self._remove(file)
 
     def delete(self, series: str, low: int, high: int) -> int:
-        """Delete points; returns the number of the deletion."""
+        """Delete points; returns the number of the deletion. Of a table, all series."""
+        if self.shape.form == "mods2":  # it holds in all of a file
+            for file in self.opened():
+                self.close(file)
+        series = ALL if self.shape.table else series
         number = len(self.log) + 1
         self.log[number] = (series, low, high, self.writes)
         for file in self.files:
-            file.memory = {
-                key: value
-                for key, value in file.memory.items()
-                if not (key[0] == series and low <= key[1] <= high)
-            }
-            span = file.span(series)
+            line = DeletionLine(number, series, low, high, EVERYWHERE)
+            file.memory = {key: value for key, value in file.memory.items() if not line.hides(key)}
+            span = file.span(self.shape.lane(series))
             if file.chunks and span and span[0] <= high and low <= span[1]:
-                offset = self.where(file).stat().st_size if file.open else EVERYWHERE
-                made = Deletion(number, series, low, high, len(file.chunks), offset)
-                file.deletions.append(made)
-                self._store_deletion(file, made)
+                if file.open:
+                    line = line._replace(offset=self.where(file).stat().st_size)
+                file.deletions.append(Deletion(line, len(file.chunks)))
+                with self._beside(file).open("ab") as out:
+                    out.write(self.shape.record(line))
         return number
 
     def restart(self) -> None:
@@ -213,7 +216,7 @@ class EdgeDatabase:
             before = self.versions.get(file.partition, 0)
             self.versions[file.partition] = max(before, file.name[1])
             for series, time in file.keys:
-                key = file.partition, series
+                key = file.partition, self.shape.lane(series)
                 self.flushed[key] = max(self.flushed.get(key, -1), time)
 
     # -- compactions and TTL ---------------------------------------------------------------
@@ -254,7 +257,7 @@ class EdgeDatabase:
                 key: value
                 for key, value in points.items()
                 if at == len(targets) - 1
-                or ((span := file.span(key[0])) is not None and key[1] <= span[1])
+                or ((span := file.span(self.shape.lane(key[0]))) is not None and key[1] <= span[1])
             }
             points = {key: value for key, value in points.items() if key not in mine}
             products.append(((*file.name[:4], file.name[4] + 1), mine))
@@ -269,17 +272,17 @@ class EdgeDatabase:
     ) -> list[DatabaseFile] | None:
         """The files in order that late ones go into; times behind the last go to the next one."""
         found = [each for each in ordered if any(each.overlaps(one) for one in late)]
-        for series in SERIES:
-            top = max((span[1] for each in late if (span := each.span(series))), default=None)
-            if top is None or any((s := each.span(series)) and s[1] >= top for each in found):
+        for lane in self.shape.lanes:
+            top = max((span[1] for each in late if (span := each.span(lane))), default=None)
+            if top is None or any((s := each.span(lane)) and s[1] >= top for each in found):
                 continue
-            behind = [each for each in ordered if (s := each.span(series)) and s[1] >= top]
+            behind = [each for each in ordered if (s := each.span(lane)) and s[1] >= top]
             if behind:
-                nearest = min(behind, key=lambda each: (each.span(series) or (0, 0))[1])
+                nearest = min(behind, key=lambda each: (each.span(lane) or (0, 0))[1])
                 found += [nearest] if nearest not in found else []
             elif (
-                any(each.span(series) for each in opened)
-                or self.flushed.get((partition, series), -1) < top
+                any(each.span(lane) for each in opened)
+                or self.flushed.get((partition, lane), -1) < top
             ):
                 return None
         return sorted(found, key=lambda each: each.name) or [ordered[-1]]
@@ -303,7 +306,9 @@ class EdgeDatabase:
         """As a database does: the products are there before what they were made of goes."""
         partition, home = sources[0].partition, sources[0].home
         made = [
-            DatabaseFile(partition, name, home, [points]) for name, points in products if points
+            DatabaseFile(partition, name, home, self.shape, [points])
+            for name, points in products
+            if points
         ]
         for each in made:
             self.files.append(each)
@@ -319,7 +324,7 @@ class EdgeDatabase:
         file.home = home
         after = self.where(file)
         after.parent.mkdir(parents=True, exist_ok=True)
-        for suffix in ("", ".resource", ".mods"):
+        for suffix in self._suffixes:
             here = before.with_name(before.name + suffix)
             if here.exists():
                 shutil.move(here, after.with_name(after.name + suffix))
@@ -333,15 +338,13 @@ class EdgeDatabase:
 
     def _store(self, file: DatabaseFile) -> None:
         """Bring a file on disk to what it is: the same inode while it grows."""
-        devices = [
-            {
-                f"{self.group}.{series}": {"s": [(on_disk(t), v) for t, v in sorted(points)]}
-                for series in SERIES
-                if (points := [(time, v) for (name, time), v in chunk.items() if name == series])
-            }
-            for chunk in file.chunks
-        ]
-        content, offsets = flushed(devices, closed=not file.open)
+        devices = [self.shape.laid_out(chunk) for chunk in file.chunks]
+        content, offsets = flushed(
+            devices,
+            closed=not file.open,
+            aligned=[self.shape.device(SERIES[0])] if self.shape.aligned else (),
+            types=dict.fromkeys((*SERIES, "s"), "INT64"),
+        )
         where = self.where(file)
         where.parent.mkdir(parents=True, exist_ok=True)
         known = where.stat().st_size if where.exists() else 0
@@ -357,22 +360,24 @@ class EdgeDatabase:
                 {
                     (series, time): value
                     for (series, time), value in chunk.items()
-                    if f"{self.group}.{series}" == device
+                    if self.shape.device(series) == device
                 },
             )
             for chunk, there in zip(file.chunks, offsets, strict=True)
             for device, offset in there.items()
         ]
 
-    def _store_deletion(self, file: DatabaseFile, deletion: Deletion) -> None:
+    def _beside(self, file: DatabaseFile) -> Path:
+        """Its deletion file."""
         where = self.where(file)
-        low, high = on_disk(deletion.low), on_disk(deletion.high) + deletion.number
-        path = f"{self.group}.{deletion.series}.s"
-        with where.with_name(where.name + ".mods").open("a") as out:
-            out.write(f"DELETION,{path},{deletion.offset},{low},{high}\n")
+        return where.with_name(f"{where.name}.{self.shape.form}")
+
+    @property
+    def _suffixes(self) -> tuple[str, ...]:
+        return "", ".resource", f".{self.shape.form}"
 
     def _remove(self, file: DatabaseFile) -> None:
         self.files.remove(file)
         where = self.where(file)
-        for suffix in ("", ".resource", ".mods"):
+        for suffix in self._suffixes:
             where.with_name(where.name + suffix).unlink(missing_ok=True)

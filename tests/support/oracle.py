@@ -8,14 +8,15 @@ files) and from contents that are known by their MD5, by the rules that the docu
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import copy
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from receiver.config import DeletesConfig, LimitsConfig, ListenConfig, ReceiverConfig
 from receiver.metadata.state.table_rows import DeletionsRow, FileRow, FileState
-from receiver.node import Node
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
 from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import plan
@@ -24,7 +25,17 @@ from receiver.web.app import close, create_app, site_of
 from sender.round.round_report import RoundReport
 from sender.select.data_dirs import MARKER, mark
 from tests.support.edge import Edge
-from tests.support.edge_database import SPAN, STEP, WEEK, EdgeDatabase, Key, Points
+from tests.support.edge_database import EdgeDatabase
+from tests.support.edge_shapes import (
+    PLAIN,
+    DeletionLine,
+    Key,
+    Points,
+    Shape,
+    in_mind,
+)
+from tests.support.oracle_host import Host, InProcess, Killable
+from tests.support.proving import in_this_process
 from tests.support.web import running
 
 NOW = 2**63 - 1
@@ -47,15 +58,8 @@ class Standing(NamedTuple):
 class Record(NamedTuple):
     """A deletion as the centre has it, with the last look before it can have been made."""
 
-    number: int
-    series: str
-    low: int
-    high: int
-    offset: int
+    line: DeletionLine
     floor: int
-
-    def hides(self, key: Key) -> bool:
-        return key[0] == self.series and self.low <= key[1] <= self.high
 
 
 def standing(row: FileRow) -> Standing:
@@ -72,27 +76,13 @@ def is_above(one: Standing, other: Standing) -> bool:
     return one.first > other.last
 
 
-def records(row: DeletionsRow) -> list[Record]:
+def records(row: DeletionsRow, shape: Shape) -> list[Record]:
     found, begin = [], 0
     for segment in row.segments:
-        for line in row.content[begin : segment.end].decode().splitlines():
-            _, path, offset, low, high = line.split(",")
-            found.append(
-                Record(
-                    int(high) % WEEK % STEP,
-                    path.split(".")[-2],
-                    _time(int(low)),
-                    _time(int(high)),
-                    int(offset),
-                    segment.floor,
-                )
-            )
+        lines = shape.lines(row.content[begin : segment.end])
+        found += [Record(line, segment.floor) for line in lines]
         begin = segment.end
     return found
-
-
-def _time(stamp: int) -> int:
-    return stamp // WEEK * SPAN + stamp % WEEK // STEP
 
 
 @dataclass
@@ -110,11 +100,17 @@ class CentreView:
     contents: dict[str, list[tuple[int, Points]]]
 
     @classmethod
-    def of(cls, node: Node, sender: str, database: EdgeDatabase) -> CentreView:
-        with node.engine.reading() as state:
-            rows = [row for row in state.files.values() if row.sender == sender]
-            noted = list(state.deletion_table.of_sender(sender))
-        known = [(each.physical, record) for each in noted for record in records(each)]
+    def of(cls, host: Host, senders: Iterable[str], database: EdgeDatabase) -> CentreView:
+        with host.reading() as state:
+            rows = [row for row in state.files.values() if row.sender in senders]
+            noted = [row for each in senders for row in state.deletion_table.of_sender(each)]
+        rows, noted = (
+            [row for row in every if row.path.split("/")[1] == database.group]
+            for every in (rows, noted)
+        )
+        known = [
+            (each.physical, record) for each in noted for record in records(each, database.shape)
+        ]
         return cls(rows, known, database.contents)
 
     @property
@@ -124,14 +120,14 @@ class CentreView:
     @property
     def seen(self) -> set[int]:
         """Numbers of the deletions that the centre knows."""
-        return {record.number for _, record in self.deletions}
+        return {record.line.number for _, record in self.deletions}
 
     def points(self, row: FileRow) -> Points:
         """What a file gives by itself, and under deletions of others."""
         stands = standing(row)
-        own = [record for owner, record in self.deletions if owner == row.physical]
+        own = [record.line for owner, record in self.deletions if owner == row.physical]
         others = [
-            record
+            record.line
             for owner, record in self.deletions
             if owner != row.physical and record.floor >= stands.closed
         ]
@@ -145,9 +141,16 @@ class CentreView:
                     found[key] = value
         return found
 
-    def answer(self) -> Points:
+    def of_others(self, sender: str) -> set[tuple[Key, int]]:
+        """Points of files that other senders listed."""
+        rows = (row for row in self.visible if row.sender != sender)
+        return {point for row in rows for point in self.points(row).items()}
+
+    def answer(self, *, superseded: bool = False) -> Points:
+        """What readers get; also, what they would if nothing had been proved."""
+        shown = (*_IN_SIGHT, FileState.SUPERSEDED) if superseded else _IN_SIGHT
         candidates: dict[Key, list[tuple[FileRow, int]]] = {}
-        for row in self.visible:
+        for row in (row for row in self.rows if row.state in shown):
             for key, value in self.points(row).items():
                 candidates.setdefault(key, []).append((row, value))
         return {key: self._highest(several) for key, several in candidates.items()}
@@ -166,16 +169,16 @@ class CentreView:
         return set(self.points(row)) <= given
 
 
-def points_read(node: Node) -> Points:
+def points_read(host: Host, shape: Shape) -> Points:
     """What a reader of a receiver gets.
 
     Raises:
         AssertionError: a time of a series is given twice.
     """
-    with node.engine.reading() as state:
+    with host.reading() as state:
         if not any(row.state in _IN_SIGHT for row in state.files.values()):
             return {}
-    options = parse_options({"form": "long", "catalog": str(node.config.schema_dir)})
+    options = parse_options({"form": "long", "catalog": str(host.config.schema_dir)})
     query = plan_of(options, columns_of(options))
     sources = list_sources(options)
     span, picker = query.selection.span, query.picker()
@@ -184,7 +187,9 @@ def points_read(node: Node) -> Points:
     for row in (
         row for part in parts for each in read_slices(part, query) for row in each.to_pylist()
     ):
-        key = row["device"].rpartition(".")[2], _time(row["time"])
+        if not shape.has(row["device"]):
+            continue
+        key = shape.series(row["device"], row["measurement"]), in_mind(row["time"])
         assert key not in found, f"{key} is given twice"
         found[key] = row["value_long"]
     return found
@@ -196,23 +201,29 @@ def points_read(node: Node) -> Points:
 class Oracle:
     """An edge with two data directories, its database, and a receiver that serves it."""
 
-    def __init__(self, root: Path, mode: str, node: Node, url: str) -> None:
-        self.node, self.mode = node, mode
-        self.edge = Edge(
-            root / "edge", url, propagate_deletes=mode, max_delete_fraction=1.0, guard_from_files=0
-        )
-        second = root / "edge" / "second"
-        second.mkdir()
-        mark(second, self.edge.uuid)
-        self.edge.with_settings(data_dirs=(self.edge.data, second))
-        self.database = EdgeDatabase("root.e", self.edge.config.data_dirs)
+    def __init__(
+        self, root: Path, mode: str, host: Host, shape: Shape = PLAIN, edge: Edge | None = None
+    ) -> None:
+        """Begin with nothing.
+
+        Args:
+            root: for what it has on disk.
+            mode: what the edge's word may take away.
+            host: the receiver.
+            shape: of the database.
+            edge: if it shares one with another database.
+        """
+        self.host, self.mode, self.root = host, mode, root
+        self.edge = edge or an_edge(root / "edge", host.url, mode)
+        self.senders = [self.edge.uuid]
+        self.database = EdgeDatabase(shape, self.edge.config.data_dirs)
         self.aside = root / "aside"
 
     def round(self) -> RoundReport:
         return self.edge.round()
 
     def view(self) -> CentreView:
-        return CentreView.of(self.node, self.edge.uuid, self.database)
+        return CentreView.of(self.host, self.senders, self.database)
 
     def answer(self) -> Points:
         """What readers should get of what is committed, as the judge works it out."""
@@ -224,14 +235,41 @@ class Oracle:
         Raises:
             AssertionError: a time of a series is given twice.
         """
-        return points_read(self.node)
+        return points_read(self.host, self.database.shape)
+
+    # -- other boxes -----------------------------------------------------------------------
+
+    def clone(self) -> Edge:
+        """A copy of the whole box, as it is now."""
+        root = self.root / f"clone{len(list(self.root.glob('clone*')))}"
+        shutil.copytree(self.edge.root, root)
+        made = copy.copy(self.edge)
+        made.root, made.data, made.schema = root, root / "data", root / "schema"
+        homes = tuple(
+            root / each.relative_to(self.edge.root) for each in self.edge.config.data_dirs
+        )
+        made.with_settings(schema_dir=made.schema, data_dirs=homes)
+        return made
+
+    def exchange(self) -> str:
+        """Another box takes over the database, under a uuid of its own; returns the old one's."""
+        old = self.edge
+        self.edge = an_edge(self.root / f"edge{len(self.senders)}", self.host.url, self.mode)
+        for ours, theirs in zip(old.config.data_dirs, self.edge.config.data_dirs, strict=True):
+            for kind in ("sequence", "unsequence"):
+                if (ours / kind).exists():
+                    shutil.copytree(ours / kind, theirs / kind, dirs_exist_ok=True)
+        self.database.homes = list(self.edge.config.data_dirs)
+        self.senders.append(self.edge.uuid)
+        return old.uuid
 
     # -- what a look does not reach --------------------------------------------------------
 
     @contextlib.contextmanager
     def linked(self, late: bool, home: int = 0) -> Iterator[None]:
         """A kind of the storage group lies elsewhere, a link in its place."""
-        where = self.edge.config.data_dirs[home] / ("sequence", "unsequence")[late] / "root.e"
+        kind = ("sequence", "unsequence")[late]
+        where = self.edge.config.data_dirs[home] / kind / self.database.group
         where.mkdir(parents=True, exist_ok=True)
         aside = self.aside.with_name(f"aside{int(late)}{home}")
         where.rename(aside)
@@ -265,33 +303,59 @@ class Oracle:
                 each.unlink()
 
 
-@contextlib.contextmanager
-def oracle(root: Path, mode: str = "replaced") -> Iterator[Oracle]:
-    """A receiver in this process, served over HTTP, and an edge."""
-    with receiver_at(root / "centre") as (node, url):
-        yield Oracle(root, mode, node, url)
+def an_edge(root: Path, url: str, mode: str) -> Edge:
+    """One with two data directories, and without a guard of its own."""
+    edge = Edge(root, url, propagate_deletes=mode, max_delete_fraction=1.0, guard_from_files=0)
+    second = root / "second"
+    second.mkdir(exist_ok=True)
+    mark(second, edge.uuid)
+    edge.with_settings(data_dirs=(edge.data, second))
+    return edge
 
 
-@contextlib.contextmanager
-def receiver_at(root: Path, deletes: DeletesConfig | None = None) -> Iterator[tuple[Node, str]]:
-    """A receiver in this process, and its address."""
+def _config(root: Path, deletes: DeletesConfig | None = None) -> ReceiverConfig:
     config = ReceiverConfig(
-        schema_dir=root / "schema",
-        data_dirs=(root / "data",),
+        schema_dir=root / "centre" / "schema",
+        data_dirs=(root / "centre" / "data",),
         listen=ListenConfig(host="127.0.0.1", port=0),
         limits=LimitsConfig(min_free_bytes=0),
         deletes=deletes or DeletesConfig(max_fraction=1.0),
     )
     config.data_dirs[0].mkdir(parents=True)
-    app = create_app(config)
+    return config
+
+
+@contextlib.contextmanager
+def oracle(root: Path, mode: str = "replaced", shape: Shape = PLAIN) -> Iterator[Oracle]:
+    """A receiver in this process, served over HTTP, and an edge."""
+    with receiver_at(root) as host:
+        yield Oracle(root, mode, host, shape)
+
+
+@contextlib.contextmanager
+def receiver_at(root: Path, deletes: DeletesConfig | None = None) -> Iterator[InProcess]:
+    """A receiver in this process, served over HTTP."""
+    app = create_app(_config(root, deletes))
     try:
         site = site_of(app)
+        in_this_process(site.node)
         with running(app, gate=site.gate) as server:
             host, port = server.addresses[0]
-            yield site.node, f"http://{host}:{port}"
+            yield InProcess(site.node, f"http://{host}:{port}")
             site.polls.close()
     finally:
         close(app)
+
+
+@contextlib.contextmanager
+def killable(root: Path) -> Iterator[Killable]:
+    """A receiver that can die."""
+    host = Killable(_config(root))
+    assert host.start()
+    try:
+        yield host
+    finally:
+        host.kill()
 
 
 def difference(given: Points, wanted: Points) -> dict[Key, tuple[int | None, int | None]]:

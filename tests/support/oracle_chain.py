@@ -15,12 +15,12 @@ from common.crash import SimulatedCrash
 from receiver.config import DeletesConfig
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow, FileState
-from receiver.node import Node
 from sender.config import ReceiverEntry
 from sender.round.round_report import RoundReport
 from tests.support.edge import Edge
-from tests.support.edge_database import Points
+from tests.support.edge_shapes import Points
 from tests.support.oracle import CentreView, Oracle, difference, points_read, receiver_at
+from tests.support.oracle_host import Host, InProcess
 from tests.support.oracle_play import WEIGHTS, Play, WrongAnswer
 
 __all__ = ["ChainPlay", "OracleChain", "forwarding_to", "oracle_chain"]
@@ -39,11 +39,11 @@ class OracleChain(Oracle):
     """`Oracle` with a forwarder at its centre and another centre above it."""
 
     def __init__(
-        self, root: Path, modes: tuple[str, str], node: Node, url: str, above: Node, up: str
+        self, root: Path, modes: tuple[str, str], host: InProcess, above: InProcess
     ) -> None:
-        super().__init__(root, modes[0], node, url)
-        self.above, self.up = above, up
-        self.forwarder = forwarding_to(root / "forwarder", url, up, modes[1])
+        super().__init__(root, modes[0], host)
+        self.above = above
+        self.forwarder = forwarding_to(root / "forwarder", host.url, above.url, modes[1])
 
     def forward(self) -> RoundReport:
         """A round from the centre in the middle to the one above."""
@@ -53,16 +53,16 @@ class OracleChain(Oracle):
 
     def read_above(self) -> Points:
         """What a reader of the centre above gets."""
-        return points_read(self.above)
+        return points_read(self.above, self.database.shape)
 
     def view_above(self) -> CentreView:
         """What is committed above, with names and looks as they were handed up."""
-        view = CentreView.of(self.above, self.forwarder.uuid, self.database)
+        view = CentreView.of(self.above, [self.forwarder.uuid], self.database)
         return CentreView([_as_below(row) for row in view.rows], view.deletions, view.contents)
 
     def below_rows(self) -> list[FileRow]:
         """All rows of the centre in the middle, in the order of their names."""
-        return _rows(self.node)
+        return _rows(self.host)
 
     def rows_above(self) -> list[FileRow]:
         """All rows of the centre above."""
@@ -83,8 +83,8 @@ def _as_below(row: FileRow) -> FileRow:
     )
 
 
-def _rows(node: Node) -> list[FileRow]:
-    with node.engine.reading() as state:
+def _rows(host: Host) -> list[FileRow]:
+    with host.reading() as state:
         return sorted(state.files.values(), key=lambda row: row.physical)
 
 
@@ -96,11 +96,8 @@ def oracle_chain(
     deletes: DeletesConfig | None = None,
 ) -> Iterator[OracleChain]:
     """Two receivers in this process, an edge below and a forwarder between."""
-    with (
-        receiver_at(root / "middle") as (node, url),
-        receiver_at(root / "above", deletes) as (above, up),
-    ):
-        yield OracleChain(root, (edge_mode, forwarder_mode), node, url, above, up)
+    with receiver_at(root / "middle") as host, receiver_at(root / "above", deletes) as above:
+        yield OracleChain(root, (edge_mode, forwarder_mode), host, above)
 
 
 class ChainPlay(Play):
@@ -141,7 +138,7 @@ class ChainPlay(Play):
 
     def _prove_above(self) -> None:
         before = self.chain.view_above().answer()
-        self._note("prove above", self.chain.above.prover.run_once())
+        self._note("prove above", self.chain.above.prove())
         if (now := self.chain.view_above().answer()) != before:
             raise WrongAnswer("a proof above changed an answer", difference(now, before))
 
@@ -153,7 +150,7 @@ class ChainPlay(Play):
         row = self.chance.choice(live)
         self.chain.forward()
         before = self.chain.view_above().answer()
-        self.chain.node.engine.commit([records.FileQuarantined(row.physical, "rotten")])
+        self.chain.host.node.engine.commit([records.FileQuarantined(row.physical, "rotten")])
         self._note("harm", row.path)
         self.chain.forward()
         if (now := self.chain.view_above().answer()) != before:
@@ -161,4 +158,4 @@ class ChainPlay(Play):
         if row.path in {each.path(self.database.group) for each in self.database.closed()}:
             self._whole_round()
         else:
-            self.chain.node.engine.commit([records.FileRestored(row.physical)])
+            self.chain.host.node.engine.commit([records.FileRestored(row.physical)])

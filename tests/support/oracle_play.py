@@ -11,8 +11,9 @@ from typing import Any
 
 from common import crash
 from common.crash import SimulatedCrash
+from sender.round.round_report import RoundReport
 from sender.select.walk import Walk
-from tests.support.edge_database import SERIES, SPAN, Key, Points
+from tests.support.edge_shapes import ALL, ROW, SERIES, SPAN, Key, Points
 from tests.support.oracle import CentreView, Oracle, difference
 
 WEIGHTS = {
@@ -63,8 +64,11 @@ class Play:
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
-            (name,) = self.chance.choices(list(self.weights), list(self.weights.values()))
-            getattr(self, f"_{name}")()
+            self.step()
+
+    def step(self) -> None:
+        (name,) = self.chance.choices(list(self.weights), list(self.weights.values()))
+        getattr(self, f"_{name}")()
 
     def _note(self, *what: Any) -> None:
         self.events.append(what)
@@ -78,7 +82,7 @@ class Play:
         else:
             low = max(self.database.floor, self.head - 7, 0)
             time = self.chance.randint(low, max(self.head, self.database.floor))
-        series = self.chance.choice(SERIES)
+        series = self.chance.choice(SERIES + " " * self.database.shape.table).strip()
         self._note("write", series, time, self.database.write(series, time))
 
     def _flush(self) -> None:
@@ -147,8 +151,8 @@ class Play:
             row = listed.get((file.path(self.database.group), file.md5))
             if row is None or self.chance.random() < 0.6:
                 continue
-            own = {record.number for owner, record in view.deletions if owner == row.physical}
-            told = {each.number for each in file.deletions} <= own
+            own = {record.line.number for owner, record in view.deletions if owner == row.physical}
+            told = {each.line.number for each in file.deletions} <= own
             others = (each for each in self.database.files if each is not file)
             if told and not (file.late and any(each.overlaps(file) for each in others)):
                 self.database.remove([file])
@@ -157,7 +161,10 @@ class Play:
     # -- rounds ----------------------------------------------------------------------------
 
     def _whole_round(self) -> None:
-        report = self.world.round()
+        self.judge(self.world.round())
+
+    def judge(self, report: RoundReport) -> None:
+        """A round that could reach everything has to have brought everything."""
         self._note("round", report.sent, report.retired, report.already)
         if report.error is not None:
             raise WrongAnswer("a round failed", report.error)
@@ -237,12 +244,17 @@ class Play:
     def _prove(self) -> None:
         """Proofs change no answer, and leave nothing that has one."""
         before = self.world.answer()
-        self._note("prove", self.world.node.prover.run_once())
+        self._note("prove", self.world.host.prove())
         view = self.world.view()
         if (now := view.answer()) != before:
             raise WrongAnswer("a proof changed an answer", difference(now, before))
+        if self.world.mode != "never" and not self._is_rotten():
+            self._all_is_proved(view)
+
+    @staticmethod
+    def _all_is_proved(view: CentreView) -> None:
         left = [row.path for row in view.visible if row.retired and view.is_given_above(row)]
-        if left and self.world.mode != "never":
+        if left:
             raise WrongAnswer("a retired file with every point given above stays", left)
 
     # -- what must hold --------------------------------------------------------------------
@@ -250,7 +262,7 @@ class Play:
     def _covered(self, key: Key, value: int, *, seen: set[int] | None = None) -> bool:
         """Whether a deletion took a point, among those that are seen if they are given."""
         return any(
-            series == key[0]
+            series in (key[0], ALL)
             and low <= key[1] <= high
             and value <= write
             and (seen is None or number in seen)
@@ -259,8 +271,12 @@ class Play:
 
     def _weak(self) -> None:
         """After any round: nothing that was given is lost or older, unless the edge says so."""
-        now, edge = self.world.answer(), self.database.answer(ttl=False)
+        view, edge = self.world.view(), self.database.answer(ttl=False)
+        now = view.answer()
+        self._supersession(view)
         for key, value in self.before.items():
+            if key[0] == ROW:
+                continue  # nothing tells one writing of a row from another
             if self.world.mode == "all" and key not in edge:
                 continue  # the mirror follows
             if (
@@ -271,31 +287,59 @@ class Play:
                 raise WrongAnswer("a point fell back", key, value, now.get(key))
         self.before = now
 
+    def _supersession(self, view: CentreView | None = None) -> None:
+        """What was proved is missed by nobody."""
+        view = view or self.world.view()
+        now, whole = view.answer(), view.answer(superseded=True)
+        if now != whole:
+            raise WrongAnswer("what is superseded would be missed", difference(now, whole))
+
+    def _is_rotten(self) -> bool:
+        """Whether the bytes of a file are others now, which nobody has noticed."""
+        return False
+
+    def _excused(self, view: CentreView) -> set[tuple[Key, int]]:
+        """Points that need not be given, although the edge does not have them any more."""
+        del view
+        return set()
+
     def _strict(self) -> None:
         """After a whole round: the database's answer, and what it has no more."""
         self.checks += 1
         view = self.world.view()
         got = view.answer()
         self._once(view)
-        if self.checks % _READ == 0 and (read := self.world.read()) != got:
-            raise WrongAnswer("the product's reader differs", difference(read, got))
+        if (
+            self.checks % _READ == 0
+            and not self._is_rotten()
+            and (read := self.world.read())
+            != (points := {key: value for key, value in got.items() if key[0] != ROW})
+        ):
+            raise WrongAnswer("the product's reader differs", difference(read, points))
         if self.world.mode == "all":
-            if got != (edge := self.database.answer(ttl=False)):
-                raise WrongAnswer("the mirror differs", difference(got, edge))
+            edge = self.database.answer(ttl=False)
+            older = view.of_others(self.world.edge.uuid)  # no mirror's word reaches those
+            mirrored = {key: got[key] for key in got if key in edge or (key, got[key]) not in older}
+            if mirrored != edge:
+                raise WrongAnswer("the mirror differs", difference(mirrored, edge))
             return
         wanted = self.database.answer()
         for key, value in wanted.items():
             if got.get(key) != value:
                 raise WrongAnswer("not the database's answer", key, got.get(key), value)
-        self.given.update(wanted)
-        seen = view.seen - self.unsure
+        self.given.update({key: value for key, value in wanted.items() if key[0] != ROW})
+        seen, excused = view.seen - self.unsure, self._excused(view)
         for key, value in self.given.items():
             if key in wanted:
                 continue
             if self._covered(key, value, seen=seen):
                 if got.get(key, value + 1) <= value:
                     raise WrongAnswer("a deleted point is given", key, got[key])
-            elif not self._covered(key, value) and got.get(key, 0) < value:
+            elif (
+                not self._covered(key, value)
+                and got.get(key, 0) < value
+                and (key, value) not in excused
+            ):
                 raise WrongAnswer("what the edge has no more is lost", key, got.get(key), value)
         self.given = {
             key: value
@@ -319,6 +363,6 @@ class Play:
 
     @staticmethod
     def _once(view: CentreView) -> None:
-        contents = [row.md5 for row in view.visible if not row.retired]
+        contents = [row.md5 for row in view.visible if not row.retired and row.points]
         if len(set(contents)) < len(contents):
             raise WrongAnswer("a content is visible twice", contents)

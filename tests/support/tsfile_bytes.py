@@ -99,15 +99,22 @@ def build(
 
 
 def flushed(
-    flushes: Sequence[Devices], *, closed: bool
+    flushes: Sequence[Devices],
+    *,
+    closed: bool,
+    aligned: Collection[DeviceKey] = (),
+    types: Mapping[str, str] | None = None,
 ) -> tuple[bytes, list[dict[DeviceKey, int]]]:
     """A v4 file as a database writes it: each flush adds chunks, which may hold the same times.
 
     The bytes of an open one are the begin of those that it has later.
 
     Args:
-        flushes: in order; each series of a device is one chunk.
+        flushes: in order; each series of a device is one chunk. A value of a table may be None:
+            of a row that has none, of any of its series.
         closed: whether the index and the footer are there.
+        aligned: tree devices whose series share one time column.
+        types: see `build`.
 
     Returns:
         The bytes, and for each flush device -> offset of the header of its (first) chunk.
@@ -118,12 +125,12 @@ def flushed(
             for name, points in series.items():
                 together.setdefault(key, {}).setdefault(name, []).extend(points)
     every = {
-        key: {name: sorted(points) for name, points in series.items()}
+        key: {name: sorted(points, key=lambda each: each[0]) for name, points in series.items()}
         for key, series in together.items()
     }
     file = _File(
-        every, version=4, types={}, aligned=frozenset(), timeless=frozenset(), chunks=1,
-        page_points=1000, degree=256, properties=None,
+        every, version=4, types=dict(types or {}), aligned=frozenset(map(str, aligned)),
+        timeless=frozenset(), chunks=1, page_points=1000, degree=256, properties=None,
     )  # fmt: skip
     offsets = file.flush(flushes)
     return (file.whole() if closed else bytes(file.out)), offsets
@@ -200,20 +207,27 @@ class _File:
 
     def flush(self, flushes: Sequence[Devices]) -> list[dict[DeviceKey, int]]:
         """Write the data section; `whole` adds the rest. Offsets of the first chunks."""
-        self.flushes = {
-            key: [_Series(column, []) for column in self._columns(key)] for key in self.devices
-        }
+        parts: dict[DeviceKey, dict[str, _Series]] = {}
         offsets: list[dict[DeviceKey, int]] = []
         for devices in flushes:
             offsets.append({})
             for key in sorted(devices, key=_sort_key):
                 self.out += b"\x00" + self._device_id(key)
                 offsets[-1][key] = len(self.out)
-                for column, written in self.flushes[key]:
-                    part = list(devices[key].get(column.name, ()))
-                    if part:
-                        written.append((len(self.out), statistics(column.code, part)))
-                        self.out += self._chunk(column, part)
+                for part in self._columns(key, devices[key]):
+                    of_key = parts.setdefault(key, {})
+                    whole, written = of_key.setdefault(
+                        part.name, _Series(part._replace(points=[]), [])
+                    )
+                    whole.points.extend(part.points)
+                    written.append((len(self.out), statistics(part.code, part.points)))
+                    self.out += self._chunk(part, part.points)
+        for of_key in parts.values():
+            for whole, _ in of_key.values():
+                whole.points.sort(key=lambda point: point[0])
+        self.flushes = {
+            key: [of_key[name] for name in sorted(of_key)] for key, of_key in parts.items()
+        }
         return offsets
 
     def whole(self) -> bytes:
@@ -241,8 +255,10 @@ class _File:
                     self.out += self._chunk(column, part)
         return series
 
-    def _columns(self, key: DeviceKey) -> list[_Column]:
-        series = {name: list(points) for name, points in sorted(self.devices[key].items())}
+    def _columns(self, key: DeviceKey, series: Mapping[str, Points] | None = None) -> list[_Column]:
+        """The series of a device, or a part of them."""
+        given = self.devices[key] if series is None else series
+        series = {name: list(points) for name, points in sorted(given.items())}
         codes = {name: self._code(name, points) for name, points in series.items()}
         if not (isinstance(key, tuple) or key in self.aligned):
             return [_Column(name, codes[name], 0, points) for name, points in series.items()]
@@ -260,7 +276,7 @@ class _File:
         if name in self.types:
             return CODES[self.types[name]]
         kinds = {bool: "BOOLEAN", int: "INT64", float: "DOUBLE", str: "TEXT", bytes: "BLOB"}
-        seen = {type(value) for _, value in points}
+        seen = {type(value) for _, value in points if value is not None}
         if len(seen) != 1:
             raise ValueError(f"{name}: values of one type, or the type's name in types=")
         return CODES[kinds[seen.pop()]]
@@ -405,6 +421,19 @@ def vstr(text: str | None) -> bytes:
 def blob(raw: bytes) -> bytes:
     """Bytes behind their int32 length."""
     return struct.pack(">i", len(raw)) + raw
+
+
+def resource(
+    devices: Mapping[str, tuple[int, int]], shared: str | None = None, begin: int = 0
+) -> bytes:
+    """A `.resource` of a 2.x database: times of devices, a shared deletion file and where in it."""
+    count, names = struct.pack(">i", len(devices)), list(devices)
+    ranges = b"".join(struct.pack(">qq", *devices[name]) for name in names)
+    ids = b"".join(uvarint(1) + vstr(name) + struct.pack(">i", at) for at, name in enumerate(names))
+    tail = struct.pack(">i", -1)
+    if shared is not None:
+        tail = blob(shared.encode()) + struct.pack(">q", begin)
+    return b"\x01\x03" + count + ranges + ids + struct.pack(">qq", 0, 0) + tail + b"\x00"
 
 
 # statistics, pages

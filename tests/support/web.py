@@ -27,9 +27,10 @@ def running(
     options: ServerOptions | None = None,
     tls: ssl.SSLContext | None = None,
     host: str = "127.0.0.1",
+    port: int = 0,
 ) -> Iterator[Server]:
     """A server in a thread of its own."""
-    server = Server(application, bind_to(host, 0), gate=gate, options=options, tls=tls)
+    server = Server(application, bind_to(host, port), gate=gate, options=options, tls=tls)
     listening = threading.Event()
     thread = threading.Thread(target=server.run, args=(listening.set,), name="server")
     thread.start()

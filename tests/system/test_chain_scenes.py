@@ -73,7 +73,7 @@ def both(world: OracleChain) -> list[FileRow]:
 
 
 def commit(world: OracleChain, *ops: records.Op) -> None:
-    world.node.engine.commit(ops)
+    world.host.node.engine.commit(ops)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -119,13 +119,13 @@ def test_what_ended_in_the_middle_is_retired_above_and_proved_there_anew(mode, t
         both(world)
         database.cross(0)
         assert world.round().error is None
-        assert world.node.prover.run_once() == 2
+        assert world.host.prove() == 2
         world.forward()
         kinds = sorted(row.state for row in world.rows_above())
         assert kinds == [FileState.LIVE, FileState.RETIRED, FileState.RETIRED]
         assert world.read_above() == world.read() == database.answer()
         if mode != "never":
-            assert world.above.prover.run_once() == 2
+            assert world.above.prove() == 2
             assert world.read_above() == database.answer()
         assert world.forward().quiet
 
@@ -166,7 +166,7 @@ def test_what_an_operator_deletes_everywhere_is_deleted_above(mode, tmp_path):
         assert states(world.rows_above())[row.md5] is FileState.RETIRED
         (live,) = (each for each in world.below_rows() if each.physical != row.physical)
         told = [row.physical, live.physical, "nothing"]
-        answer = delete_files(world.node.operator, told, everywhere=True)
+        answer = delete_files(world.host.node.operator, told, everywhere=True)
         assert answer.deleted == [row.physical], "what an edge has is not deleted"
         assert [each.physical for each in answer.failed] == told[1:]
         assert world.forward().deleted == 1
@@ -185,14 +185,14 @@ def test_the_guard_above_holds_what_is_too_much_to_delete_everywhere(tmp_path):
         database.remove(database.closed()[:11])
         rows = [row.physical for row in both(world) if row.state is FileState.RETIRED]
         assert len(rows) == 11
-        delete_files(world.node.operator, rows, everywhere=True)
+        delete_files(world.host.node.operator, rows, everywhere=True)
         for _ in range(2):
             report = world.forward()
             assert (report.deleted, len(report.held)) == (0, 11)
-        with world.above.engine.reading() as state:
+        with world.above.node.engine.reading() as state:
             (held,) = state.held_deletes.rows.values()
         assert world.read_above().keys() == {("a", time) for time in range(1, 13)}
-        world.above.engine.commit([records.DeletesSettled(held.digest, "allow")])
+        world.above.node.engine.commit([records.DeletesSettled(held.digest, "allow")])
         assert world.forward().deleted == 11
         assert world.read_above().keys() == {("a", 12)}
         assert world.forward().quiet
@@ -236,13 +236,13 @@ def test_what_stands_otherwise_in_the_middle_by_a_new_name_does_so_above(tmp_pat
 
 @pytest.mark.parametrize("name", ["updated and compacted", "an end is held while looks go by"])
 def test_a_third_centre_gives_what_the_first_gives(name, tmp_path, monkeypatch):
-    with oracle_chain(tmp_path) as world, receiver_at(tmp_path / "top") as (top, url):
-        upper = forwarding_to(tmp_path / "second forwarder", world.up, url, "replaced")
+    with oracle_chain(tmp_path) as world, receiver_at(tmp_path / "top") as top:
+        upper = forwarding_to(tmp_path / "second forwarder", world.above.url, top.url, "replaced")
         forwarding(world, SOME)
         played(world, SCENES[name], monkeypatch)
         world.forward()
         assert upper.round().error is None
-        assert points_read(top) == world.read_above() == world.read()
+        assert points_read(top, world.database.shape) == world.read_above() == world.read()
         assert upper.round().quiet
 
 
@@ -250,7 +250,7 @@ def test_ranks_from_below_survive_a_checkpoint(tmp_path, monkeypatch):
     with oracle_chain(tmp_path) as world:
         played(world, SCENES["an end is held while looks go by"], monkeypatch)
         world.forward()
-        world.above.engine.checkpoint()
+        world.above.node.engine.checkpoint()
         assert world.read_above() == world.read()
 
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.support.edge_database import SPAN
+from tests.support.edge_shapes import SPAN
 from tests.support.oracle import Oracle, oracle
 
 MODES = ["replaced", "all", "never"]
@@ -192,3 +192,48 @@ def test_a_series_that_is_deleted_and_compacted_is_gone(world):
     database.inner(0, late=False)
     in_step(world)
     assert {series for series, _ in world.answer()} == {"b"}
+
+
+# -- another box -------------------------------------------------------------------------------
+
+
+def exchanged(world: Oracle) -> None:
+    """Another box goes on with the database, as the manual says."""
+    old = world.exchange()
+    world.round()
+    world.host.adopt(old, world.edge.uuid)
+
+
+def test_what_the_box_deletes_that_took_over_is_deleted_of_what_the_old_one_listed(world):
+    ten_files(world)
+    in_step(world)
+    exchanged(world)
+    in_step(world)
+    world.database.delete("a", 0, 4)
+    in_step(world)
+    assert ("a", 0) not in world.answer()
+
+
+@pytest.mark.parametrize("world", ["replaced"], indirect=True)
+def test_what_is_deleted_before_a_box_is_adopted_is_deleted_of_what_the_old_one_listed(world):
+    ten_files(world)
+    in_step(world)
+    old = world.exchange()
+    world.round()
+    world.database.write("a", 10)
+    world.database.delete("a", 0, 4)
+    world.round()
+    world.host.adopt(old, world.edge.uuid)
+    world.host.adopt(old, world.edge.uuid)  # said twice is said once
+    in_step(world)
+    assert ("a", 0) not in world.answer()
+
+
+@pytest.mark.parametrize("world", ["replaced"], indirect=True)
+def test_what_is_deleted_while_a_box_is_replaced_is_deleted_of_what_the_old_one_listed(world):
+    ten_files(world)
+    in_step(world)
+    world.database.delete("a", 0, 4)
+    exchanged(world)
+    in_step(world)
+    assert ("a", 0) not in world.answer()

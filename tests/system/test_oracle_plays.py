@@ -1,35 +1,99 @@
-"""Random histories of an edge in every mode: after each round readers get the database's answer.
+"""Random histories of edges in every mode: after each round readers get the database's answer.
 
-A history that was wrong is told with its seed; `Play(world, seed).run(steps)` plays it again.
+A history that was wrong is told with its seed; the same play of the same seed is it again.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+from collections.abc import Iterator
+
 import pytest
 
 from tests.support import tiers
-from tests.support.oracle import oracle
+from tests.support.edge_shapes import ALIGNED, BINARY, PLAIN, TABLE, Shape
+from tests.support.oracle import Oracle, killable, oracle
+from tests.support.oracle_deaths import DeadlyPlay, Fleet
 from tests.support.oracle_play import Play, WrongAnswer
 
+MODES = ["replaced", "all", "never"]
 SEEDS = tiers.sample(range(400), 4)
 STEPS = 150
+OTHER_SHAPES = {"aligned": ALIGNED, "binary deletions": BINARY, "table": TABLE}
+DEATHS = tiers.sample(itertools.product(range(60), MODES), 1, kind=lambda each: each[1])
+SHAPED = tiers.sample(
+    itertools.product(range(60), MODES, OTHER_SHAPES), 1, kind=lambda each: each[2]
+)
+FLEETS = tiers.sample(itertools.product(range(30), MODES), 1)
 
 
-@pytest.mark.parametrize("mode", ["replaced", "all", "never"])
+@contextlib.contextmanager
+def told(*plays: Play) -> Iterator[None]:
+    """Whatever goes wrong is told with all that happened."""
+    try:
+        yield
+    except (WrongAnswer, AssertionError) as wrong:
+        for each in plays:
+            wrong.add_note("\n".join(map(str, each.events)))
+        raise
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_edge_that_lives_on_is_answered_as_its_database_answers(seed, mode, tmp_path):
     with oracle(tmp_path, mode) as world:
         play = Play(world, seed)
-        try:
+        with told(play):
             play.run(STEPS)
-        except WrongAnswer as wrong:
-            wrong.add_note("\n".join(map(str, play.events)))
-            raise
+
+
+@pytest.mark.parametrize(("seed", "mode", "shape"), SHAPED)
+def test_series_that_share_times_and_tables_are_answered_as_their_database_answers(
+    seed, mode, shape, tmp_path
+):
+    with oracle(tmp_path, mode, OTHER_SHAPES[shape]) as world:
+        play = Play(world, seed)
+        with told(play):
+            play.run(STEPS)
+
+
+@pytest.mark.parametrize(("seed", "mode"), DEATHS)
+def test_neither_deaths_nor_rot_nor_other_boxes_change_what_readers_get(seed, mode, tmp_path):
+    with killable(tmp_path) as host:
+        play = DeadlyPlay(Oracle(tmp_path, mode, host), host, seed)
+        with told(play):
+            play.run(STEPS)
+            play.settle()
+
+
+@pytest.mark.parametrize(("seed", "mode"), FLEETS)
+def test_edges_at_one_centre_do_not_disturb_each_other(seed, mode, tmp_path):
+    with killable(tmp_path) as host:
+        one = Oracle(tmp_path / "one", mode, host)
+        shapes = Shape("root.f", aligned=True), TABLE, Shape("root.g", form="mods2")
+        worlds = [one, Oracle(tmp_path / "one", mode, host, shapes[0], one.edge)]
+        worlds += [Oracle(tmp_path / each.group, mode, host, each) for each in shapes[1:]]
+        fleet = Fleet(host, worlds, seed)
+        with told(*fleet.plays):
+            fleet.run(2 * STEPS)
+            fleet.settle()
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mode", ["replaced", "all", "never"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_long_life(seed, mode, tmp_path):
     with oracle(tmp_path, mode) as world:
         Play(world, 1000 + seed).run(3000)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", [PLAIN, TABLE])
+def test_a_long_life_with_deaths(shape, mode, tmp_path):
+    with killable(tmp_path) as host:
+        play = DeadlyPlay(Oracle(tmp_path, mode, host, shape), host, 1000)
+        with told(play):
+            play.run(1500)
+            play.settle()

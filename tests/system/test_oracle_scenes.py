@@ -3,6 +3,7 @@
 The words of a history:
 
     w a 3         write a point of series a at time 3; its value is the number of the write
+    w a 3 7       the same, with the value 7
     flush 0       flush the open file of a kind (0 in order, 1 late); close 0 closes it
     del a 1 4     delete; ttl 2 lets expire what is below a time; rm 0 frees the lowest of a kind
     inner 1       compact the files of a kind into one; cross merges late ones into those in order,
@@ -51,6 +52,10 @@ SCENES = {
     "an end is held while looks go by": BASE + "w a 1, close 1, cross, look 01 1, look, = a 1 4",
     "a product is the very content of a late file": "w a 1, close 0, w a 1, close 1, w a 1, "
     "close 1, look, cross, look, = a 1 3",
+    "deleted, written again, and compacted into the very content": "w a 1, w a 2, close 0, look, "
+    "del a 2 2, look, w a 2 2, close 1, cross, look, = a 2 2",
+    "deleted, freed, and compacted into the very content": "w a 1, w a 2, close 0, look, "
+    "del a 2 2, look, w a 2 2, close 1, look, cross, look 0, w b 1, close 0, look, = a 2 2",
     "a product that lives on as a link only": "w a 1, close 0, w a 2, close 0, look, w a 2, "
     "close 1, cross, die, w a 2, close 1, cross, inner 0, look, = a 2 4",
     "updated and compacted": BASE + "cross, look, = a 1 3, = a 2 2",
@@ -67,8 +72,8 @@ def played(world: Oracle, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     for step in text.split(", "):
         match step.split():
-            case ["w", series, time]:
-                database.write(series, int(time))
+            case ["w", series, time, *value]:
+                database.write(series, int(time), *map(int, value))
             case ["flush", kind]:
                 database.flush(lowest(kind, opened=True))
             case ["close", kind]:

@@ -14,11 +14,14 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from common.names import FilePath
 from common.wire import EndMeaning, Propagate, Result
 from receiver.config import DeletesConfig
 from receiver.load.deciding.carried_deletions import carried
 from receiver.load.deciding.delete_guard import DeleteGuard
+from receiver.load.deciding.inherited_deletions import inherited, notes_of, predecessors
 from receiver.load.deciding.known_content import known_content, somebody_elses
 from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.load.deciding.origins import ended_origin, has_ended, is_deleted, origin_of
@@ -171,15 +174,39 @@ def decide_change(
         holds = decision.holds | holds
     loads = {each.candidate.path.text: each.physical.text for each in change.loads}
     known = KnownDeletions(state, record.sender, loads, decision.paths.held, decision.carried)
-    for part in deletions:
-        known.take(part)
+    untold = dict.fromkeys(part.path for part in deletions if not known.take(part))
     guard, done = decision.guard, change.ops.pop()
+    assert isinstance(done, records.TaskDone)
+    done = msgspec.structs.replace(done, untold=tuple(untold))
     deleted = [op.physical for op in change.ops if isinstance(op, records.FileDeleted)]
-    change.ops += guard.judge_records(known.ops, deleted)
+    notes = guard.judge_records(known.ops, deleted)
+    change.ops += notes
+    change.ops += _inherited(state, record.sender, change.loads, notes)
     guard.finish()
     change.ops += [*guard.ops, done]
     change.guards += guard.guards
     return change
+
+
+def _inherited(
+    state: State, heir: str, loads: Sequence[Load], notes: Sequence[records.DeletionsNoted]
+) -> Iterator[records.Op]:
+    """What is noted for those whom a sender took over from."""
+    table = state.deletion_table
+    every = [
+        note
+        for each in loads
+        for note in notes_of(table.unloaded(heir, each.candidate.path.text), each.physical.text)
+    ]
+    every += notes
+    if not every:
+        return
+    contents = {
+        each.physical.text: (each.candidate.staged.tail, each.candidate.staged.md5)
+        for each in loads
+    }
+    for predecessor in predecessors(state, heir):
+        yield from inherited(state, predecessor, every, contents)
 
 
 class _Decision:
@@ -222,6 +249,7 @@ class _Decision:
             record.look,
             limits,
             may_delete=token is None or token.allow_deletes,
+            scope=self.scope,
         )
         self._owners_guarded: set[str] = set()
         self._rows_guarded: set[str] = set()
@@ -251,6 +279,8 @@ class _Decision:
         """
         row = self.state.senders[self.record.sender]
         wanted, look = self.record.propagate, self.record.look
+        if self.record.single:  # an upload without a task says nothing of what is gone
+            return False
         if row.propagate is not wanted:
             self.change.ops.append(records.SenderMode(row.uuid, wanted, look))
             return wanted is Propagate.ALL and row.propagate is None and row.last_task is None

@@ -9,6 +9,7 @@ import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.errors import TsferryError
+from common.names import storage_group_of
 from common.tsfile import parse_name
 from common.tsfile.device_names import split_database
 from receiver.metadata.model.paths import device_nodes
@@ -27,13 +28,15 @@ class RecordsPart(NamedTuple):
     """Records of one deletion file that a look saw together.
 
     Attributes:
-        physical: the loaded file that it belongs to; None for one that is not loaded.
+        group: storage group of the file that it belongs to.
+        physical: that file, if it is loaded.
         form: of the deletion file.
         content: whole records.
         floor: see `records.DeletionsNoted`.
         author: whose files they reach.
     """
 
+    group: str
     physical: str | None
     form: str
     content: bytes
@@ -48,7 +51,8 @@ def applied_parts(rows: Iterable[DeletionsRow]) -> Iterator[RecordsPart]:
         for each in row.segments:
             content, begin = row.content[begin : each.end], each.end
             if each.applied:
-                yield RecordsPart(row.physical, row.form, content, each.floor, row.author)
+                group = storage_group_of(row.path)
+                yield RecordsPart(group, row.physical, row.form, content, each.floor, row.author)
 
 
 class HidingRecords:
@@ -75,12 +79,14 @@ class HidingRecords:
         )
 
     def _reaching(self, row: FileRow) -> list[Deletion]:
-        closed, author = row.closed, row.author
+        closed, author, group = row.closed, row.author, storage_group_of(row.physical)
         return [
             entry
             for part, entries in self._parts
             if part.physical == row.physical
-            or (part.author == author and part.floor and part.floor >= closed)
+            or (
+                (part.author, part.group) == (author, group) and part.floor and part.floor >= closed
+            )
             for entry in entries
         ]
 

@@ -4,13 +4,17 @@ A rename, a move to another tier or data directory, a file that comes back: the 
 they do not travel, and the file keeps its row, its looks, and what is proved of it. That holds only
 while its bytes stand on the disk, which is looked at, not believed. A file without points says
 nothing of where it came from: it has no identity beyond its path. What ended since its devices are
-another sender's does not come back.
+another sender's does not come back. Nor does a file of which something was deleted under a name of
+another rank: points that were deleted, written again and compacted can make its very content, and
+its deletions are none of the product's.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from common.names import FilePath
+from receiver.metadata.model.ranks import name_rank
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
@@ -55,6 +59,7 @@ def known_content(
         and (row.origin is None or row.origin.sender == origin)
         and (row.points or path in row.paths)
         and (row.held or not _is_anothers(state, row))
+        and not _is_deleted_from_under_another_rank(state, row, path)
         and is_same(row)
     ]
     found.sort(key=lambda row: (path in row.paths, not row.retired, row.created), reverse=True)
@@ -80,6 +85,14 @@ def somebody_elses(
         "tsferry-receiver senders adopt. Do both send the same files: one of them leaves them out "
         "(storage_groups)"
     )
+
+
+def _is_deleted_from_under_another_rank(state: State, row: FileRow, path: str) -> bool:
+    """Whether deletions belong to a file whose names all rank otherwise than a path."""
+    mine = name_rank(FilePath.parse(path))
+    if any(name_rank(FilePath.parse(each)) == mine for each in row.paths):
+        return False
+    return bool(state.deletion_table.of_file(row.physical))
 
 
 def _is_anothers(state: State, row: FileRow) -> bool:

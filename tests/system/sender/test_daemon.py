@@ -158,7 +158,7 @@ def test_sigterm_in_the_middle_of_a_round_ends_cleanly_and_the_next_resumes(
 ):
     edge = make_edge(shared.url, transfer={"chunk_bytes": 65536, "batch_bytes": 1000})
     edge.write(1, size=4_000_000)
-    child, config = daemon(processes, edge, "transfer.bandwidth_limit=1MiB/s")
+    child, config = daemon(processes, edge, "transfer.bandwidth_limit=200KiB/s")
     wait_until(lambda: last(edge)["bytes_done"] > 0, "the first block")
     assert child.terminate(bound=10) == 0
     assert "Traceback" not in child.text()

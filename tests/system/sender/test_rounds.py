@@ -175,7 +175,7 @@ def test_ctrl_c_ends_a_round_cleanly_and_the_next_resumes(shared, make_edge, tmp
     edge.write(1, size=3_000_000)
     config = edge.write_config()
     with children(tmp_path) as processes:
-        slow = ["--set", "transfer.bandwidth_limit=1MiB/s"]
+        slow = ["--set", "transfer.bandwidth_limit=200KiB/s"]
         sending = processes.start([COMMAND, "--config", str(config), *slow, "sync"])
         parts = shared.data / "sync-receiver"
         sending.until(
