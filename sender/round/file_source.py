@@ -92,6 +92,10 @@ class DirectorySource:
     def settle(self, handed: Handed) -> None:
         """Nothing is remembered beside the list."""
 
+    def left(self, scan: Scan, handed: Handed) -> Scan:
+        """All that is here and not on the list is left to be done."""
+        return scan
+
     def facts(self) -> ContentFacts:
         """Reads contents and times."""
         return self.remote.scanner.facts(self.dirs)
@@ -176,6 +180,14 @@ class CatalogueSource:
         """Remember that the receiver above was told of files, as far as the list does not."""
         names = (self._found.due[path] for path in paths if path in self._found.due)
         handed.add(self.now.engine, names)
+
+    def left(self, scan: Scan, handed: Handed) -> Scan:
+        """A scan without what is on no list and is above, as it has ended."""
+        engine, due = self.now.engine, self._found.due
+        done = {path for path in self._found.ended if handed.has(engine, due[path])}
+        return replace(
+            scan, files={path: file for path, file in scan.files.items() if path not in done}
+        )
 
     def settle(self, handed: Handed) -> None:
         """Remember how far all is handed up, at the end of a round.

@@ -172,9 +172,9 @@ class Round:
         try:
             with open_schema(self.remote, kept.sync, check, whole=self.options.schema) as schema:
                 self._tasks(kept, source, check, look, ahead.work, resumable, schema)
-            source.settle(kept.handed)
         finally:
-            self._stand(kept, ahead.scan)
+            self._stand(kept, source.left(ahead.scan, kept.handed))
+        source.settle(kept.handed)
 
     def _tasks(
         self,

@@ -196,15 +196,16 @@ def scan_catalogue(
                 ends[path] = end
         for end in beneath.everywhere if dirs.mounted else ():
             path = FilePath.parse(end.path)
-            told = beneath.handed(beneath.engine, everywhere(path), 0)
+            told = beneath.handed(beneath.engine, everywhere(path), 0) or not includes(path.sg)
             if path not in beneath.listed and not told:
                 ends[path] = end
                 gone_before[path] = dirs.mounted[0]
                 due[path] = everywhere(path)
         for note in beneath.notes:
             for each, content in _noted(note, by_path, dirs, beneath.engine):
-                deletions.append(each)
-                contents[each.path, each.form] = content
+                if includes(each.path.sg):
+                    deletions.append(each)
+                    contents[each.path, each.form] = content
     scan = Scan(
         files=files,
         waiting=tuple(waiting),

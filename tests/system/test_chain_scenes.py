@@ -13,6 +13,7 @@ from receiver.config import DeletesConfig
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.operator.files import delete_files
+from sender.config import StorageGroupFilter
 from sender.send.calls import Client
 from tests.support.oracle import points_read, receiver_at
 from tests.support.oracle_chain import OracleChain, forwarding_to, oracle_chain
@@ -173,6 +174,38 @@ def test_what_an_operator_deletes_everywhere_is_deleted_above(mode, tmp_path):
         assert row.md5 not in states(world.rows_above())
         assert world.read_above() == database.answer()
         assert world.forward().quiet
+
+
+def test_what_had_ended_before_the_forwarder_came_is_above_and_not_pending(tmp_path):
+    with oracle_chain(tmp_path) as world:
+        database = world.database
+        for time in (1, 2):
+            database.write("a", time)
+            database.close(database.opened()[0])
+        assert world.round().error is None
+        database.remove(database.closed()[:1])
+        assert world.round().retired == 1
+        report = world.forward()
+        assert (report.sent, report.pending_files) == (2, 0)
+        assert sorted(states(world.rows_above()).values()) == [FileState.LIVE, FileState.RETIRED]
+        assert world.forward().quiet
+
+
+def test_nothing_of_a_storage_group_that_is_left_out_is_handed_up(tmp_path):
+    with oracle_chain(tmp_path) as world:
+        world.forwarder.with_settings(storage_groups=StorageGroupFilter(exclude=("root.e",)))
+        row = one_file(world)
+        world.database.delete("a", 1, 1)
+        both(world)
+        with world.host.reading() as state:
+            assert list(state.deletion_table)
+        world.database.remove(world.database.closed())
+        both(world)
+        delete_files(world.host.node.operator, [row.physical], everywhere=True)
+        world.forward()
+        with world.above.reading() as state:
+            assert not state.files
+            assert not list(state.deletion_table)
 
 
 def test_the_guard_above_holds_what_is_too_much_to_delete_everywhere(tmp_path):
