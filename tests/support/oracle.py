@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from receiver.config import DeletesConfig, LimitsConfig, ListenConfig, ReceiverConfig
 from receiver.metadata.state.table_rows import DeletionsRow, FileRow, FileState
@@ -169,6 +169,18 @@ class CentreView:
         return set(self.points(row)) <= given
 
 
+def rows_read(schema_dir: Path) -> Iterator[dict[str, Any]]:
+    """The rows that a reader of a receiver's catalogue gets."""
+    options = parse_options({"form": "long", "catalog": str(schema_dir)})
+    query = plan_of(options, columns_of(options))
+    sources = list_sources(options)
+    span, picker = query.selection.span, query.picker()
+    parts = plan(sources, span, 1 << 20, picker, read_tail_of, merge=options.merge)
+    for part in parts:
+        for each in read_slices(part, query):
+            yield from each.to_pylist()
+
+
 def points_read(host: Host, shape: Shape) -> Points:
     """What a reader of a receiver gets.
 
@@ -178,15 +190,8 @@ def points_read(host: Host, shape: Shape) -> Points:
     with host.reading() as state:
         if not any(row.state in _IN_SIGHT for row in state.files.values()):
             return {}
-    options = parse_options({"form": "long", "catalog": str(host.config.schema_dir)})
-    query = plan_of(options, columns_of(options))
-    sources = list_sources(options)
-    span, picker = query.selection.span, query.picker()
-    parts = plan(sources, span, 1 << 20, picker, read_tail_of, merge=options.merge)
     found: Points = {}
-    for row in (
-        row for part in parts for each in read_slices(part, query) for row in each.to_pylist()
-    ):
+    for row in rows_read(host.config.schema_dir):
         if not shape.has(row["device"]):
             continue
         key = shape.series(row["device"], row["measurement"]), in_mind(row["time"])
