@@ -283,6 +283,7 @@ def catalogue_deletions(call: Call) -> Response:
     "What became of files that were in the catalogue, for one who forwards it",
     AnswerRow(200, wire.FatesAnswer),
     takes=wire.FatesRequest,
+    body=Body.LARGE,
 )
 def catalogue_fates(call: Call) -> Response:
     """What became of files."""

@@ -318,3 +318,12 @@ def test_a_mirror_above_of_an_older_version_is_not_told_what_no_edge_deleted(
         assert {each.origin.sender for each in world.rows_above() if each.origin} == {
             world.edge.uuid
         }, "after the upgrade it learns where they come from"
+
+
+def test_what_became_of_very_many_files_is_asked_at_once(tmp_path):
+    paths = [f"sequence/root.{'g' * 190}/0/0/{number}-1-0-0.tsfile" for number in range(2500)]
+    with oracle_chain(tmp_path) as world:
+        client = world.forwarder.remote().source_client()
+        answer = client.fates(paths)
+        client.close()
+    assert [each.path for each in answer.fates] == paths
