@@ -226,6 +226,59 @@ class CheckAnswer(Struct, frozen=True, kw_only=True):
     anew: bool = False
     """The receiver's operator says that this sender was restored from a copy: its list is to begin
     anew, in a task that says so and follows a whole look."""
+    origins: bool = False
+    """Whether it takes origins of forwarded files."""
+
+
+# -- what a forwarding centre hands up -----------------------------------------------------------
+
+
+class LooksBelow(Struct, frozen=True, kw_only=True):
+    """Where a file stands at a centre below: what that one's readers rank it by."""
+
+    engine: str
+    """uuid of that centre's metadata engine, by whose commits looks are numbered there."""
+    first: Count
+    closed: Count
+    last: Count = 0
+    """The last look that had it; 0 while its sender has it."""
+    loaded: Count
+    """The commit that loaded it."""
+    physical: str
+    """Its name there."""
+
+
+class OriginEntry(Struct, frozen=True, kw_only=True):
+    """Where a file that a forwarding centre hands up comes from."""
+
+    sender: str
+    """uuid of the edge."""
+    path: str
+    """At the edge."""
+    below: list[LooksBelow]
+    """At each centre on the way, from the edge on."""
+
+
+class EndMeaning(StrEnum):
+    """What it means at the centre above that a forwarding centre has a file no more."""
+
+    RETIRED = "retired"
+    """Nobody deleted it: it stays there, whatever became of the copy."""
+    DELETED = "deleted"
+    """Its edge is a mirror, and has it no more; it is deleted if the forwarder is one too."""
+    EVERYWHERE = "everywhere"
+    """An operator below deleted it everywhere."""
+
+
+class EndBelow(Struct, frozen=True, kw_only=True):
+    """The end of a forwarded file, as it was told to the centre below."""
+
+    path: str
+    last: Count = 0
+    """The last look that had it there, where `origin` is not known any more."""
+    origin: OriginEntry | None = None
+    """With the last looks that had it."""
+    meaning: EndMeaning = EndMeaning.RETIRED
 
 
 # -- tasks -------------------------------------------------------------------------------------
@@ -379,6 +432,8 @@ class PlanEntry(Struct, frozen=True, kw_only=True):
     devices: list[str] = []
     """As the sender reads them; a hint that saves bytes. The receiver judges by its own reading."""
     resource: ResourceEntry | None = None
+    origin: str = ""
+    """uuid of the edge that a forwarded file comes from: content of another one is not it."""
 
 
 class PlanPage(Struct, frozen=True, kw_only=True):
@@ -450,6 +505,9 @@ class DeletionsPart(Struct, frozen=True, kw_only=True):
     """The last look that could have seen these records and did not; 0 where none could have."""
     applied: bool = True
     """Whether readers are to leave out what is deleted."""
+    author: str = ""
+    """Of a forwarded one, in whose files, and by which engine's looks, `floor` counts:
+    `<uuid of the edge>@<uuid of the engine>`."""
 
 
 class DeletionsPage(Struct, frozen=True, kw_only=True):
@@ -490,6 +548,8 @@ class ManifestEntry(Struct, frozen=True, kw_only=True):
     """The first look that had it closed."""
     last_look: Count = 0
     """The last look that had it, if it lives on at the sender only as a link; 0 while it has it."""
+    origin: OriginEntry | None = None
+    """Of a forwarded file. One that has ended below ends by the commit that it comes by."""
 
 
 class EndRequest(Struct, frozen=True, kw_only=True):
@@ -499,6 +559,8 @@ class EndRequest(Struct, frozen=True, kw_only=True):
     deleted: list[str] = []
     last_looks: list[Count] = []
     """For each path of `deleted` the last look that had it; empty from a sender that takes none."""
+    below: list[EndBelow] = []
+    """Of forwarded files that are in `deleted`, or were before, what their ends mean."""
     schema: SchemaEnd | None = None
 
 
@@ -683,6 +745,37 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True):
     """The last look that had it, of a retired one; 0 while its sender has it."""
     devices: list[DeviceExtent] | None = None
     """Of each device with points, for who asks for them."""
+    origin: OriginEntry | None = None
+    """Of a file that was forwarded to this receiver."""
+    changed: Count = 0
+    """The commit since which it stands as it does; 0 from a receiver that does not tell."""
+
+
+class FatesRequest(Struct, frozen=True, kw_only=True):
+    """`POST /catalogue/fates`: files, by their physical paths, that were in the catalogue."""
+
+    paths: list[str]
+
+
+class FileFate(Struct, frozen=True, kw_only=True):
+    """What became of a file."""
+
+    path: str
+    here: bool = False
+    """Its sender has it, and it is not at its end: it is visible, or bad and wanted again."""
+    reason: str = ""
+    """Why it cannot be read, in words."""
+    end: EndBelow | None = None
+    """Of one that has ended. Neither of them: nothing is known of it any more."""
+
+
+class FatesAnswer(Struct, frozen=True, kw_only=True):
+    """In the order of the request, and what an operator deleted everywhere."""
+
+    engine: str
+    commit: Count
+    fates: list[FileFate]
+    everywhere: list[EndBelow] = []
 
 
 class NotedRecords(Struct, frozen=True, kw_only=True):
@@ -694,6 +787,8 @@ class NotedRecords(Struct, frozen=True, kw_only=True):
     """They hide their times in every file of the sender that was closed up to this look."""
     commit: Count
     applied: bool = True
+    held: bool = False
+    """Whether an operator has yet to let them through."""
 
 
 class NotedEntry(Struct, frozen=True, kw_only=True):
@@ -710,6 +805,8 @@ class NotedEntry(Struct, frozen=True, kw_only=True):
     older: list[str] = []
     """Patterns in it that name all that lies below as well, as those of 0.12 do: the devices of the
     TsFile tell, which a reader may not know any more."""
+    author: str = ""
+    """See `DeletionsPart.author`; empty where it is the sender."""
 
 
 class NotedAnswer(Struct, frozen=True, kw_only=True):

@@ -49,6 +49,7 @@ class SenderView(Struct, frozen=True, kw_only=True):
         files: of it in the catalogue, and visible.
         bytes: of those.
         quarantined: files that were refused or found bad.
+        removed: whether an operator removed it.
         verified: of `files`, how many a verification has proved.
         staged_bytes: received and not loaded.
         uploads: begun and not finished.
@@ -70,6 +71,7 @@ class SenderView(Struct, frozen=True, kw_only=True):
     files: int = 0
     bytes: int = 0
     quarantined: int = 0
+    removed: bool = False
     verified: int = 0
     staged_bytes: int = 0
     uploads: int = 0

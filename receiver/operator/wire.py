@@ -65,6 +65,28 @@ class OwnersMoved(Struct, frozen=True, kw_only=True):
     retired: int
 
 
+class SendersAccepted(Struct, frozen=True, kw_only=True):
+    """`POST /v1/senders/accept`: the senders that may go on."""
+
+    senders: list[str]
+
+
+class SenderRemoved(Struct, frozen=True, kw_only=True):
+    """`POST /v1/senders/<sender>/remove`: what became of it, and what stays."""
+
+    tokens: int
+    """That were revoked."""
+    devices: int
+    """That belong to nobody now."""
+    retired: int
+    """Files that ended by it."""
+    quarantined: int
+    """Entries of the quarantine that were dropped."""
+    files: int
+    """Of it that stay visible, until they are proved to be elsewhere."""
+    bytes: int
+
+
 class QuarantineAnswer(Struct, frozen=True, kw_only=True):
     """`GET /v1/quarantine`."""
 
@@ -97,6 +119,28 @@ class UndeleteAnswer(Struct, frozen=True, kw_only=True):
 
     back: list[str]
     failed: list[FailedUndelete]
+
+
+class DeleteRequest(Struct, frozen=True, kw_only=True):
+    """`POST /v1/files/delete`: files that have ended, by their physical paths."""
+
+    physicals: list[str]
+    everywhere: bool = False
+    """At each centre above, too."""
+
+
+class FailedDelete(Struct, frozen=True, kw_only=True):
+    """A file that was not deleted, and why."""
+
+    physical: str
+    reason: str
+
+
+class DeleteAnswer(Struct, frozen=True, kw_only=True):
+    """What is deleted, and what is not."""
+
+    deleted: list[str]
+    failed: list[FailedDelete]
 
 
 class RetiredKey(Struct, frozen=True, kw_only=True):

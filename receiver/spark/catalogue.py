@@ -28,12 +28,12 @@ from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.clock.clock_record import RECORD
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.metadata.model.ranks import NOW, Rank, name_rank
+from receiver.metadata.model.ranks import NOW, Rank, RankBelow, name_rank
 from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.model.true_times import TrueTimes
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.ranges import DeviceTable
-from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment
+from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment, author_of
 from receiver.spark.finder import DataFile
 from receiver.spark.noted_deletions import NotedDeletions
 
@@ -246,9 +246,10 @@ class LocalCatalogue(Catalogue):
             noted = NotedDeletions(state.deletion_table, past.commit, self._older_of(state))
 
         def found(row: FileRow) -> DataFile:
-            rank = row.rank
-            deletions = noted.of(row.sender, row.physical, rank.closed)
-            file = self._committed(row.data_dir, rank, row.size, row.devices, row.first, row.last)
+            deletions = noted.of(row.author, row.physical, row.closed)
+            file = self._committed(
+                row.data_dir, row.rank, row.size, row.devices, row.first, row.last
+            )
             return replace(file, deletions=deletions)
 
         return self._loads(map(found, past.visible), map(found, past.quarantined))
@@ -349,13 +350,19 @@ class RemoteCatalogue(Catalogue):
         for each in entries:
             file = files[each.path]
             if noted is not None:
-                closed = file.standing.closed
-                file = replace(file, deletions=noted.of(each.sender, each.path, closed))
+                author, closed = each.sender, file.standing.closed
+                if (origin := each.origin) is not None:
+                    below = origin.below[0]
+                    author = author_of(each.sender, f"{origin.sender}@{below.engine}")
+                    closed = below.closed
+                file = replace(file, deletions=noted.of(author, each.path, closed))
             (held if each.state == wire.QUARANTINED else visible).append(file)
         return self._loads(visible, held)
 
     def _file(self, entry: wire.CatalogueEntry) -> DataFile:
-        name = name_rank(FilePath.parse(entry.original))
+        origin = entry.origin
+        below = () if origin is None else tuple(map(_below, origin.below))
+        name = name_rank(FilePath.parse(entry.original if origin is None else origin.path))
         first = entry.first_look or entry.commit
         rank = Rank(
             name,
@@ -364,6 +371,7 @@ class RemoteCatalogue(Catalogue):
             entry.last_look or NOW,
             entry.commit,
             entry.path,
+            below,
         )
         devices = None
         if entry.devices is not None:
@@ -424,6 +432,12 @@ def _file_of(noted: wire.NotedEntry | DeletionsRow) -> tuple[str, str, str | Non
     return noted.sender, noted.path, noted.physical, noted.form
 
 
+def _below(looks: wire.LooksBelow) -> RankBelow:
+    return RankBelow(
+        looks.engine, looks.first, looks.closed, looks.last or NOW, looks.loaded, looks.physical
+    )
+
+
 def _deletions_row(entry: wire.NotedEntry) -> DeletionsRow:
     segments = tuple(
         DeletionsSegment(each.end, each.floor, each.commit, each.applied) for each in entry.segments
@@ -435,6 +449,7 @@ def _deletions_row(entry: wire.NotedEntry) -> DeletionsRow:
         form=entry.form,
         content=entry.content,
         segments=segments,
+        by=entry.author,
         created=0,
         changed=0,
     )

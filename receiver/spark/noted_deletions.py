@@ -71,19 +71,19 @@ class NotedDeletions:
         for each in self._reaching.values():
             each.sort(key=lambda one: (-one.floor, one.records.name))
 
-    def of(self, sender: str, physical: str, closed: int) -> FileDeletions:
-        """What hides points of a file that its sender's look `closed` had closed first."""
+    def of(self, author: str, physical: str, closed: int) -> FileDeletions:
+        """What hides points of a file that its author's look `closed` had closed first."""
         own = self._own.get(physical, ())
         group = storage_group_of(physical)
-        reaching = self._reaching.get((sender, group))
+        reaching = self._reaching.get((author, group))
         if not reaching:
             return FileDeletions(own) if own else _NONE
         count = bisect.bisect_right(reaching, -closed, key=lambda one: -one.floor)
-        found = self._shared.get((sender, group, count))
+        found = self._shared.get((author, group, count))
         if found is None:  # files that are closed about the same time share the tuple
             some = tuple(reaching[:count])
             found = some, FileDeletions((), tuple(each.records for each in some))
-            self._shared[sender, group, count] = found
+            self._shared[author, group, count] = found
         if not own:
             return found[1]
         others = tuple(each.records for each in found[0] if each.owner != physical)
@@ -97,7 +97,7 @@ class NotedDeletions:
             if each.floor:
                 records = DeletionRecords(name, row.form, each.content, self._older_of(row))
                 reaching = _Reaching(each.floor, row.physical, records)
-                self._reaching[row.sender, storage_group_of(row.path)].append(reaching)
+                self._reaching[row.author, storage_group_of(row.path)].append(reaching)
         if row.physical is not None:
             content = b"".join(each.content for each in several)
             known = self._own.get(row.physical, ())

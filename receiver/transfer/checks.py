@@ -186,6 +186,7 @@ class Checks:
             compares=not epochs.is_used_up(row, request.epoch),  # a clone has another's list
             lost=lost,
             anew=row is not None and row.restored > 0,
+            origins=True,
         )
 
     def _next_look(self, request: CheckRequest, newest: int) -> int:

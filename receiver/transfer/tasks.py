@@ -14,7 +14,7 @@ from common.errors import (
     ProtocolError,
     TooLargeError,
 )
-from common.names import FilePath, is_task_id
+from common.names import FilePath, is_sender_uuid, is_task_id
 from common.tsfile.deletion_records import whole_records
 from common.tsfile.primitives import Malformed
 from common.wire import (
@@ -30,6 +30,7 @@ from common.wire import (
 )
 from receiver.disks import whole_in
 from receiver.load.deciding.known_deletions import KnownDeletions
+from receiver.load.deciding.origins import check_origins
 from receiver.load.folder.current_task import Planned, TaskRecord, start_task
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
@@ -379,6 +380,7 @@ class Tasks:
                 raise ProtocolError(f"{entry.path!a}: its root is not 32 hex digits")
             seen.add(entry.path)
         deleted = [_tsfile(each) for each in request.deleted]
+        check_origins(request)
         check_end(request.schema)
         check_sender(who, sender)
         known = self._known(sender, task)
@@ -390,7 +392,9 @@ class Tasks:
                 return known
             current = self._open_task(who, folder, task)
             current.add_files(self._received(folder, seen))
-            current.end(request.manifest, deleted, request.schema, request.last_looks)
+            current.end(
+                request.manifest, deleted, request.schema, request.last_looks, request.below
+            )
             crash.point("tasks.ended")
         self._load.loader.submit(folder, current)
         return TaskAnswer(task=task, state=TaskState.LOADING, epoch=epoch)
@@ -468,6 +472,8 @@ def _check_length(count: int) -> None:
 
 def _check_part(part: DeletionsPart) -> None:
     _tsfile(part.path)
+    if part.author and list(map(is_sender_uuid, part.author.split("@"))) != [True, True]:
+        raise ProtocolError(f"{part.path}: {part.author[:80]!a} is no edge and engine")
     try:
         whole = whole_records(part.content, part.form)
     except Malformed as error:
@@ -502,4 +508,5 @@ def _planned(entry: PlanEntry, decision: PlanDecision) -> Planned:
         refused=_REFUSED.get(decision.action),
         device=decision.device,
         reason=decision.reason,
+        origin=entry.origin,
     )

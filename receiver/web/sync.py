@@ -336,6 +336,21 @@ def catalogue_deletions(call: Call) -> Response:
 
 
 @ROUTES.call(
+    "POST",
+    f"{wire.BASE}/catalogue/fates",
+    Role.READER,
+    "What became of files that were in the catalogue, for one who forwards it",
+    AnswerRow(200, wire.FatesAnswer),
+    takes=wire.FatesRequest,
+    body=Body.LARGE,
+)
+def catalogue_fates(call: Call) -> Response:
+    """What became of files."""
+    request = call.body(wire.FatesRequest)
+    return json_answer(call.node.listing.fates(call.who, request.paths))
+
+
+@ROUTES.call(
     "GET",
     f"{wire.BASE}/schema/changes",
     Role.READER,

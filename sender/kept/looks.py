@@ -470,6 +470,13 @@ def _seen(
         return known
     if known is not None and size < known.size:
         return msgspec.structs.replace(known, identity=file.identity)
+    if file.segments:
+        same = known is not None and _digest(content[: known.size]) == known.digest
+        marks = tuple((end, floor) for end, floor, _ in file.segments)
+        there = known.at_receiver if known is not None and same else None
+        told, at_receiver = (there.size, there.digest) if there is not None else (0, "")
+        digest = _digest(content[:size])
+        return DeletionsSight(file.identity, size, digest, marks, told, at_receiver)
     candidates = [(each, 0, "") for each in moved]
     if known is not None:
         there = known.at_receiver or KnownRecords(0, "")

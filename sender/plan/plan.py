@@ -153,6 +153,8 @@ def plan(
         by_group[addition.path.group].additions.append(addition)
     for deletion in verdicts.go:
         by_group[deletion.path.group].deletions.append(deletion)
+    for path, data_dir in scan.gone_before.items() if options.hold_deletions is None else ():
+        by_group[path.group].deletions.append(ToldDeletion(path, data_dir))
     travelling = {each.path for each in found.additions} if tells else set()
     along = [each for each in scan.deletions if each.path in travelling]
     for each in dict.fromkeys([*deletion_files, *along]):
@@ -199,6 +201,8 @@ def _compare(
         entry = entries.get(path)
         if entry is not None and entry.identity == file.identity and entry.md5:
             _unchanged(found, entry, file)
+            if path in scan.told_anew:
+                found.additions.append(Addition(file))
         else:
             _differs(found, file, entry, troubles.get(path), facts)
     for path, entry in entries.items():

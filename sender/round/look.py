@@ -102,7 +102,7 @@ def viewing(
                 md5_known=source.md5_known,
             )
             kept.memory = memory
-            yield LookedAt(kept, source, source.scan(kept.ledger.entries))
+            yield LookedAt(kept, source, source.scan(kept.ledger.entries, kept.handed.has))
 
 
 # -- dry run -----------------------------------------------------------------------------------
@@ -114,6 +114,7 @@ def dry_run(remote: Remote, *, accept_source: bool) -> dict[str, Any]:
         kept, now = view.kept, view.kept.memory.now
         request = remote.check_request(now, kept.looks.now.last)
         check = remote.patiently(lambda: remote.client.check(request))
+        view.scan = view.source.scan(kept.ledger.entries, kept.handed_to(check))
         known = view.known(view.left_behind(lambda task: _committed(remote, task)), check)
         compared = compare(remote, known, now.newest_commit)
         options = PlanOptions.of(remote.config, accept_source=now.accept_source)

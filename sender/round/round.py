@@ -150,7 +150,9 @@ class Round:
         if check.anew:
             kept.looks.begin_anew()
         self._meter.step("scan")
-        scan = source.scan(kept.ledger.entries)
+        if check.history is not History.CONTINUES or self.options.forget:
+            kept.handed.clear()
+        scan = source.scan(kept.ledger.entries, kept.handed_to(check))
         look = kept.looks.take(
             check.look, scan, kept.ledger.entries, recovered.last_copies, source.deletion_file
         )
@@ -185,7 +187,8 @@ class Round:
             with open_schema(self.remote, kept.sync, check, whole=self.options.schema) as schema:
                 self._tasks(kept, source, check, look, ahead.work, resumable, schema)
         finally:
-            self._stand(kept, ahead.scan)
+            self._stand(kept, source.left(ahead.scan, kept.handed))
+        source.settle(kept.handed)
 
     def _tasks(
         self,
@@ -225,7 +228,7 @@ class Round:
                 self._meter,
                 schema=schema,
                 again=again,
-                read_deletions=source.deletion_file,
+                source=source,
                 clock=self.clock,
             ).run()
             crash.point("round.task_done")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
+
+import msgspec
 
 import common
 from common import wire
@@ -209,6 +211,32 @@ class Client:
             marks.add((page.commit, page.engine))
         commit, engine = min(marks)
         return CatalogueNow(entries, engine, commit, len(marks) == 1)
+
+    def fates(self, paths: Sequence[str], limit: int = 1000) -> wire.FatesAnswer:
+        """What became of files that were in the receiver's catalogue (a reader's call).
+
+        Raises:
+            NotFoundError: it is of a version that does not know.
+        """
+        fates: list[wire.FileFate] = []
+        answer: wire.FatesAnswer | None = None
+        for at in range(0, max(1, len(paths)), limit):
+            page = wire.FatesRequest(paths=list(paths[at : at + limit]))
+            answer = self._json("POST", "/catalogue/fates", wire.FatesAnswer, page)
+            if [each.path for each in answer.fates] != page.paths:
+                raise ProtocolError(f"{self.endpoint.url}: fates of other paths than were asked")
+            fates += answer.fates
+        assert answer is not None
+        return msgspec.structs.replace(answer, fates=fates)
+
+    def noted(self, limit: int = 1000) -> list[wire.NotedEntry]:
+        """Deletion files that the receiver knows (a reader's call).
+
+        Raises:
+            NotFoundError: it is of a version that knows none.
+        """
+        pages = self._pages("/catalogue/deletions", wire.NotedAnswer, limit)
+        return [each for page in pages for each in page.entries]
 
     def schema_changes(
         self, after: int, cursor: str | None = None, limit: int = 1000

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from receiver.config import DeletesConfig, LimitsConfig, ListenConfig, ReceiverConfig
 from receiver.metadata.state.table_rows import DeletionsRow, FileRow, FileState
@@ -171,6 +171,37 @@ class CentreView:
         return set(self.points(row)) <= given
 
 
+def rows_read(schema_dir: Path) -> Iterator[dict[str, Any]]:
+    """The rows that a reader of a receiver's catalogue gets."""
+    options = parse_options({"form": "long", "catalog": str(schema_dir)})
+    query = plan_of(options, columns_of(options))
+    sources = list_sources(options)
+    span, picker = query.selection.span, query.picker()
+    parts = plan(sources, span, 1 << 20, picker, read_tail_of, merge=options.merge)
+    for part in parts:
+        for each in read_slices(part, query):
+            yield from each.to_pylist()
+
+
+def points_read(host: Host, shape: Shape) -> Points:
+    """What a reader of a receiver gets.
+
+    Raises:
+        AssertionError: a time of a series is given twice.
+    """
+    with host.reading() as state:
+        if not any(row.state in _IN_SIGHT for row in state.files.values()):
+            return {}
+    found: Points = {}
+    for row in rows_read(host.config.schema_dir):
+        if not shape.has(row["device"]):
+            continue
+        key = shape.series(row["device"], row["measurement"]), in_mind(row["time"])
+        assert key not in found, f"{key} is given twice"
+        found[key] = row["value_long"]
+    return found
+
+
 # -- the world -----------------------------------------------------------------------------------
 
 
@@ -257,24 +288,7 @@ class Oracle:
         Raises:
             AssertionError: a time of a series is given twice.
         """
-        if not self.view().visible:
-            return {}
-        options = parse_options({"form": "long", "catalog": str(self.host.config.schema_dir)})
-        query = plan_of(options, columns_of(options))
-        sources = list_sources(options)
-        span, picker = query.selection.span, query.picker()
-        parts = plan(sources, span, 1 << 20, picker, read_tail_of, merge=options.merge)
-        found: Points = {}
-        for row in (
-            row for part in parts for each in read_slices(part, query) for row in each.to_pylist()
-        ):
-            if not self.database.shape.has(row["device"]):
-                continue
-            series = self.database.shape.series(row["device"], row["measurement"])
-            key = series, in_mind(row["time"])
-            assert key not in found, f"{key} is given twice"
-            found[key] = row["value_long"]
-        return found
+        return points_read(self.host, self.database.shape)
 
     # -- other boxes -----------------------------------------------------------------------
 
@@ -352,13 +366,13 @@ def an_edge(root: Path, url: str, mode: str) -> Edge:
     return edge
 
 
-def _config(root: Path) -> ReceiverConfig:
+def _config(root: Path, deletes: DeletesConfig | None = None) -> ReceiverConfig:
     config = ReceiverConfig(
         schema_dir=root / "centre" / "schema",
         data_dirs=(root / "centre" / "data",),
         listen=ListenConfig(host="127.0.0.1", port=0),
         limits=LimitsConfig(min_free_bytes=0),
-        deletes=DeletesConfig(max_fraction=1.0),
+        deletes=deletes or DeletesConfig(max_fraction=1.0),
     )
     config.data_dirs[0].mkdir(parents=True)
     return config
@@ -367,13 +381,20 @@ def _config(root: Path) -> ReceiverConfig:
 @contextlib.contextmanager
 def oracle(root: Path, mode: str = "replaced", shape: Shape = PLAIN) -> Iterator[Oracle]:
     """A receiver in this process, served over HTTP, and an edge."""
-    app = create_app(_config(root))
+    with receiver_at(root) as host:
+        yield Oracle(root, mode, host, shape)
+
+
+@contextlib.contextmanager
+def receiver_at(root: Path, deletes: DeletesConfig | None = None) -> Iterator[InProcess]:
+    """A receiver in this process, served over HTTP."""
+    app = create_app(_config(root, deletes))
     try:
         site = site_of(app)
         in_this_process(site.node)
         with running(app, gate=site.gate) as server:
             host, port = server.addresses[0]
-            yield Oracle(root, mode, InProcess(site.node, f"http://{host}:{port}"), shape)
+            yield InProcess(site.node, f"http://{host}:{port}")
             site.polls.close()
     finally:
         close(app)

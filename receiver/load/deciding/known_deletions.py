@@ -86,6 +86,7 @@ class KnownDeletions:
                     content=content,
                     floor=part.floor,
                     applied=part.applied,
+                    author=part.author,
                 )
             )
         return True
@@ -93,7 +94,7 @@ class KnownDeletions:
     def _physical(self, path: str) -> str | None:
         if path in self._loads:
             return self._loads[path]
-        row = self._held(path)
+        row = self._held(path) or self._state.file_table.forwarded(self._sender, path)
         return None if row is None else row.physical
 
     def _known(self, path: str, form: str, physical: str | None) -> bytes | bytearray:

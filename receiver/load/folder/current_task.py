@@ -18,6 +18,7 @@ from common.decoders import from_json
 from common.linelog import Phase, SyncLog
 from common.wire import (
     DeletionsPart,
+    EndBelow,
     ManifestEntry,
     Propagate,
     ResourceEntry,
@@ -75,6 +76,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
         anew: whether the sender's list begins anew with it.
         single: whether it is an upload without a task, which has no sync.log.
         schema: the schema that it brings, known with the end.
+        below: what ends of forwarded files mean, known with the end.
     """
 
     v: int = 1
@@ -91,6 +93,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     single: bool = False
     schema: SchemaEnd | None = None
     token: str | None = None
+    below: list[EndBelow] = []
 
     @property
     def looks(self) -> dict[str, int]:
@@ -111,6 +114,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         refused: the decision, if it was one against the file.
         device: that the decision names.
         reason: of it.
+        origin: uuid of the edge of a forwarded file.
     """
 
     path: str
@@ -122,6 +126,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refused: Result | None = None
     device: str | None = None
     reason: str | None = None
+    origin: str = ""
 
 
 class TaskPlace(Protocol):
@@ -274,6 +279,7 @@ class CurrentTask:
         deleted: list[FilePath],
         schema: SchemaEnd | None = None,
         last_looks: Iterable[int] = (),
+        below: list[EndBelow] | None = None,
     ) -> None:
         """Record the end: task.json with the manifest, then sync.log, then sync.end."""
         assert self._sync_log is not None
@@ -286,6 +292,7 @@ class CurrentTask:
             deleted=[path.text for path in known],
             last_looks=[looks.get(path, 0) for path in known],
             schema=schema,
+            below=below or [],
         )
         _write_record(self._folder, self.record)
         crash.point("task.end.manifest")

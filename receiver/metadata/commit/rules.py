@@ -243,6 +243,8 @@ class Rules:
         self._need_sender(op.sender, op)
         _check_names(op)
         _check_content(op)
+        if op.origin is not None:
+            _check_origin(op, op.origin)
         if self._file(op.physical) is not None:
             raise _refusal(op, f"the name {op.physical} is taken")
         there = self._held(op.sender, op.path)
@@ -316,6 +318,12 @@ class Rules:
             raise _refusal(op, f"{op.path} is the only name of {op.physical}")
         self._put(("path", file.sender, op.path), None)
         self._put(("file", op.physical), replace(file, path=left[0], names=tuple(left[1:])))
+
+    def _origin_noted(self, op: records.OriginNoted) -> None:
+        self._shake(op.physical)
+        file = self._need_file(op.physical, op, *_THERE, FileState.SUPERSEDED)
+        _check_origin(op, op.origin)
+        self._put(("file", op.physical), file)
 
     def _file_superseded(self, op: records.FileSuperseded) -> None:
         file = self._need_file(op.physical, op, FileState.RETIRED)
@@ -525,6 +533,17 @@ def _check_content(op: records.FileLoaded) -> None:
             )
 
 
+def _check_origin(op: records.Op, origin: records.FileOrigin) -> None:
+    _parse(op, origin.path)
+    if not is_sender_uuid(origin.sender) or not origin.below:
+        raise _refusal(op, f"{origin.sender!a} is no edge that it comes from")
+    for each in origin.below:
+        looks = (each.first, each.closed, each.last, each.loaded)
+        if not is_sender_uuid(each.engine) or any(look not in _INT64 or look < 0 for look in looks):
+            raise _refusal(op, f"{each.engine!a} has no looks {looks}")
+        _parse(op, each.physical)
+
+
 def _is_range(first: int | None, last: int | None) -> bool:
     if first is None or last is None:
         return first is last
@@ -567,6 +586,7 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.FileRestored: Rules._file_restored,
     records.FileNamed: Rules._file_named,
     records.FileUnnamed: Rules._file_unnamed,
+    records.OriginNoted: Rules._origin_noted,
     records.FileSuperseded: Rules._file_superseded,
     records.FileRevived: Rules._file_revived,
     records.FileUndeleted: Rules._file_undeleted,

@@ -45,6 +45,7 @@ __all__ = [
     "FileLoaded",
     "FileLost",
     "FileNamed",
+    "FileOrigin",
     "FileOutcome",
     "FileQuarantined",
     "FileRestored",
@@ -61,6 +62,8 @@ __all__ = [
     "LossAcknowledged",
     "ManifestMeta",
     "Op",
+    "OriginLooks",
+    "OriginNoted",
     "OwnerSet",
     "QuarantineDrop",
     "QuarantinePut",
@@ -93,7 +96,7 @@ TOKEN_ROLES: tuple[TokenRole, ...] = (SENDER, READER, OPERATOR)
 """What a token may be for."""
 DeletesVerdict = Literal["allow", "drop", "use", "done"]
 """What became of a list of held deletes."""
-DeletionReason = Literal["gone", "superseded", "replaced", "operator", "expired"]
+DeletionReason = Literal["gone", "superseded", "replaced", "operator", "expired", "everywhere"]
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -128,6 +131,45 @@ class ManifestMeta(Record, frozen=True):
     series: int
     points: int
     root: str = ""
+
+
+class OriginLooks(Record, frozen=True):
+    """Where a file stands at a centre below: the looks there, as its engine numbers them.
+
+    Attributes:
+        engine: its uuid.
+        first: the first look that had it.
+        closed: the first look that had it closed.
+        last: the last look that had it; 0 while its sender has it.
+        loaded: the commit that loaded it.
+        physical: its name there.
+    """
+
+    engine: str
+    first: int
+    closed: int
+    last: int
+    loaded: int
+    physical: str
+
+
+class FileOrigin(Record, frozen=True):
+    """Where a forwarded file comes from.
+
+    Attributes:
+        sender: uuid of the edge.
+        path: at the edge.
+        below: at each centre on the way, from the edge on; one at least.
+    """
+
+    sender: str
+    path: str
+    below: Sequence[OriginLooks]
+
+    @property
+    def author(self) -> str:
+        """In whose files, and by which engine's looks, deletions count."""
+        return f"{self.sender}@{self.below[0].engine}"
 
 
 class FileOutcome(Record, frozen=True):
@@ -231,6 +273,7 @@ class FileLoaded(Record, frozen=True, tag=7):
         data_dir: the receiver's data directory that holds it, as the configuration names it.
         first_look: the first look of the sender that had it, closed or not; 0 if it was not told.
         closed_look: the first look that had it closed; 0 if it was not told.
+        origin: of a file that was forwarded.
     """
 
     sender: str
@@ -251,6 +294,7 @@ class FileLoaded(Record, frozen=True, tag=7):
     data_dir: str = ""
     first_look: int = 0
     closed_look: int = 0
+    origin: FileOrigin | None = None
 
 
 class FileDeleted(Record, frozen=True, tag=8):
@@ -510,6 +554,8 @@ class DeletionsNoted(Record, frozen=True, tag=30):
             in every file that was closed in that look, or before it. 0 where no look could have.
         applied: whether readers leave out what is deleted.
         held: the digest of the list of held deletes that these records stand on, if they do.
+        author: in whose files, and by which engine's looks, `floor` counts, of a forwarded one
+            (`FileOrigin.author`); empty for the sender and its own looks.
     """
 
     sender: str
@@ -521,6 +567,14 @@ class DeletionsNoted(Record, frozen=True, tag=30):
     floor: int
     applied: bool = True
     held: str = ""
+    author: str = ""
+
+
+class OriginNoted(Record, frozen=True, tag=35):
+    """A forwarded file stands otherwise at the centre below than it did, or has another one."""
+
+    physical: str
+    origin: FileOrigin
 
 
 class SenderMode(Record, frozen=True, tag=33):
@@ -708,6 +762,7 @@ Op = (
     | FileNamed
     | FileUnnamed
     | DeletionsNoted
+    | OriginNoted
     | FileSuperseded
     | FileRevived
     | SenderMode

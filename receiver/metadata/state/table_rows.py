@@ -15,10 +15,11 @@ import msgspec
 
 from common.names import FilePath
 from common.wire import Propagate
-from receiver.metadata.model.ranks import NOW, Rank, name_rank
+from receiver.metadata.model.ranks import NOW, NameRank, Rank, RankBelow, name_rank
 from receiver.metadata.model.records import (
     DeletesVerdict,
     DeletionReason,
+    FileOrigin,
     FileOutcome,
     ManifestMeta,
     ResourceMeta,
@@ -172,6 +173,7 @@ class FileRow(_Row, frozen=True, kw_only=True):
         rests: of a superseded file, the physical paths of those that give its points.
         superseded: the commit that took it out of sight by a proof, 0 for none; kept when its
             bytes go.
+        origin: of a file that was forwarded.
     """
 
     sender: str
@@ -202,6 +204,7 @@ class FileRow(_Row, frozen=True, kw_only=True):
     last_look: int = 0
     rests: tuple[str, ...] = ()
     superseded: int = 0
+    origin: FileOrigin | None = None
 
     @property
     def visible(self) -> bool:
@@ -231,10 +234,23 @@ class FileRow(_Row, frozen=True, kw_only=True):
         stand for them: nothing better is known.
         """
         name = name_rank(self.parsed)
+        below: tuple[RankBelow, ...] = ()
+        if self.origin is not None:
+            name, below = rank_of_origin(self.origin)
         first = self.first_look or self.created
         closed = self.closed_look or first
         last = (self.last_look or self.changed - 1) if self.retired else NOW
-        return Rank(name, first, closed, last, self.created, self.physical)
+        return Rank(name, first, closed, last, self.created, self.physical, below)
+
+    @property
+    def author(self) -> str:
+        """Whose deletions reach it: those of the edge that it comes from."""
+        return author_of(self.sender, "" if self.origin is None else self.origin.author)
+
+    @property
+    def closed(self) -> int:
+        """The first look that had it closed, as the `floor` of its author's deletions counts."""
+        return self.rank.closed if self.origin is None else self.origin.below[0].closed
 
     @property
     def compactions(self) -> tuple[int, int] | None:
@@ -308,6 +324,7 @@ class DeletionsRow(_Row, frozen=True, kw_only=True):
         past: the commit since which they are of no file any more, and hide points of what had ended
             (`records.ListBegun`); 0 for none.
         was: the loaded file that they were of until then, if they were of one.
+        by: see `records.DeletionsNoted`, where it is the author.
     """
 
     sender: str
@@ -318,6 +335,12 @@ class DeletionsRow(_Row, frozen=True, kw_only=True):
     segments: tuple[DeletionsSegment, ...]
     past: int = 0
     was: str | None = None
+    by: str = ""
+
+    @property
+    def author(self) -> str:
+        """Whose files it reaches."""
+        return author_of(self.sender, self.by)
 
 
 class DeleteWindowRow(_Row, frozen=True, kw_only=True):
@@ -376,6 +399,22 @@ class HeldDeletesRow(_Row, frozen=True, kw_only=True):
     look: int
     verdict: DeletesVerdict | None = None
     used: int | None = None
+
+
+def author_of(sender: str, author: str) -> str:
+    """In whose files deletions of a sender count, be they forwarded: nobody else's word does."""
+    return f"{sender}/{author}" if author else sender
+
+
+def rank_of_origin(origin: FileOrigin) -> tuple[NameRank | None, tuple[RankBelow, ...]]:
+    """What ranks a forwarded file: its name at the edge, and where it stands below."""
+    below = tuple(
+        RankBelow(
+            each.engine, each.first, each.closed, each.last or NOW, each.loaded, each.physical
+        )
+        for each in origin.below
+    )
+    return name_rank(FilePath.parse(origin.path)), below
 
 
 @cache

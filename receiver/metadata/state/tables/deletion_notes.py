@@ -109,6 +109,7 @@ class DeletionTable:
                 form=op.form,
                 content=content,
                 segments=(*(before.segments if before else ()), segment),
+                by=op.author,
                 created=ts if known is None else known.created,
                 changed=ts,
             )

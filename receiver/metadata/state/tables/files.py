@@ -85,6 +85,7 @@ class FileTable:
         self._resting: dict[str, dict[str, None]] = {}
         self._tails: dict[str, tuple[str, ...]] = {}
         self._lost: dict[str, None] = {}
+        self._forwarded: dict[tuple[str, str], str] = {}
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -141,6 +142,11 @@ class FileTable:
     def lost(self) -> list[FileRow]:
         """Files in quarantine that their senders have no more."""
         return [self.rows[each] for each in self._lost]
+
+    def forwarded(self, sender: str, path: str) -> FileRow | None:
+        """The file that a forwarding sender named so, held, ended or deleted."""
+        found = self._forwarded.get((sender, path))
+        return None if found is None else self.rows.get(found)
 
     def of_tail(self, tail: str) -> list[FileRow]:
         """Files with this digest of their tail that are not deleted, whoever sent them."""
@@ -208,6 +214,7 @@ class FileTable:
             self._add_tail(row)
         self._rest(row)
         self._lose(row)
+        self._note_way(row)
         if row.state is FileState.SUPERSEDED:
             self.gone.take(row)
 
@@ -233,6 +240,7 @@ class FileTable:
             records.FileRestored: self._file_restored,
             records.FileNamed: self._file_named,
             records.FileUnnamed: self._file_unnamed,
+            records.OriginNoted: self._origin_noted,
             records.FileSuperseded: self._file_superseded,
             records.FileRevived: self._file_revived,
             records.FileUndeleted: self._file_undeleted,
@@ -266,8 +274,10 @@ class FileTable:
             changed=ts,
             first_look=op.first_look,
             closed_look=op.closed_look,
+            origin=op.origin,
         )
         self.rows[op.physical] = row
+        self._note_way(row)
         self._add_tail(row)
         self._take_path(row, op.path)
         self._orders[row.state].add(op.physical)
@@ -324,7 +334,8 @@ class FileTable:
         row = self.rows[op.physical]
         self._take_path(row, op.path)
         names = (*row.names, op.path)
-        self.rows[op.physical] = msgspec.structs.replace(row, names=names, changed=ts)
+        row = self.rows[op.physical] = msgspec.structs.replace(row, names=names, changed=ts)
+        self._note_way(row)
 
     def _file_unnamed(self, op: records.FileUnnamed, ts: int) -> None:
         row = self.rows[op.physical]
@@ -334,6 +345,18 @@ class FileTable:
         unnamed = msgspec.structs.replace(row, path=path, names=tuple(names), changed=ts)
         self.rows[op.physical] = unnamed
         self.gone.touch(unnamed)
+
+    def _origin_noted(self, op: records.OriginNoted, ts: int) -> None:
+        row = msgspec.structs.replace(self.rows[op.physical], origin=op.origin, changed=ts)
+        self.rows[op.physical] = row
+        self._note_way(row)
+        self.gone.touch(row)
+
+    def _note_way(self, row: FileRow) -> None:
+        """Each hop names a file as it came, and never another one so."""
+        if row.origin is not None:
+            for path in row.paths:
+                self._forwarded[row.sender, path] = row.physical
 
     def _file_superseded(self, op: records.FileSuperseded, ts: int) -> None:
         row = self.rows[op.physical]
@@ -422,7 +445,10 @@ class FileTable:
             self.rows[physical] = msgspec.structs.replace(row, verified=ts)
 
     def _file_forgotten(self, op: records.FileForgotten, ts: int) -> None:
-        del self.rows[op.physical]
+        row = self.rows.pop(op.physical)
+        for path in row.paths:
+            if self._forwarded.get((row.sender, path)) == op.physical:
+                del self._forwarded[row.sender, path]
         del self._deleted[op.physical]
         self._orders[FileState.DELETED].remove(op.physical)
 

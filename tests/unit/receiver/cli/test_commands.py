@@ -208,6 +208,12 @@ def test_owners_and_senders_are_changed_by_the_server(running, command):
     assert json.loads(command("owners", "transfer", EVIL, B, "--json"))["commit"]
     assert "accepted" in command("senders", "accept", A)
     command("senders", "accept", "no such sender/..", code=2)
+    assert A in command("senders", "accept", "--all")
+    command("senders", "accept", code=2)
+    assert "what stays" in command("senders", "remove", B)
+    assert "removed" in command("senders", "list")
+    assert json.loads(command("senders", "remove", B, "--json"))["tokens"] == 0
+    command("senders", "remove", "0" * 32, code=2)
 
 
 @pytest.fixture
@@ -269,6 +275,13 @@ def test_retired_files_are_dropped_by_the_server(retired, running, command):
     command("retired", "drop", retired, code=3)
 
 
+def test_files_that_have_ended_are_deleted_everywhere_by_the_server(retired, running, command):
+    assert "deleted everywhere" in command("files", "delete", "--everywhere", retired)
+    again = json.loads(command("files", "delete", retired, "--json", code=3))
+    assert again["failed"] == [{"physical": retired, "reason": "it is deleted already"}]
+    assert f"{retired}" in command("files", "--state", "deleted")
+
+
 def test_quarantine_is_dropped_by_the_server(running, command):
     command("quarantine", "retry", path_of(9), code=3)  # still no TsFile
     command("quarantine", "drop", "no such path", code=2)
@@ -289,6 +302,8 @@ def test_quarantine_is_dropped_by_the_server(running, command):
         ("ttl", "resume"),
         ("clock", "confirm"),
         ("retired", "drop", "x"),
+        ("senders", "remove", A),
+        ("files", "delete", "x"),
     ],
 )
 def test_what_changes_something_says_that_no_server_runs(filled, command, arguments):
