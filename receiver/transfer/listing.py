@@ -26,6 +26,7 @@ from common.wire import (
     ResourceEntry,
 )
 from receiver.disks import AwayError, whole_in
+from receiver.load.deciding.hidden_files import older_names
 from receiver.load.placing import tree_of
 from receiver.metadata.model.ranks import NOW
 from receiver.metadata.query.past_files import files_at
@@ -191,11 +192,10 @@ class Listing:
             page.append(row)
         with self._engine.reading() as state:
             files = {row.physical: state.files.get(row.physical or "") for row in page}
-        devices = {each: row.devices.names() for each, row in files.items() if row is not None}
         return NotedAnswer(
             engine=self._engine.uuid,
             commit=commit,
-            entries=[_noted(row, devices.get(row.physical, ())) for row in page],
+            entries=[_noted(row, files[row.physical]) for row in page],
             next=_cursor(page[-1]) if len(page) < len(rows) else None,
         )
 
@@ -370,10 +370,7 @@ def _cursor(row: DeletionsRow) -> str:
     return f"{row.sender}/{row.path}/{row.physical or ''}/{row.form}{past}"
 
 
-def _noted(row: DeletionsRow, devices: Iterable[str]) -> NotedEntry:
-    from receiver.points.deletions import older_in
-
-    older = older_in(row.content, row.path, devices) if row.form == "mods" and devices else ()
+def _noted(row: DeletionsRow, file: FileRow | None) -> NotedEntry:
     return NotedEntry(
         sender=row.sender,
         path=row.path,
@@ -390,6 +387,6 @@ def _noted(row: DeletionsRow, devices: Iterable[str]) -> NotedEntry:
             )
             for each in row.segments
         ],
-        older=sorted(older),
+        older=sorted(older_names(row, file)),
         author=row.by,
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow
     from receiver.points.deletion_entries import Deletion, NamePattern
 
-__all__ = ["HidingRecords", "RecordsPart", "applied_parts"]
+__all__ = ["HidingRecords", "RecordsPart", "applied_parts", "older_names"]
 
 
 class RecordsPart(NamedTuple):
@@ -53,6 +53,20 @@ def applied_parts(rows: Iterable[DeletionsRow]) -> Iterator[RecordsPart]:
             if each.applied:
                 group = storage_group_of(row.path)
                 yield RecordsPart(group, row.physical, row.form, content, each.floor, row.author)
+
+
+def older_names(noted: DeletionsRow, row: FileRow | None) -> frozenset[str]:
+    """The patterns of a deletion file that name all that lies below as well, as those of 0.12 do.
+
+    Args:
+        noted: the deletion file.
+        row: of its TsFile, whose devices tell; also when that is deleted.
+    """
+    if noted.form != "mods" or row is None:
+        return frozenset()
+    from receiver.points.deletions import older_in
+
+    return older_in(noted.content, noted.path, row.devices.names())
 
 
 class HidingRecords:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from common import crash
 from common.errors import TsferryError
 from common.names import FilePath
+from receiver.load.deciding.hidden_files import older_names
 from receiver.load.folder.manifests import kept_tasks, remove_tables
 from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.upkeep.undeleting import bring_back_unproved
@@ -27,12 +28,12 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from receiver.disks import Disks
     from receiver.load.folder.sender_folder import Folders, SenderFolder
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import DeletionsRow, FileRow
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["Reaper"]
 
@@ -140,7 +141,13 @@ class Reaper:
                 )
             ]
             told = {row.physical: state.deletion_table.of_file(row.physical) for row in due}
-        explaining = {row.physical for row in due if _explains(row, told[row.physical])}
+        # The records of a deleted file go on hiding points of others: where only its devices tell
+        # what they name, its row stays.
+        explaining = {
+            row.physical
+            for row in due
+            if any(older_names(each, row) for each in told[row.physical])
+        }
         count = 0
         for low in range(0, len(due), _BATCH):
             batch = due[low : low + _BATCH]
@@ -234,16 +241,3 @@ class Reaper:
             rel = f"{folder.quarantine}/{name}"
             if rel not in kept and found.st_mtime < oldest:
                 folder.tree.unlink(rel)
-
-
-def _explains(row: FileRow, told: Iterable[DeletionsRow]) -> bool:
-    """Whether only the devices of a file tell what its deletion records name: its row stays.
-
-    The records go on hiding points of other files.
-    """
-    texts = [each for each in told if each.form == "mods"]
-    if not texts:
-        return False
-    from receiver.points.deletions import older_in
-
-    return any(older_in(each.content, each.path, row.devices.names()) for each in texts)
