@@ -28,6 +28,7 @@ __all__ = [
     "is_sender_uuid",
     "is_task_id",
     "parse_stem",
+    "storage_group_of",
     "unescape",
 ]
 
@@ -228,6 +229,11 @@ class FilePath:
 
     def _named(self, name: str) -> FilePath:
         return FilePath(self.kind, self.sg, self.vsg, self.partition, name)
+
+
+def storage_group_of(path: str) -> str:
+    """The storage group of a checked path, a physical one too."""
+    return path.split("/", 2)[1]
 
 
 def parse_stem(name: str) -> Stem | None:

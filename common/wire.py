@@ -96,6 +96,10 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     newest_commit: Count = 0
     look: Count = 0
     """The number of the sender's last look, so that the next one has a greater one."""
+    clock: float = 0.0
+    """What the sender's clock shows, seconds since the epoch; 0 from one that does not tell."""
+    machine: str = ""
+    """Which boot of which machine that clock is of: several senders on one have one clock."""
 
 
 class History(StrEnum):
@@ -125,6 +129,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_batch_bytes: Count
     max_page_items: Count
     max_page_bytes: Count
+    blocks_ahead: Count = 1
+    """Blocks of one upload that may be on their way at once, each behind the other."""
 
 
 class SchemaFailure(Struct, frozen=True, kw_only=True):
@@ -310,6 +316,9 @@ class TaskAnswer(Struct, frozen=True, kw_only=True):
     """In the answer to the start: a schema that was begun."""
     schema_position: SchemaPosition | None = None
     """Once it is done: what is applied of the sender's schema log by now."""
+    untold: list[str] = []
+    """Once it is done: TsFiles whose deletion files are to be told again; nothing of it was taken
+    of what they told in this task."""
 
 
 class ResourceEntry(Struct, frozen=True, kw_only=True):
@@ -592,6 +601,17 @@ class NotedAnswer(Struct, frozen=True, kw_only=True):
     next: str | None = None
 
 
+class ClockPiece(Struct, frozen=True, kw_only=True):
+    """From `commit` on, commits stand for `moment` and what follows it, `pace` times as fast.
+
+    A moment is written as the commit that it would have.
+    """
+
+    commit: Count
+    moment: Count
+    pace: Count
+
+
 class CatalogueAnswer(Struct, frozen=True, kw_only=True):
     """`GET /catalogue?after=<cursor>&limit=<n>`: committed files in path order, for readers.
 
@@ -602,6 +622,9 @@ class CatalogueAnswer(Struct, frozen=True, kw_only=True):
     commit: Count
     entries: list[CatalogueEntry]
     next: str | None = None
+    times: list[ClockPiece] = []
+    """What is known of the clock that gave the commits, in their order. Before the first of them a
+    commit stands for itself, and for no later moment than the first piece."""
 
 
 class Heartbeat(Struct, frozen=True, kw_only=True):
@@ -713,7 +736,7 @@ def encode_batch(files: Iterable[tuple[BatchEntry, bytes]]) -> bytes:
     return b"".join(out)
 
 
-def decode_batch(body: bytes) -> Iterator[tuple[BatchEntry, memoryview]]:
+def decode_batch(body: bytes | memoryview) -> Iterator[tuple[BatchEntry, memoryview]]:
     """Cut a batch body into its files; each length is checked against what is left.
 
     Raises:

@@ -218,6 +218,8 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
         history_commits: the same as a number of commits, where it is not 0: what reaches further
             back counts.
         max_memory: that series and storage groups may take; none for no limit.
+        auto_create_schema: whether a loaded file makes the series and storage groups that it needs,
+            and `create timeseries` its storage group; without it such a file is held.
         storage_group_level: how many nodes below root a missing storage group is made of; 0: the
             storage group that the file's directory names.
         tag_bytes: tags and attributes of one series, at most.
@@ -227,7 +229,7 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
         fetch_size: rows of a page of an answer, where the question does not say.
         kv_ring: commits of the key-value store whose place is known without a search.
         ttl_every: between two looks for expired files.
-        clock_jump: a step of the clock that is taken for a fault: TTL rests until it is confirmed.
+        clock_jump: a step of the clock, or time off, beyond which it is believed on evidence only.
         etcd: where the commits are kept with ``backend = "etcd"``.
     """
 
@@ -235,6 +237,7 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
     history: Duration = 604800.0
     history_commits: Annotated[int, Meta(ge=0)] = 0
     max_memory: Size | None = None
+    auto_create_schema: bool = True
     storage_group_level: Annotated[int, Meta(ge=0, le=64)] = 0
     tag_bytes: Annotated[int, Meta(ge=16, le=1 << 20)] = 700
     checkpoint_entries: Annotated[int, Meta(ge=1)] = 100_000
@@ -243,7 +246,7 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
     fetch_size: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     kv_ring: Annotated[int, Meta(ge=1, le=1 << 20)] = 1024
     ttl_every: Annotated[Duration, Meta(ge=1)] = 60.0
-    clock_jump: Annotated[Duration, Meta(ge=60)] = 86400.0
+    clock_jump: Annotated[Duration, Meta(ge=60)] = 3600.0
     etcd: EtcdConfig = EtcdConfig()
 
 

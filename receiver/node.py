@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from common.durable import Closing, failed_sync
 from receiver.load.service import LoadService
-from receiver.load.upkeep.ttl import steady
+from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.open_engine import open_engine
 from receiver.operator.directories import RunningReceiver
 from receiver.superseding.prover import Prover
@@ -49,9 +49,8 @@ class Node(Closing):
         operator: what the calls of operators work on.
     """
 
-    def __init__(
-        self, config: ReceiverConfig, engine: Engine, load: LoadService, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, config: ReceiverConfig, engine: Engine, load: LoadService) -> None:
+        clock = engine.clock
         self.config = config
         self.engine = engine
         self.load = load
@@ -92,25 +91,25 @@ class Node(Closing):
         config: ReceiverConfig,
         *,
         clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = steady,
+        monotonic: Callable[[], float] | None = None,
     ) -> Self:
         """Open the directories, finish what a crash left undone, start the threads.
 
         Args:
             config: of the receiver.
-            clock: seconds since the epoch.
-            monotonic: seconds that nobody sets; what the clock is compared with.
+            clock: seconds since the epoch, or a `MachineClock`.
+            monotonic: seconds that nobody sets, what the clock is judged by; see `Engine.open`.
 
         Raises:
             LockedError: another process has the schema directory open.
             DamagedError: a log of the engine is damaged in the middle.
         """
         with ExitStack() as stack:
-            engine = open_engine(config, clock)
+            engine = open_engine(config, MachineClock.of(clock, monotonic))
             stack.callback(engine.close)
-            load = LoadService.open(config, engine, clock=clock, monotonic=monotonic)
+            load = LoadService.open(config, engine)
             stack.callback(load.close)
-            node = cls(config, engine, load, clock)
+            node = cls(config, engine, load)
             node.uploads.recover()
             load.start()
             if config.proofs.enabled:
@@ -134,4 +133,6 @@ class Node(Closing):
         """What does not come through although this receiver takes files, in numbers."""
         if self._closed:
             return []
-        return self.load.concerns()
+        doubt = self.engine.clock.doubt()
+        found = [] if doubt is None else [f"timestamps do not follow the clock: {doubt.text}"]
+        return found + self.load.concerns()

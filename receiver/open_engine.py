@@ -55,6 +55,7 @@ def options_of(config: MetadataConfig) -> EngineOptions:
         history_commits=config.history_commits,
         clock_jump=config.clock_jump,
         max_memory=config.max_memory,
+        auto_create=config.auto_create_schema,
         storage_group_level=config.storage_group_level,
         tag_bytes=config.tag_bytes,
         checkpoint_entries=config.checkpoint_entries,

@@ -21,6 +21,7 @@ __all__ = [
     "FILE",
     "DaemonConfig",
     "ReceiverEntry",
+    "SchemaConfig",
     "SenderConfig",
     "StorageGroupFilter",
     "TransferConfig",
@@ -117,6 +118,35 @@ class StorageGroupFilter(Struct, frozen=True, kw_only=True):
                 yield ConfigFinding(key, "expected patterns such as root.site1.** or root.*.wind")
 
 
+class SchemaConfig(Struct, frozen=True, kw_only=True):
+    """``[schema]``: the database that is asked for its schema; without one files are read.
+
+    Attributes:
+        server: address of its REST service, such as http://127.0.0.1:18080; none to read files.
+        user: that may show all series.
+        password: of the user; root, if left out.
+        password_file: a file that holds it, instead.
+        ca_file: PEM bundle that its certificate is checked against, instead of the system's.
+        insecure: allow plain HTTP to a host that is not this machine.
+        every: between two readings of the whole schema.
+    """
+
+    server: Url | None = None
+    user: str = "root"
+    password: Secret | None = None
+    password_file: Path | None = None
+    ca_file: Path | None = None
+    insecure: bool = False
+    every: Annotated[Duration, Meta(ge=1)] = 600.0
+
+    def check(self) -> Iterator[ConfigFinding]:
+        """What no single key can tell."""
+        if self.server is not None:
+            yield from _plain_http("server", self.server, self.insecure)
+        elif self.password is not None or self.password_file is not None:
+            yield ConfigFinding("password", "expected only with server")
+
+
 class TransferConfig(Struct, frozen=True, kw_only=True):
     """``[transfer]``: how files travel.
 
@@ -204,6 +234,7 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
         guard_from_files: without effect; the receiver has it as `deletes.from_files`.
         task_max_files: files of one task; a round has as many tasks as it needs.
         task_max_bytes: bytes of one task, unless a single partition has more.
+        schema: the database that is asked for its schema.
         transfer: how files travel.
         daemon: when rounds begin.
         log: where records go.
@@ -226,6 +257,7 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
     guard_from_files: Annotated[int, Meta(ge=0)] | None = None
     task_max_files: Annotated[int, Meta(ge=1)] = 1000
     task_max_bytes: Annotated[Size, Meta(ge=1)] = 4 * 2**30
+    schema: SchemaConfig = SchemaConfig()
     transfer: TransferConfig = TransferConfig()
     daemon: DaemonConfig = DaemonConfig()
     log: LogConfig = LogConfig()

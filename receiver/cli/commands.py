@@ -46,6 +46,7 @@ def cli() -> None:
 
 @functools.cache
 def _add_commands() -> None:
+    from receiver.cli.clock import clock
     from receiver.cli.deletes import deletes
     from receiver.cli.files import files
     from receiver.cli.fsck import fsck
@@ -73,6 +74,7 @@ def _add_commands() -> None:
         retired,
         deletes,
         token,
+        clock,
         ttl,
         sql,
         mlog,

@@ -55,7 +55,7 @@ show tag values [path] [with key = tag]     show ttl [on path]     show all ttl
     each with [limit n] [offset n] [at time]
 count timeseries [path] [where ...] [group by level = n] [at time]
 count devices | storage group [path] [at time]     count nodes path level = n [at time]
-set storage group to path, ...              delete storage group path, ...
+set storage group to path, ...              delete storage group path, ... [with data]
 create timeseries path[(alias)] with datatype = T, encoding = E, compression = C
     [tags(k = v, ...)] [attributes(k = v, ...)]
 create aligned timeseries device(name T [encoding = E] [compression = C], ...)

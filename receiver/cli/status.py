@@ -12,7 +12,7 @@ from receiver.config import ReceiverConfig
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.directories import look
 from receiver.operator.status import status as status_of
-from receiver.operator.views import RetiredTotals, SchemaView, StatusView
+from receiver.operator.views import RetiredTotals, StatusView
 
 __all__ = ["status"]
 
@@ -65,7 +65,9 @@ def _write(view: StatusView, running: bool) -> None:
         "not loaded yet": f"{size_text(view.staged_bytes)}, {view.loading} tasks to load",
         "free": size_text(view.free_bytes),
     }
-    lines |= _schema(view.schema)
+    lines |= _schema(view)
+    if view.clock.doubt is not None:
+        lines["clock"] = f"not followed since {moment(view.clock.since)}: {view.clock.doubt}"
     if view.away:
         lines["away"] = "; ".join(f"{each.path} {each.reason}" for each in view.away)
     for name, text in lines.items():
@@ -91,7 +93,8 @@ def _superseded(view: RetiredTotals) -> str:
     return f"{view.superseded_files}, {size_text(view.superseded_bytes)} still on disk"
 
 
-def _schema(view: SchemaView) -> dict[str, str]:
+def _schema(whole: StatusView) -> dict[str, str]:
+    view = whole.schema
     limit = "no limit" if view.max_memory is None else f"at most {size_text(view.max_memory)}"
     checkpoint = "none yet"
     if view.checkpoint_at is not None:
@@ -101,12 +104,10 @@ def _schema(view: SchemaView) -> dict[str, str]:
         "series": f"{view.series} of {view.devices} devices in {view.storage_groups} groups",
         "tags": f"{view.tag_entries} entries",
         "schema memory": f"{size_text(view.memory)}, {limit}",
-        "history since": commit_time(view.oldest_answerable),
+        "history since": moment(whole.history_since),
         "checkpoint": f"{checkpoint}; {view.log_entries} log entries since",
         "TTL": expiring,
     }
-    if view.ttl_suspended is not None:
-        lines["TTL"] += f"; suspended: {view.ttl_suspended}"
     if view.unregistered:
         lines["series"] += f"; {view.unregistered} files of an earlier version to be registered"
     return lines

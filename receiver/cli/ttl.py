@@ -1,4 +1,4 @@
-"""`ttl`: let files expire again after the clock was found implausible."""
+"""`ttl`: the older word for `clock confirm`."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def ttl() -> None:
 @json_option
 @click.pass_obj
 def resume(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
-    """Confirm that this machine's clock is right, so that files expire by it again.
+    """Confirm that the clock of the receiver's machine is right: `clock confirm` in older words.
 
-    The receiver suspends TTL when the clock stands further from where it was expected than
-    metadata.clock_jump, or when it did not run for that long; `status` shows it.
+    While the clock is in doubt files expire by the time that passes, and not by that clock;
+    `status` shows it.
     """
     answer = OperatorClient(invocation.load().value).ask("POST", "/v1/ttl/resume", TtlAnswer)
     if as_json:
         write_json(answer)
     elif answer.was_suspended is None:
-        click.echo("TTL was not suspended")
+        click.echo("the clock was not in doubt, TTL was not suspended")
     else:
-        click.echo("the clock is taken for right; files expire again")
+        click.echo("the clock is taken for right; files expire by it again")

@@ -150,7 +150,9 @@ def _commit(
         else:
             log.warning("nothing of a task is taken: %s", reason, extra={"task": current.id})
             done = Guard("task", (folder.uuid, current.id), 0)
-            change = Change(ops=[nothing_taken(current.record, reason)], guards=[done])
+            change = Change(
+                ops=[nothing_taken(current.record, reason, current.deletions_told)], guards=[done]
+            )
         crash.point("load.decided")
         while stuck := _place(folder, current, change):
             collected.leave(stuck)
@@ -196,7 +198,12 @@ def _decide(
 
         def registering() -> Registering:
             draft = drafts.pop() if drafts else _with_schema(state, schema)[1]
-            return Registering(draft, level=engine.options.storage_group_level, trusting=trusting)
+            return Registering(
+                draft,
+                level=engine.options.storage_group_level,
+                trusting=trusting,
+                creates=engine.options.auto_create,
+            )
 
         change = decide_change(
             state,

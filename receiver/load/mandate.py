@@ -9,6 +9,9 @@ from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from common.wire import DeletionsPart
     from receiver.load.folder.current_task import TaskRecord
     from receiver.metadata.state.state import State
 
@@ -44,10 +47,13 @@ def mandate_guards(state: State, record: TaskRecord) -> list[Guard]:
     return [] if row is None else [Guard("token", row.id, row.changed)]
 
 
-def nothing_taken(record: TaskRecord, reason: str) -> records.TaskDone:
+def nothing_taken(
+    record: TaskRecord, reason: str, deletions: Iterable[DeletionsPart]
+) -> records.TaskDone:
     """The end of a task of which nothing is written.
 
-    What was received of it stays for a next task, which comes with a mandate of its own.
+    What was received of it stays for a next task, which comes with a mandate of its own; what it
+    told of deletion files is to be told again.
     """
     result = Result.REFUSED if record.single else Result.MISSING
     outcomes = [
@@ -59,4 +65,7 @@ def nothing_taken(record: TaskRecord, reason: str) -> records.TaskDone:
         for path in record.deleted
         if path not in named
     ]
-    return records.TaskDone(sender=record.sender, task=record.task, outcomes=tuple(outcomes))
+    untold = tuple(dict.fromkeys(each.path for each in deletions))
+    return records.TaskDone(
+        sender=record.sender, task=record.task, outcomes=tuple(outcomes), untold=untold
+    )

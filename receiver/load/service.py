@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -16,7 +15,7 @@ from receiver.load.loader import Loader
 from receiver.load.loading import finish
 from receiver.load.upkeep.reaper import Reaper
 from receiver.load.upkeep.registrar import Registrar
-from receiver.load.upkeep.ttl import Ttl, steady
+from receiver.load.upkeep.ttl import Ttl
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
@@ -53,32 +52,16 @@ class LoadService:
         after_recovery: called with a folder that was put in order.
     """
 
-    def __init__(
-        self,
-        config: ReceiverConfig,
-        engine: Engine,
-        disks: Disks,
-        clock: Callable[[], float],
-        monotonic: Callable[[], float] = steady,
-    ) -> None:
+    def __init__(self, config: ReceiverConfig, engine: Engine, disks: Disks) -> None:
         self._config = config
         self._engine = engine
-        self._clock = clock
         self._resources = ExitStack()
         self.disks = disks
         self.folders = Folders(disks.home)
         self._shortages: dict[str, _Shortage] = {}
         self.after_recovery: list[Callable[[SenderFolder], None]] = []
         self.keep_bytes = config.limits.max_unloaded_bytes // 2
-        self.ttl = Ttl(
-            engine,
-            config.schema_dir,
-            unit=config.time_unit,
-            every=config.metadata.ttl_every,
-            jump=config.metadata.clock_jump,
-            clock=clock,
-            monotonic=monotonic,
-        )
+        self.ttl = Ttl(engine, unit=config.time_unit, every=config.metadata.ttl_every)
         self.registrar = Registrar(engine, disks.trees)
         self.loader = Loader(
             engine,
@@ -87,7 +70,7 @@ class LoadService:
             keep_bytes=self.keep_bytes,
             tokens_required=config.auth.require == "always",
             deletes=config.deletes,
-            clock=clock,
+            clock=engine.clock,
         )
         self.reaper = Reaper(
             engine,
@@ -96,18 +79,10 @@ class LoadService:
             keep_deleted=config.load.keep_deleted,
             leftover_age=config.limits.upload_expiry,
             is_pressed=self.is_pressed,
-            clock=clock,
         )
 
     @classmethod
-    def open(
-        cls,
-        config: ReceiverConfig,
-        engine: Engine,
-        *,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = steady,
-    ) -> Self:
+    def open(cls, config: ReceiverConfig, engine: Engine) -> Self:
         """Open the data directories and recover every sender's folder.
 
         A folder that cannot be recovered now does not keep the others from working; it is tried
@@ -124,7 +99,7 @@ class LoadService:
             disks = stack.enter_context(Disks.open(config, engine))
             for away in disks.away():
                 log.error("%s", away)
-            service = cls(config, engine, disks, clock, monotonic)
+            service = cls(config, engine, disks)
             for folder in service.folders.scan(named):
                 try:
                     service.recover(folder)
@@ -137,7 +112,7 @@ class LoadService:
     def recover(self, folder: SenderFolder) -> None:
         """Put a folder in order, and hand what is to be loaded to the loader."""
         pending = recover_folder(
-            self._engine, folder, clock=self._clock, keep_bytes=self.keep_bytes
+            self._engine, folder, clock=self._engine.clock, keep_bytes=self.keep_bytes
         )
         if pending:
             self.make_known(folder.uuid, folder.directory, "")

@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from common.durable import Closing, Tree
-from common.errors import DamagedError, NotFoundError, ReadOnlyError
+from common.errors import ConflictError, DamagedError, NotFoundError, ReadOnlyError
 from receiver.metadata.checkpointing import Snapshots
+from receiver.metadata.clock.judged_clock import JudgedClock, LoggedClock
+from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.metadata.commit.committer import Build, Committer, Publish
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.commit.operations import Operations
-from receiver.metadata.engine_upkeep import Upkeep
+from receiver.metadata.engine_upkeep import Setting, Upkeep
 from receiver.metadata.log.appending import Appender
 from receiver.metadata.log.following import follow, hand_in
 from receiver.metadata.log.frames import LOCK_NAME, LOG_NAME, create_log, encode_payload
@@ -35,15 +37,18 @@ from receiver.metadata.log.recovering import Opened, is_empty, open_for_writing,
 from receiver.metadata.log.segments import Places, commits_since
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
-from receiver.metadata.model.timestamps import Allocator, from_seconds, hybrid
+from receiver.metadata.model.timestamps import Allocator, from_seconds
 from receiver.metadata.state.history_window import HistoryWindow, Horizon
 from receiver.metadata.state.lock import Reading
+from receiver.metadata.state.tables.clock_corrections import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from common.durable import Lock
     from receiver.metadata.model.remote_log import RemoteLog
+    from receiver.metadata.model.true_times import TrueTimes
+    from receiver.metadata.state.state import State
 
 __all__ = ["Engine"]
 
@@ -56,11 +61,15 @@ class Engine(Operations, Closing):
 
     Attributes:
         options: as it was opened with.
+        clock: the time that timestamps go by; for who compares with them.
     """
 
-    def __init__(self, what: str, opened: Opened, options: EngineOptions) -> None:
+    def __init__(
+        self, what: str, opened: Opened, options: EngineOptions, machine: MachineClock
+    ) -> None:
         replay = opened.replay
         self.options = options
+        self.clock = _judged(Path(what), replay.state, options, machine)
         self._what = what
         self._state = replay.state
         self._state.max_memory = options.max_memory
@@ -73,6 +82,7 @@ class Engine(Operations, Closing):
         self._committer: Committer | None = None
         self._journal: OwnerJournal | None = None
         self._snapshots: Snapshots | None = None
+        self._setting: Setting | None = None
         self._upkeep: Upkeep | None = None
         self._remote: RemoteLog | None = None
         self._resources = ExitStack()
@@ -87,6 +97,7 @@ class Engine(Operations, Closing):
         *,
         options: EngineOptions | None = None,
         clock: Callable[[], float] = time.time,
+        boot: Callable[[], float] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         allocate: Allocator | None = None,
         remote: RemoteLog | None = None,
@@ -98,7 +109,9 @@ class Engine(Operations, Closing):
         Args:
             directory: the schema directory; made if it is not there.
             options: limits, history, checkpoints.
-            clock: seconds since the epoch, for commit timestamps and history.
+            clock: seconds since the epoch, or a `MachineClock`, for commit timestamps and history.
+            boot: seconds that nobody sets, what the clock is judged by; without, this machine's,
+                or the clock itself where one is handed in.
             monotonic: seconds, for what is due by itself.
             allocate: gives the timestamps themselves, in place of a clock.
             remote: where commits are kept first; the directory is a cache of it then. The engine
@@ -113,7 +126,7 @@ class Engine(Operations, Closing):
             NewerLogError: a newer version of tsferry wrote a file.
         """
         options = options or EngineOptions()
-        allocate = allocate or hybrid(clock)
+        machine = MachineClock.of(clock, boot)
         with ExitStack() as stack:
             if remote is not None:
                 stack.callback(remote.close)  # from here on, whatever fails
@@ -128,19 +141,22 @@ class Engine(Operations, Closing):
                 follow(tree, remote)
             if is_empty(tree):
                 may_make()
-                _make(tree, allocate)
+                _make(tree, allocate, machine)
             opened, log = open_for_writing(tree)
             stack.callback(log.close)
             if remote is not None:
                 hand_in(tree, remote, opened)
-            engine = cls(str(tree.path), opened, options)
+            engine = cls(str(tree.path), opened, options, machine)
             engine._remote = remote
             stack.callback(engine._resources.close)
             engine._journal = OwnerJournal.open(tree, engine._state)
             stack.callback(engine._journal.close)
             appender = Appender(tree, log, opened.tlog, remote, flushed=opened.base)
-            engine._go_live(stack, tree, appender, opened, allocate, remote)
-            engine._look_after(stack, clock, monotonic, background=background)
+            judged = allocate or engine.clock.allocate
+            engine._go_live(stack, tree, appender, opened, judged, remote)
+            engine._look_after(
+                stack, machine, monotonic, background=background, sets_time=allocate is None
+            )
             engine._resources = stack.pop_all()
         return engine
 
@@ -177,14 +193,18 @@ class Engine(Operations, Closing):
     def _look_after(
         self,
         stack: ExitStack,
-        clock: Callable[[], float],
+        machine: MachineClock,
         monotonic: Callable[[], float],
         *,
         background: bool,
+        sets_time: bool,
     ) -> None:
         assert self._committer is not None
         assert self._snapshots is not None
-        horizon = Horizon(self.options, clock=clock, monotonic=monotonic)
+        horizon = Horizon(self.options, self._state.clock, clock=self.clock.cautious)
+        if sets_time:
+            self._setting = Setting(self.clock, machine.boot_id, self._state.clock, self._window)
+            self._setting.settle(self._committer)
         # Before anybody asks: the log tells of more than was answered before the start.
         self._window.move(horizon.now(self._window))
         self._upkeep = Upkeep(
@@ -194,8 +214,10 @@ class Engine(Operations, Closing):
             horizon,
             self._committer,
             self._snapshots,
+            self._setting,
             monotonic=monotonic,
         )
+        self.clock.changed = self._upkeep.wake
         stack.callback(self._upkeep.close)
         if background:
             self._upkeep.start()
@@ -221,9 +243,10 @@ class Engine(Operations, Closing):
         except FileNotFoundError as error:
             raise NotFoundError(f"{directory}: there is no such directory") from error
         with tree:
-            engine = cls(str(tree.path), _look(tree), options or EngineOptions())
+            opened, options_now = _look(tree), options or EngineOptions()
+            engine = cls(str(tree.path), opened, options_now, MachineClock.of(time.time))
         if options is not None:
-            horizon = Horizon(options, clock=time.time, monotonic=time.monotonic)
+            horizon = Horizon(options, engine._state.clock, clock=engine.clock.cautious)
             engine._window.move(horizon.now(engine._window))
         return engine
 
@@ -271,6 +294,11 @@ class Engine(Operations, Closing):
     # -- the past ----------------------------------------------------------------------------
 
     @property
+    def times(self) -> TrueTimes:
+        """The moments that timestamps stand for; they differ where a clock was wrong."""
+        return self._state.clock.times
+
+    @property
     def window(self) -> HistoryWindow:
         """The commits that can be asked about; for reading alone."""
         return self._window
@@ -302,7 +330,10 @@ class Engine(Operations, Closing):
         newest = self._newest
         if when is None:
             return newest
-        ts = from_seconds(when.timestamp()) if isinstance(when, datetime.datetime) else when
+        if isinstance(when, datetime.datetime):
+            ts = self.times.first(from_seconds(when.timestamp()))
+        else:
+            ts = when
         self._window.check(ts)
         return min(ts, newest)
 
@@ -328,6 +359,24 @@ class Engine(Operations, Closing):
         if self._upkeep is None:
             raise ReadOnlyError(f"{self._what} was opened for reading only")
         self._upkeep.collect()
+
+    def confirm_clock(self) -> str | None:
+        """An operator says that the machine's clock is right; why it was not believed before.
+
+        That is committed, with the correction that it stands for.
+
+        Raises:
+            ConflictError: the clock shows nothing that could be a time.
+            ReadOnlyError: the engine takes no commits.
+        """
+        if self._setting is None:
+            raise ReadOnlyError(f"{self._what} does not go by a clock, or was opened for reading")
+        try:
+            doubt = self.clock.confirm()
+        except ValueError as error:
+            raise ConflictError(str(error)) from error
+        self._setting.settle(self._writer())
+        return doubt
 
     # -- checkpoints -------------------------------------------------------------------------
 
@@ -407,9 +456,32 @@ class Engine(Operations, Closing):
         self._resources.close()
 
 
-def _make(tree: Tree, allocate: Allocator) -> None:
-    made = records.encode_ops([records.EngineMade(secrets.token_hex(16))])
-    create_log(tree, LOG_NAME, 1, encode_payload([(allocate(0), made)]))
+def _make(tree: Tree, allocate: Allocator | None, machine: MachineClock) -> None:
+    made = records.encode_ops([records.EngineMade(secrets.token_hex(16), judged=True)])
+    ts = max(1, from_seconds(machine.wall())) if allocate is None else allocate(0)
+    create_log(tree, LOG_NAME, 1, encode_payload([(ts, made)]))
+
+
+def _judged(
+    directory: Path, state: State, options: EngineOptions, machine: MachineClock
+) -> JudgedClock:
+    row = state.clock.row
+    logged = LoggedClock(
+        newest=state.newest,
+        times=state.clock.times,
+        corrected=row.changed,
+        boot=row.boot,
+        offset=row.offset,
+        is_judged=row.judged_since < NEVER,
+    )
+    return JudgedClock(
+        machine,
+        directory,
+        logged,
+        jump=options.clock_jump,
+        times=lambda: state.clock.times,
+        senders_known=lambda: len(state.senders),
+    )
 
 
 def _look(tree: Tree) -> Opened:

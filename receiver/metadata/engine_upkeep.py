@@ -1,22 +1,31 @@
-"""What an engine does by itself: checkpoints when they are due, and letting go of old history."""
+"""What an engine does by itself: checkpoints, letting go of old history, corrections of the clock.
+
+A checkpoint is taken when one is due; what is learnt of the clock is committed.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from common import crash
 from common.errors import NoSpaceError, StoppedError, TsferryError
+from receiver.metadata.clock.correcting import correction
+from receiver.metadata.model import records
 
 if TYPE_CHECKING:
     from receiver.metadata.checkpointing import Snapshots
+    from receiver.metadata.clock.judged_clock import ClockStep, JudgedClock
     from receiver.metadata.commit.committer import Committer
     from receiver.metadata.model.engine_options import EngineOptions
     from receiver.metadata.state.history_window import HistoryWindow, Horizon
     from receiver.metadata.state.lock import Reading
+    from receiver.metadata.state.tables.clock_corrections import ClockCorrections
 
-__all__ = ["Upkeep"]
+__all__ = ["Setting", "Upkeep"]
 
 _BUDGET = 2000
 """Pieces of history that are collected while commits wait: about a millisecond."""
@@ -24,6 +33,38 @@ _COLLECT_EVERY = 60.0
 _AFTER_FAILURE = 60.0
 """Seconds until what failed is tried again."""
 _log = logging.getLogger(__name__)
+
+
+class Setting:
+    """Commits what is learnt of the clock, and keeps the record of what is believed."""
+
+    def __init__(
+        self, clock: JudgedClock, boot_id: str, corrections: ClockCorrections, window: HistoryWindow
+    ) -> None:
+        self._clock = clock
+        self._boot_id = boot_id
+        self._corrections = corrections
+        self._window = window
+        self._settling = threading.Lock()  # a correction that is committed twice counts twice
+
+    def settle(self, committer: Committer) -> None:
+        """Commit what is pending; raises as a commit does, and is tried again then."""
+        with self._settling:
+            while (step := self._clock.pending()) is not None:
+                ts = committer.commit_with(partial(self._correction, step), ())
+                crash.point("clock.corrected")
+                self._clock.settled(step, ts)
+        self._clock.look()
+
+    def _correction(self, step: ClockStep, ts: int) -> list[records.Op]:
+        # Built between two commits: nothing changes what it is made of meanwhile.
+        times, commits = self._corrections.times, self._window.commits
+        now = self._clock.time_of(step)
+        return [correction(step, times, commits, now=now, ts=ts, boot_id=self._boot_id)]
+
+    def note(self) -> None:
+        """Note what is believed for the next start."""
+        self._clock.look(renew=True)
 
 
 class Upkeep:
@@ -37,6 +78,7 @@ class Upkeep:
         horizon: Horizon,
         committer: Committer,
         snapshots: Snapshots,
+        setting: Setting | None,
         *,
         monotonic: Callable[[], float],
     ) -> None:
@@ -46,6 +88,7 @@ class Upkeep:
         self._horizon = horizon
         self._committer = committer
         self._snapshots = snapshots
+        self._setting = setting
         self._monotonic = monotonic
         self._wake = threading.Event()
         self._stopped = False
@@ -67,12 +110,18 @@ class Upkeep:
         if self._has_grown() and not self._wake.is_set():
             self._wake.set()
 
+    def wake(self) -> None:
+        """The clock has something to commit."""
+        self._wake.set()
+
     def close(self) -> None:
         """End the thread; a checkpoint that is being written is given up."""
         self._stopped = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
+        if self._setting is not None:
+            self._setting.note()
 
     def _run(self) -> None:
         while not self._stopped:
@@ -99,6 +148,8 @@ class Upkeep:
         now = self._monotonic()
         if now < self._not_before:
             return self._not_before - now
+        if self._setting is not None:
+            self._setting.settle(self._committer)
         if now >= self._next_collection:
             self.collect()
             every = min(_COLLECT_EVERY, max(1.0, self._options.history / 10))
@@ -132,6 +183,8 @@ class Upkeep:
 
     def collect(self) -> None:
         """Move the window to where it should begin now, and drop what is before it."""
+        if self._setting is not None and self._committer.failed is None:
+            self._setting.settle(self._committer)
         with self._reading:
             oldest = self._horizon.now(self._window)
         if self._committer.failed is not None:

@@ -8,13 +8,13 @@ import msgspec
 
 import common
 from common.durable import Tree, free_bytes
-from receiver.load.upkeep.clock_watch import noted_doubt
+from receiver.metadata.clock.clock_record import read_record
 from receiver.metadata.log.checkpoints import checkpoints
 from receiver.operator.files import EXPIRED
 from receiver.operator.paging import every_row
 from receiver.operator.retired import retired_totals
 from receiver.operator.senders import loaded_bad
-from receiver.operator.views import AwayView, SchemaView, StatusView
+from receiver.operator.views import AwayView, ClockView, SchemaView, StatusView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,9 +72,10 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
                 checkpoint_bytes=checkpoint_bytes,
                 log_entries=engine.entries_since_checkpoint,
                 unregistered=unregistered,
-                ttl_suspended=noted_doubt(there.config.schema_dir) if schema.ttl_groups else None,
                 expired_files=sum(row.reason == EXPIRED for row in deleted),
             ),
+            clock=_noted_clock(there.config.schema_dir, state),
+            history_since=state.clock.times.seconds(engine.oldest_answerable) or None,
         )
 
 
@@ -83,7 +84,8 @@ def running_status(there: RunningReceiver, problem: str | None) -> StatusView:
     view = status(there, problem)
     count, partial = there.uploads.numbers()
     staged = sum(folder.staged.bytes for folder in there.load.folders.all())
-    suspended = there.load.ttl.suspended if view.schema.ttl_groups else None
+    clock = there.engine.clock
+    doubt = clock.doubt()
     return msgspec.structs.replace(
         view,
         concerns=(*there.load.stuck(), *there.load.at_quota()),
@@ -91,7 +93,24 @@ def running_status(there: RunningReceiver, problem: str | None) -> StatusView:
         uploads=count,
         staged_bytes=staged + partial,
         loading=there.load.loader.waiting,
-        schema=msgspec.structs.replace(view.schema, ttl_suspended=suspended),
+        clock=msgspec.structs.replace(
+            view.clock,
+            doubt=None if doubt is None else doubt.text,
+            since=None if doubt is None else doubt.since,
+            ahead=0.0 if doubt is None else doubt.ahead,
+            time=clock(),
+        ),
+    )
+
+
+def _noted_clock(directory: Path, state: State) -> ClockView:
+    """As it was last noted; a running server knows better."""
+    found, row = read_record(directory), state.clock.row
+    return ClockView(
+        doubt=None if found is None else found.doubt,
+        since=None if found is None else found.doubted_since,
+        corrected=row.changed,
+        why=row.why,
     )
 
 

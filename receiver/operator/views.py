@@ -12,6 +12,7 @@ from common.wire import Heartbeat, SchemaPosition, Struct
 
 __all__ = [
     "AwayView",
+    "ClockView",
     "FileView",
     "FilesPage",
     "HeldDeletesView",
@@ -325,7 +326,6 @@ class SchemaView(Struct, frozen=True, kw_only=True):
         log_entries: commits in the log since that checkpoint.
         unregistered: files of an earlier version that are not in the schema yet.
         ttl_groups: storage groups with a TTL.
-        ttl_suspended: why no file expires, None while they do.
         expired_files: files that expired and whose bytes are still on the disk.
     """
 
@@ -341,8 +341,28 @@ class SchemaView(Struct, frozen=True, kw_only=True):
     log_entries: int = 0
     unregistered: int = 0
     ttl_groups: int = 0
-    ttl_suspended: str | None = None
     expired_files: int = 0
+
+
+class ClockView(Struct, frozen=True, kw_only=True):
+    """The time that timestamps go by.
+
+    Attributes:
+        doubt: why it does not follow the clock of the machine, and what ends that; None while it
+            does.
+        since: what the time was when that began.
+        ahead: seconds by which the clock of the machine is ahead of the time; less than 0: behind.
+        time: what the time is, seconds since the epoch; None without a running server.
+        corrected: the commit of the last correction, 0 without one.
+        why: the clock was believed then.
+    """
+
+    doubt: str | None = None
+    since: float | None = None
+    ahead: float = 0.0
+    time: float | None = None
+    corrected: int = 0
+    why: str = ""
 
 
 class AwayView(Struct, frozen=True, kw_only=True):
@@ -385,6 +405,8 @@ class StatusView(Struct, frozen=True, kw_only=True):
         away: data directories that do not count: their files cannot be read, and are not safe.
         retired: files that their senders have no more, and how far their proofs are.
         schema: series and what belongs to them.
+        clock: the time that timestamps go by.
+        history_since: the moment of the oldest answerable commit, seconds since the epoch.
     """
 
     engine: str
@@ -411,3 +433,5 @@ class StatusView(Struct, frozen=True, kw_only=True):
     away: tuple[AwayView, ...] = ()
     retired: RetiredTotals = RetiredTotals()
     schema: SchemaView = SchemaView()
+    clock: ClockView = ClockView()
+    history_since: float | None = None

@@ -11,6 +11,7 @@ from common.wire import SchemaFailure, Struct
 from receiver.operator.views import HeldDeletesView, QuarantineView, SenderView, TokenView
 
 __all__ = [
+    "ClockAnswer",
     "DeletesDecided",
     "HeldDeletesAnswer",
     "ImportAnswer",
@@ -174,8 +175,14 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
     allow_deletes: bool = True
 
 
+class ClockAnswer(Struct, frozen=True, kw_only=True):
+    """`POST /v1/clock/confirm`: why the clock was not believed until now, None if it was."""
+
+    was_doubted: str | None = None
+
+
 class TtlAnswer(Struct, frozen=True, kw_only=True):
-    """`POST /v1/ttl/resume`: why TTL was suspended until now, None if it was not."""
+    """`POST /v1/ttl/resume`, which confirms the clock too: why it was not believed until now."""
 
     was_suspended: str | None = None
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.tsfile import Device, parse_name, read_tail
+from common.tsfile.resource import parse_resource
 from receiver.points.deletion_entries import (
     EVERY_CHUNK,
     Deletion,
@@ -29,7 +30,6 @@ from receiver.points.deletion_entries import (
 )
 from receiver.points.deletion_files import DeletionFile, parse_binary, parse_text
 from receiver.points.errors import DamagedData, DataPlace, UnsupportedData
-from receiver.points.resource import parse_resource
 
 __all__ = [
     "MAX_DELETIONS_BYTES",

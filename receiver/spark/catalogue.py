@@ -25,10 +25,12 @@ from common.durable import Closing
 from common.errors import NotFoundError, ProtocolError, UnreachableError, UsageError
 from common.names import FilePath
 from receiver.config import ENV_PREFIX, ReceiverConfig
+from receiver.metadata.clock.clock_record import RECORD
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import NOW, Rank, name_rank
 from receiver.metadata.model.timestamps import from_seconds
+from receiver.metadata.model.true_times import TrueTimes
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.ranges import DeviceTable
 from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment
@@ -67,6 +69,8 @@ class Catalogue(Closing):
 
     uuid: str
     """Of its engine: another engine's commits mean nothing here."""
+    times: TrueTimes
+    """The moments of its commits."""
 
     def __init__(self, kind: str, data_dirs: Sequence[str]) -> None:
         """Make one of files of some kind, in some data directories."""
@@ -90,7 +94,7 @@ class Catalogue(Closing):
         """The commit that a time means; without one, or with one to come, the newest."""
         if when is None:
             return self.newest
-        ts = when if isinstance(when, int) else from_seconds(when.timestamp())
+        ts = when if isinstance(when, int) else self.times.first(from_seconds(when.timestamp()))
         return min(ts, self.newest)
 
     def files(self, at: int) -> list[DataFile]:
@@ -213,12 +217,13 @@ class LocalCatalogue(Catalogue):
         engine = Engine.read_only(self._schema)
         self.close()
         self._engine, self._seen = engine, seen
-        self.uuid = engine.uuid
+        self.uuid, self.times = engine.uuid, engine.times
 
     def _look(self) -> list[tuple[str, int, int]]:
         # Every commit makes the log longer.
         try:
-            found = [(each.name, each.stat()) for each in os.scandir(self._schema)]
+            there = [each for each in os.scandir(self._schema) if each.name != RECORD]
+            found = [(each.name, each.stat()) for each in there]
         except OSError:
             return []
         return sorted((name, stat.st_size, stat.st_ino) for name, stat in found)
@@ -312,6 +317,9 @@ class RemoteCatalogue(Catalogue):
         """See `Catalogue`."""
         answer = self._ask(limit=1)
         self.uuid, self._newest = answer.engine, answer.commit
+        self.times = TrueTimes(
+            records.TimePiece(each.commit, each.moment, each.pace) for each in answer.times
+        )
 
     @property
     def newest(self) -> int:

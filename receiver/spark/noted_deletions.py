@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.errors import TsferryError
+from common.names import storage_group_of
 from receiver.metadata.query.applied_deletions import AppliedDeletions, applied_deletions
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class FileDeletions:
 
     Attributes:
         own: of its deletion file.
-        others: of those of other files of its sender.
+        others: of those of other files of its sender, in the same storage group.
     """
 
     own: tuple[DeletionRecords, ...] = ()
@@ -64,8 +65,8 @@ class NotedDeletions:
         """
         self._devices_of = devices_of
         self._own: dict[str, tuple[DeletionRecords, ...]] = {}
-        self._reaching: dict[str, list[_Reaching]] = defaultdict(list)
-        self._shared: dict[tuple[str, int], tuple[tuple[_Reaching, ...], FileDeletions]] = {}
+        self._reaching: dict[tuple[str, str], list[_Reaching]] = defaultdict(list)
+        self._shared: dict[tuple[str, str, int], tuple[tuple[_Reaching, ...], FileDeletions]] = {}
         for row, several in groupby(applied_deletions(rows, at), lambda each: each.row):
             self._add(row, list(several))
         for each in self._reaching.values():
@@ -74,15 +75,16 @@ class NotedDeletions:
     def of(self, sender: str, physical: str, closed: int) -> FileDeletions:
         """What hides points of a file that its sender's look `closed` had closed first."""
         own = self._own.get(physical, ())
-        reaching = self._reaching.get(sender)
+        group = storage_group_of(physical)
+        reaching = self._reaching.get((sender, group))
         if not reaching:
             return FileDeletions(own) if own else _NONE
         count = bisect.bisect_right(reaching, -closed, key=lambda one: -one.floor)
-        found = self._shared.get((sender, count))
+        found = self._shared.get((sender, group, count))
         if found is None:  # files that are closed about the same time share the tuple
             some = tuple(reaching[:count])
             found = some, FileDeletions((), tuple(each.records for each in some))
-            self._shared[sender, count] = found
+            self._shared[sender, group, count] = found
         if not own:
             return found[1]
         others = tuple(each.records for each in found[0] if each.owner != physical)
@@ -96,10 +98,11 @@ class NotedDeletions:
             if each.floor:
                 records = DeletionRecords(name, row.form, each.content, self._older(row))
                 reaching = _Reaching(each.floor, row.physical, records)
-                self._reaching[row.sender].append(reaching)
+                self._reaching[row.sender, storage_group_of(row.path)].append(reaching)
         if row.physical is not None:
             content = b"".join(each.content for each in several)
-            self._own[row.physical] = (DeletionRecords(name, row.form, content),)
+            known = self._own.get(row.physical, ())
+            self._own[row.physical] = (*known, DeletionRecords(name, row.form, content))
 
     def _older(self, row: DeletionsRow) -> frozenset[str]:
         """Which of its patterns are of an older server; only the file that it is of can tell."""

@@ -11,6 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from common.names import storage_group_of
 from common.tsfile import split_database
 from common.wire import Propagate
 from receiver.metadata.query.applied_deletions import applied_deletions
@@ -103,7 +104,12 @@ def _snapshot(state: State, key: PartitionKey) -> _Snapshot:
     retired = [row for row in ended if row.sender not in never]
     skipped = [row for row in ended if row.sender in never]
     senders = {row.sender for row in rows}
-    notes = [note for each in senders for note in state.deletion_table.of_sender(each)]
+    notes = [
+        note
+        for each in senders
+        for note in state.deletion_table.of_sender(each)
+        if storage_group_of(note.path) == key.sg  # those of others reach no file of this one
+    ]
     older = {note.physical for note in notes if note.form == "mods" and note.physical}
     return _Snapshot(
         state.newest,

@@ -38,8 +38,12 @@ class NotesOfPartition:
             reaching.sort(key=lambda one: -one[0].floor)
 
     def hide_no_more(self, file: FileAsked, other: FileAsked) -> bool:
-        """Whether all that hides points of a file hides those of another one too."""
-        if file.physical in self._own:
+        """Whether all that hides points of a file hides those of another one too.
+
+        Records of the other one may hide more of the file than of that: there they concern the
+        chunks before an offset.
+        """
+        if file.physical in self._own or other.physical in self._own:
             return False
         as_late = file.sender == other.sender and file.closed >= other.closed
         return as_late or self._reaching_count(file) == 0

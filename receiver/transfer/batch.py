@@ -27,7 +27,11 @@ __all__ = ["receive_batch"]
 
 
 def receive_batch(
-    intake: Intake, folder: SenderFolder, current: CurrentTask, body: bytes, partial_bytes: int
+    intake: Intake,
+    folder: SenderFolder,
+    current: CurrentTask,
+    body: bytes | memoryview,
+    partial_bytes: int,
 ) -> BatchAnswer:
     """Take a batch in; a file without a problem in the answer is on the disk and verified.
 

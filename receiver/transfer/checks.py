@@ -24,6 +24,7 @@ from receiver.load.upkeep.verdicts import is_held
 from receiver.transfer import epochs
 from receiver.transfer.intake import check_sender
 from receiver.transfer.schema_blocks import position_of
+from receiver.transfer.turns import BLOCKS_AHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +75,8 @@ class Checks:
                 f"protocol {request.protocol} is not spoken here; this is {PROTOCOL}"
             )
         check_sender(who, request.sender)
+        if request.clock:
+            self._engine.clock.heard(request.sender, request.machine, request.clock)
         here = self._config.partition_interval_ms
         if request.partition_interval_ms != here:
             raise ProtocolError(
@@ -166,6 +169,7 @@ class Checks:
                 max_batch_bytes=limits.max_batch_bytes,
                 max_page_items=limits.max_page_items,
                 max_page_bytes=self._config.listen.max_request_bytes,
+                blocks_ahead=BLOCKS_AHEAD,
             ),
             scope=list(who.scope),
             wanted=wanted,

@@ -10,6 +10,7 @@ from common.wire import (
     QUARANTINED,
     CatalogueAnswer,
     CatalogueEntry,
+    ClockPiece,
     DeviceExtent,
     InventoryAnswer,
     InventoryEntry,
@@ -146,6 +147,7 @@ class Listing:
             commit=commit,
             entries=self._entries(page, devices=devices),
             next=page[-1].physical if len(rows) == limit or len(page) < len(rows) else None,
+            times=self._times(),
         )
 
     def deletions(self, who: Principal, after: str | None, limit: int | None) -> NotedAnswer:
@@ -176,6 +178,10 @@ class Listing:
             next=_cursor(page[-1]) if len(page) < len(rows) else None,
         )
 
+    def _times(self) -> list[ClockPiece]:
+        pieces = self._engine.times.pieces
+        return [ClockPiece(commit=each.ts, moment=each.moment, pace=each.pace) for each in pieces]
+
     def _past(
         self,
         after: str | None,
@@ -196,6 +202,7 @@ class Listing:
             commit=past.commit,
             entries=self._entries(page, held, devices=devices),
             next=page[-1].physical if len(rows) > len(page) else None,
+            times=self._times(),
         )
 
     def _entries(

@@ -130,6 +130,9 @@ class PartialUpload:
         self.meta = meta
         self.offset = 0
         self._md5: hashlib._Hash | None = new_md5()
+        """Of the bytes that count; None: they are to be read again first."""
+        self._written = 0
+        self._md5_written: hashlib._Hash = new_md5()
 
     @classmethod
     def create(cls, tree: Tree, directory: str, meta: UploadMeta) -> PartialUpload:
@@ -170,7 +173,13 @@ class PartialUpload:
             _, blocks, _ = parse_upload(self._tree.read(self.log))
             self._md5, good = self._reread(blocks)
             self._cut(good)
+        self._written, self._md5_written = self.offset, self._md5
         return self.offset
+
+    @property
+    def is_read(self) -> bool:
+        """Whether `prepare` has nothing to read."""
+        return self._md5 is not None
 
     def _reread(self, blocks: list[UploadBlock]) -> tuple[hashlib._Hash, list[UploadBlock]]:
         whole = new_md5()
@@ -204,26 +213,30 @@ class PartialUpload:
             part.truncate(self.offset)
 
     def write(self, file: WriteFile, data: bytes | memoryview) -> Pending:
-        """Write bytes behind those that count; they count after `commit`."""
-        assert self._md5 is not None, "prepare() comes first"
-        file.write(data, at=self.offset)
-        whole = self._md5.copy()
+        """Write bytes behind those that were written; they count after `flush` and `count`."""
+        begin = self._written
+        file.write(data, at=begin)
+        whole = self._md5_written.copy()
         whole.update(data)
-        return Pending(UploadBlock(self.offset, len(data), xxh3_64(data)), whole)
+        self._written, self._md5_written = begin + len(data), whole
+        return Pending(UploadBlock(begin, len(data), xxh3_64(data)), whole)
 
-    def commit(self, file: WriteFile, pending: Pending) -> None:
-        """Make a block count: flush its bytes, then its line."""
+    def flush(self, file: WriteFile) -> None:
+        """Flush what was written."""
         file.sync()
         crash.point("upload.block_synced")
+
+    def count(self, pending: Pending) -> None:
+        """Make a block count that is flushed, and behind which all counts: flush its line."""
         with self._tree.append_file(self.log) as log:
             log.append(pending.block.line())
         crash.point("upload.block_logged")
         self.offset, self._md5 = pending.block.end, pending.md5
 
-    def give_up(self, file: WriteFile) -> None:
-        """Cut off what was written and does not count; what cannot be cut is written over later."""
+    def give_up(self, file: WriteFile, at: int) -> None:
+        """Cut off what was written from `at` on; what cannot be cut is written over later."""
         with suppress(OSError, TsferryError):
-            file.truncate(self.offset)
+            file.truncate(at)
 
     def drop(self) -> None:
         """Remove it; without its log the rest is swept at the next start."""

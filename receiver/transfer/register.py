@@ -1,18 +1,19 @@
-"""The uploads that are begun and not finished, in memory: by id, by sender, each with its lock.
+"""The uploads that are begun and not finished, in memory: by id, by sender, each with its turns.
 
-The lock lives in this process and only for the length of a call, so a dropped link leaves none
-behind. Whoever finds it taken is told *busy* at once.
+Turns live in this process and only for the length of a call, so a dropped link leaves none behind.
+Whoever finds an upload taken is told *busy* at once.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from common.errors import BusyError, ForbiddenError, GoneError, NotFoundError
 from common.wire import Struct
+from receiver.transfer.turns import Turn, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +63,7 @@ class OpenUpload:
         folder: of its sender.
         partial: its bytes.
         touched: when bytes last came, seconds since the epoch.
-        lock: held by the one call that works on it.
+        turns: who works on it.
         gone: whether it was finished or dropped while somebody waited.
         job: of a task of one file that is verified, and waits to be loaded.
     """
@@ -71,7 +72,7 @@ class OpenUpload:
         self.folder = folder
         self.partial = partial
         self.touched = touched
-        self.lock = threading.Lock()
+        self.turns = Turns()
         self.gone = False
         self.job: LoadJob | None = None
 
@@ -154,14 +155,22 @@ class Register:
             BusyError: somebody else is at it.
             GoneError: it is finished, or was dropped.
         """
-        if not upload.lock.acquire(blocking=False):
-            raise BusyError("another request is writing this upload", retry_after=1)
-        try:
-            if upload.gone:
-                raise GoneError("this upload is finished or was dropped")
+        with upload.turns.alone():
+            _must_be_there(upload)
             yield
-        finally:
-            upload.lock.release()
+
+    @contextmanager
+    def joined(self, upload: OpenUpload, offset: int, length: int) -> Iterator[Turn]:
+        """Be one of the calls that bring blocks, each behind the other.
+
+        Raises:
+            BusyError: somebody keeps everybody else from it.
+            GoneError: it is finished, or was dropped.
+            OffsetError: it stands elsewhere.
+        """
+        with upload.turns.joined(lambda: upload.partial.offset, offset, length) as turn:
+            _must_be_there(upload)
+            yield turn
 
     def finish(self, upload: OpenUpload) -> None:
         """The file is in its place; the caller holds the upload."""
@@ -191,13 +200,14 @@ class Register:
 
     def drop_if_idle(self, upload: OpenUpload) -> None:
         """Forget an upload that nobody is at, and that does not wait to be loaded."""
-        if upload.job is not None or not upload.lock.acquire(blocking=False):
-            return
-        try:
-            if not upload.gone:
+        with suppress(BusyError, GoneError), self.held(upload):
+            if upload.job is None:
                 self.drop(upload)
-        finally:
-            upload.lock.release()
+
+
+def _must_be_there(upload: OpenUpload) -> None:
+    if upload.gone:
+        raise GoneError("this upload is finished or was dropped")
 
 
 def _path(upload: OpenUpload) -> tuple[str, str]:

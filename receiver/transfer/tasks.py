@@ -304,19 +304,25 @@ class Tasks:
             _check_part(each)
         folder = self._enter(who, sender, task, epoch)
         with folder.lock:
-            current = self._intake.open_task(folder, task)
-            _check_length(len(current.deletions_told) + len(page.parts))
+            current = self._open_task(who, folder, task)
+            _check_length(current.told_parts + len(page.parts))
+            taken: list[DeletionsPart] = []
+            again: dict[str, None] = {}
             with self._engine.reading() as state:
                 known = KnownDeletions(state, sender)
-                for told in current.deletions_told:
-                    known.take(told)
-                taken = [each for each in page.parts if known.take(each)]
+                for path in {each.path for each in page.parts}:
+                    for told in current.deletions_of(path):
+                        known.take(told)
+                for each in page.parts:
+                    if known.take(each):
+                        taken.append(each)
+                    else:
+                        again[each.path] = None
             current.add_deletions(taken)
-        refused = [each.path for each in page.parts if each not in taken]
-        return DeletionsAnswer(again=list(dict.fromkeys(refused)))
+        return DeletionsAnswer(again=list(again))
 
     def batch(
-        self, who: Principal, sender: str, task: str, epoch: str | None, body: bytes
+        self, who: Principal, sender: str, task: str, epoch: str | None, body: bytes | memoryview
     ) -> BatchAnswer:
         """Take many small files in; what has no problem is on the disk, verified."""
         limit = self._config.limits.max_batch_bytes
@@ -444,6 +450,7 @@ class Tasks:
                 for each in row.outcomes
             ],
             schema_position=position,
+            untold=list(row.untold),
         )
 
 

@@ -83,7 +83,7 @@ class Uploads:
         sender: str,
         length: int,
         metadata: Mapping[str, str],
-        block: bytes = b"",
+        block: bytes | memoryview = b"",
         *,
         at_once: bool = False,
         repr_md5: str | None = None,
@@ -139,7 +139,7 @@ class Uploads:
         who: Principal,
         upload_id: str,
         offset: int,
-        block: bytes,
+        block: bytes | memoryview,
         *,
         at_once: bool = False,
         repr_md5: str | None = None,
@@ -171,6 +171,8 @@ class Uploads:
                 return self._view_of(upload_id, here, here, self._clock())
             raise OffsetError(f"all {here} bytes are here", extra={"offset": here})
         upload = self._register.find(who, upload_id)
+        if at_once and block and upload.partial.is_read and upload.job is None:
+            return self._receive_beside(who, upload, offset, block, repr_md5)
         with self._register.held(upload):
             return self._receive(who, upload, offset, block, at_once, repr_md5)
 
@@ -236,7 +238,7 @@ class Uploads:
         who: Principal,
         upload: OpenUpload,
         offset: int,
-        block: bytes,
+        block: bytes | memoryview,
         at_once: bool,
         repr_md5: str | None,
     ) -> UploadView:
@@ -252,12 +254,49 @@ class Uploads:
                 return self._finish(who, upload, file, last, repr_md5)
         return self._view(upload)
 
+    def _receive_beside(
+        self,
+        who: Principal,
+        upload: OpenUpload,
+        offset: int,
+        block: bytes | memoryview,
+        repr_md5: str | None,
+    ) -> UploadView:
+        """Take a block in while those before it are still being flushed."""
+        partial = upload.partial
+        with (
+            self._register.joined(upload, offset, len(block)) as turn,
+            upload.folder.tree.open_write(partial.part) as file,
+        ):
+            self._check_length(upload, offset, len(block))
+            self._intake.check_room(upload.folder, len(block), self.numbers(upload.meta.sender)[1])
+            is_last = turn.end == upload.meta.length
+            try:
+                with turn.writing():
+                    if turn.first:
+                        partial.prepare()
+                    pending = partial.write(file, block)
+                upload.touched = self._clock()
+                if not is_last:
+                    partial.flush(file)
+            except Exception:
+                partial.give_up(file, turn.begin)
+                raise
+            with turn.counting():
+                if is_last:
+                    return self._finish(who, upload, file, pending, repr_md5)
+                partial.count(pending)
+                return self._view(upload)
+
     def _check_offset(self, upload: OpenUpload, offset: int, length: int) -> None:
         here = upload.partial.offset
         if offset != here:
             raise OffsetError(
                 f"the block does not begin where the copy ends, at {here}", extra={"offset": here}
             )
+        self._check_length(upload, here, length)
+
+    def _check_length(self, upload: OpenUpload, here: int, length: int) -> None:
         limit = self._limits.max_chunk_bytes
         if length > limit:
             raise TooLargeError(f"a block has 0 to limits.max_chunk_bytes, {limit}, bytes")
@@ -268,7 +307,7 @@ class Uploads:
             )
 
     def _write(
-        self, upload: OpenUpload, file: WriteFile, block: bytes, at_once: bool
+        self, upload: OpenUpload, file: WriteFile, block: bytes | memoryview, at_once: bool
     ) -> Pending | None:
         """Take a block in; returns what has the file's last byte, which does not count."""
         step = max(len(block), _BLOCK) if at_once else _BLOCK
@@ -279,9 +318,10 @@ class Uploads:
                 upload.touched = self._clock()
                 if pending.block.end == upload.meta.length:
                     return pending
-                upload.partial.commit(file, pending)
+                upload.partial.flush(file)
+                upload.partial.count(pending)
         except Exception:
-            upload.partial.give_up(file)
+            upload.partial.give_up(file, upload.partial.offset)
             raise
         return None
 

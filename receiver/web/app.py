@@ -43,7 +43,7 @@ def create_app(
     Args:
         config: of the receiver.
         node: an open receiver to be used; without one it is opened here, and closed by `close`.
-        clock: seconds since the epoch.
+        clock: seconds since the epoch, of the receiver that is opened here.
 
     Raises:
         LockedError: another process has the receiver's directories open.
@@ -67,9 +67,7 @@ def create_app(
     app.after_request(_finish)
     app.wsgi_app = _Methods(app.wsgi_app)  # type: ignore[method-assign]
     opened = node or Node.open(config, clock=clock)
-    app.extensions[EXTENSION] = Site(
-        config, opened, ROUTES, app.url_map, owns_node=node is None, clock=clock
-    )
+    app.extensions[EXTENSION] = Site(config, opened, ROUTES, app.url_map, owns_node=node is None)
     return app
 
 

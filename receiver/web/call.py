@@ -13,6 +13,7 @@ from flask import Request, Response
 from common import wire
 from common.errors import ForbiddenError, ProtocolError, UsageError
 from common.names import is_sender_uuid, is_task_id
+from receiver.web.server.whole_body import WholeBody
 
 if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
@@ -126,6 +127,11 @@ class Call:
         if self.request.mimetype != "application/json":
             raise MediaTypeError("expected Content-Type: application/json")
         return wire.decode(self.request.get_data(), kind, "request")
+
+    def content(self) -> memoryview:
+        """The bytes of the body, without a copy where they came in one piece."""
+        sent = self.request.environ["wsgi.input"]
+        return sent.whole() if isinstance(sent, WholeBody) else memoryview(self.request.get_data())
 
     def query(self, name: str) -> str | None:
         """A member of the query; empty counts as absent.

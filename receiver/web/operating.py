@@ -282,14 +282,26 @@ def verdicts(call: Call) -> Response:
 
 @ROUTES.call(
     "POST",
+    "/v1/clock/confirm",
+    Role.OPERATOR,
+    "Confirm that the clock of the receiver's machine is right, so that timestamps follow it",
+    AnswerRow(200, wire.ClockAnswer),
+)
+def confirm_clock(call: Call) -> Response:
+    """The clock is right."""
+    return json_answer(wire.ClockAnswer(was_doubted=call.operator.engine.confirm_clock()))
+
+
+@ROUTES.call(
+    "POST",
     "/v1/ttl/resume",
     Role.OPERATOR,
-    "Confirm that the receiver's clock is right, so that files expire again",
+    "The older word for /v1/clock/confirm",
     AnswerRow(200, wire.TtlAnswer),
 )
 def resume_ttl(call: Call) -> Response:
-    """The clock is right."""
-    return json_answer(wire.TtlAnswer(was_suspended=call.operator.load.ttl.resume()))
+    """The older word for the call above."""
+    return json_answer(wire.TtlAnswer(was_suspended=call.operator.engine.confirm_clock()))
 
 
 @ROUTES.call(

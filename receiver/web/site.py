@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -56,12 +55,11 @@ class Site:
         url_map: Map,
         *,
         owns_node: bool,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.config = config
         self.node = node
         self.routes = routes
-        self.access = Access(config, node.engine, clock=clock)
+        self.access = Access(config, node.engine, clock=node.engine.clock)
         self.openapi = msgspec.json.encode(document(routes))
         self.polls = LongPolls(config.listen.threads // 2)
         self.cursors = Cursors()

@@ -46,7 +46,9 @@ def run_sql(call: Call) -> Response:
     statement = parse(request.statement)
     if not is_query(statement) and call.who.role != OPERATOR:
         raise ForbiddenError(f"a {call.who.role} token may only show and count")
-    result = execute(call.node.engine, statement, at=moment(request.at))
+    deletes = call.node.config.deletes
+    held_from = deletes.from_files if deletes.max_fraction < 1 else None
+    result = execute(call.node.engine, statement, at=moment(request.at), held_from=held_from)
     if result.answer is None:
         page = AnswerPage([], None)
     else:

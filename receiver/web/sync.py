@@ -195,7 +195,7 @@ def batch(call: Call) -> Response:
     """Many small files."""
     if call.request.mimetype != wire.BATCH_TYPE:
         raise MediaTypeError(f"expected Content-Type: {wire.BATCH_TYPE}")
-    body = call.request.get_data()
+    body = call.content()
     return json_answer(call.node.tasks.batch(call.who, call.sender, call.task, call.epoch, body))
 
 

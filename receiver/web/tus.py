@@ -224,7 +224,7 @@ def drop_upload(call: Call) -> Response:
     return Response(status=204)
 
 
-def _block(call: Call, checksum: tuple[str, bytes] | None) -> bytes:
+def _block(call: Call, checksum: tuple[str, bytes] | None) -> memoryview:
     """The body; one that is not what its checksum says goes no further.
 
     Raises:
@@ -232,7 +232,7 @@ def _block(call: Call, checksum: tuple[str, bytes] | None) -> bytes:
     """
     if call.request.mimetype != wire.OFFSET_TYPE:
         raise MediaTypeError(f"expected Content-Type: {wire.OFFSET_TYPE}")
-    block = call.request.get_data(cache=False)
+    block = call.content()
     if checksum is not None:
         name, said = checksum
         found = tus_headers.ALGORITHMS[name](block)

@@ -19,6 +19,8 @@ from common.errors import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from _typeshed import ReadableBuffer
+
 __all__ = [
     "ALGORITHMS",
     "checksum",
@@ -29,7 +31,7 @@ __all__ = [
     "repr_md5",
 ]
 
-ALGORITHMS: dict[str, Callable[[bytes], bytes]] = {
+ALGORITHMS: dict[str, Callable[[ReadableBuffer], bytes]] = {
     "sha1": lambda data: hashlib.sha1(data, usedforsecurity=False).digest(),
     "md5": lambda data: md5(data).digest(),
     "xxh3_128": xxh3_128,

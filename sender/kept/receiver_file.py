@@ -16,7 +16,7 @@ import msgspec
 
 from common.decoders import from_json
 from common.errors import ReadOnlyError
-from common.wire import TaskMark, VerifiedFiles
+from common.wire import Propagate, TaskMark, VerifiedFiles
 
 if TYPE_CHECKING:
     from common.durable import Tree
@@ -51,6 +51,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         epoch: to be shown at the next check or start.
         last_task: the last task that is known to be committed, and its commit.
         newest_commit: the newest commit that it ever reported.
+        propagate: what its commits know of what a gone file means; None where nothing was told.
         accept_source: the operator says for one round that this node has all that it should have.
         data_dirs: data directories of a forwarding centre that hold lists for this receiver.
         source: the receiver on this node whose catalogue is forwarded, as it was seen last.
@@ -64,6 +65,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     epoch: str | None = None
     last_task: TaskMark | None = None
     newest_commit: int = 0
+    propagate: Propagate | None = None
     accept_source: bool = False
     data_dirs: tuple[str, ...] = ()
     source: SourceMark | None = None

@@ -11,6 +11,8 @@ import msgspec
 from common import wire
 from common.errors import TsferryError, UsageError
 from common.names import FilePath
+from common.tsfile.deletion_records import whole_records
+from common.tsfile.primitives import Malformed
 from sender.kept.receiver_file import Receiver, ReceiverFile, SourceMark
 from sender.select.data_dirs import DataDirs
 from sender.select.entry import Entry
@@ -50,10 +52,18 @@ class DirectorySource:
         return self.remote.scanner.scan(self.dirs, (entries,), only=groups)
 
     def deletion_file(self, file: LocalDeletions) -> bytes | None:
-        """The content of a deletion file as it is; None where it cannot be read."""
+        """The content of a deletion file as it is; None where it cannot be read.
+
+        What a shared one has of its TsFile follows the whole records of its own.
+        """
+        tree = self.dirs.trees[file.data_dir]
         try:
-            return self.dirs.trees[file.data_dir].read(file.rel, limit=_MOST_DELETIONS)
-        except (OSError, TsferryError):
+            own = tree.read(file.rel, limit=_MOST_DELETIONS) if file.rel else b""
+            if file.shared is None:
+                return own
+            shared = tree.read(file.shared.rel, limit=_MOST_DELETIONS)
+            return own[: whole_records(own, file.form)] + shared[file.shared.begin :]
+        except (OSError, TsferryError, Malformed):
             return None
 
     def facts(self) -> ContentFacts:

@@ -14,7 +14,7 @@ from common.durable import Tree
 from common.errors import NotFoundError, TsferryError
 from common.linelog import Phase
 from common.names import FilePath
-from common.wire import History, TaskState
+from common.wire import History, Propagate, TaskState
 from sender.kept.looks import EdgeLook, Looks
 from sender.kept.receiver_file import ReceiverFile
 from sender.kept.receiver_state import ReceiverState
@@ -186,7 +186,7 @@ class Round:
         if schema is not None:
             self._report.schema = schema.report
         tasks = work.tasks
-        if not tasks and schema is not None and schema.pressing:
+        if not tasks and (self._has_new_mode(kept) or (schema is not None and schema.pressing)):
             tasks = (TaskPlan(),)
         again = SecondLook(source, look, kept.ledger.entries, self._report)
         for planned in tasks:
@@ -215,6 +215,14 @@ class Round:
                 clock=self.clock,
             ).run()
             crash.point("round.task_done")
+
+    def _has_new_mode(self, kept: ReceiverState) -> bool:
+        """Whether the receiver has to hear what a gone file means from now on.
+
+        Otherwise the next end would be what tells it, and would be judged as before the change.
+        """
+        told = kept.memory.now.propagate or Propagate.REPLACED
+        return bool(kept.ledger.entries) and told != self.remote.config.propagate_deletes
 
     def _stand(self, kept: ReceiverState, scan: Scan) -> None:
         """What is left to do, for status and heartbeats."""
@@ -346,6 +354,7 @@ class Round:
             engine=check.engine,
             newest_commit=check.newest_commit,
             last_task=None,
+            propagate=None,
             verified=check.verified,
         )
         if check.history is History.NEW:

@@ -86,6 +86,7 @@ class TaskRun:
         """Files that the receiver has whole, with the MD5 of what is here."""
         self._left_out: set[str] = set()
         self._told: dict[tuple[str, str], int] = {}
+        self._tells_mode = False
         self._proofs = Proofs(kept.snapshot, check.limits)
         self._verdicts = Verdicts(report)
 
@@ -133,6 +134,7 @@ class TaskRun:
             self._kept.note(answer)
             crash.point("task.epoch")
         self._epoch = answer.epoch
+        self._tells_mode = answer.state is TaskState.OPEN
         return answer
 
     def _ship_schema(self, answer: wire.TaskAnswer) -> None:
@@ -430,8 +432,11 @@ class TaskRun:
         kept = self._kept
         recover(kept.ledger, kept.logs, kept.snapshot, kept.dirs, lambda _: answer)
         kept.note(answer)
-        if self._told and answer.state is TaskState.DONE:
-            kept.looks.told(self._told)
+        if self._tells_mode and answer.state is TaskState.DONE:
+            kept.memory.update(propagate=Propagate(self._remote.config.propagate_deletes))
+        told = {each: size for each, size in self._told.items() if each[0] not in answer.untold}
+        if told and answer.state is TaskState.DONE:
+            kept.looks.told(told)
         crash.point("task.noted")
         if self._schema is not None and self._schema_end is not None:
             self._schema.conclude(answer.schema_position)

@@ -1,63 +1,101 @@
-"""The files of a database's schema directory, as one text log.
+"""The files of a database's schema directory that say what series it has.
 
-What a checkpoint of the database left comes first: a snapshot of its tree, in text (0.10, 0.11) or
-binary (0.12). Behind it, what the log says since: `mlog.bin` where there is one, for a database
-that writes it has taken over its `mlog.txt`.
+A database before 0.13 has one log for all: `mlog.bin`, or `mlog.txt` in older versions. What a
+checkpoint of it left comes first: a snapshot of its tree, in text (0.10, 0.11) or binary (0.12).
+One that writes `mlog.bin` has taken over its `mlog.txt`.
+
+Later ones have a log for each region, `<database>/<region>/mlog.bin` with a `tlog.txt` beside it,
+and have taken over the log before. Before there was a ConfigNode (0.13, and a 1.0 that stands
+alone), databases and their TTLs are in `storage_group_log.bin`.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import stat as modes
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from itertools import chain
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
 
-from common.digests import read_blocks
-from common.durable import Tree, memory_file
+from common.durable import Tree
 from common.errors import UnsafePathError
-from common.mtreetext import read_tree, tree_log
-from sender.schema.binary_log import binary_lines, binary_nodes
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import os
 
-__all__ = ["as_text", "opened", "unread_logs"]
+__all__ = ["MLOG", "TLOG", "SchemaFile", "database_of", "opened", "schema_files", "unread_files"]
 
+MLOG: Final = "mlog.txt"
+TLOG: Final = "tlog.txt"
 _BINARY_MLOG: Final = "mlog.bin"
+_GROUP_LOG: Final = "storage_group_log.bin"
+_TEMPLATE_LOG: Final = "template_log.bin"
 _BINARY_SUFFIX: Final = ".bin"
 _SNAPSHOT: Final = re.compile(r"mtree[^/]*\.snapshot(?:\.bin)?")
+_REGION: Final = re.compile(r"\d{1,10}")
+_PAGES: Final = ".pst"
+
+_Kind = Literal["tree", "binary tree", "text", "binary", "region"]
 
 
-def as_text(tree: Tree, mlog: str) -> int | None:
-    """The log as text, open for reading; None if there is none. The caller closes it.
+@dataclass(frozen=True, slots=True)
+class SchemaFile:
+    """A file to be read.
 
-    Args:
-        tree: the schema directory.
-        mlog: name of the text log.
+    Attributes:
+        name: below the schema directory.
+        kind: a snapshot of the tree, or a log, and its form.
+        tlog: name of the file with its tags.
+        found: what the file system says of it.
+    """
+
+    name: str
+    kind: _Kind
+    tlog: str
+    found: os.stat_result
+
+
+def schema_files(tree: Tree) -> list[SchemaFile]:
+    """What is to be read, in this order; none if there is no log.
 
     Raises:
         UnsafePathError: something else stands in the place of a file.
-        DamagedError: a binary log or a snapshot is damaged; the message says where.
     """
-    binary = opened(tree, _BINARY_MLOG)
-    log = opened(tree, mlog) if binary is None else binary
-    if binary is None and _newest_snapshot(tree) is None:
-        return log
-    content = _content(log)
+    regions = [log for _, log in _regions(tree) if log is not None]
+    if regions:
+        groups = _file(tree, _GROUP_LOG, "binary")
+        return [groups, *regions] if groups else regions
     # A checkpoint puts its snapshot there before it begins the log anew: looked for in this order,
     # both together never lack anything.
+    log = _file(tree, _BINARY_MLOG, "binary") or _file(tree, MLOG, "text")
     snapshot = _newest_snapshot(tree)
-    lines: list[Iterable[str]] = []
-    if snapshot is not None:
-        nodes = binary_nodes if snapshot.endswith(_BINARY_SUFFIX) else read_tree
-        lines.append(tree_log(nodes(_content(opened(tree, snapshot)), snapshot), snapshot))
-    if binary is not None:
-        lines.append(binary_lines(content, _BINARY_MLOG))
-        content = b""
-    return memory_file(chain(map(str.encode, chain.from_iterable(lines)), [content]))
+    return [each for each in (snapshot, log) if each is not None]
+
+
+def database_of(name: str) -> str | None:
+    """The database of a region's log; None if the file is not in a region of the tree model."""
+    database, slash, _ = name.partition("/")
+    return database if slash and database.startswith("root.") else None
+
+
+def unread_files(tree: Tree) -> list[str]:
+    """What of a schema directory is not read, in words."""
+    regions = list(_regions(tree))
+    said = []
+    without = sum(1 for _, log in regions if log is None)
+    if without:
+        said.append(
+            f"{without} regions keep no {_BINARY_MLOG} (their schema is in the log of the "
+            "consensus): name the server as schema.server, and it is asked"
+        )
+    pages = sum(1 for names, _ in regions if any(each.endswith(_PAGES) for each in names))
+    if pages:
+        said.append(f"{pages} regions keep their series in pages (*{_PAGES}), which are not read")
+    if regions and not tree.exists(_GROUP_LOG):
+        said.append("TTLs, templates and the tables of databases are kept by the ConfigNode")
+    if tree.exists(_TEMPLATE_LOG):
+        said.append(f"schema templates are in {_TEMPLATE_LOG}")
+    return said
 
 
 def opened(tree: Tree, name: str) -> int | None:
@@ -66,49 +104,40 @@ def opened(tree: Tree, name: str) -> int | None:
     Raises:
         UnsafePathError: it is something else.
     """
+    return None if _regular(tree, name) is None else tree.open_read(name)
+
+
+def _regular(tree: Tree, name: str) -> os.stat_result | None:
     found = tree.stat(name)
-    if found is None:
-        return None
-    if not modes.S_ISREG(found.st_mode):
+    if found is not None and not modes.S_ISREG(found.st_mode):
         raise UnsafePathError(f"{tree.path / name} is no regular file; links are not followed")
-    return tree.open_read(name)
+    return found
 
 
-def unread_logs(schema_dir: Path) -> str | None:
-    """Why a directory without a log of its own says nothing; None if there is nothing to say.
-
-    Databases from 0.13 on keep a log for each of their regions, `<database>/<region>/mlog.bin`.
-    """
-    count = sum(1 for _ in _region_logs(schema_dir))
-    if not count:
-        return None
-    return (
-        f"{count} logs <database>/<region>/{_BINARY_MLOG} of a newer database are not read here: "
-        "the centre makes the schema from the files; tags, aliases and TTL do not travel"
-    )
+def _file(tree: Tree, name: str, kind: _Kind, tlog: str = TLOG) -> SchemaFile | None:
+    found = _regular(tree, name)
+    return None if found is None else SchemaFile(name, kind, tlog, found)
 
 
-def _region_logs(schema_dir: Path) -> Iterator[str]:
-    with suppress(FileNotFoundError), Tree(schema_dir) as tree:
-        for database, found in tree.listing():
-            if not modes.S_ISDIR(found.st_mode) or database == "sync":
-                continue
-            for region, below in tree.listing(database):
-                log = f"{database}/{region}/{_BINARY_MLOG}"
-                if modes.S_ISDIR(below.st_mode) and tree.exists(log):
-                    yield log
-
-
-def _newest_snapshot(tree: Tree) -> str | None:
+def _newest_snapshot(tree: Tree) -> SchemaFile | None:
     """The snapshot that the database wrote last; one that it is still writing has another name."""
-    found = [(each.st_mtime_ns, name) for name, each in tree.listing() if _SNAPSHOT.fullmatch(name)]
-    return max(found)[1] if found else None
+    names = [(each.st_mtime_ns, name) for name, each in tree.listing() if _SNAPSHOT.fullmatch(name)]
+    if not names:
+        return None
+    name = max(names)[1]
+    return _file(tree, name, "binary tree" if name.endswith(_BINARY_SUFFIX) else "tree")
 
 
-def _content(descriptor: int | None) -> bytes:
-    if descriptor is None:
-        return b""
-    try:
-        return b"".join(read_blocks(descriptor))
-    finally:
-        os.close(descriptor)
+def _regions(tree: Tree) -> Iterator[tuple[list[str], SchemaFile | None]]:
+    """The names in each region's directory, and its log if it has one; older regions first."""
+    found = []
+    for database, facts in tree.listing():
+        if not modes.S_ISDIR(facts.st_mode) or database == "sync":
+            continue
+        for region, below in tree.listing(database):
+            if modes.S_ISDIR(below.st_mode) and _REGION.fullmatch(region):
+                found.append((int(region), f"{database}/{region}"))
+    for _, at in sorted(found):
+        names = [name for name, _ in tree.listing(at)]
+        if names:
+            yield names, _file(tree, f"{at}/{_BINARY_MLOG}", "region", f"{at}/{TLOG}")

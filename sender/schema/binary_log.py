@@ -1,13 +1,13 @@
-"""The binary schema log of Apache IoTDB 0.12, `mlog.bin`, as lines of the text log.
+"""The binary schema logs of Apache IoTDB, `mlog.bin`, as lines of the text log.
 
 The file is a row of frames, numbers big-endian:
 
     int32       bytes of the record
     record      a byte that says what it is, then its members
-    int64       CRC-32 of the record
+    int64       CRC-32 of the record; zero in the logs of regions from 1.0 on
 
-A string is an int32 length and UTF-8; length -1 is none. The records, each but the last two with
-an int64 behind that says nothing here:
+A string is an int32 length and UTF-8; length -1 is none. The records, each but those of 28 and 29
+with an int64 behind that says nothing here:
 
      3  path                                                a storage group is set
      4  path, type, encoding, compression (a byte each), int64 tlog offset, then each behind a byte
@@ -17,6 +17,16 @@ an int64 behind that says nothing here:
     21  int32 count, paths                                  series are deleted
     28  path, int64 tlog offset
     29  path, alias
+
+The log of a region (`<database>/<region>/mlog.bin`, from 0.13 on) has 4, 21, 28 and 29 as well, and
+
+    40  path                                                a device, without series so far
+    41  int32 that says nothing, path, int32 count, names, types, encodings, compressions, int64
+        tlog offsets, then behind a byte each: aliases      series of an aligned device
+    64  a deletion is prepared; 65 it is taken back         the deletion itself is 21
+
+Up to 1.3 it has its compressions as numbers of another row, in which LZ4, ZSTD and LZMA2 follow
+GZIP; no database of those uses what has these numbers in a TsFile.
 
 The snapshot of the tree has frames of the same kind, children before their parent:
 
@@ -30,21 +40,39 @@ What the text log has no line for becomes a line that is no operation, so the ce
 
 from __future__ import annotations
 
+import os
+import re
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
+from common.digests import read_blocks
 from common.errors import DamagedError
 from common.mtreetext import TreeNode, plain_line, series_line
 
-__all__ = ["binary_lines", "binary_nodes"]
+__all__ = ["BinaryLog", "binary_nodes"]
 
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
 _MAX_RECORD: Final = 1 << 20
 """The database refuses a record that its buffer of a megabyte cannot hold."""
+_MAX_REGION_RECORD: Final = 1 << 24
+"""Regions have no such buffer; an aligned device with a hundred thousand series is a megabyte."""
+_WINDOW: Final = 1 << 22
 _MNODE, _MEASUREMENT, _GROUP_NODE = 30, 31, 32
+_CREATED, _DELETED, _MOVED_TAGS, _RENAMED, _ALIGNED = 4, 21, 28, 29, 41
+_SILENT: Final = frozenset({40, 64, 65})
+_TEMPLATES, _VIEWS = "schema templates", "logical views"
+_UNREAD: Final = {
+    **dict.fromkeys((0, 1, 2, 63), _TEMPLATES),
+    **dict.fromkeys((66, 67, 68, 69, 70), _VIEWS),
+    **dict.fromkeys(range(100, 109), "devices and attributes of tables"),
+}
+_OLD_COMPRESSIONS: Final = {3: 7, 4: 8, 5: 9}
+"""LZ4, ZSTD and LZMA2 by their place in the row of the older servers."""
+_IDENTIFIER: Final = re.compile(r"`.*`|[\w@#$:]+", re.DOTALL)
 
 
 class _Record:
@@ -83,21 +111,63 @@ class _Record:
         return self.byte(), self.byte(), self.byte()
 
 
-def binary_lines(data: bytes, name: str) -> Iterator[str]:
-    """The log as lines of the text log, each with its end; a torn end is left out.
+@dataclass
+class BinaryLog:
+    """A log, read frame by frame from where the last reading ended.
 
-    Args:
-        data: of the log.
+    Attributes:
+        descriptor: of the file, open for reading.
         name: of the file, for messages.
-
-    Raises:
-        DamagedError: what stands in the middle is no record.
+        read: where the last whole frame ends that was read.
+        region: whether it is that of a region.
+        tags_at: what is added to offsets in the tlog of a region.
+        unread: what is not read, with the number of its records.
     """
-    for at, body in _frames(data, name):
+
+    descriptor: int
+    name: str
+    read: int = 0
+    region: bool = False
+    tags_at: int = 0
+    unread: dict[str, int] = field(default_factory=dict)
+
+    def lines(self) -> Iterator[str]:
+        """Lines of the text log for all whole frames, each with its end; a torn end is left out.
+
+        Raises:
+            DamagedError: what stands in the middle is no record; `read` is where that is.
+        """
+        end = os.fstat(self.descriptor).st_size
+        size = _WINDOW
+        while self.read < end:
+            window = b"".join(read_blocks(self.descriptor, start=self.read, end=self.read + size))
+            at = 0
+            while (body := _frame(window, at, region=self.region)) is not None:
+                yield from self._lines(body)
+                step = _INT.size + len(body) + _LONG.size
+                at += step
+                self.read += step
+            if at:
+                continue
+            if len(window) == size and size <= _frame_limit(self.region):
+                size *= 4  # a frame that is longer than the window
+                continue
+            if _goes_on(window, 0, region=self.region):
+                what = "what stands here is no record, or its checksum differs"
+                raise _damaged(self.name, self.read, what)
+            return
+
+    def _lines(self, body: bytes) -> Iterator[str]:
         try:
-            lines = _lines(_Record(body))
+            lines = _region_lines(_Record(body), self.tags_at) if self.region else _lines(body)
         except ValueError as error:  # of bytes that are no UTF-8 as well
-            raise _damaged(name, at, f"the record is not what its kind has: {error}") from error
+            what = f"the record is not what its kind has: {error}"
+            raise _damaged(self.name, self.read, what) from error
+        if isinstance(lines, str):
+            first = lines not in self.unread
+            self.unread[lines] = self.unread.get(lines, 0) + 1
+            said = f"{lines}, not read of {self.name}" if self.region else lines
+            lines = [said] if first else []
         yield from (f"{line}\n" for line in lines)
 
 
@@ -123,33 +193,57 @@ def _frames(data: bytes, name: str) -> Iterator[tuple[int, bytes]]:
     while at < len(data):
         body = _frame(data, at)
         if body is None:
-            if _goes_on(data, at):
+            if _goes_on(data, at, region=False):
                 raise _damaged(name, at, "what stands here is no record, or its checksum differs")
             return
         yield at, body
         at += _INT.size + len(body) + _LONG.size
 
 
-def _frame(data: bytes, at: int) -> bytes | None:
+def _frame_limit(region: bool) -> int:
+    return _INT.size + (_MAX_REGION_RECORD if region else _MAX_RECORD) + _LONG.size
+
+
+def _frame(data: bytes, at: int, *, region: bool = False) -> bytes | None:
     """The record of a sound frame, None if there is none."""
     begin = at + _INT.size
     if begin > len(data):
         return None
     (size,) = _INT.unpack_from(data, at)
-    if not 0 < size <= _MAX_RECORD or begin + size + _LONG.size > len(data):
+    if not 0 < size <= _frame_limit(region) - _INT.size - _LONG.size:
+        return None
+    if begin + size + _LONG.size > len(data):
         return None
     body = data[begin : begin + size]
-    return body if _LONG.unpack_from(data, begin + size)[0] == zlib.crc32(body) else None
+    checksum = _LONG.unpack_from(data, begin + size)[0]
+    if checksum == 0 and region:
+        return body
+    return body if checksum == zlib.crc32(body) else None
 
 
-def _goes_on(data: bytes, at: int) -> bool:
+def _goes_on(data: bytes, at: int, *, region: bool) -> bool:
     """Whether more than one write that was not finished stands here.
 
     That is what a frame may be that ends where the file does, or beyond it.
     """
-    if len(data) - at > _INT.size + _MAX_RECORD + _LONG.size:
+    if len(data) - at > _frame_limit(region):
         return True
-    return any(_frame(data, later) is not None for later in range(at + 1, len(data)))
+    for later in range(at + 1, len(data)):
+        body = _frame(data, later, region=region)
+        if body is not None and (not region or _is_region_record(body)):
+            return True
+    return False
+
+
+def _is_region_record(body: bytes) -> bool:
+    """Whether a record that no checksum vouches for is one: it tells of series, and of a path."""
+    if body[0] not in (_CREATED, _DELETED, _MOVED_TAGS, _RENAMED, _ALIGNED):
+        return False
+    try:
+        lines = _region_lines(_Record(body), 0)
+    except ValueError:
+        return False
+    return bool(lines) and all(re.match(r"(?:\d+|#aligned),root\.", each) for each in lines)
 
 
 def _damaged(name: str, at: int, why: str) -> DamagedError:
@@ -159,29 +253,87 @@ def _damaged(name: str, at: int, why: str) -> DamagedError:
 # -- records -------------------------------------------------------------------------------------
 
 
-def _lines(record: _Record) -> list[str]:
+def _lines(body: bytes) -> list[str] | str:
+    """Lines of a record of a whole database's log; in one word what it is, if it is not read."""
+    record = _Record(body)
     kind = record.byte()
     match kind:
         case 3:
             return [plain_line("2", record.text())]
+        case 5:
+            ttl = record.long()
+            return [plain_line("10", record.text(), str(ttl))]
+        case 19:
+            return [plain_line("11", record.text()) for _ in range(record.count())]
+    found = _series_lines(kind, record, None)
+    return f"record {kind} of the binary log" if found is None else found
+
+
+def _region_lines(record: _Record, tags_at: int) -> list[str] | str:
+    """The same of a region's log."""
+    kind = record.byte()
+    if kind in _SILENT:
+        return []
+    if kind == _ALIGNED:
+        return _aligned_lines(record, tags_at)
+    found = _series_lines(kind, record, tags_at)
+    return _UNREAD.get(kind, f"records {kind}") if found is None else found
+
+
+def _series_lines(kind: int, record: _Record, tags_at: int | None) -> list[str] | None:
+    """Lines of a record that any log may have; None if it is another.
+
+    Args:
+        kind: of the record.
+        record: behind its kind.
+        tags_at: of a region's log; None: it is that of a whole database.
+    """
+    match kind:
         case 4:
             path, codes, offset = record.text(), record.codes(), record.long()
             alias = record.text() if record.byte() else ""
             props = record.pairs() if record.byte() else {}
+            if tags_at is not None:
+                codes, offset = _region_codes(*codes), _shifted(offset, tags_at)
             return [series_line(path, codes, props, alias, offset)]
-        case 5:
-            ttl = record.long()
-            return [plain_line("10", record.text(), str(ttl))]
-        case 19 | 21:
-            number = "11" if kind == 19 else "1"
-            return [plain_line(number, record.text()) for _ in range(record.count())]
+        case 21:
+            return [plain_line("1", record.text()) for _ in range(record.count())]
         case 28:
             path = record.text()
-            return [plain_line("12", path, str(record.long()))]
+            return [plain_line("12", path, str(_shifted(record.long(), tags_at or 0)))]
         case 29:
             path, alias = record.text(), record.text()
             return [plain_line("13", path, alias)]
-    return [f"record {kind} of the binary log"]
+    return None
+
+
+def _aligned_lines(record: _Record, tags_at: int) -> list[str]:
+    record.count()
+    device, count = record.text(), record.count()
+    names = [record.text() for _ in range(count)]
+    columns = [[record.byte() for _ in names] for _ in range(3)]
+    offsets = [_shifted(record.long(), tags_at) for _ in names]
+    aliases = [record.text() if each else "" for each in [record.byte()] * count]
+    series = zip(names, zip(*columns, strict=True), aliases, offsets, strict=True)
+    return [plain_line("#aligned", device)] + [
+        series_line(f"{device}.{_node_text(name)}", _region_codes(*codes), {}, alias, offset)
+        for name, codes, alias, offset in series
+    ]
+
+
+def _node_text(name: str) -> str:
+    """A name as it stands in a path: in quotes, if it would be cut there."""
+    if _IDENTIFIER.fullmatch(name):
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _region_codes(kind: int, encoding: int, compression: int) -> tuple[int, int, int]:
+    return kind, encoding, _OLD_COMPRESSIONS.get(compression, compression)
+
+
+def _shifted(offset: int, tags_at: int) -> int:
+    return offset if offset < 0 else offset + tags_at
 
 
 def _node(record: _Record) -> TreeNode:

@@ -18,7 +18,7 @@ from common.wire import SchemaPosition
 if TYPE_CHECKING:
     from common.durable import Tree
 
-__all__ = ["Digested", "SchemaMemory", "SchemaNotes", "Shipping"]
+__all__ = ["Digested", "SchemaMemory", "SchemaNotes", "ServerAsked", "Shipping"]
 
 _FILE = "sync_schema_pos"
 _VERSION = 1
@@ -56,6 +56,18 @@ class Shipping(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[int, str] = (0, "")
 
 
+class ServerAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """When a database was asked for its schema, and what that came to.
+
+    Attributes:
+        at: seconds since the epoch.
+        mark: of what was told then.
+    """
+
+    at: float
+    mark: str
+
+
 class SchemaMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is remembered.
 
@@ -63,29 +75,44 @@ class SchemaMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         version: of this format.
         position: as the receiver gave it last.
         shipping: what was begun.
-        tlog: what the tlog was, when it was last read as a whole.
+        tlogs: what each tlog was, when it was last read as a whole.
+        tag_sizes: by the digest of several tlogs, the size of each.
+        asked: when the database was asked last.
+        missing: series that it does not show any more, and since when (seconds since the epoch).
         problem: why the last round did not ship it, None if it did.
+        unread: what of the schema is not read here, in words.
     """
 
     version: int = _VERSION
     position: SchemaPosition | None = None
     shipping: Shipping | None = None
-    tlog: Digested | None = None
+    tlogs: dict[str, Digested] = {}
+    tag_sizes: dict[str, list[int]] = {}
+    asked: ServerAsked | None = None
+    missing: dict[str, float] = {}
     problem: str | None = None
+    unread: list[str] = []
 
 
 class SchemaNotes:
     """The file and its content.
 
     Attributes:
+        tree: that they are in.
+        folder: where, beneath it.
+        keeps: whether changes go to the disk.
         now: what is remembered.
     """
 
     def __init__(self, sync: Tree, endpoint: str, *, keep: bool = True) -> None:
-        self._tree = sync
-        self._rel = f"{endpoint}/{_FILE}"
-        self._keep = keep
+        self.tree = sync
+        self.folder = endpoint
+        self.keeps = keep
         self.now = SchemaMemory()
+
+    @property
+    def _rel(self) -> str:
+        return f"{self.folder}/{_FILE}"
 
     @classmethod
     def open(cls, sync: Tree, endpoint: str, *, keep: bool = True) -> SchemaNotes:
@@ -108,7 +135,7 @@ class SchemaNotes:
     def update(self, **changes: Any) -> None:
         """Change members, on disk before this returns; nothing new writes nothing."""
         new = msgspec.structs.replace(self.now, **changes)
-        if new != self.now and self._keep:
-            self._tree.make_dirs(self._rel.rpartition("/")[0])
-            self._tree.write_atomic(self._rel, msgspec.json.encode(new))
+        if new != self.now and self.keeps:
+            self.tree.make_dirs(self.folder)
+            self.tree.write_atomic(self._rel, msgspec.json.encode(new))
         self.now = new

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from common import crash, wire
+from common.durable import Tree
 from common.errors import (
     NoSpaceError,
     OffsetError,
@@ -21,14 +22,17 @@ from common.errors import (
     TsferryError,
 )
 from common.schemawire import encode_schema_block
-from sender.schema.beside import unread_logs
+from sender.schema.beside import unread_files
+from sender.schema.database_server import DatabaseServer
 from sender.schema.notes import SchemaNotes
+from sender.schema.server_log import ServerLog
 from sender.schema.standing import SchemaReport
 from sender.schema.text_log import TextLog, TextPlan
 from sender.schema.upstream_changes import ChangesLog, ChangesPlan
 
 if TYPE_CHECKING:
-    from common.durable import Tree
+    from pathlib import Path
+
     from sender.send.remote import Remote
 
 __all__ = ["SchemaShip", "look_at_schema", "open_schema"]
@@ -46,7 +50,7 @@ class SchemaShip:
 
     remote: Remote
     notes: SchemaNotes
-    log: TextLog | ChangesLog
+    log: TextLog | ChangesLog | ServerLog
     plan: TextPlan | ChangesPlan | None
     limits: wire.Limits
     report: SchemaReport = field(default_factory=SchemaReport)
@@ -195,9 +199,27 @@ def _opened(
             yield _planned(remote, notes, check, ChangesLog(client), whole)
         finally:
             client.close()
+    elif remote.config.schema.server is not None:
+        with _server_log(remote, notes) as server_log:
+            yield None if server_log is None else _planned(remote, notes, check, server_log, whole)
     else:
         with _text_log(remote, notes) as log:
             yield None if log is None else _planned(remote, notes, check, log, whole)
+
+
+@contextmanager
+def _server_log(remote: Remote, notes: SchemaNotes) -> Iterator[ServerLog | None]:
+    config = remote.config.schema
+    try:
+        server = DatabaseServer(config, remote.stop)
+    except TsferryError as error:
+        notes.update(problem=str(error))
+        yield None
+        return
+    try:
+        yield ServerLog(server, notes, config.every)
+    finally:
+        server.close()
 
 
 @contextmanager
@@ -205,21 +227,25 @@ def _text_log(remote: Remote, notes: SchemaNotes) -> Iterator[TextLog | None]:
     with ExitStack() as stack:
         problem = None
         try:
-            log = stack.enter_context(TextLog.open(remote.config.schema_dir))
-            if log is None:
-                problem = unread_logs(remote.config.schema_dir)
+            log = stack.enter_context(TextLog.open(remote.config.schema_dir, notes))
         except (TsferryError, OSError) as error:
             log, problem = None, f"the schema log cannot be read: {error}"
-        if log is None:
-            notes.update(problem=problem)
+        unread = _unread(remote.config.schema_dir) if log is None else log.unread
+        notes.update(unread=unread, **({"problem": problem} if log is None else {}))
         yield log
+
+
+def _unread(schema_dir: Path) -> list[str]:
+    with suppress(OSError), Tree(schema_dir) as tree:
+        return unread_files(tree)
+    return []
 
 
 def _planned(
     remote: Remote,
     notes: SchemaNotes,
     check: wire.CheckAnswer,
-    log: TextLog | ChangesLog,
+    log: TextLog | ChangesLog | ServerLog,
     whole: bool,
 ) -> SchemaShip:
     ship = SchemaShip(remote, notes, log, None, check.limits)

@@ -46,7 +46,7 @@ class SchemaReport:
 def schema_standing(memory: SchemaMemory) -> dict[str, Any] | None:
     """What `status --json` shows of the schema; None if there never was any."""
     there = memory.position
-    if there is None and memory.problem is None:
+    if there is None and memory.problem is None and not memory.unread:
         return None
     return {
         "offset": None if there is None else there.offset,
@@ -56,6 +56,7 @@ def schema_standing(memory: SchemaMemory) -> dict[str, Any] | None:
         if there is None
         else [{"record": each.record, "reason": each.reason} for each in there.failed],
         "problem": memory.problem,
+        "unread": memory.unread,
     }
 
 
@@ -73,6 +74,7 @@ def schema_lines(schema: dict[str, Any] | None) -> list[str]:
     more = schema["unapplied"] - _SHOWN
     if more > 0 and schema["failed"]:
         lines.append(f"    ... and {more} more (--json lists the first hundred)")
+    lines += [f"    not read: {each}" for each in schema["unread"]]
     if schema["problem"] is not None:
         lines.append(f"  schema problem  {schema['problem']}")
     return lines

@@ -1,7 +1,7 @@
-"""The schema log of an Apache IoTDB beside the data, and the tags in its `tlog.txt`.
+"""The schema log of an Apache IoTDB beside the data, and the tags of its series.
 
-It is `mlog.txt` as it stands; or, as lines of such a log, the snapshot of the tree that a
-checkpoint left and what `mlog.txt` or `mlog.bin` says since (`sender.schema.beside`).
+It is `mlog.txt` as it stands; or, as lines of such a log, all that the schema directory says in
+other forms (`sender.schema.gathered_log`).
 
 What the receiver has applied of it is compared with what is here: the bytes just before the
 position, and the tags as they were. From that follows what is to be sent:
@@ -27,34 +27,21 @@ import xxhash
 
 from common.digests import read_blocks, xxh3_128
 from common.durable import Tree
-from common.errors import Transient
-from common.schemawire import MAX_SLOT
-from common.tlogtext import SLOT, TlogSlotError, read_slot
 from common.wire import SchemaKind, SchemaPosition, SchemaStaged
-from sender.schema.beside import as_text, opened
-from sender.schema.notes import Digested, Shipping
+from sender.schema.beside import MLOG, TLOG, opened, schema_files, unread_files
+from sender.schema.gathered_log import ChangedError, edge_check, gather
+from sender.schema.notes import Shipping
+from sender.schema.tag_files import TagFiles, TagsMark
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sender.schema.notes import SchemaNotes
 
-__all__ = ["MLOG", "TLOG", "TextLog", "TextPlan"]
-
-MLOG = "mlog.txt"
-TLOG = "tlog.txt"
+__all__ = ["TextLog", "TextPlan"]
 
 _EDGE = 4096
-"""Bytes at the begin, and before the position, by which a log is known again."""
-_SETTLED_NS = 2_000_000_000
-"""A file that was written later than this before it was read may change without a new time."""
 _PER_SLOT = 32
-
-
-class ChangedError(Transient):
-    """The log was cut while it was read; the next round looks again."""
-
-    slug = "schema-changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +61,7 @@ class TextPlan:
     base: int
     end: int
     news: int
-    tags: tuple[int, str]
+    tags: TagsMark
     reason: str | None = None
 
     kind = SchemaKind.TEXT
@@ -96,33 +83,63 @@ class TextPlan:
 
 
 class TextLog:
-    """The two files, open for the length of a round."""
+    """The log and its tags, open for the length of a round.
 
-    def __init__(self, mlog: int, tlog: int | None, clock_ns: Callable[[], int]) -> None:
+    Attributes:
+        end: where its last whole line ends.
+        unread: what of the schema directory is not read, in words.
+    """
+
+    def __init__(self, mlog: int, end: int, tags: TagFiles, unread: list[str]) -> None:
         self._mlog = mlog
-        self._tlog = tlog
-        self._clock_ns = clock_ns
+        self._tags = tags
         self._absent = 0
-        self.end = self._last_line_end()
+        self.end = end
+        self.unread = unread
 
     @classmethod
     @contextmanager
     def open(
-        cls, schema_dir: Path, *, clock_ns: Callable[[], int] = time.time_ns
+        cls,
+        schema_dir: Path,
+        notes: SchemaNotes | None = None,
+        *,
+        clock_ns: Callable[[], int] = time.time_ns,
     ) -> Iterator[TextLog | None]:
         """The log of a schema directory, None if there is none.
 
+        Args:
+            schema_dir: of the database.
+            notes: beside which lines are kept that were made of other forms.
+            clock_ns: the time.
+
         Raises:
             UnsafePathError: something else stands in its place.
+            ChangedError: it was begun anew while it was read.
             DamagedError: a binary log or a snapshot is damaged; the message says where.
         """
         with ExitStack() as stack:
-            with Tree(schema_dir) as tree:
-                mlog, tlog = as_text(tree, MLOG), opened(tree, TLOG)
-            for descriptor in (mlog, tlog):
+            tree = stack.enter_context(Tree(schema_dir))
+            files = schema_files(tree)
+            unread = unread_files(tree)
+            tlogs = [TLOG]
+            if not files:
+                yield None
+                return
+            if [each.kind for each in files] == ["text"]:
+                mlog = tree.open_read(MLOG)
+                stack.callback(os.close, mlog)
+                end = _last_line_end(mlog)
+            else:
+                mlog, state = gather(tree, notes, files)
+                stack.callback(os.close, mlog)
+                end, tlogs = state.size, state.tlogs or tlogs
+                unread += state.unread()
+            descriptors = [(name, opened(tree, name)) for name in tlogs]
+            for _, descriptor in descriptors:
                 if descriptor is not None:
                     stack.callback(os.close, descriptor)
-            yield None if mlog is None else cls(mlog, tlog, clock_ns)
+            yield cls(mlog, end, TagFiles(descriptors, clock_ns), unread)
 
     # -- what is to be sent ------------------------------------------------------------------
 
@@ -139,15 +156,17 @@ class TextLog:
         if self.end == 0:
             return None  # a log that has just been begun anew: what was applied stays
         if applied is None:
-            return self._whole(None, self._tags(notes), self.end, "nothing of it is there yet")
+            return self._whole(None, self._tags.now(notes), self.end, "nothing of it is there yet")
         mark = _Mark.parse(applied.mark)
         if mark is None or not self._is_here(applied.offset, mark):
             reason = "it was replaced, or begun anew"
-            return self._whole(applied, self._tags(notes), self.end, reason)
-        now = self._tags(notes)
+            return self._whole(applied, self._tags.now(notes), self.end, reason)
+        begun = notes.now.shipping
+        keep = [mark.tags[1], *([] if begun is None else [begun.tags[1]])]
+        now = self._tags.now(notes, keep)
         if whole:
             return self._whole(applied, now, applied.offset, "as the operator wants it")
-        same_tags = now if now[0] == mark.tags[0] else self._tags_until(mark.tags[0])
+        same_tags = now if now == mark.tags else self._tags.until(notes, mark.tags)
         if same_tags != mark.tags:
             return self._whole(applied, now, applied.offset, "tags were changed in place")
         if mark.absent and now != mark.tags:
@@ -158,7 +177,7 @@ class TextLog:
         return TextPlan(applied.identity, applied.offset, self.end, applied.offset, now)
 
     def _whole(
-        self, applied: SchemaPosition | None, tags: tuple[int, str], news: int, reason: str
+        self, applied: SchemaPosition | None, tags: TagsMark, news: int, reason: str
     ) -> TextPlan:
         before = "" if applied is None else f"{applied.identity} {applied.offset}"
         head = xxh3_128(self._read(0, min(_EDGE, self.end))).hex()
@@ -179,65 +198,16 @@ class TextLog:
         if plan.base and plan.identity != staged.identity:
             return None
         there = self._digest(self._mlog, plan.base, plan.base + staged.size)
-        if there != staged.digest or self._tags_until(begun.tags[0]) != begun.tags:
+        if there != staged.digest or self._tags.until(notes, begun.tags) != begun.tags:
             return None
         return TextPlan(staged.identity, plan.base, plan.end, plan.news, begun.tags, plan.reason)
 
     def mark(self, plan: TextPlan) -> str:
         """By what the log is known again, once the plan is carried out."""
-        return str(_Mark(self._check(plan.end), plan.tags, self._absent))
+        return str(_Mark(edge_check(self._mlog, plan.end), plan.tags, self._absent))
 
     def _is_here(self, offset: int, mark: _Mark) -> bool:
-        return offset <= self.end and self._check(offset) == mark.check
-
-    def _check(self, offset: int) -> str:
-        """Digest of what is at the begin, and before an offset."""
-        head = self._read(0, min(_EDGE, offset))
-        tail = self._read(max(0, offset - _EDGE), offset)
-        return xxh3_128(head + tail).hex()
-
-    # -- tags --------------------------------------------------------------------------------
-
-    def _tags(self, notes: SchemaNotes) -> tuple[int, str]:
-        """Bytes of the tlog and their digest; read only if it may have changed."""
-        if self._tlog is None:
-            return (0, "")
-        found = os.fstat(self._tlog)
-        known = notes.now.tlog
-        same = (found.st_ino, found.st_size, found.st_mtime_ns)
-        if known is not None and (known.inode, known.whole, known.mtime_ns) == same:
-            return (known.size, known.digest)
-        settled = found.st_mtime_ns + _SETTLED_NS < self._clock_ns()
-        size, digest = self._tags_until(found.st_size)
-        if settled:
-            notes.update(
-                tlog=Digested(
-                    size=size,
-                    digest=digest,
-                    inode=found.st_ino,
-                    whole=found.st_size,
-                    mtime_ns=found.st_mtime_ns,
-                )
-            )
-        return (size, digest)
-
-    def _tags_until(self, size: int) -> tuple[int, str]:
-        if self._tlog is None or size == 0:
-            return (0, "")
-        return (size, self._digest(self._tlog, 0, size))
-
-    def _slot(self, offset: int) -> bytes | None:
-        """The slot at an offset of the tlog, trimmed; None if there is no sound one."""
-        if self._tlog is None:
-            return None
-        for size in (SLOT, MAX_SLOT):
-            raw = os.pread(self._tlog, size, offset)
-            try:
-                return raw[: read_slot(raw).size]
-            except TlogSlotError:
-                if len(raw) < size:
-                    break
-        return None
+        return offset <= self.end and edge_check(self._mlog, offset) == mark.check
 
     # -- the log -----------------------------------------------------------------------------
 
@@ -270,7 +240,7 @@ class TextLog:
             end = window.find(b"\n", at) + 1 or len(window)
             offset = _tag_offset(window[at:end])
             wanted = offset >= 0 and offset not in slots
-            slot = self._slot(offset) if wanted else None
+            slot = self._tags.slot(offset) if wanted else None
             room += end - at + (0 if slot is None else len(slot) + _PER_SLOT)
             if at and room > budget:
                 break
@@ -287,23 +257,24 @@ class TextLog:
             raise ChangedError(f"{MLOG} was cut while it was read; the next round looks again")
         return data
 
-    def _last_line_end(self) -> int:
-        """Where the last whole line ends."""
-        end = os.fstat(self._mlog).st_size
-        while end > 0:
-            begin = max(0, end - _EDGE)
-            found = os.pread(self._mlog, end - begin, begin).rfind(b"\n")
-            if found >= 0:
-                return begin + found + 1
-            end = begin
-        return 0
-
     @staticmethod
     def _digest(fd: int, begin: int, end: int) -> str:
         digest = xxhash.xxh3_128()
         for block in read_blocks(fd, start=begin, end=end):
             digest.update(block)
         return digest.hexdigest()
+
+
+def _last_line_end(descriptor: int) -> int:
+    """Where the last whole line ends."""
+    end = os.fstat(descriptor).st_size
+    while end > 0:
+        begin = max(0, end - _EDGE)
+        found = os.pread(descriptor, end - begin, begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
 
 
 def _tag_offset(line: bytes) -> int:
@@ -325,7 +296,7 @@ class _Mark:
     """
 
     check: str
-    tags: tuple[int, str]
+    tags: TagsMark
     absent: int
 
     def __str__(self) -> str:

@@ -3,13 +3,15 @@
 Whether it is closed is decided by `select.walk`: by this, and by its resource or its tail.
 
 What was deleted in a closed file travels with it, unless the configuration says that such a file
-waits (`deletion_files = "wait"`); one that shares its deletion file with others waits.
+waits (`deletion_files = "wait"`).
 
 A database leaves these beside `X.tsfile` while it changes it (apache/iotdb): deletions in
-`X.tsfile.mods` (1.x), `.mods2` (2.x), `.modification` (the oldest), deletions during a compaction
-in `.compaction.mods[2]`, a running merge or settle in `.merge`, `.settle`, a resource being written
-in `.resource.temp`, a broken file marked `.broken`. Since 2.x files of a partition may share a
-`<level>-<n>.mods2`; which of them it concerns stands in their resources, so all wait.
+`X.tsfile.mods` (1.x), `.mods2` (2.x), deletions during a compaction in `.compaction.mods[2]`, a
+running merge or settle in `.merge`, `.settle`, a resource being written in `.resource.temp`, a
+broken file marked `.broken`. `.modification` is what its manual of the sync tool calls
+`.mods` (0.9 to 0.12): no version writes a file of that name, so where there is one, only whoever
+made it can say that it is over. Since 2.x files of a partition may share a `<level>-<n>.mods2`;
+which of them it concerns, and from where on, stands in their resources.
 
 Results of a running compaction are `X.inner` and `X.cross` until they are renamed: no TsFiles yet,
 but their partition is in motion.
@@ -46,7 +48,13 @@ _UNFINISHED = re.compile(r".*\.(inner|cross)(\.resource)?\Z|.*\.compaction\.log\
 
 
 class Beside:
-    """The names of one directory, asked about its TsFiles."""
+    """The names of one directory, asked about its TsFiles.
+
+    Attributes:
+        names: all of them.
+        shared_deletions: those of deletion files that several TsFiles share.
+        deletions_travel: whether a TsFile with deletions is sent with them.
+    """
 
     def __init__(self, names: Iterable[str], *, deletions_travel: bool = False) -> None:
         """Look at names.
@@ -58,9 +66,9 @@ class Beside:
         self.names: Set[str] = frozenset(names)
         # Nearly all names are TsFiles and resources: only the few others are looked at closely.
         self._others = sorted(name for name in self.names if not name.endswith(_USUAL))
-        self._shared = next((name for name in self._others if _SHARED.match(name)), None)
+        self.shared_deletions: Set[str] = frozenset(filter(_SHARED.match, self._others))
         self._changes: dict[str, str] = {}
-        self._travelling = deletions_travel
+        self.deletions_travel = deletions_travel
         for name in self._others:
             for suffix in CHANGING:
                 if deletions_travel and suffix in _TRAVELLING:
@@ -79,13 +87,13 @@ class Beside:
 
     def deletion_files(self, name: str) -> list[str]:
         """The forms of the deletion files of a TsFile; none where they are a reason to wait."""
-        if not self._travelling:
+        if not self.deletions_travel:
             return []
         return [form for form in DELETION_FORMS if f"{name}.{form}" in self.names]
 
     def change(self, name: str) -> str | None:
         """What says that this TsFile is being changed, or None."""
-        return self._changes.get(name, self._shared)
+        return self._changes.get(name)
 
     @property
     def unfinished(self) -> str | None:

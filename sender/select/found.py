@@ -22,6 +22,7 @@ __all__ = [
     "Mounts",
     "ResourceStat",
     "Scan",
+    "SharedDeletions",
     "Span",
     "TimePartition",
     "Unmounted",
@@ -130,6 +131,18 @@ class Waiting:
         return stem is not None and stem.compactions != (0, 0)
 
 
+class SharedDeletions(NamedTuple):
+    """What a deletion file of several TsFiles has of one of them.
+
+    Attributes:
+        rel: where the file is beneath its data directory.
+        begin: the byte from which on it concerns this TsFile.
+    """
+
+    rel: str
+    begin: int
+
+
 @dataclass(frozen=True, slots=True)
 class LocalDeletions:
     """A deletion file beside a TsFile, whether that is closed or not.
@@ -137,10 +150,11 @@ class LocalDeletions:
     Attributes:
         path: of the TsFile.
         data_dir: the data directory that holds both.
-        rel: where the deletion file is beneath it.
+        rel: where the deletion file is beneath it; empty where there is only a shared one.
         form: see `common.tsfile.deletion_records.DELETION_FORMS`.
-        identity: (size, mtime_ns, inode) of it.
+        identity: (size, mtime_ns, inode) of it, and of the shared one: the sums.
         inode: of the TsFile.
+        shared: what follows its own records.
     """
 
     path: FilePath
@@ -149,6 +163,7 @@ class LocalDeletions:
     form: str
     identity: tuple[int, int, int]
     inode: int
+    shared: SharedDeletions | None = None
 
 
 @dataclass(frozen=True, slots=True)

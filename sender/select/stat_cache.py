@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from common.tsfile.resource import Resource
     from sender.select.found import LocalFile, Span
 
 __all__ = ["KnownFile", "StatCache"]
@@ -31,6 +32,7 @@ class KnownFile:
         span: its data times.
         timed: whether `span` means anything.
         md5: in hex, empty if it was not computed.
+        resource: what it says, if it is one that was asked.
         round: number of the last scan that met it.
     """
 
@@ -42,6 +44,7 @@ class KnownFile:
     span: Span | None = None
     timed: bool = False
     md5: str = ""
+    resource: Resource | None = None
     round: int = 0
 
 

@@ -14,7 +14,7 @@ import os
 import stat as modes
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,6 +34,7 @@ from sender.select.found import (
     Why,
     stat_identity,
 )
+from sender.select.shared_deletions import Shared, shared_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -293,9 +294,12 @@ class Walk:
                 return
         elif path is not None:
             path = entries[0].path  # one object for list and scan
+        shared = self._shared_deletions(place, beside, name)
         if path is not None:
-            self._deletions(place, beside, path, stat.st_ino)
+            self._deletions(place, beside, path, stat.st_ino, shared)
         verdict = self._verdict(place, beside, name, stat, path, entries)
+        if isinstance(shared, str) and isinstance(verdict, FilePath):
+            verdict = Why.CHANGING, shared
         if isinstance(verdict, FilePath):
             self._take(place, name, verdict, stat)
             return
@@ -306,17 +310,42 @@ class Walk:
         else:
             self.found.others.add(path)
 
-    def _deletions(self, place: _Place, beside: Beside, path: FilePath, inode: int) -> None:
-        """Note the deletion files beside a TsFile."""
+    def _shared_deletions(self, place: _Place, beside: Beside, name: str) -> Shared | str | None:
+        """What deletions it shares with others; a text is why it must wait."""
+        present = beside.shared_deletions
+        if not (present and beside.has_resource(name)):
+            return None
+        found = shared_deletions(self._tree, place.at(name), present, self._cache, self._now)
+        if isinstance(found, Shared) and not beside.deletions_travel:
+            return f"{found.part.rel.rpartition('/')[2]} has deletions of it"
+        return found
+
+    def _deletions(
+        self,
+        place: _Place,
+        beside: Beside,
+        path: FilePath,
+        inode: int,
+        shared: Shared | str | None,
+    ) -> None:
+        """Note the deletion files of a TsFile; shared ones have the form of `.mods2`."""
+        found: dict[str, LocalDeletions] = {}
         for form in beside.deletion_files(path.name):
-            name = f"{path.name}.{form}"
+            rel = place.at(f"{path.name}.{form}")
             try:
-                stat = os.stat(name, dir_fd=place.fd, follow_symlinks=False)
+                stat = os.stat(f"{path.name}.{form}", dir_fd=place.fd, follow_symlinks=False)
             except FileNotFoundError:
                 continue
             if modes.S_ISREG(stat.st_mode):
-                found = (path, self._tree.path, place.at(name), form, stat_identity(stat), inode)
-                self.found.deletions.append(LocalDeletions(*found))
+                identity = stat_identity(stat)
+                found[form] = LocalDeletions(path, self._tree.path, rel, form, identity, inode)
+        if isinstance(shared, Shared):
+            own = found.get("mods2") or LocalDeletions(
+                path, self._tree.path, "", "mods2", (0, 0, 0), inode
+            )
+            size, mtime, number = map(sum, zip(own.identity, shared.identity, strict=True))
+            found["mods2"] = replace(own, identity=(size, mtime, number), shared=shared.part)
+        self.found.deletions.extend(found.values())
 
     def _verdict(
         self,

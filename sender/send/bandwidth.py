@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from common.config import Timetable
 from common.errors import StoppedError
@@ -17,7 +17,10 @@ _BURST_S = 0.25
 """What an idle line may save up: a quarter of a second of its rate."""
 _PIECE_S = 0.25
 """One piece takes about this long, so that a stop or a change of the rate is heard in time."""
-_LARGEST_PIECE = 1 << 16
+_LARGEST_PIECE = 1 << 20
+_SMALLEST_PIECE = 1 << 14
+"""Each piece has the time-out of a whole wait: on a line that is slow by itself they stay small."""
+_QUICK_S = 0.02
 _BLOCK_S = 5.0
 """A block that has to be sent again costs about this many seconds of the line, not more."""
 _SMALLEST_BLOCK = 1 << 14
@@ -53,9 +56,13 @@ class Bandwidth:
         return self._timetable.limit_at(self._local_time()) if self._timetable.windows else None
 
     def piece(self) -> int:
-        """Bytes to ask for in one `take`."""
+        """Bytes to ask for in one `take`, at most."""
         rate = self.rate()
         return _LARGEST_PIECE if rate is None else max(1, min(_LARGEST_PIECE, int(rate * _PIECE_S)))
+
+    def now(self) -> float:
+        """Seconds, by the clock that paces."""
+        return self._clock()
 
     def block(self, wanted: int) -> int:
         """Bytes to send in one request: `wanted`, less on a line that is kept slow."""
@@ -83,26 +90,35 @@ class Bandwidth:
 
 
 class PacedBody:
-    """A request body that is read as fast as the line's budget allows.
+    """A request body that is given as fast as the line's budget allows, without a copy.
 
-    It has a length and a `read`, which is what requests needs to send a `Content-Length`.
+    It has a length, which is what requests needs to send a `Content-Length`, and gives its pieces
+    in order, each once it may be sent: larger ones while the line takes them quickly.
+
+    Args:
+        content: the bytes.
+        bandwidth: the budget.
+        sent: called when the line has taken the last piece.
     """
 
-    def __init__(self, content: bytes, bandwidth: Bandwidth) -> None:
+    def __init__(
+        self, content: bytes, bandwidth: Bandwidth, sent: Callable[[], None] = lambda: None
+    ) -> None:
         self._content = memoryview(content)
         self._bandwidth = bandwidth
-        self._at = 0
+        self._sent = sent
 
     def __len__(self) -> int:
         return len(self._content)
 
-    def read(self, size: int = -1) -> bytes:
-        """Up to `size` bytes, once they may be sent; empty at the end."""
-        left = len(self._content) - self._at
-        size = min(left if size < 0 else size, left, self._bandwidth.piece())
-        if size == 0:
-            return b""
-        self._bandwidth.take(size)
-        piece = self._content[self._at : self._at + size]
-        self._at += size
-        return bytes(piece)
+    def __iter__(self) -> Iterator[bytes]:
+        at, size = 0, _SMALLEST_PIECE
+        while at < len(self._content):
+            piece = self._content[at : at + min(size, self._bandwidth.piece())]
+            self._bandwidth.take(len(piece))
+            begin = self._bandwidth.now()
+            yield piece  # type: ignore[misc]  # a socket takes any buffer
+            at += len(piece)
+            quick = self._bandwidth.now() - begin < _QUICK_S
+            size = min(size * 2, _LARGEST_PIECE) if quick else max(size // 2, _SMALLEST_PIECE)
+        self._sent()

@@ -244,8 +244,18 @@ class Client:
         offset: int,
         block: bytes,
         repr_md5: str | None = None,
+        sent: Callable[[], None] = lambda: None,
     ) -> int:
-        """Send one block with its checksum; returns the offset that is on the receiver's disk."""
+        """Send one block with its checksum; returns the offset that is on the receiver's disk.
+
+        Args:
+            upload: its id.
+            epoch: of the task it belongs to.
+            offset: where the block begins.
+            block: the bytes.
+            repr_md5: MD5 of the whole file, where it is known (hex).
+            sent: called when the block is out.
+        """
         checksum = base64.b64encode(xxh3_128(block)).decode()
         headers = _TUS | {
             "Content-Type": wire.OFFSET_TYPE,
@@ -255,7 +265,7 @@ class Client:
         if repr_md5 is not None:
             headers["Repr-Digest"] = f"md5=:{base64_md5(repr_md5)}:"
         path = f"/files/{_checked_id(upload)}"
-        reply = self._send("PATCH", path, body=block, epoch=epoch, headers=headers)
+        reply = self._send("PATCH", path, body=block, epoch=epoch, headers=headers, sent=sent)
         return self._number(reply, "Upload-Offset")
 
     def drop_upload(self, upload: str) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 import common
 from common import wire
+from common.boot import boot_id
 from common.config import Timetable
 from common.durable import Lock, Tree
 from common.errors import StoppedError, TsferryError
@@ -48,6 +50,7 @@ class Remote:
         scanner: scans for this receiver; what it read from files it remembers.
         bandwidth: the line's budget, one for all rounds.
         client: the calls.
+        clock: seconds since the epoch, as this machine has it: the receiver is told.
     """
 
     config: SenderConfig
@@ -57,6 +60,7 @@ class Remote:
     scanner: Scanner
     bandwidth: Bandwidth
     client: Client
+    clock: Callable[[], float] = time.time
 
     @classmethod
     def make(
@@ -141,6 +145,8 @@ class Remote:
             last_task=known.last_task,
             newest_commit=known.newest_commit,
             look=last_look,
+            clock=self.clock(),
+            machine=boot_id(),
         )
 
     def close(self) -> None:

@@ -22,6 +22,7 @@ from common.errors import (
 )
 from sender.config import TransferConfig
 from sender.kept.snapshot import Snapshot
+from sender.send.ahead import AHEAD
 from sender.send.batch import BatchSender
 from sender.send.calls import UploadState
 from sender.send.content import (
@@ -95,6 +96,7 @@ class Sending:
 
     def __post_init__(self) -> None:
         self._halt = threading.Event()
+        self._pool: ThreadPoolExecutor | None = None
         self._told_to_stop = self.calls.stop
         tries = replace(self.calls.tries, sleep=self._pause)
         self.calls = replace(self.calls, tries=tries, stop=self._stopped)
@@ -109,7 +111,12 @@ class Sending:
         units = list(self._units(jobs))
         if not units:
             return
-        with ThreadPoolExecutor(min(self.config.parallel, len(units)), "send") as pool:
+        workers = min(self.config.parallel, len(units))
+        with (
+            ThreadPoolExecutor(AHEAD * workers, "block") as blocks,
+            ThreadPoolExecutor(workers, "send") as pool,
+        ):
+            self._pool = blocks if self.limits.blocks_ahead > 1 else None
             futures = [pool.submit(self._unit, unit) for unit in units]
             failure: TsferryError | None = None
             try:
@@ -263,6 +270,7 @@ class Sending:
             self._block_bytes,
             begin,
             (lambda: self.ask(job.prepared)) if asks else (lambda: False),
+            self._pool,
         )
         try:
             return upload.run()

@@ -41,9 +41,16 @@ class TaskCalls:
         """See `Client.create_upload`."""
         return self.client.create_upload(self.task, self.epoch, path, size)
 
-    def patch_upload(self, upload: str, offset: int, block: bytes, md5: str | None) -> int:
+    def patch_upload(
+        self,
+        upload: str,
+        offset: int,
+        block: bytes,
+        md5: str | None,
+        sent: Callable[[], None] = lambda: None,
+    ) -> int:
         """See `Client.patch_upload`."""
-        return self.client.patch_upload(upload, self.epoch, offset, block, md5)
+        return self.client.patch_upload(upload, self.epoch, offset, block, md5, sent)
 
     def pause(self, what: str, failures: int, error: TsferryError) -> None:
         """Wait before `what` is tried again.

@@ -50,7 +50,7 @@ from sender.send.bandwidth import Bandwidth, PacedBody
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["Endpoint", "HttpReply", "Transport", "media_type", "seen", "short"]
+__all__ = ["Endpoint", "HttpReply", "Transport", "media_type", "seen", "short", "timed_session"]
 
 MAX_ANSWER = 64 << 20
 """Bytes of the largest answer that is read: the outcomes of a task of 100,000 files fit."""
@@ -190,6 +190,15 @@ class _Adapter(requests.adapters.HTTPAdapter):
         return manager
 
 
+def timed_session() -> requests.Session:
+    """Connections whose answers come to an end, and that take nothing from the environment."""
+    session = requests.Session()
+    session.trust_env = False  # no .netrc, no proxies, no CA bundle
+    session.mount("http://", _Adapter())
+    session.mount("https://", _Adapter())
+    return session
+
+
 class Transport:
     """Requests to one receiver; threads may share it, each has its own connection."""
 
@@ -221,8 +230,19 @@ class Transport:
         epoch: str | None = None,
         headers: Mapping[str, str] | None = None,
         longer: float = 0.0,
+        sent: Callable[[], None] = lambda: None,
     ) -> HttpReply:
-        """One request and its whole answer; an answer that is no success is raised."""
+        """One request and its whole answer; an answer that is no success is raised.
+
+        Args:
+            method: of HTTP.
+            path: below `/sync/v1`.
+            body: of the request.
+            epoch: of the task it belongs to.
+            headers: beside those of every request.
+            longer: seconds that the answer may take beyond the usual.
+            sent: called when the body is out.
+        """
         url = f"{self.endpoint.url}{wire.BASE}{path}"
         where = f"{method} {url.partition('?')[0]}"
         with (
@@ -231,7 +251,7 @@ class Transport:
                 method,
                 url,
                 headers=self._headers(epoch, body) | dict(headers or {}),
-                data=PacedBody(body, self.bandwidth) if body else None,
+                data=PacedBody(body, self.bandwidth, sent) if body else None,
                 timeout=(self.endpoint.connect_timeout, self.endpoint.read_timeout + longer),
                 verify=str(self.endpoint.ca_file) if self.endpoint.ca_file else True,
                 proxies=self._proxies(url),
@@ -248,11 +268,7 @@ class Transport:
     def _session(self) -> requests.Session:
         session: requests.Session | None = getattr(self._local, "session", None)
         if session is None:
-            session = requests.Session()
-            session.trust_env = False  # no .netrc, no proxies, no CA bundle from the environment
-            session.mount("http://", _Adapter())
-            session.mount("https://", _Adapter())
-            self._local.session = session
+            session = self._local.session = timed_session()
             with self._lock:
                 self._sessions.append(session)
         return session

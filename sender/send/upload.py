@@ -9,6 +9,7 @@ file of any size gets through a bad line, and a receiver that lies gets to an en
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -25,6 +26,7 @@ from common.errors import (
     TsferryError,
     UnreachableError,
 )
+from sender.send.ahead import BlocksAhead
 from sender.send.backoff import retry_helps
 from sender.send.calls import UploadState
 from sender.send.task_calls import TaskCalls
@@ -110,6 +112,7 @@ class TusUpload:
         block_bytes: of one request, at most.
         begin: a partial upload to go on with, as the plan has it.
         ask: what the receiver would have done with the file now: True when it has it whole.
+        pool: sends blocks ahead of the answers to those before them; None: one after the other.
     """
 
     calls: TaskCalls
@@ -117,6 +120,7 @@ class TusUpload:
     block_bytes: int
     begin: UploadState | None = None
     ask: Callable[[], bool] = lambda: False
+    pool: Executor | None = None
     _upload: str | None = field(default=None, init=False)
     _offset: int | None = field(default=None, init=False)
     _in_doubt: int = field(default=0, init=False)
@@ -166,6 +170,8 @@ class TusUpload:
                 raise ProtocolError(f"{self.content.path}: a new upload begins at {made.offset}")
         if self._offset is None:
             self._offset = self._asked(self._upload)
+        if self._may_go_ahead(self._offset):
+            return self._send_ahead(self._upload, self._offset)
         return self._send_block(self._upload, self._offset)
 
     def _asked(self, upload: str) -> int:
@@ -180,28 +186,72 @@ class TusUpload:
         return state.offset
 
     def _send_block(self, upload: str, offset: int) -> bool:
-        size = self.content.size
-        limit = self.calls.client.bandwidth.block(self._block_bytes)
-        block = self.content.read(offset, min(limit, size - offset))
+        block = self._read_block(offset)
         end = offset + len(block)
-        if len(block) < min(limit, size - offset) or not self.content.unchanged():
+        last = self._digest.hexdigest() if end == self.content.size else None
+        crash.point("upload.block.before")
+        acknowledged = self.calls.patch_upload(upload, offset, block, last)
+        return self._acknowledged(acknowledged, end, len(block))
+
+    def _read_block(self, offset: int) -> bytes:
+        """The block that begins at an offset, in the digest and as good as sent."""
+        left = self.content.size - offset
+        limit = min(self.calls.client.bandwidth.block(self._block_bytes), left)
+        block = self.content.read(offset, limit)
+        if len(block) < limit or not self.content.unchanged():
             raise ChangedWhileSentError(self.content.path)
         self._digest.take(offset, block)
-        last = self._digest.hexdigest() if end == size else None
-        self._in_doubt = max(self._in_doubt, end)
-        crash.point("upload.block.before")
+        self._in_doubt = max(self._in_doubt, offset + len(block))
         self._travelled += len(block)
-        acknowledged = self.calls.patch_upload(upload, offset, block, last)
+        return block
+
+    def _acknowledged(self, answer: int, end: int, size: int) -> bool:
         crash.point("upload.block.acknowledged")
-        if acknowledged != end:
+        if answer != end:
             raise ProtocolError(
-                f"{self.content.path}: {end} bytes were sent, the receiver answers {acknowledged}"
+                f"{self.content.path}: {end} bytes were sent, the receiver answers {answer}"
             )
         self._offset = end
-        self.calls.sent(len(block))
+        self.calls.sent(size)
         self._block_bytes = min(self.block_bytes, self._block_bytes * 2)
         self._note_progress(end)
-        return end == size
+        return end == self.content.size
+
+    def _may_go_ahead(self, offset: int) -> bool:
+        """Whether a block went through whole, and there are more to come."""
+        return (
+            self.pool is not None
+            and offset > 0
+            and self._failures == 0
+            and offset + self._block_bytes < self.content.size
+            and self.calls.client.bandwidth.rate() is None
+        )
+
+    def _send_ahead(self, upload: str, offset: int) -> bool:
+        """Send the rest with several blocks on the way; what fails is gone on with one by one."""
+        assert self.pool is not None
+        size, at = self.content.size, offset
+
+        def send(begin: int, block: bytes, out: Callable[[], None]) -> int:
+            last = self._digest.hexdigest() if begin + len(block) == size else None
+            crash.point("upload.block.before")
+            return self.calls.patch_upload(upload, begin, block, last, out)
+
+        ahead = BlocksAhead(self.pool, send)
+        try:
+            while at < size or ahead:
+                if self.calls.stop():
+                    raise StoppedError("told to stop")
+                if at < size and not ahead.full:
+                    block = self._read_block(at)
+                    ahead.put(at, block)
+                    at += len(block)
+                else:
+                    self._acknowledged(*ahead.next())
+        except Exception:
+            ahead.settle()
+            raise
+        return True
 
     def _note_progress(self, offset: int) -> None:
         if offset > self._furthest:

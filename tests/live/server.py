@@ -179,6 +179,7 @@ class Server:
     run: Path
     kind: Kind = field(init=False)
     port: int = field(init=False)
+    rest: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.kind = KINDS[".".join(self.unpacked.name.split(".")[:2])]
@@ -187,6 +188,7 @@ class Server:
         self._client: subprocess.Popen[str] | None = None
         self._ports = _free_ports(10)
         self.port = self._ports[0]
+        self.rest = f"http://127.0.0.1:{self._ports[-2]}"
 
     @property
     def version(self) -> str:
@@ -395,6 +397,8 @@ class Server:
             "virtual_storage_group_num": "1",
             "data_region_num": "1",
             "enable_mqtt_service": "false",
+            "enable_rest_service": "true",
+            "rest_service_port": str(self._ports[-2]),
             "wal_buffer_size": "262144",
             "partition_interval": "604800",
         }

@@ -1,4 +1,4 @@
-"""Frames of a binary schema log, as Apache IoTDB 0.12 writes them."""
+"""Frames of binary schema logs, as Apache IoTDB writes them; of regions by `region_frame`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import struct
 import zlib
 
 __all__ = [
-    "created", "deleted", "frame", "group_node", "inner_node", "moved_tags", "renamed",
-    "series_node", "storage_group", "ttl_set",
+    "aligned", "created", "deleted", "frame", "group_node", "inner_node", "moved_tags",
+    "region_frame", "renamed", "series_node", "storage_group", "ttl_set", "unchecked",
 ]  # fmt: skip
 
 _INDEX = bytes(8)
@@ -76,3 +76,29 @@ def series_node(name: str, alias: str | None, offset: int) -> bytes:
 
 def group_node(name: str, ttl: int, children: int) -> bytes:
     return frame(b"\x20" + _text(name) + struct.pack(">qi", ttl, children) + _INDEX)
+
+
+def region_frame(body: bytes) -> bytes:
+    """A frame of a region's log from 1.0 on: zeros for its checksum."""
+    return struct.pack(">i", len(body)) + body + bytes(8)
+
+
+def unchecked(checked: bytes) -> bytes:
+    """A frame with a checksum, as a region has it."""
+    return region_frame(checked[4:-8])
+
+
+def aligned(
+    device: str,
+    names: list[str],
+    codes: tuple[int, int, int] = (3, 8, 1),
+    *,
+    aliases: list[str | None] | None = None,
+    offset: int = -1,
+) -> bytes:
+    parts = [b"\x29", struct.pack(">i", -1), _text(device), struct.pack(">i", len(names))]
+    parts += map(_text, names)
+    parts += [bytes([code]) * len(names) for code in codes]
+    parts.append(struct.pack(">q", offset) * len(names))
+    parts.append(b"\x00" if aliases is None else b"\x01" + b"".join(map(_text, aliases)))
+    return region_frame(b"".join(parts) + b"\x00\x00" + _INDEX)

@@ -25,7 +25,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "receiver.metadata": (
         "sql", "query", "kv", "repair", "engine", "engine_upkeep", "checkpointing", "commit", "log",
-        "state", "schema", "text", "etcd", "model",
+        "state", "schema", "text", "etcd", "clock", "model",
     ),
     "receiver.load": (
         "service", "loader", "folder_recovery", "loading", "mandate", "collecting",
@@ -53,7 +53,7 @@ API = frozenset({
     "TsFileStreamReader.initialOffset", "TsFileStreamReader.latestOffset",
     "TsFileStreamReader.getDefaultReadLimit", "TsFileStreamReader.reportLatestOffset",
     "TsFileStreamReader.prepareForTriggerAvailableNow",
-    "Channel.parser_class", "Server.pull_trigger",
+    "Channel.parser_class", "Server.pull_trigger", "WholeBody.getfile",
 })  # fmt: skip
 """Public names whose users are not in the source."""
 
@@ -228,9 +228,8 @@ def _makes_a_variable(value: ast.expr | None) -> bool:
 
 
 SUBJECTS = frozenset({
-    "batch", "daemon", "deletes", "files", "fsck", "init", "owners", "quarantine", "retired",
-    "schema",
-    "senders", "series", "sql", "status", "sync", "tasks", "ttl",
+    "batch", "clock", "daemon", "deletes", "files", "fsck", "init", "owners", "quarantine",
+    "retired", "schema", "senders", "series", "sql", "status", "sync", "tasks", "ttl",
 })  # fmt: skip
 """Modules of one name on several floors, about one thing: its table, its calls, its command."""
 ON_EACH_SIDE = frozenset({"__main__", "cli", "commands", "config", "errors", "wire"})

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from common.durable import Tree
 from receiver.metadata.engine import Engine
+from receiver.metadata.log.frames import LOG_NAME, create_log, encode_payload
 from receiver.metadata.model import records
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import FileState
@@ -134,3 +137,12 @@ def has_commit(engine: Engine, ts: int) -> bool:
     with engine.reading():
         engine.window.check(ts)
         return ts in engine.window.commits
+
+
+def unjudged_log(home: Path, commits: Sequence[tuple[int, Sequence[records.Op]]]) -> None:
+    """A log as 0.1.0 left it, whose timestamps followed any clock: (timestamp, operations)."""
+    first = commits[0][0] - 1
+    made = (first, [records.EngineMade("ee" * 16)])
+    payload = encode_payload([(ts, records.encode_ops(ops)) for ts, ops in [made, *commits]])
+    with Tree(home, create=True) as tree:
+        create_log(tree, LOG_NAME, 1, payload)

@@ -26,6 +26,7 @@ from common.tsfile.tail_digest import tail_digest
 from receiver.config import DeletesConfig, LimitsConfig, LoadConfig, MetadataConfig, ReceiverConfig
 from receiver.load.service import LoadService
 from receiver.load.upkeep.fsck import Report, examine
+from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.node import Node
 from receiver.open_engine import open_engine
 from receiver.principal import Principal
@@ -82,15 +83,14 @@ class World:
         return msgspec.structs.replace(config, auth=auth)
 
     def node(self) -> Node:
-        return Node.open(self.config, clock=self.clock, monotonic=self.steady or self.clock)
+        return Node.open(self.config, clock=self.clock, monotonic=self.steady)
 
     def still_node(self) -> Node:
         """A node without threads: loads run in the thread that waits for them."""
-        steady = self.steady or self.clock
-        engine = open_engine(self.config, self.clock)
+        engine = open_engine(self.config, MachineClock.of(self.clock, self.steady))
         try:
-            load = LoadService.open(self.config, engine, clock=self.clock, monotonic=steady)
-            node = Node(self.config, engine, load, self.clock)
+            load = LoadService.open(self.config, engine)
+            node = Node(self.config, engine, load)
             node.uploads.recover()
         except BaseException:
             engine.close()

@@ -182,10 +182,16 @@ def _show_tag_values(asked: query.ShowTagValues) -> str:
     return _words("show tag values", asked.pattern.text, key, _part(asked))
 
 
+def _delete_groups(asked: sql.DeleteStorageGroups) -> str:
+    data = "with data" if asked.with_data else ""
+    allowed = "" if asked.allowed is None else f"'{asked.allowed}'"
+    return _words(f"delete storage group {_patterns(asked.patterns)}", data, allowed)
+
+
 _FORMS: dict[type, Callable[[Any], str]] = {
     sql.CreateSnapshot: lambda _: "create snapshot for schema",
     sql.SetStorageGroups: lambda each: f"set storage group to {_paths(each.paths)}",
-    sql.DeleteStorageGroups: lambda each: f"delete storage group {_patterns(each.patterns)}",
+    sql.DeleteStorageGroups: lambda each: _delete_groups(each),
     sql.CreateTimeseries: _create,
     sql.CreateAligned: _create_aligned,
     sql.DeleteTimeseries: lambda each: f"delete timeseries {_patterns(each.patterns)}",

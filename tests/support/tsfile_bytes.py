@@ -423,6 +423,19 @@ def blob(raw: bytes) -> bytes:
     return struct.pack(">i", len(raw)) + raw
 
 
+def resource(
+    devices: Mapping[str, tuple[int, int]], shared: str | None = None, begin: int = 0
+) -> bytes:
+    """A `.resource` of a 2.x database: times of devices, a shared deletion file and where in it."""
+    count, names = struct.pack(">i", len(devices)), list(devices)
+    ranges = b"".join(struct.pack(">qq", *devices[name]) for name in names)
+    ids = b"".join(uvarint(1) + vstr(name) + struct.pack(">i", at) for at, name in enumerate(names))
+    tail = struct.pack(">i", -1)
+    if shared is not None:
+        tail = blob(shared.encode()) + struct.pack(">q", begin)
+    return b"\x01\x03" + count + ranges + ids + struct.pack(">qq", 0, 0) + tail + b"\x00"
+
+
 # statistics, pages
 
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from pathlib import Path
 
+import msgspec
+
+from common import wire
 from receiver.config import ReceiverConfig
 from receiver.metadata.model import records
+from receiver.metadata.state.state import State
 from receiver.node import Node
+from sender.round.task_run import TaskRun
 from tests.support.centre import Centre
 from tests.support.edge import Edge
 from tests.support.scripted_receiver import ScriptedReceiver
+from tests.support.tsfile_bytes import resource, vstr
 
 
 def mods(edge: Edge, path: str, time: int) -> bytes:
@@ -124,3 +131,53 @@ def test_a_deletion_file_without_a_whole_record_holds_nothing_up(centre, make_ed
     content = mods(edge, path, 1003)
     assert edge.round().error is None
     assert known(centre, edge, path) == [content]
+
+
+def test_what_a_receiver_did_not_take_is_told_again(centre, make_edge, monkeypatch):
+    edge = make_edge(centre.start())
+    path = edge.write(1)
+    edge.round()
+    content = mods(edge, path, 1003)
+    conclude = TaskRun._conclude
+
+    def not_taken(run: TaskRun, answer: wire.TaskAnswer) -> None:
+        conclude(run, msgspec.structs.replace(answer, untold=[path]))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TaskRun, "_conclude", not_taken)
+        assert edge.round().tasks
+    assert edge.round().tasks
+    assert edge.round().quiet
+    assert known(centre, edge, path) == [content]
+
+
+def test_of_shared_deletions_a_file_is_told_its_own_part_behind_its_own(centre, make_edge):
+    edge = make_edge(centre.start())
+
+    def record(time: int) -> bytes:
+        return b"\x01" + struct.pack(">qq", time, time) + vstr(f"{edge.sg}.d1.s1")
+
+    files = [edge.write(number) for number in (1, 2, 3)]
+    ranges = {f"{edge.sg}.d1": (1000, 3009)}
+    at = (edge.data / files[0]).parent / "0-1.mods2"
+    for path, begin in zip(files, (0, len(record(0)), None), strict=True):
+        name = None if begin is None else str(at)
+        (edge.data / f"{path}.resource").write_bytes(resource(ranges, name, begin or 0))
+    (edge.data / f"{files[1]}.mods2").write_bytes(record(2009))
+    at.write_bytes(record(1001) + record(2002))
+    assert edge.round().exit_code == 0
+    with at.open("ab") as file:
+        file.write(record(2003) + record(9)[:5])
+    assert edge.round().exit_code == 0
+    assert edge.round().quiet
+    centre.stop()
+    with opened(centre) as node, node.engine.reading() as state:
+        told = [_told(state, edge, path) for path in files]
+    both = record(2002) + record(2003)
+    assert told == [record(1001) + both, record(2009) + both, b""]
+
+
+def _told(state: State, edge: Edge, path: str) -> bytes:
+    row = state.file_table.held(edge.uuid, path)
+    assert row is not None
+    return b"".join(each.content for each in state.deletion_table.of_file(row.physical))

@@ -14,6 +14,8 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from common.names import FilePath
 from common.wire import Propagate, Result
 from receiver.config import DeletesConfig
@@ -170,9 +172,10 @@ def decide_change(
         holds = decision.holds | holds
     loads = {each.candidate.path.text: each.physical.text for each in change.loads}
     known = KnownDeletions(state, record.sender, loads, decision.paths.held, decision.carried)
-    for part in deletions:
-        known.take(part)
+    untold = dict.fromkeys(part.path for part in deletions if not known.take(part))
     guard, done = decision.guard, change.ops.pop()
+    assert isinstance(done, records.TaskDone)
+    done = msgspec.structs.replace(done, untold=tuple(untold))
     deleted = [op.physical for op in change.ops if isinstance(op, records.FileDeleted)]
     notes = guard.judge_records(known.ops, deleted)
     change.ops += notes
@@ -242,6 +245,7 @@ class _Decision:
             record.look,
             limits,
             may_delete=token is None or token.allow_deletes,
+            scope=self.scope,
         )
         self._owners_guarded: set[str] = set()
         self._rows_guarded: set[str] = set()
@@ -273,6 +277,8 @@ class _Decision:
         """
         row = self.state.senders[self.record.sender]
         wanted, look = self.record.propagate, self.record.look
+        if self.record.single:  # an upload without a task says nothing of what is gone
+            return False
         if row.propagate is not wanted:
             self.change.ops.append(records.SenderMode(row.uuid, wanted, look))
             return wanted is Propagate.ALL and row.propagate is None and row.last_task is None

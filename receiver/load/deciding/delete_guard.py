@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from common.names import storage_group_of
 from receiver.load.deciding.hidden_files import HidingRecords, RecordsPart, applied_parts
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
-from receiver.metadata.model.timestamps import to_seconds
 from receiver.metadata.state.table_rows import FileState
+from receiver.scope import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ __all__ = ["DeleteGuard"]
 _FileRanges = tuple[tuple[str, str, int], list[tuple[str, int, int]]]
 """A file's partition, and (device, first, last) of its devices."""
 _VETO = "the token that it came with forbids deletes"
+_OUTSIDE = "it hides points outside of the token's scope"
 _DIGITS = 32
 
 
@@ -50,7 +52,14 @@ class DeleteGuard:
     """
 
     def __init__(
-        self, state: State, sender: str, look: int, limits: DeletesConfig, *, may_delete: bool
+        self,
+        state: State,
+        sender: str,
+        look: int,
+        limits: DeletesConfig,
+        *,
+        may_delete: bool,
+        scope: Scope | None = None,
     ) -> None:
         """Begin with what is committed.
 
@@ -60,8 +69,10 @@ class DeleteGuard:
             look: that tells them.
             limits: of the configuration.
             may_delete: whether the sender's token lets it delete.
+            scope: devices that it covers, None for all.
         """
         self._state = state
+        self._scope = scope or Scope(())
         self._sender = sender
         self._look = look
         self._limits = limits
@@ -196,7 +207,7 @@ class DeleteGuard:
         groups: dict[str, list[records.DeletionsNoted]] = defaultdict(list)
         for op in noted:
             if op.applied:
-                groups[op.path.split("/", 2)[1]].append(op)
+                groups[storage_group_of(op.path)].append(op)
         digests: dict[str, str] = {}
         for group, ops in groups.items():
             digest = self._judge_records(group, ops, gone)
@@ -206,11 +217,11 @@ class DeleteGuard:
 
     @staticmethod
     def _as_held(op: records.DeletionsNoted, digests: Mapping[str, str]) -> records.DeletionsNoted:
-        digest = digests.get(op.path.split("/", 2)[1]) if op.applied else None
+        digest = digests.get(storage_group_of(op.path)) if op.applied else None
         return op if digest is None else msgspec.structs.replace(op, applied=False, held=digest)
 
     def _judge_records(self, group: str, ops: list[records.DeletionsNoted], gone: set[str]) -> str:
-        fresh = [RecordsPart(op.physical, op.form, op.content, op.floor) for op in ops]
+        fresh = [RecordsPart(group, op.physical, op.form, op.content, op.floor) for op in ops]
         new = HidingRecords(self._state, fresh)
         visible = [row for row in self._visible(group) if row.physical not in gone]
         touched = [row for row in visible if new.concerns(row)]
@@ -219,7 +230,11 @@ class DeleteGuard:
         old = self._known_hiding
         both = HidingRecords(self._state, [*self._known_parts(), *fresh])
         hidden = [row for row in touched if both.hides(row) and not old.hides(row)]
-        if self.may_delete:
+        reason: str | None
+        outside = [row for row in touched if self._scope.first_outside(row.devices) is not None]
+        if outside and self.may_delete:
+            hidden, reason = outside, _OUTSIDE
+        elif self.may_delete:
             reason = self._too_much(group, hidden, 0, ends=hidden, visible=visible)
             if reason is None:
                 self._counted[group] += len(hidden)
@@ -285,7 +300,8 @@ class DeleteGuard:
     def _is_over(self, begun: int) -> bool:
         # Each task begins with a commit: the newest one is as late as this will be, and no clock
         # that was set meanwhile ends a window early.
-        return to_seconds(self._state.newest) - to_seconds(begun) >= self._limits.window
+        seconds = self._state.clock.times.seconds
+        return seconds(self._state.newest) - seconds(begun) >= self._limits.window
 
     def _visible(self, group: str) -> list[FileRow]:
         table = self._state.file_table

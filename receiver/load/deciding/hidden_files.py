@@ -9,6 +9,7 @@ import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.errors import TsferryError
+from common.names import storage_group_of
 from common.tsfile import parse_name
 from common.tsfile.device_names import split_database
 from receiver.metadata.model.paths import device_nodes
@@ -27,12 +28,14 @@ class RecordsPart(NamedTuple):
     """Records of one deletion file that a look saw together.
 
     Attributes:
-        physical: the loaded file that it belongs to; None for one that is not loaded.
+        group: storage group of the file that it belongs to.
+        physical: that file, if it is loaded.
         form: of the deletion file.
         content: whole records.
         floor: see `records.DeletionsNoted`.
     """
 
+    group: str
     physical: str | None
     form: str
     content: bytes
@@ -46,7 +49,8 @@ def applied_parts(rows: Iterable[DeletionsRow]) -> Iterator[RecordsPart]:
         for each in row.segments:
             content, begin = row.content[begin : each.end], each.end
             if each.applied:
-                yield RecordsPart(row.physical, row.form, content, each.floor)
+                group = storage_group_of(row.path)
+                yield RecordsPart(group, row.physical, row.form, content, each.floor)
 
 
 class HidingRecords:
@@ -73,11 +77,12 @@ class HidingRecords:
         )
 
     def _reaching(self, row: FileRow) -> list[Deletion]:
-        closed = row.rank.closed
+        closed, group = row.rank.closed, storage_group_of(row.physical)
         return [
             entry
             for part, entries in self._parts
-            if part.physical == row.physical or (part.floor and part.floor >= closed)
+            if part.physical == row.physical
+            or (part.floor and part.floor >= closed and part.group == group)
             for entry in entries
         ]
 

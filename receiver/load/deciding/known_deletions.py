@@ -50,7 +50,7 @@ class KnownDeletions:
         self._loads = loads or {}
         self._held = held or (lambda path: state.file_table.held(sender, path))
         self._carried = carried or {}
-        self._content: dict[tuple[str, str], bytes] = {}
+        self._content: dict[tuple[str, str], bytearray] = {}
         self.ops: list[DeletionsNoted] = []
 
     def take(self, part: DeletionsPart) -> bool:
@@ -67,7 +67,11 @@ class KnownDeletions:
         else:
             return False
         if content:
-            self._content[part.path, part.form] = known[:base] + content
+            if base != len(known):
+                known = known[:base]
+            told = known if isinstance(known, bytearray) else bytearray(known)
+            told += content
+            self._content[part.path, part.form] = told
             self.ops.append(
                 DeletionsNoted(
                     sender=self._sender,
@@ -88,7 +92,7 @@ class KnownDeletions:
         row = self._held(path)
         return None if row is None else row.physical
 
-    def _known(self, path: str, form: str, physical: str | None) -> bytes:
+    def _known(self, path: str, form: str, physical: str | None) -> bytes | bytearray:
         if (path, form) in self._content:
             return self._content[path, form]
         table = self._state.deletion_table

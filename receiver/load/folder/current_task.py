@@ -151,7 +151,7 @@ class CurrentTask:
     Attributes:
         record: what it is.
         planned: its planned files by path.
-        deletions_told: what is new in deletion files, in order.
+        told_parts: how many parts of deletion files it tells.
         state: `open`, or `loading` once its end is durable.
         trouble: why loading has to wait, None while it goes on.
     """
@@ -162,13 +162,15 @@ class CurrentTask:
         record: TaskRecord,
         planned: dict[str, Planned],
         sync_log: SyncLog | None,
-        deletions_told: list[DeletionsPart] | None = None,
+        deletions_told: Iterable[DeletionsPart] = (),
     ) -> None:
         self._folder = folder
         self._sync_log = sync_log
         self.record = record
         self.planned = planned
-        self.deletions_told = deletions_told or []
+        self._told: dict[str, list[DeletionsPart]] = {}
+        self.told_parts = 0
+        self._hear(deletions_told)
         ended = sync_log is None or sync_log.state.ended
         self.state = TaskState.LOADING if ended else TaskState.OPEN
         self.trouble: str | None = None
@@ -194,6 +196,15 @@ class CurrentTask:
         if self._sync_log is None:
             return set()
         return {path.text for path in self._sync_log.state.files}
+
+    @property
+    def deletions_told(self) -> list[DeletionsPart]:
+        """What is new in deletion files; of each in order."""
+        return [each for parts in self._told.values() for each in parts]
+
+    def deletions_of(self, path: str) -> Sequence[DeletionsPart]:
+        """What is new in those of one TsFile, in order."""
+        return self._told.get(path, ())
 
     @property
     def deletions(self) -> int:
@@ -231,10 +242,15 @@ class CurrentTask:
 
     def add_deletions(self, parts: Iterable[DeletionsPart]) -> None:
         """Remember what is new in deletion files: on the disk when this returns."""
-        fresh = [each for each in parts if each not in self.deletions_told]
+        fresh = [each for each in parts if each not in self.deletions_of(each.path)]
         if fresh:
             json_lines.append(self._folder.tree, self._folder.at(DELETIONS_LOG), fresh)
-            self.deletions_told += fresh
+            self._hear(fresh)
+
+    def _hear(self, parts: Iterable[DeletionsPart]) -> None:
+        for each in parts:
+            self._told.setdefault(each.path, []).append(each)
+            self.told_parts += 1
 
     def add_deleted(self, paths: list[FilePath]) -> None:
         """Record deletions; they come before the files.

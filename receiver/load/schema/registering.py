@@ -124,7 +124,9 @@ class Registering:
     most files contradict nothing, and to look at all their series twice would take twice as long.
     """
 
-    def __init__(self, draft: Draft, *, level: int, trusting: bool = False) -> None:
+    def __init__(
+        self, draft: Draft, *, level: int, trusting: bool = False, creates: bool = True
+    ) -> None:
         """Begin with what stands in the commit before any file.
 
         Args:
@@ -132,9 +134,11 @@ class Registering:
             level: nodes below root of a storage group that is made here; 0: the one that the
                 file's directory names.
             trusting: leave it to the commit to find what contradicts.
+            creates: make series that are not there; without it their file is refused.
         """
         self._draft = draft
         self._level = level
+        self._creates = creates
         self._trusting = trusting
 
     def play(self, ops: Sequence[records.Op]) -> None:
@@ -158,6 +162,8 @@ class Registering:
             devices: from `read_series`.
             before: what is committed of the file before its series.
         """
+        if not self._creates and (unknown := self._unknown(devices)) is not None:
+            return unknown
         ops: list[records.Op] = []
         series = records.SeriesLoaded(physical, devices)
         try:
@@ -168,6 +174,22 @@ class Registering:
         except TsferryError as error:
             return _refusal(error)
         return [*ops, series]
+
+    def _unknown(self, devices: Iterable[records.LoadedDevice]) -> SeriesRefusal | None:
+        """Why a file with series that are not in the schema is refused; None if it has none."""
+        for device in devices:
+            nodes = parse_stored(device.device)
+            for name in device.names:
+                path = (*nodes, name)
+                if self._draft.schema.group_of(nodes) is None or (
+                    self._draft.schema.kind(path) != "leaf"
+                ):
+                    return SeriesRefusal(
+                        f"series {format_path(path)} is not in the schema, and "
+                        "metadata.auto_create_schema is off: create it, then retry the file",
+                        device_name(nodes),
+                    )
+        return None
 
     def _groups(
         self, home: Nodes | None, devices: Iterable[records.LoadedDevice]

@@ -1,6 +1,7 @@
 """What leaves the disk, and when: bytes of deleted files, stale uploads, forgotten leftovers.
 
-A deleted file's bytes go when `keep_deleted` has passed since the commit that deleted it, and no
+A deleted file's bytes go when `keep_deleted` has passed since the commit that deleted it, by the
+engine's clock, which believes no wrong one and knows the moments of its commits; and when no
 question about the past can see the file any more (the engine's history window). First the file
 goes, then its row: a crash in between means one more unlink of nothing. What has no row at all is
 never removed here; `fsck` shows it.
@@ -24,7 +25,6 @@ from receiver.load.upkeep.undeleting import bring_back_unproved
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
-from receiver.metadata.model.timestamps import to_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,6 @@ class Reaper:
         keep_deleted: float,
         leftover_age: float,
         is_pressed: Callable[[], bool],
-        clock: Callable[[], float],
     ) -> None:
         self._engine = engine
         self._disks = disks
@@ -68,7 +67,6 @@ class Reaper:
         self._keep_deleted = keep_deleted
         self._leftover_age = leftover_age
         self._is_pressed = is_pressed
-        self._clock = clock
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._unproved_due = True
@@ -91,20 +89,28 @@ class Reaper:
 
     def run_once(self) -> int:
         """Make one pass; returns how many deleted files have left the disk."""
-        now = self._clock()
-        self._engine.collect()
+        self._engine.collect()  # what was learnt of the clock is committed behind it
+        now = self._engine.clock.cautious()
         self._let_superseded_go(now)
         gone = self._reap(now)
-        for chore in self.chores:
-            chore(now)
-        with self._engine.reading() as state:
-            kept = {row.kept for row in state.quarantine.values()}
-        for folder in self._folders.all():
-            self._clear_leftovers(folder, now - self._leftover_age, kept)
+        if self._ages_are_known(now):
+            for chore in self.chores:
+                chore(now)
+            with self._engine.reading() as state:
+                kept = {row.kept for row in state.quarantine.values()}
+            for folder in self._folders.all():
+                self._clear_leftovers(folder, now - self._leftover_age, kept)
         if self._tables_due:
             self._clear_tables()
             self._tables_due = False
         return gone
+
+    def _ages_are_known(self, now: float) -> bool:
+        """Whether leftovers are as old as their times say: not those of before a correction."""
+        with self._engine.reading() as state:
+            corrected = state.clock.row.changed
+            since = state.clock.times.seconds(corrected)
+        return not corrected or now - since >= self._leftover_age
 
     def _run(self) -> None:
         while not self._stop.wait(min(_PERIOD, max(1.0, self._keep_deleted / 4))):
@@ -123,12 +129,13 @@ class Reaper:
             self._unproved_due = False
         oldest = self._engine.oldest_answerable
         with self._engine.reading() as state:
+            seconds = state.clock.times.seconds
             due = [
                 row
                 for row in state.file_table.deleted()
                 if row.superseded
                 or (
-                    to_seconds(row.deleted) + self._keep_deleted <= now
+                    seconds(row.deleted) + self._keep_deleted <= now
                     and row.deleted <= oldest  # visible at T: not deleted, or deleted after T
                 )
             ]
@@ -171,9 +178,10 @@ class Reaper:
         oldest = self._engine.oldest_answerable
         due: list[FileRow] = []
         with self._engine.reading() as state:
+            seconds = state.clock.times.seconds
             for physical in state.file_table.gone.superseded():
                 row = state.files[physical]
-                read = to_seconds(row.superseded) + self._keep_deleted > now
+                read = seconds(row.superseded) + self._keep_deleted > now
                 if read or (row.superseded > oldest and not pressed):
                     break  # in the order of their proofs
                 due.append(row)

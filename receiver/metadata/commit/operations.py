@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from common.tsfile.layout import Compression, DataType, Encoding
+from receiver.metadata.commit.group_deletion import GroupsDeleted, delete_groups
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.commit.schema_checks import check_ttl, check_written
 from receiver.metadata.model import records
@@ -136,18 +137,25 @@ class Operations(ABC):
 
         Raises:
             StorageGroupMissingError: a pattern matches none.
+            StorageGroupHoldsFilesError: they hold loaded files.
         """
-        with self.reading() as state:
-            there = [row.nodes for row in state.schema.groups.rows()]
-        found: dict[str, None] = {}
-        for pattern in map(_pattern, patterns):
-            matching = [nodes for nodes in there if pattern.matches(nodes)]
-            if not matching:
-                raise StorageGroupMissingError(
-                    f"there is no storage group {pattern.text}", extra={"path": pattern.text}
-                )
-            found |= dict.fromkeys(map(format_path, matching))
-        return self.commit([records.StorageGroupDeleted(path) for path in found])
+        return self.drop_storage_groups(*patterns).commit
+
+    def drop_storage_groups(
+        self,
+        *patterns: str | Pattern,
+        with_data: bool = False,
+        held_from: int | None = None,
+        allowed: str | None = None,
+    ) -> GroupsDeleted:
+        """The same, and what went with them; see `delete_groups`."""
+        return delete_groups(
+            self,
+            [_pattern(each) for each in patterns],
+            with_data=with_data,
+            held_from=held_from,
+            allowed=allowed,
+        )
 
     def set_ttl(self, path: str | Nodes, ttl: int | None) -> int:
         """How long files of a storage group are kept, in milliseconds; None for ever.

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from common.digests import is_md5
@@ -449,6 +450,14 @@ class Rules:
         # Which keys a prefix removes is not known here, and a guard may be on any of them.
         self.touched.exclusive |= bool(op.removals)
 
+    def _clock_corrected(self, op: records.ClockCorrected) -> None:
+        for before, after in pairwise(op.pieces):
+            if not before.ts < after.ts or not before.moment <= after.moment:
+                raise _refusal(op, f"{after} does not follow {before}")
+        if any(each.pace not in range(3) or each.moment < 0 for each in op.pieces):
+            raise _refusal(op, "a piece goes at a pace that is none")
+        self._put(("clock",), True)
+
 
 def _check_names(op: records.FileLoaded) -> None:
     path, physical = _parse(op, op.path), _parse(op, op.physical)
@@ -543,4 +552,5 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.SeriesLoaded: Rules._series_loaded,
     records.SchemaSynced: Rules._schema_synced,
     records.KeysWritten: Rules._keys_written,
+    records.ClockCorrected: Rules._clock_corrected,
 }

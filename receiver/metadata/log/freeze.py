@@ -33,6 +33,7 @@ from receiver.metadata.state.key_versions import KeyTable
 from receiver.metadata.state.ranges import Devices
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import (
+    ClockRow,
     DeleteWindowRow,
     DeletionsRow,
     FileRow,
@@ -81,6 +82,8 @@ class _Meta(msgspec.Struct, frozen=True, kw_only=True):
     wanted: list[str]
     token_roles: tuple[str, ...] = ()
     """Of all tokens that were ever made; the checkpoints of 0.1.0 do not tell."""
+    clock: ClockRow | None = None
+    """None in the checkpoints of 0.1.0, whose logs followed any clock."""
 
 
 class FrozenState:
@@ -165,6 +168,7 @@ def freeze(
         deleted=deleted,
         wanted=wanted,
         token_roles=tuple(sorted(state.token_table.roles)),
+        clock=state.clock.row,
     )
     rows: dict[str, list[Any]] = {
         "senders": list(state.senders.values()),
@@ -214,6 +218,8 @@ def _thaw(sections: Mapping[str, memoryview]) -> Thawed:
     state.owner_table.restore_order()
     state.owner_table.changed = meta.ownership_changed
     state.token_table.roles.update(meta.token_roles)
+    if meta.clock is not None:
+        state.clock.restore(meta.clock)
     state.uuid, state.newest = meta.uuid, meta.newest
     commits = array("Q")
     commits.frombytes(sections["commits"])

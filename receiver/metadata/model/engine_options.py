@@ -15,7 +15,8 @@ class EngineOptions:
         history: how far back questions can be asked, in seconds.
         history_commits: the same as a number of commits, 0 for none; what reaches further back
             counts.
-        clock_jump: seconds; a longer pause between commits counts as that long for the history.
+        clock_jump: seconds; a clock that was set by more is believed on evidence only. In a log
+            whose clock was not judged a pause longer than the history counts as that long.
         max_memory: bytes that series and storage groups may take; None for no limit.
         storage_group_level: nodes below root of a storage group that is made by itself; 0: what the
             caller names.
@@ -25,12 +26,13 @@ class EngineOptions:
         checkpoint_rest: seconds without a commit, until a checkpoint of what is new.
         fetch_size: rows of a page of an answer, where the question does not say.
         kv_ring: commits of the key-value store whose place is known without a search.
-        auto_create: whether a series makes its storage group where there is none.
+        auto_create: whether a series makes its storage group where there is none, and a loaded file
+            its series.
     """
 
     history: float = 604800.0
     history_commits: int = 0
-    clock_jump: float = 86400.0
+    clock_jump: float = 3600.0
     max_memory: int | None = None
     storage_group_level: int = 0
     tag_bytes: int = 700

@@ -194,6 +194,18 @@ class StorageGroupMissingError(SchemaRefusedError, NotFoundError):
     http_status = 404
 
 
+class StorageGroupHoldsFilesError(SchemaRefusedError):
+    """A storage group that is to be deleted holds loaded files; `extra` has `files` and `bytes`."""
+
+    slug = "storage-group-holds-files"
+
+
+class GroupDeletionHeldError(SchemaRefusedError):
+    """More files would go with a storage group than go at once; `extra["digest"]` is their list."""
+
+    slug = "storage-group-deletion-held"
+
+
 class SeriesExistsError(SchemaRefusedError):
     """A series that is to be made is there already, or twice in one operation."""
 

@@ -30,6 +30,7 @@ __all__ = [
     "SENDER",
     "TOKEN_ROLES",
     "AliasSet",
+    "ClockCorrected",
     "Commit",
     "DeletesCounted",
     "DeletesHeld",
@@ -71,6 +72,7 @@ __all__ = [
     "StorageGroupSet",
     "TagsSet",
     "TaskDone",
+    "TimePiece",
     "TokenPut",
     "TokenRevoke",
     "TokenRole",
@@ -136,13 +138,29 @@ class FileOutcome(Record, frozen=True):
     hold: bool = False
 
 
+class TimePiece(Record, frozen=True):
+    """From `ts` on timestamps stand for `moment` and what follows it, `pace` times as fast.
+
+    See `receiver.metadata.model.true_times`; `moment` is on the scale of timestamps.
+    """
+
+    ts: int
+    moment: int
+    pace: int
+
+
 # -- operations ----------------------------------------------------------------------------------
 
 
 class EngineMade(Record, frozen=True, tag=1):
-    """First record of a log, made by the engine itself."""
+    """First record of a log, made by the engine itself.
+
+    `judged`: whether the clock that gives its timestamps was judged from the first one on; the
+    logs of 0.1.0 followed any clock.
+    """
 
     uuid: str
+    judged: bool = False
 
 
 class SenderSeen(Record, frozen=True, tag=2):
@@ -268,11 +286,15 @@ class FileForgotten(Record, frozen=True, tag=12):
 
 
 class TaskDone(Record, frozen=True, tag=13):
-    """A task with the outcome of each of its paths: the last word on it."""
+    """A task with the outcome of each of its paths: the last word on it.
+
+    `untold` names the TsFiles of whose deletion files it told something that was not taken.
+    """
 
     sender: str
     task: str
     outcomes: Sequence[FileOutcome]
+    untold: Sequence[str] = ()
 
 
 class QuarantinePut(Record, frozen=True, tag=14):
@@ -583,6 +605,24 @@ class DeletesSettled(Record, frozen=True, tag=42):
     look: int = 0
 
 
+class ClockCorrected(Record, frozen=True, tag=63):
+    """What was learnt of the clock: the moments that timestamps stand for from now on.
+
+    Attributes:
+        pieces: all of them, those that hold as before too.
+        why: it is believed: `step` (too small to be doubted), `right again`, `synchronised`,
+            `senders`, `one sender`, `operator`, `restart`, or `begun` in a log that followed any
+            clock before.
+        boot: which start of which machine.
+        offset: seconds since the epoch when the boot clock of that machine began, as believed now.
+    """
+
+    pieces: Sequence[TimePiece]
+    why: str
+    boot: str
+    offset: float
+
+
 Op = (
     EngineMade
     | SenderSeen
@@ -621,6 +661,7 @@ Op = (
     | DeletesCounted
     | DeletesHeld
     | DeletesSettled
+    | ClockCorrected
 )
 
 

@@ -6,18 +6,19 @@ import math
 import time
 from collections.abc import Callable
 
-__all__ = ["COUNTER_BITS", "Allocator", "from_seconds", "hybrid", "to_seconds"]
+__all__ = ["COUNTER_BITS", "LATEST", "Allocator", "from_seconds", "hybrid", "to_seconds"]
 
 Allocator = Callable[[int], int]
 """Gives a timestamp greater than its argument, the newest one before it."""
 
 COUNTER_BITS = 18
 _LATEST_MS = 1 << 44
+LATEST = _LATEST_MS / 1000
 """The year 2527: a clock that claims to be beyond it cannot use up the 64 bits."""
 
 
 def hybrid(clock: Callable[[], float] = time.time) -> Allocator:
-    """The allocator of a running engine.
+    """An allocator that follows a clock; an engine's judges it (`receiver.metadata.clock`).
 
     A clock that goes back, or went far ahead before, leaves the counter to count on from the
     newest timestamp: order is kept, only the milliseconds in it are not the day's.

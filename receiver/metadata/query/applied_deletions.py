@@ -32,13 +32,17 @@ def applied_deletions(rows: Iterable[DeletionsRow], at: int) -> Iterator[Applied
     """What readers leave out points by, as of a commit, in the order of each deletion file.
 
     Of a TsFile with both forms the newer one counts: a database that has both has written it from
-    the other.
+    the other. While what it began with is not applied (held, or only kept), both count.
 
     Args:
         rows: what is noted, whenever.
         at: the commit.
     """
-    for row in _preferred(rows, at):
+    rows = list(rows)
+    renewed = {_file(row) for row in rows if row.form == "mods2" and _begin_counts(row, at)}
+    for row in rows:
+        if row.form == "mods" and _file(row) in renewed:
+            continue
         begin = 0
         for segment in row.segments:
             content, begin = row.content[begin : segment.end], segment.end
@@ -46,12 +50,10 @@ def applied_deletions(rows: Iterable[DeletionsRow], at: int) -> Iterator[Applied
                 yield AppliedDeletions(row, content, segment.floor, segment.commit)
 
 
-def _preferred(rows: Iterable[DeletionsRow], at: int) -> list[DeletionsRow]:
-    found: dict[tuple[str, str | None, str], DeletionsRow] = {}
-    for row in rows:
-        key = (row.sender, row.physical, row.path)
-        if any(each.commit <= at for each in row.segments) and (
-            key not in found or row.form == "mods2"
-        ):
-            found[key] = row
-    return list(found.values())
+def _file(row: DeletionsRow) -> tuple[str, str | None, str]:
+    return row.sender, row.physical, row.path
+
+
+def _begin_counts(row: DeletionsRow, at: int) -> bool:
+    first = row.segments[0]
+    return first.applied and first.commit <= at

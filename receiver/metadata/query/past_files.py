@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
+from receiver.metadata.query.past_standing import PastStanding
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ class PastFiles(NamedTuple):
 
     Attributes:
         commit: the time that was asked about, or the newest commit if that is earlier.
-        visible: what readers saw. A row is as it is now; of a file that was deleted since, the
-            devices have no ranges any more.
+        visible: what readers saw. A row is as it is now, but for what ranks are made of: names,
+            looks and whether it was retired are as they were. Of a file that was deleted since,
+            the devices have no ranges any more.
         quarantined: files that had been loaded and were in quarantine.
     """
 
@@ -59,8 +61,9 @@ def files_at(engine: Engine, at: int, *, since: int = 0) -> PastFiles:
         changed = [row for row in rows if row.changed > commit]
         known = set(state.files) if commit < newest else set()
     then: dict[str, FileState] = {}
+    standing = PastStanding(engine, commit)
     if commit < newest:
-        told = _first_since(engine, commit, newest)
+        told = _first_since(engine, commit, newest, standing)
         for physical, op in told.items():
             _check_there(op, physical, known, commit, engine.oldest_answerable)
         doubtful = {row.physical for row in changed if isinstance(told.get(row.physical), _Deleted)}
@@ -70,9 +73,9 @@ def files_at(engine: Engine, at: int, *, since: int = 0) -> PastFiles:
     for row in sorted(rows, key=lambda row: row.physical):
         state_then = then.get(row.physical, row.state)
         if state_then is FileState.QUARANTINED:
-            quarantined.append(row)
+            quarantined.append(standing.of(row))
         elif state_then in (FileState.LIVE, FileState.RETIRED):
-            visible.append(row)
+            visible.append(standing.of(row))
     return PastFiles(commit, visible, quarantined)
 
 
@@ -87,12 +90,16 @@ _Telling = (
 )
 
 
-def _first_since(engine: Engine, at: int, newest: int) -> dict[str, Op]:
-    """The first thing that happened to each file after a time, of what shows or hides it."""
+def _first_since(engine: Engine, at: int, newest: int, standing: PastStanding) -> dict[str, Op]:
+    """The first thing that happened to each file after a time, of what shows or hides it.
+
+    What changes how it ranks `standing` takes in.
+    """
     found: dict[str, Op] = {}
     for commit in engine.log_since(at):
         if commit.ts > newest:
             break
+        standing.follow(commit)
         for op in commit.ops:
             if isinstance(op, _Telling):
                 found.setdefault(op.physical, op)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from common.errors import UsageError
 from receiver.metadata.query.answers import Answer
@@ -22,7 +22,10 @@ from receiver.metadata.sql.parser import parse
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
 
-__all__ = ["StatementResult", "execute", "moment"]
+__all__ = ["DELETES_HELD_FROM", "StatementResult", "execute", "moment"]
+
+DELETES_HELD_FROM: Final = 10
+"""Loaded files that go with their storage group only if somebody names their list."""
 
 
 class StatementResult:
@@ -80,6 +83,7 @@ def execute(
     *,
     at: At | str = None,
     fetch_size: int | None = None,
+    held_from: int | None = DELETES_HELD_FROM,
 ) -> StatementResult:
     """Carry out one statement.
 
@@ -89,6 +93,8 @@ def execute(
         at: as of when it asks, where it does not say: a commit timestamp, a moment, or the text of
             either.
         fetch_size: rows of a page of `StatementResult.fetch`.
+        held_from: so many loaded files go with their storage group only by the digest of their
+            list; None: any number does.
 
     Raises:
         SqlError: the text is no statement; paths, types, encodings and compressions have errors of
@@ -107,6 +113,9 @@ def execute(
         return StatementResult(statement, answer.ts, answer=answer, size=size)
     if at is not None:
         raise UsageError("the past cannot be changed: `at` is for show and count")
+    if isinstance(statement, sql.DeleteStorageGroups):
+        commit, message = _delete_groups(engine, statement, held_from)
+        return StatementResult(statement, commit, message)
     do = _DO.get(type(statement))
     if do is None:
         raise TypeError(f"expected a statement or its text, not {type(statement).__name__}")
@@ -151,8 +160,17 @@ def _set_groups(engine: Engine, each: sql.SetStorageGroups) -> tuple[int, str]:
     return engine.set_storage_group(*each.paths), _counted(len(each.paths), "storage group", "set")
 
 
-def _delete_groups(engine: Engine, each: sql.DeleteStorageGroups) -> tuple[int, str]:
-    return engine.delete_storage_group(*each.patterns), "storage groups deleted"
+def _delete_groups(
+    engine: Engine, each: sql.DeleteStorageGroups, held_from: int | None
+) -> tuple[int, str]:
+    done = engine.drop_storage_groups(
+        *each.patterns, with_data=each.with_data, held_from=held_from, allowed=each.allowed
+    )
+    said = ["storage groups deleted"]
+    if done.files:
+        said.append(f"with {_counted(done.files, 'loaded file', f'of {done.size} bytes')}")
+    said += [f"{path} had a TTL of {ttl} ms" for path, ttl in done.ttls.items()]
+    return done.commit, "; ".join(said)
 
 
 def _create(engine: Engine, each: sql.CreateTimeseries) -> tuple[int, str]:
@@ -186,7 +204,6 @@ def _counted(count: int, what: str, done: str) -> str:
 _DO: dict[type, Callable[[Engine, Any], tuple[int, str]]] = {
     sql.CreateSnapshot: _create_snapshot,
     sql.SetStorageGroups: _set_groups,
-    sql.DeleteStorageGroups: _delete_groups,
     sql.CreateTimeseries: _create,
     sql.CreateAligned: _create_aligned,
     sql.DeleteTimeseries: _delete,

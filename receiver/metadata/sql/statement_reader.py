@@ -209,8 +209,13 @@ class Reader:
     def set_storage_groups(self, children: list[Word]) -> sql.SetStorageGroups:
         return sql.SetStorageGroups(tuple(map(_path, children)))
 
-    def delete_storage_groups(self, children: list[Word]) -> sql.DeleteStorageGroups:
-        return sql.DeleteStorageGroups(tuple(map(_pattern, children)))
+    def delete_storage_groups(self, children: list[Any]) -> sql.DeleteStorageGroups:
+        data = children.pop() if isinstance(children[-1], Part) else None
+        patterns = tuple(map(_pattern, children))
+        return sql.DeleteStorageGroups(patterns, data is not None, data.value if data else None)
+
+    def with_data(self, children: list[Word]) -> Part:
+        return Part("with data", _text(children[0]) if children else None)
 
     def create_timeseries(self, children: list[Any]) -> sql.CreateTimeseries:
         word: Word = children[0]

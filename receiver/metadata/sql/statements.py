@@ -39,9 +39,17 @@ class SetStorageGroups:
 
 @dataclass(frozen=True, slots=True)
 class DeleteStorageGroups:
-    """`delete storage group <path>, ...`: with all that is below; in one commit."""
+    """`delete storage group <path>, ... [with data ['<digest>']]`: with all that is below.
+
+    Attributes:
+        patterns: of their paths.
+        with_data: whether the loaded files that they hold go, too.
+        allowed: digest of the list of these files.
+    """
 
     patterns: tuple[Pattern, ...]
+    with_data: bool = False
+    allowed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@
 Questions at or above it are answered exactly; below it they get an error of their own. It never
 moves down while the engine is open, and what it left behind is collected later, in small steps. A
 start takes it from the newest checkpoint, or higher, from the clock. That may be lower than it was
-before, where the clock was set back meanwhile, or a long pause since the last commit was seen by
-the process before alone. What is answered then is exact too: checkpoint and log hold all of it.
+before, where the clock was set back meanwhile. What is answered then is exact too: checkpoint and
+log hold all of it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from receiver.metadata.model.errors import HistoryGoneError
-from receiver.metadata.model.timestamps import COUNTER_BITS, to_seconds
+from receiver.metadata.model.timestamps import COUNTER_BITS, from_seconds, to_seconds
 
 if TYPE_CHECKING:
     from receiver.metadata.model.engine_options import EngineOptions
+    from receiver.metadata.state.tables.clock_corrections import ClockCorrections
 
 __all__ = ["HistoryWindow", "Horizon"]
 
@@ -75,25 +76,26 @@ class HistoryWindow:
 
 
 class Horizon:
-    """Where the window should begin now.
+    """Where the window should begin now: `history` before the time, as timestamps have it.
 
-    Time is what passed between commits, of each pause no more than `clock_jump`: a clock that is
-    set far ahead, here or before a restart, lets history age by that much and not by years. What
-    passed since the newest commit is believed as far as the monotonic clock has seen it too. So
-    where commits are rarer than `clock_jump`, history is kept longer, never shorter.
+    Timestamps of a clock that nobody judged (logs of 0.1.0) may be wrong by any time: a pause
+    between two of them that is longer than the history itself may be a clock that was set, so no
+    more than `clock_jump` of it counts. Such a log may keep its history longer, never shorter.
     """
 
     def __init__(
-        self,
-        options: EngineOptions,
-        *,
-        clock: Callable[[], float],
-        monotonic: Callable[[], float],
+        self, options: EngineOptions, corrections: ClockCorrections, *, clock: Callable[[], float]
     ) -> None:
+        """Make it.
+
+        Args:
+            options: `history`, `history_commits`, `clock_jump`.
+            corrections: of the clock that gave the timestamps.
+            clock: the time by which something may be let go of, seconds since the epoch.
+        """
         self._options = options
+        self._corrections = corrections
         self._clock = clock
-        self._monotonic = monotonic
-        self._last = (0, monotonic())
 
     def now(self, window: HistoryWindow) -> int:
         """What `HistoryWindow.move` should be given; the caller holds the engine's lock."""
@@ -107,23 +109,25 @@ class Horizon:
         return max(found, window.oldest)
 
     def _by_time(self, commits: array[int]) -> int:
-        left = round((self._options.history - self._since(commits[-1])) * 1000)
+        times = self._corrections.times
+        now = self._clock()
+        since = max(0.0, now - times.seconds(commits[-1]))
+        left = round((self._options.history - since) * 1000)
         if left <= 0:
             return commits[-1]
-        stamps = np.array(commits, np.uint64) >> np.uint64(COUNTER_BITS)
-        most = np.uint64(round(self._options.clock_jump * 1000))
-        ages = np.cumsum(np.minimum(np.diff(stamps), most)[::-1])
+        if self._corrections.row.judged_since <= commits[0]:
+            begin = times.first(from_seconds(now - self._options.history))
+            return begin if begin > commits[0] else 0
+        stamps = np.array(commits, np.uint64).astype(np.int64)
+        moments = times.moments(stamps) >> COUNTER_BITS
+        pauses = np.diff(moments)
+        unjudged = stamps[1:] <= min(self._corrections.row.judged_since, stamps[-1])
+        is_set = unjudged & (pauses > round(self._options.history * 1000))
+        most = np.minimum(pauses, round(self._options.clock_jump * 1000))
+        ages = np.cumsum(np.where(is_set, most, pauses)[::-1])
         # The pause in which the window begins, counted from the newest.
         pause = int(np.searchsorted(ages, left))
         if pause == len(ages):
             return 0
         rest = left - (int(ages[pause - 1]) if pause else 0)
-        return (int(stamps[-1 - pause]) - rest) << COUNTER_BITS
-
-    def _since(self, newest: int) -> float:
-        """Seconds since the newest commit, as far as they can be believed."""
-        now = self._monotonic()
-        if self._last[0] != newest:
-            self._last = (newest, now)
-        believed = max(self._options.clock_jump, now - self._last[1])
-        return max(0.0, min(self._clock() - to_seconds(newest), believed))
+        return times.first((int(moments[-1 - pause]) - rest) << COUNTER_BITS)

@@ -24,6 +24,7 @@ from receiver.metadata.state.table_rows import (
     SenderRow,
     TokenRow,
 )
+from receiver.metadata.state.tables.clock_corrections import ClockCorrections
 from receiver.metadata.state.tables.deletion_notes import DeletionTable
 from receiver.metadata.state.tables.files import FileTable
 from receiver.metadata.state.tables.held_deletes import DeleteWindows, HeldDeletes
@@ -55,6 +56,7 @@ class State:
         quarantine: by (sender, path, digest).
         schema_positions: how far the schema log of a sender is applied, by its uuid.
         devices: names of devices that files and owners share.
+        clock: what was learnt of the clock: which moments timestamps stand for.
         max_memory: bytes that the schema may take before the rules refuse more; None for no limit.
         file_table, deletion_table, delete_windows, held_deletes, owner_table, sender_table,
         token_table, task_table, quarantine_table, position_table: the tables themselves, for what
@@ -69,6 +71,7 @@ class State:
         self.schema = Schema() if schema is None else schema
         self.keys = KeyTable() if keys is None else keys
         self.devices = DeviceTable()
+        self.clock = ClockCorrections()
         self.file_table = FileTable(self.devices)
         self.deletion_table = DeletionTable()
         self.delete_windows = DeleteWindows()
@@ -94,6 +97,7 @@ class State:
             records.KeysWritten: [self.keys.apply],
         }
         for table in (
+            self.clock,
             self.sender_table,
             self.token_table,
             self.file_table,
@@ -188,4 +192,5 @@ _CHANGED: dict[str, Callable[[State, Any], int]] = {
     "delete_window": lambda state, key: _row(state.delete_windows.rows.get(key)),
     "held_deletes": lambda state, key: _row(state.held_deletes.rows.get(key)),
     "key": lambda state, key: state.keys.changed(key),
+    "state": lambda state, _: state.newest,
 }

@@ -22,6 +22,7 @@ from receiver.metadata.model.records import (
     FileOutcome,
     ManifestMeta,
     ResourceMeta,
+    TimePiece,
     TokenRole,
 )
 from receiver.metadata.state.ranges import Devices
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "ClockRow",
     "DeleteWindowRow",
     "DeletionsRow",
     "DeletionsSegment",
@@ -62,6 +64,22 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     created: int
     changed: int
+
+
+class ClockRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is known of the clock; see `records.ClockCorrected`.
+
+    Attributes:
+        judged_since: timestamps from this one on were given by a clock that was judged.
+        changed: the commit of the last correction, 0 for none.
+    """
+
+    judged_since: int
+    pieces: tuple[TimePiece, ...] = ()
+    why: str = ""
+    boot: str = ""
+    offset: float = 0.0
+    changed: int = 0
 
 
 class SenderRow(_Row, frozen=True, kw_only=True):
@@ -222,12 +240,16 @@ class FileRow(_Row, frozen=True, kw_only=True):
 
 
 class TaskRow(_Row, frozen=True, kw_only=True):
-    """A task that is done, and the fate of its paths (encoded: thousands of them are kept)."""
+    """A task that is done, and the fate of its paths (encoded: thousands of them are kept).
+
+    `untold`: see `records.TaskDone`.
+    """
 
     sender: str
     task: str
     count: int
     encoded: bytes
+    untold: tuple[str, ...] = ()
 
     @property
     def commit(self) -> int:

@@ -83,7 +83,6 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
 
     addr: tuple[Any, ...]
     connected: bool
-    last_activity: float
     request: Parser | None
     requests: list[Parser]
     total_outbufs_len: int
@@ -107,6 +106,16 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         """A parser for the next request, or for the next piece of this one."""
         rest, self.rest = self.rest, None
         return Parser(adj, self) if rest is None else Parser.piece(adj, self, rest)
+
+    @property
+    def last_activity(self) -> float:
+        """When something last came or went, by `time.monotonic`."""
+        return self._active
+
+    @last_activity.setter
+    def last_activity(self, _: float) -> None:
+        # waitress gives the wall clock, which may be set: that would end every connection at once.
+        self._active = time.monotonic()
 
     # -- what the loop asks ------------------------------------------------------------------
 
@@ -147,7 +156,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         return bool(self.request.body_bytes_received < wanted)
 
     def _quiet(self, seconds: float) -> bool:
-        return bool(time.time() - self.last_activity > seconds)
+        return time.monotonic() - self.last_activity > seconds
 
     @property
     def evictable(self) -> bool:

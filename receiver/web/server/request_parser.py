@@ -29,6 +29,7 @@ from waitress.utilities import BadRequest
 from common.errors import BusyError, ProtocolError, TooLargeError, TsferryError
 from receiver.web.server.head import RequestHead
 from receiver.web.server.refusal import ServerRefusal
+from receiver.web.server.whole_body import WholeBody
 
 if TYPE_CHECKING:
     from receiver.web.server.host import Host
@@ -133,6 +134,9 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
                 raise ParsingError("both Content-Length and Transfer-Encoding")
             self.body_rcv = _Chunks(OverflowableBuffer(self.adj.inbuf_overflow))
 
+    def _receive_whole(self, size: int) -> None:
+        self.body_rcv = FixedStreamReceiver(size, WholeBody(size))
+
     def close(self) -> None:
         """Drop the body."""
         self.channel.server.memory.take(-self.body_bytes_received)
@@ -166,6 +170,8 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
             if self.content_length > self.limit:
                 self._take_in_pieces()
             self._check_memory(self.content_length)
+            if self.body_rcv is not None and not self.chunked and not self.body_bytes_received:
+                self._receive_whole(self.content_length)
         except TsferryError as error:
             self.refuse(error)
 
@@ -219,7 +225,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
         self.limit = self.content_length = size
         self.headers["UPLOAD_OFFSET"] = str(rest.offset)
         self.headers["CONTENT_LENGTH"] = str(size)
-        self.body_rcv = FixedStreamReceiver(size, OverflowableBuffer(self.adj.inbuf_overflow))
+        self._receive_whole(size)
         self.more = rest.left > size
         if self.more:
             # The file's digest belongs to its end.

@@ -151,7 +151,7 @@ class TlsChannel(Channel):
             self.handle_close()
         else:
             self._shaking = False
-            self.last_activity = time.time()
+            self.last_activity = time.monotonic()
             self._born = time.monotonic()
         return not self._shaking
 
@@ -189,7 +189,7 @@ class TlsChannel(Channel):
         if not data:
             self.handle_close()
             return False
-        self.last_activity = time.time()
+        self.last_activity = time.monotonic()
         self.received(data)
         return True
 

@@ -11,9 +11,17 @@ import pytest
 
 from common.tlogtext import write_slot
 from tests.support.architecture import ROOT
-from tests.support.binary_mlog import created, deleted, storage_group
+from tests.support.binary_mlog import (
+    aligned,
+    created,
+    deleted,
+    region_frame,
+    storage_group,
+    unchecked,
+)
 from tests.support.schemas import SchemaLog, position, schema_of
 
+CENTRE = str(Path(sys.executable).with_name("tsferry-receiver"))
 COMMAND = str(Path(sys.executable).with_name("tsferry-sender"))
 
 
@@ -174,15 +182,39 @@ def test_records_that_fail_are_shown_on_both_sides_and_keep_nothing_back(shared,
     assert {each["record"] for each in centre["failed"]} == set(reasons)
 
 
-def test_a_newer_databases_log_is_named_and_the_files_go_on(shared, edge):
-    region = edge.schema / "root.sg" / "0"
+def test_the_logs_of_regions_travel_and_what_is_not_read_is_named(shared, edge):
+    region = edge.schema / edge.sg / "0"
     region.mkdir(parents=True)
-    (region / "mlog.bin").write_bytes(b"binary")
+    (region / "tlog.txt").write_bytes(write_slot({"unit": "k"}, {}))
+    frames = [
+        unchecked(created(f"{edge.sg}.d2.x", alias="warm", offset=0)),
+        aligned(f"{edge.sg}.d3", ["a", "b"]),
+        region_frame(b"\x3ftemplate"),
+    ]
+    (region / "mlog.bin").write_bytes(b"".join(frames))
     edge.write(1)
     report = edge.round()
-    assert (report.exit_code, report.sent) == (0, 1)
-    shown = status(edge.write_config(), "--json")["receivers"]["dc1"]["schema"]
-    assert "mlog.bin" in shown["problem"]
+    assert (report.exit_code, report.sent, report.schema.problem) == (0, 1, None)
+    found = schema_of(shared, edge.sg)
+    assert (found[f"{edge.sg}.d2.x"]["alias"], found[f"{edge.sg}.d2.x"]["tags"]) == (
+        "warm",
+        {"unit": "k"},
+    )
+    assert {f"{edge.sg}.d3.a", f"{edge.sg}.d3.b"} <= set(found)
+    dump = [CENTRE, "--config", shared.config, "mtree", "dump", "--json"]
+    items = subprocess.run(dump, capture_output=True, check=True).stdout.splitlines()
+    there = [json.loads(line) for line in items if f"{edge.sg}.d3.a".encode() in line]
+    assert [each["aligned"] for each in there] == [True]
+    config = edge.write_config()
+    shown = status(config, "--json")["receivers"]["dc1"]["schema"]
+    assert shown["problem"] is None
+    assert any("ConfigNode" in each for each in shown["unread"])
+    assert "not read: schema templates: 1 records" in run(config, "status").stdout
+    with (region / "mlog.bin").open("ab") as file:
+        file.write(unchecked(deleted(f"{edge.sg}.d3.b")))
+    assert edge.round().schema.whole is None
+    assert f"{edge.sg}.d3.b" not in schema_of(shared, edge.sg)
+    assert edge.round().quiet
 
 
 def test_a_binary_log_travels_and_damage_in_it_keeps_no_file_back(shared, edge):

@@ -63,6 +63,7 @@ class TaskTable:
                 task=op.task,
                 count=len(op.outcomes),
                 encoded=encode_outcomes(op.outcomes),
+                untold=tuple(op.untold),
                 created=ts,
                 changed=ts,
             )

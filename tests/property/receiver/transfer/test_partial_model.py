@@ -33,9 +33,11 @@ def write(tree: Tree, partial: PartialUpload, size: int, *, commit: bool = True)
     with tree.open_write(partial.part) as file:
         pending = partial.write(file, block)
         if commit:
-            partial.commit(file, pending)
+            partial.flush(file)
+            partial.count(pending)
         else:
-            partial.give_up(file)
+            partial.give_up(file, partial.offset)
+            partial.prepare()
 
 
 def reopened(tree: Tree) -> PartialUpload:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from common.tsfile import read_tail
-from receiver.points.resource import parse_resource
+from common.tsfile.resource import parse_resource
 
 DATA = Path(__file__).parents[3] / "data/tsfiles"
 ENTRIES = json.loads((DATA / "index.iotdb.json").read_text())

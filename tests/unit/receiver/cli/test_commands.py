@@ -130,7 +130,7 @@ def test_status_tells_of_the_schema(either, command):
         < json.loads(command("status", "--json", code=code))["newest_commit"]
     )
     assert found["log_entries"] > 0
-    assert found["ttl_suspended"] is None
+    assert json.loads(command("status", "--json", code=code))["clock"]["doubt"] is None
     text = command("status", code=code)
     for each in ("3 of 3 devices in 2 groups", "no limit", "history since", "TTL:"):
         assert each in text
@@ -160,6 +160,15 @@ def test_what_is_verified_is_shown(filled, config, command, request):
 
 def test_expired_files_can_be_asked_for(either, command):
     assert json.loads(command("files", "--state", "expired", "--json"))["files"] == []
+
+
+def test_an_operator_confirms_the_clock_and_that_is_committed(running, command):
+    before = json.loads(command("status", "--json"))["newest_commit"]
+    assert "was not in doubt" in command("clock", "confirm")
+    assert json.loads(command("clock", "confirm", "--json")) == {"was_doubted": None}
+    told = json.loads(command("status", "--json"))
+    assert told["clock"]["corrected"] == told["newest_commit"] > before
+    assert told["clock"]["why"] == "operator"
 
 
 def test_ttl_goes_on_when_the_clock_is_confirmed(running, command):
@@ -250,6 +259,7 @@ def test_quarantine_is_dropped_by_the_server(running, command):
         ("quarantine", "drop", "--all"),
         ("quarantine", "retry", "--all"),
         ("ttl", "resume"),
+        ("clock", "confirm"),
         ("retired", "drop", "x"),
     ],
 )

@@ -293,6 +293,7 @@ def test_what_an_unfinished_creation_left_is_swept(home):
     Engine.open(home).close()
     assert sorted(each.name for each in home.iterdir()) == [
         ".other.tmp",
+        "clock.json",
         "engine.lock",
         "mlog-1.tsf",
         "sync",

@@ -82,6 +82,19 @@ def test_what_is_stored_above_and_deleted_there_is_not_given_there(site: Site) -
     assert sweep(site) == 0
 
 
+def test_what_was_deleted_in_another_storage_group_is_still_given(site: Site) -> None:
+    other = "sequence/root.other/0/0/2-2-0-0.tsfile"
+    site.round({S1: {"a": {1: 1}}, other: {"a": {5: 1}}})
+    site.round({}, [S1])
+    row = site.row(other)
+    site.node.engine.commit([
+        records.DeletionsNoted(
+            site.uuid, row.path, row.physical, "mods", 0, deletion("a", 0, 9), site.look
+        )
+    ])  # fmt: skip
+    assert site.node.prover.run_once() == 0
+
+
 def test_a_file_of_which_everything_was_deleted_gives_nothing(site: Site) -> None:
     site.round({S1: {"a": {1: 1}}, S2: {"a": {5: 1}}})
     site.round({}, [S1])
@@ -144,6 +157,33 @@ def test_of_two_with_equal_content_the_upper_stays(twins: Site) -> None:
     assert sweep(twins) == 1
     assert twins.state(S1) is FileState.SUPERSEDED
     assert twins.state(S2) is FileState.RETIRED
+
+
+def test_a_record_that_spares_its_own_file_may_hide_points_of_the_equal_one_above(
+    site: Site,
+) -> None:
+    site.marks = False
+    site.round({S1: {"a": {1: 1, 2: 2}}})
+    site.round({}, [S1])
+    low = site.row(S1)
+    site.node.engine.commit([
+        records.DeletionsNoted(
+            site.uuid, low.path, low.physical, "mods", 0,
+            b"DELETION,root.sg.d1.a,1,0,9\n", 2**60,
+        )
+    ])  # fmt: skip
+    anew = records.FileLoaded(
+        sender=low.sender, path=S2, physical=S2.replace("2-2-0-0", "2-2-0-0." + "a" * 16),
+        size=low.size, md5=low.md5, tail=low.tail, version=low.version,
+        devices=[records.DeviceRange(*each) for each in low.devices.ranges()],
+        first=low.first, last=low.last, series=low.series, points=low.points, task=low.task,
+        resource=None, manifest=None, data_dir=low.data_dir,
+        first_look=site.look + 1, closed_look=site.look + 1,
+    )  # fmt: skip
+    data = site.node.config.data_dirs[0]
+    (data / anew.physical).write_bytes((data / low.physical).read_bytes())
+    site.node.engine.commit([anew])
+    assert site.node.prover.run_once() == 0
 
 
 def test_equal_content_of_which_something_was_deleted_is_no_proof(twins: Site) -> None:

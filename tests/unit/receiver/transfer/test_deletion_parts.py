@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
 import pytest
 
 from common import wire
 from common.errors import ProtocolError
+from receiver.load.deciding.known_deletions import KnownDeletions
+from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import DeletionsRow
 from receiver.node import Node
+from receiver.operator.tokens import make_token, revoke_token
+from receiver.principal import Principal
 from tests.support.node_world import A, Edge, World, path_of, plan_entry, results, tsfile
 
 ONE, TWO, OTHER = (f"DELETION,root.sg.d1.s1,99,{n},{n}\n".encode() for n in (1, 2, 3))
@@ -19,6 +26,14 @@ def edge(node: Node) -> Edge:
     edge = Edge(node)
     edge.check()
     return edge
+
+
+@pytest.fixture
+def still(world: World) -> Iterator[Node]:
+    """Loads when it is told to."""
+    node = world.still_node()
+    yield node
+    node.close()
 
 
 def part(content: bytes, base: int = 0, floor: int = 7, path: str = P) -> wire.DeletionsPart:
@@ -37,6 +52,10 @@ def round_with(edge: Edge, *parts: wire.DeletionsPart) -> list[str]:
     edge.end(task, {})
     edge.outcome(task)
     return again
+
+
+def untold(edge: Edge, task: str) -> list[str]:
+    return edge.node.tasks.answer(edge.who, edge.uuid, task).untold
 
 
 def known(node: Node, path: str = P) -> DeletionsRow | None:
@@ -154,3 +173,76 @@ def test_a_file_that_comes_again_keeps_them(edge: Edge, world: World) -> None:
     assert again is not None
     assert again.physical != row.physical
     assert [each.floor for each in again.segments] == [7, 9]
+
+
+def test_of_a_task_that_was_withdrawn_all_is_to_be_told_again(world: World) -> None:
+    with world.still_node() as still:
+        made = make_token(still.engine, "sender", sender=A, scope=(), expires=None)
+        edge = Edge(still, who=Principal("sender", A, (), made.id, "10.0.0.7"))
+        edge.check()
+        task = edge.start()
+        tell(edge, task, part(ONE), part(TWO, path=path_of(2)), part(TWO, len(ONE)))
+        edge.end(task, {})
+        revoke_token(still.engine, made.id)
+        edge.outcome(task)
+        assert known(still) is None
+        assert untold(edge, task) == [P, path_of(2)]
+    with world.node() as node:  # and is known as that after a restart
+        edge.node = node
+        assert untold(edge, task) == [P, path_of(2)]
+        node.engine.checkpoint()
+    with world.node() as node:
+        edge.node = node
+        assert untold(edge, task) == [P, path_of(2)]
+
+
+def test_what_its_file_has_lost_since_is_to_be_told_again(edge: Edge) -> None:
+    edge.round({P: tsfile()})
+    round_with(edge, part(ONE))
+    task = edge.start()
+    assert tell(edge, task, part(TWO, len(ONE))) == []
+    with edge.node.engine.reading() as state:
+        row = state.file_table.held(A, P)
+    assert row is not None
+    edge.node.engine.commit([records.FileRetired(row.physical)])
+    edge.end(task, {})
+    edge.outcome(task)
+    assert untold(edge, task) == [P]
+    assert known(edge.node) is None
+
+
+def test_each_call_judges_the_task_by_its_own_token(still: Node) -> None:
+    """A task that was begun with one token, and goes on with another after that was revoked."""
+    tokens = [make_token(still.engine, "sender", sender=A, scope=(), expires=None) for _ in "ab"]
+    first, second = (Principal("sender", A, (), each.id, "10.0.0.7") for each in tokens)
+    edge = Edge(still, who=first)
+    edge.check()
+    task = edge.start()
+    edge.who = second
+    tell(edge, task, part(ONE))
+    revoke_token(still.engine, tokens[0].id)
+    folder = still.load.folders.find(A)
+    assert folder is not None
+    assert folder.task is not None
+    assert folder.task.record.token == tokens[1].id
+
+
+def test_many_deletion_files_cost_a_call_each_only_its_own(edge: Edge) -> None:
+    task = edge.start()
+    for page in range(40):
+        paths = [path_of(page * 1000 + each) for each in range(1000)]
+        assert tell(edge, task, *(part(ONE, path=path) for path in paths)) == []
+    begun = time.process_time()
+    tell(edge, task, part(ONE, path=path_of(99_999)))
+    assert time.process_time() - begun < 0.1
+
+
+def test_a_large_deletion_file_is_not_copied_for_each_of_its_parts(edge: Edge) -> None:
+    with edge.node.engine.reading() as state:
+        known = KnownDeletions(state, A)
+        block = ONE * 1000
+        begun = time.process_time()
+        for number in range(4000):
+            assert known.take(part(block, number * len(block)))
+        assert time.process_time() - begun < 2
+    assert sum(len(each.content) for each in known.ops) == 4000 * len(block)

@@ -160,6 +160,20 @@ def test_files_that_are_refused_keep_their_partitions_deletions_back(edge, recei
     assert new in report.held[0].reason
 
 
+@pytest.mark.parametrize("mode", ["all", "never"])
+def test_another_mode_is_told_in_its_first_round_though_there_is_nothing_to_do(
+    edge, receiver, mode
+):
+    edge.write(1)
+    assert edge.round().tasks
+    assert not edge.round().tasks
+    edge.with_settings(propagate_deletes=mode)
+    assert edge.round().tasks
+    told = [each for each in receiver.requests if each.name.startswith("PUT /tasks/")][-1]
+    assert wire.decode(told.body, wire.StartRequest, "start").propagate == mode
+    assert not edge.round().tasks
+
+
 def test_what_is_held_is_not_offered_again_until_the_operator_says_so(edge, receiver):
     path = edge.write(1, size=5000)
     refusal = wire.PlanDecision(path=path, action=Action.REFUSED, reason="not a TsFile", hold=True)

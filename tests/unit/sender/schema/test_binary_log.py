@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from common.durable import memory_file
 from common.errors import DamagedError, UnsafePathError
-from sender.schema.beside import unread_logs
-from sender.schema.binary_log import binary_lines, binary_nodes
+from sender.schema.binary_log import BinaryLog, binary_nodes
 from sender.schema.text_log import TextLog
 from tests.support import binary_mlog as made
 
@@ -17,7 +17,17 @@ FOREVER = (1 << 63) - 1
 
 
 def lines(*frames: bytes) -> list[str]:
-    return [line.rstrip("\n") for line in binary_lines(b"".join(frames), "mlog.bin")]
+    return [line.rstrip("\n") for line in log_in(*frames).lines()]
+
+
+def log_in(*frames: bytes, region: bool = False, tags_at: int = 0) -> BinaryLog:
+    descriptor = memory_file(frames)
+    return BinaryLog(descriptor, "mlog.bin", region=region, tags_at=tags_at)
+
+
+def region_lines(*frames: bytes, tags_at: int = 0) -> list[str]:
+    log = log_in(*frames, region=True, tags_at=tags_at)
+    return [line.rstrip("\n") for line in log.lines()]
 
 
 def log_of(folder: Path) -> str:
@@ -74,7 +84,7 @@ def test_damage_in_the_middle_names_file_and_offset(at: int) -> None:
     second[at] ^= 0x11
     data = first + bytes(second) + made.storage_group("root.c")
     with pytest.raises(DamagedError, match=f"mlog.bin, byte {len(first)}:"):
-        list(binary_lines(data, "mlog.bin"))
+        lines(data)
 
 
 def test_a_sound_frame_with_too_little_in_it_is_damage() -> None:
@@ -148,12 +158,67 @@ def test_links_are_not_followed(tmp_path: Path, name: str) -> None:
         pass
 
 
-def test_logs_of_regions_are_counted_as_not_read(tmp_path: Path) -> None:
-    assert unread_logs(tmp_path) is None
-    for region in ("root.a/0", "root.a/1", "sync/x"):
-        (tmp_path / region).mkdir(parents=True)
-        (tmp_path / region / "mlog.bin").write_bytes(b"x")
-    assert "2 logs" in (unread_logs(tmp_path) or "")
+def test_records_of_a_region_need_no_checksum_and_have_their_tags_elsewhere() -> None:
+    assert region_lines(
+        made.unchecked(made.created("root.a.d.s", (1, 2, 3), alias="warm", offset=700)),
+        made.created("root.a.d.t", (1, 2, 7)),  # of 0.13, with its checksum
+        made.region_frame(b"\x28\x00\x00\x00\x08root.a.e" + bytes(8)),
+        made.aligned("root.a.e", ["x", "y.z"], aliases=["first", None], offset=0),
+        made.unchecked(made.moved_tags("root.a.d.t", 1400)),
+        made.unchecked(made.renamed("root.a.d.t", "hot")),
+        made.region_frame(b"\x40\x02anything"),
+        made.unchecked(made.deleted("root.a.d.s")),
+        tags_at=1 << 40,
+    ) == [
+        f"0,root.a.d.s,1,2,7,,warm,{(1 << 40) + 700}",
+        "0,root.a.d.t,1,2,7,,,",
+        "#aligned,root.a.e",
+        f"0,root.a.e.x,3,8,1,,first,{1 << 40}",
+        f"0,root.a.e.`y.z`,3,8,1,,,{1 << 40}",
+        f"12,root.a.d.t,{(1 << 40) + 1400}",
+        "13,root.a.d.t,hot",
+        "1,root.a.d.s",
+    ]
+
+
+def test_what_is_not_read_of_a_region_is_said_once_and_counted() -> None:
+    kinds = (63, 63, 66, 100, 108, 120)
+    log = log_in(*(made.region_frame(bytes([kind]) + b"rest") for kind in kinds), region=True)
+    assert list(log.lines()) == [
+        "schema templates, not read of mlog.bin\n",
+        "logical views, not read of mlog.bin\n",
+        "devices and attributes of tables, not read of mlog.bin\n",
+        "records 120, not read of mlog.bin\n",
+    ]
+    assert list(log.unread.values()) == [2, 1, 2, 1]
+
+
+@pytest.mark.parametrize("cut", range(1, 50, 3))
+def test_a_torn_end_of_a_region_is_left_for_later(cut: int) -> None:
+    whole = made.unchecked(made.created("root.a.d.s"))
+    for torn in (whole[:cut], bytes(cut)):
+        log = log_in(whole, torn, region=True)
+        assert len(list(log.lines())) == 1
+        assert log.read == len(whole)
+
+
+@pytest.mark.parametrize("at", [0, 3, 8, 45])
+def test_damage_in_the_middle_of_a_region_is_found(at: int) -> None:
+    first, second = (made.unchecked(made.created(f"root.a.d.{each}")) for each in ("s", "t"))
+    broken = bytearray(second)
+    broken[at] ^= 0x7F
+    with pytest.raises(DamagedError, match=f"byte {len(first)}:"):
+        region_lines(first, bytes(broken), made.unchecked(made.created("root.a.d.u")))
+
+
+def test_a_log_longer_than_a_window_is_read_piece_by_piece(monkeypatch) -> None:
+    monkeypatch.setattr("sender.schema.binary_log._WINDOW", 100)
+    frames = [made.unchecked(made.created(f"root.a.d.s{each}")) for each in range(50)]
+    frames.append(made.aligned("root.a.e", [f"x{each}" for each in range(100)]))
+    frames.append(made.unchecked(made.created("root.a.d.last")))
+    log = log_in(*frames, b"\x00\x00", region=True)
+    assert len(list(log.lines())) == 50 + 101 + 1
+    assert log.read == sum(map(len, frames))
 
 
 def test_the_log_of_a_real_server() -> None:

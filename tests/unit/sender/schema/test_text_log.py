@@ -11,8 +11,10 @@ from common.durable import Tree
 from common.errors import UnsafePathError
 from common.tlogtext import SLOT, write_slot
 from common.wire import SchemaKind, SchemaPosition, SchemaStaged
+from sender.schema.beside import MLOG, TLOG
+from sender.schema.gathered_log import ChangedError
 from sender.schema.notes import SchemaNotes
-from sender.schema.text_log import MLOG, TLOG, ChangedError, TextLog, TextPlan
+from sender.schema.text_log import TextLog, TextPlan
 
 ENDPOINT = "127.0.0.1_5555"
 NOW = 2_000_000_000 * 10**9
@@ -344,9 +346,8 @@ def test_a_tlog_is_read_again_only_if_it_may_have_changed(world: World) -> None:
     world.mlog("0,root.a.d1.s1,1,0,0,,,0\n")
     world.tlog({"k": "1"})
     world.ship()
-    known = world.notes.now.tlog
-    assert known is not None
-    world.notes.update(tlog=type(known)(**{**as_dict(known), "digest": "made up"}))
+    known = world.notes.now.tlogs[TLOG]
+    world.notes.update(tlogs={TLOG: type(known)(**{**as_dict(known), "digest": "made up"})})
     plan = world.plan()
     assert plan is not None  # the digest was believed: the file has its time and size of then
     assert plan.reason == "tags were changed in place"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from sender.select.found import Why
 from sender.select.scan import Scanner
 from tests.support.real_tsfiles import real_file
 from tests.support.site import WEEK, Site, path, tsfile
+from tests.support.tsfile_bytes import resource, vstr
 
 P = path()
 CLOSED_SIGNS = [
@@ -106,12 +108,66 @@ def test_deletions_of_an_open_file_are_noted(edge):
     assert [each.path for each in scan.deletions] == [P]
 
 
-def test_a_shared_mods_file_makes_its_whole_directory_wait(edge):
+def shared(edge, *resources: tuple[FilePath, str | None, int], records: int = 3):
+    """A shared deletion file, and files whose resources name a file from some byte on."""
+    for at, name, begin in resources:
+        where = edge.put(at)
+        edge.beside(where, ".resource").write_bytes(
+            resource({"root.a.d1": (1, 100)}, name and f"/old/place/{name}", begin)
+        )
+    (where.parent / "0-1.mods2").write_bytes(b"".join(map(record, range(records))))
+
+
+def record(time: int) -> bytes:
+    return b"\x01" + struct.pack(">qq", time, time) + vstr("root.a.d1.s1")
+
+
+def test_a_shared_deletion_file_concerns_those_whose_resource_names_it(edge):
+    size = len(record(0))
+    named, other = P, path("2-2-0.tsfile")
+    shared(edge, (named, "0-1.mods2", size), (other, None, 0))
+    scan = edge.scan()
+    assert set(scan.files) == {named, other}
+    (found,) = scan.deletions
+    assert (found.path, found.form, found.rel) == (named, "mods2", "")
+    assert found.shared == (f"{named.directory}/0-1.mods2", size)
+    with edge.place(named).with_name("0-1.mods2").open("ab") as file:
+        file.write(record(4))
+    (more,) = edge.scan().deletions
+    assert more.identity != found.identity
+
+
+def test_where_deletions_are_to_wait_shared_ones_make_only_theirs_wait(tmp_path):
+    edge = Site(tmp_path, deletion_files="wait")
+    other = path("2-2-0.tsfile")
+    shared(edge, (P, "0-1.mods2", 0), (other, None, 0))
+    scan = edge.scan()
+    assert set(scan.files) == {other}
+    assert "0-1.mods2 has deletions of it" in only_waiting(scan).reason
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "reason"),
+    [
+        ("0-2.mods2", 0, "names 0-2.mods2, which is not beside it"),
+        ("0-1.mods2", 10_000, "from byte 10000 on"),
+        ("0-1.mods2", -1, "from byte -1 on"),
+    ],
+)
+def test_a_file_whose_shared_deletions_cannot_be_told_waits(edge, name, begin, reason):
+    shared(edge, (P, name, begin))
+    scan = edge.scan()
+    assert reason in only_waiting(scan).reason
+    assert only_waiting(scan).why is Why.CHANGING
+    assert P in scan.others
+
+
+def test_an_unreadable_resource_beside_shared_deletions_makes_its_file_wait(edge):
     where = edge.put(P)
     other = edge.put(path(partition=1))
     (where.parent / "0-1.mods2").write_bytes(b"")
     scan = edge.scan()
-    assert only_waiting(scan).reason.startswith("0-1.mods2")
+    assert "does not tell whether 0-1.mods2 concerns it" in only_waiting(scan).reason
     assert set(scan.files) == {path(partition=1)}
     assert other.exists()
 

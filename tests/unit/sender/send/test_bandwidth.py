@@ -92,9 +92,7 @@ def test_a_body_is_read_whole_and_paced():
     line = Line("1000/s")
     body = PacedBody(bytes(range(256)) * 8, line.bandwidth)
     assert len(body) == 2048
-    pieces = []
-    while piece := body.read(16384):
-        pieces.append(piece)
+    pieces = list(body)
     assert b"".join(pieces) == bytes(range(256)) * 8
     assert max(map(len, pieces)) == 250
     assert line.now - 1000.0 == pytest.approx(2.0, abs=0.3)

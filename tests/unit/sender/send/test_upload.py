@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import hashlib
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -307,3 +309,48 @@ def test_the_bytes_of_a_file_are_read_once(upload):
     content = Bytes()
     upload(content).run()
     assert sum(length for _, length in content.reads) == content.size
+
+
+# -- several blocks on their way ------------------------------------------------------------
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+def test_blocks_go_ahead_of_answers_and_arrive_in_order(receiver, upload, pool):
+    result = upload(pool=pool, block_bytes=7_000).run()
+    assert receiver.received[PATH] == CONTENT
+    assert (result.sent, result.md5) == (100_000, hashlib.md5(CONTENT).hexdigest())
+    offsets = [int(r.headers["upload-offset"]) for r in receiver.requests if r.method == "PATCH"]
+    assert offsets == sorted(offsets)
+    assert len(offsets) == 15
+
+
+@pytest.mark.parametrize("fault", [Drop(), Drop(late=True)])
+def test_what_breaks_while_blocks_are_on_their_way_goes_on_from_what_is_there(
+    receiver, upload, pool, fault
+):
+    whole = [Alter(lambda reply: reply)] * 3
+    receiver.fault("PATCH", *whole, fault)
+    upload(pool=pool, block_bytes=7_000).run()
+    assert receiver.received[PATH] == CONTENT
+
+
+def test_a_file_that_changes_while_blocks_are_on_their_way_is_given_up(receiver, upload, pool):
+    content = Bytes()
+    sending = upload(content, pool=pool, block_bytes=7_000)
+    receiver.fault("PATCH", *[Alter(lambda reply: reply)] * 4, Alter(spoil(content)))
+    with pytest.raises(ChangedWhileSentError):
+        sending.run()
+    assert PATH not in receiver.received
+
+
+def spoil(content):
+    def change(reply: Reply) -> Reply:
+        content.good = False
+        return reply
+
+    return change

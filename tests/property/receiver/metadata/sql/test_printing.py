@@ -79,6 +79,12 @@ STATEMENTS = st.one_of(
     st.just(sql.CreateSnapshot()),
     st.builds(sql.SetStorageGroups, st.lists(NODES, min_size=1, max_size=3).map(tuple)),
     st.builds(sql.DeleteStorageGroups, PATTERN_LISTS),
+    st.builds(
+        sql.DeleteStorageGroups,
+        PATTERN_LISTS,
+        st.just(value=True),
+        st.one_of(st.none(), st.text("0123456789abcdef", min_size=1)),
+    ),
     st.builds(sql.CreateTimeseries, DEVICES, SERIES),
     st.builds(sql.CreateAligned, DEVICES, st.lists(SERIES, min_size=1, max_size=3).map(tuple)),
     st.builds(sql.DeleteTimeseries, PATTERN_LISTS),

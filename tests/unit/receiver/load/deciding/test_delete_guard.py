@@ -318,6 +318,19 @@ def test_records_told_with_a_token_that_forbids_deletes_are_held(node: Node) -> 
     assert hidden(node) == [True]
 
 
+def test_records_that_hide_points_outside_of_the_scope_are_held(edge: Edge, node: Node) -> None:
+    load(edge, 3)
+    (path,) = load(edge, 1, sg="root.b")
+    edge.who = sender(scope=["root.b.**"])
+    tell(edge, path, f"DELETION,root.**,{2**63 - 1},0,12\n", floor=2**60)
+    assert hidden(node) == [True]  # which reaches nothing of the other storage group
+    tell(edge, path_of(1), A_PART)
+    assert hidden(node) == [True, False]
+    (held,) = list_held_deletes(node.engine)
+    assert (held.group, held.files) == ("root.sg", [path_of(1)])
+    assert "scope" in held.reason
+
+
 def test_held_records_outlive_a_checkpoint_and_a_file_that_comes_again(guarded: World) -> None:
     with guarded.node() as node:
         edge = Edge(node)

@@ -177,6 +177,15 @@ def test_what_is_gone_when_a_sender_becomes_a_mirror_is_retired(edge: Edge) -> N
     assert results(edge.round({}, [path_of(2)], propagate=ALL)) == {path_of(2): "deleted"}
 
 
+def test_an_upload_without_a_task_says_nothing_of_what_is_gone(edge: Edge) -> None:
+    edge.round({path_of(1): ONE}, propagate=ALL)
+    edge.upload(None, path_of(2), TWO)
+    assert len(rows_of(edge.node)) == 2
+    with edge.node.engine.reading() as state:
+        assert state.senders[A].propagate is ALL
+    assert results(edge.round({}, [path_of(1)], propagate=ALL)) == {path_of(1): "deleted"}
+
+
 def test_a_name_that_ends_in_a_mirror_deletes_nothing_that_has_another(edge: Edge) -> None:
     edge.round({path_of(1): ONE}, propagate=ALL)
     edge.round({path_of(2): ONE}, [path_of(1)], propagate=ALL)

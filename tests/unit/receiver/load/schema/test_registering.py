@@ -36,13 +36,14 @@ class Task:
         level: int = 0,
         max_memory: int | None = None,
         before: Sequence[Op] = (),
+        creates: bool = True,
     ) -> None:
         state = State()
         state.apply(records.Commit(1, [records.SenderSeen(A, "", f"x_{A}")]))
         state.schema, state.max_memory = schema, max_memory
         draft = Draft(state)
         draft.take(before)
-        self.registering = Registering(draft, level=level)
+        self.registering = Registering(draft, level=level, trusting=not creates, creates=creates)
 
     def take(
         self, name: str, sg: str, devices: Sequence[records.LoadedDevice]
@@ -295,3 +296,33 @@ def test_series_that_two_files_of_a_task_make_are_counted_once() -> None:
 def test_paths_are_in_their_stored_form() -> None:
     (device,) = series_of({"root.sg.`1`": {"s1": [(1, 2)]}})
     assert device.device == format_path(("root", "sg", "1")) == "root.sg.`1`"
+
+
+# -- nothing is made by a load ---------------------------------------------------------------
+
+
+def test_where_loads_make_nothing_an_unknown_series_is_refused() -> None:
+    task = registering(schema_with("root.sg.d1.s1"), creates=False)
+    known = series_of({"root.sg.d1": {"s1": [(1, 2)]}})
+    found = task.take("f1", "root.sg", known)
+    assert isinstance(found, list)
+    assert groups_of(found) == []
+    for name, devices in {
+        "root.sg.d1.s2": {"root.sg.d1": {"s1": [(1, 2)], "s2": [(1, 2)]}},
+        "root.sg.d2.s1": {"root.sg.d2": {"s1": [(1, 2)]}},
+        "root.other.d1.s1": {"root.other.d1": {"s1": [(1, 2)]}},
+    }.items():
+        reason = reason_of(task.take("f2", "root.sg", series_of(devices)))
+        assert reason.startswith(f"series {name} is not in the schema")
+
+
+def test_what_the_schema_of_the_same_commit_makes_is_known() -> None:
+    made = records.SeriesCreated(
+        device="root.sg.d1",
+        names=["s1"],
+        types=b"\x02",
+        encodings=b"\x00",
+        compressions=b"\x00",
+    )
+    task = registering(schema_with(), before=[made], creates=False)
+    assert isinstance(task.take("f1", "root.sg", series_of({"root.sg.d1": {"s1": [(1, 2)]}})), list)

@@ -27,6 +27,7 @@ from tests.support.tsfile_bytes import build
 HOUR_MS = 3_600_000
 NOW_MS = 1_700_000_000_000
 DAY = 86400.0
+HOUR = 3600.0
 
 
 @pytest.fixture
@@ -206,7 +207,7 @@ def test_an_expired_file_holds_up_no_deletion_of_its_partition(edge: Edge) -> No
 # -- the clock -------------------------------------------------------------------------------
 
 
-def test_a_clock_that_jumps_suspends_ttl_and_says_so(
+def test_a_clock_that_jumps_ahead_takes_no_file_along_and_is_told(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World(tmp_path, clock=clock, steady=Clock(0.0))
@@ -218,10 +219,13 @@ def test_a_clock_that_jumps_suspends_ttl_and_says_so(
         clock.now += 400 * DAY
         assert node.load.ttl.run_once() == 0
         assert visible(node) == [path_of(1)]
-        assert "was expected" in (
-            running_status(node.operator, node.problem()).schema.ttl_suspended or ""
-        )
-        assert "TTL is suspended" in caplog.text
+        told = running_status(node.operator, node.problem()).clock
+        assert "was expected" in (told.doubt or "")
+        assert "clock confirm" in (told.doubt or "")
+        assert round(told.ahead) == 400 * DAY
+        assert any("do not follow the clock" in each for each in node.concerns())
+        node.engine.collect()
+        assert "timestamps do not follow the clock" in caplog.text
         # Nothing is turned away either, by a clock that nobody believes.
         (decision,) = edge.plan(
             edge.start(), [plan_entry(path_of(2), aged(1.5), last_time=NOW_MS - HOUR_MS)]
@@ -229,7 +233,23 @@ def test_a_clock_that_jumps_suspends_ttl_and_says_so(
         assert str(decision.action) == "send"
         clock.now -= 400 * DAY
         node.load.ttl.run_once()
-        assert running_status(node.operator, node.problem()).schema.ttl_suspended is None
+        assert running_status(node.operator, node.problem()).clock.doubt is None
+        assert node.concerns() == []
+
+
+def test_while_the_clock_is_in_doubt_files_expire_by_the_time_that_passes(
+    tmp_path: Path, clock: Clock
+) -> None:
+    steady = Clock(0.0)
+    world = World(tmp_path, clock=clock, steady=steady)
+    with world.still_node() as node:
+        Edge(node).round({path_of(1): aged(1)})
+        set_ttl(node, 2)
+        clock.now += 400 * DAY
+        steady.now += 0.9 * HOUR
+        assert node.load.ttl.run_once() == 0
+        steady.now += 0.2 * HOUR
+        assert node.load.ttl.run_once() == 1
 
 
 def test_an_operator_confirms_the_clock(tmp_path: Path, clock: Clock) -> None:
@@ -240,8 +260,8 @@ def test_an_operator_confirms_the_clock(tmp_path: Path, clock: Clock) -> None:
         node.load.ttl.run_once()
         clock.now += 400 * DAY
         assert node.load.ttl.run_once() == 0
-        assert "was expected" in (node.load.ttl.resume() or "")
-        assert node.load.ttl.resume() is None
+        assert "was expected" in (node.engine.confirm_clock() or "")
+        assert node.engine.confirm_clock() is None
         assert node.load.ttl.run_once() == 1
 
 

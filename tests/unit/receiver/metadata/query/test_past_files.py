@@ -10,6 +10,7 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import HistoryGoneError
+from receiver.metadata.model.ranks import NOW, Rank
 from receiver.metadata.query.past_files import files_at
 from tests.support.spark_world import NORTH, World
 from tests.support.tsfile_bytes import build
@@ -90,3 +91,54 @@ def test_a_file_whose_row_is_gone_is_not_left_out_in_silence(world: World):
     world.engine.commit([records.FileForgotten(a)])
     with pytest.raises(HistoryGoneError, match="have left the disk since"):
         files_at(world.engine, loaded)
+
+
+# -- ranks -----------------------------------------------------------------------------------------
+
+
+def ranks(engine: Engine, at: int) -> dict[str, Rank]:
+    past = files_at(engine, at)
+    return {row.physical: row.rank for row in (*past.visible, *past.quarantined)}
+
+
+def test_each_commit_ranks_by_what_was_true_then(world: World):
+    engine = world.engine
+    load(world, 1)
+    load(world, 2)
+    a, loaded = load(world, 3)
+    product = PATH.format(3).replace("-0-0", "-1-0")
+    model = {loaded: ranks(engine, loaded)}
+
+    def then(*ops: records.Op) -> None:
+        now = engine.commit(list(ops))
+        model[now] = ranks(engine, now)
+
+    then(records.FileRetired(a, loaded - 1))
+    then(records.FileReturned(a))
+    then(records.FileNamed(a, product))
+    then(records.FileQuarantined(a, "bad"))
+    then(records.FileRestored(a))
+    then(records.FileUnnamed(a, PATH.format(3), loaded + 5))
+    then(records.FileRetired(a))
+    then(records.FileReturned(a, PATH.format(9), loaded + 9))
+    then(records.FileDeleted(a, "gone"))
+    then(records.FileUndeleted(a, [records.DeviceRange("root.wind.d1", 1, 1)]))
+    assert {rank[a].last == NOW for rank in model.values() if a in rank} == {True, False}
+    for reader in (engine, Engine.read_only(world.root / "schema")):
+        for at, expected in model.items():
+            assert ranks(reader, at) == expected
+
+
+def test_a_file_that_came_back_and_was_retired_before_the_history_was_retired_then(world: World):
+    a, loaded = load(world, 1)
+    world.engine.commit([records.FileRetired(a, loaded - 1)])
+    b, _ = load(world, 2)
+    world.engine.close()
+    options = EngineOptions(history=0, history_commits=2)
+    with Engine.open(world.root / "schema", options=options, background=False) as engine:
+        at = engine.commit([records.FileQuarantined(b, "bad")])
+        engine.commit([records.FileReturned(a)])
+        engine.collect()
+        assert loaded < engine.oldest_answerable <= at
+        assert ranks(engine, engine.newest_commit)[a].last == NOW
+        assert ranks(engine, at)[a].last < at

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from receiver.points.resource import DeviceTimes, Resource, parse_resource
+from common.tsfile.resource import DeviceTimes, Resource, parse_resource
 from tests.support.tsfile_bytes import blob, uvarint, vstr
 
 TIMES = [(10, 20), (30, -(2**63)), (5, 6)]

@@ -1,0 +1,133 @@
+"""Where files stood at a time: their names and looks as they were, from today's rows and the log.
+
+What a file's rank is made of changes when it is retired, comes back, or loses the name that it was
+loaded under. Readers of the past rank by what was true then: a file that was on its sender's list
+is not retired for having ended since.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from receiver.metadata.model import records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.model.records import Commit, Op
+    from receiver.metadata.state.table_rows import FileRow
+
+__all__ = ["PastStanding"]
+
+
+class PastStanding:
+    """Follows the log behind a time, and tells how each file stood at it."""
+
+    def __init__(self, engine: Engine, at: int) -> None:
+        """Begin at a commit; see `follow`."""
+        self._engine, self._at = engine, at
+        self._first: dict[str, tuple[Op, int]] = {}
+        self._renamed: set[str] = set()
+        self._known: dict[str, _Standing] | None = None
+
+    def follow(self, commit: Commit) -> None:
+        """Take in a commit that came after the time; the log's order."""
+        for op in commit.ops:
+            if isinstance(op, _Moving):
+                self._first.setdefault(op.physical, (op, commit.ts))
+                if isinstance(op, _Renaming) and op.first_look:
+                    self._renamed.add(op.physical)
+
+    def of(self, row: FileRow) -> FileRow:
+        """A file's row with its names, looks and end as they were.
+
+        Of what changed before the kept history, and was changed once more since, the commit that
+        loaded the file stands for its first look, and the begin of the history for its last.
+        """
+        first = self._first.get(row.physical)
+        if first is None:
+            return row
+        op, ts = first
+        if row.physical in self._renamed:
+            row = self._history.get(row.physical, _Standing()).named(row, op)
+        if isinstance(op, records.FileReturned):
+            last = self._history.get(row.physical, _Standing()).last
+            return msgspec.structs.replace(row, retired=True, last_look=last or self._oldest - 1)
+        if isinstance(op, records.FileDeleted):  # one that came back since counts as retired
+            was = row.retired and row.last_look != ts - 1
+            return row if was else msgspec.structs.replace(row, retired=False, last_look=0)
+        if isinstance(op, records.FileUndeleted):
+            return row
+        return msgspec.structs.replace(row, retired=False, last_look=0)
+
+    @property
+    def _oldest(self) -> int:
+        return self._engine.oldest_answerable
+
+    @property
+    def _history(self) -> Mapping[str, _Standing]:
+        """What the kept history says of the files that came back, or were renamed, since."""
+        if self._known is None:
+            wanted = self._renamed | {
+                physical
+                for physical, (op, _) in self._first.items()
+                if isinstance(op, records.FileReturned)
+            }
+            self._known = {}
+            for commit in self._until() if wanted else ():
+                for op in commit.ops:
+                    if isinstance(op, _Told) and op.physical in wanted:
+                        known = self._known.get(op.physical, _Standing())
+                        self._known[op.physical] = known.behind(op, commit.ts)
+        return self._known
+
+    def _until(self) -> Iterator[Commit]:
+        for commit in self._engine.log_since(self._oldest):
+            if commit.ts > self._at:
+                return
+            yield commit
+
+
+_Renaming = records.FileReturned | records.FileUnnamed
+_Moving = _Renaming | records.FileRetired | records.FileDeleted | records.FileUndeleted
+_Told = _Renaming | records.FileLoaded | records.FileNamed | records.FileRetired
+
+
+class _Standing(msgspec.Struct, frozen=True):
+    """What is known of a file's standing: its paths, looks (0 for unknown), and last look."""
+
+    paths: tuple[str, ...] = ()
+    first: int = 0
+    closed: int = 0
+    last: int = 0
+
+    def behind(self, op: Op, ts: int) -> _Standing:
+        """What is known behind an operation."""
+        if isinstance(op, records.FileLoaded):
+            return _Standing((op.path,), op.first_look, op.closed_look)
+        if isinstance(op, records.FileNamed):
+            return msgspec.structs.replace(self, paths=(*self.paths, op.path))
+        if isinstance(op, records.FileRetired):
+            return msgspec.structs.replace(self, last=op.last_look or ts - 1)
+        if isinstance(op, records.FileReturned):
+            paths = (op.path,) if op.path else self.paths[:1]
+            return self._seen(op.first_look, paths)
+        assert isinstance(op, records.FileUnnamed)
+        return self._seen(op.first_look, tuple(each for each in self.paths if each != op.path))
+
+    def named(self, row: FileRow, op: Op) -> FileRow:
+        """A row with these names and first looks; `op` is the first that changed it since."""
+        paths = self.paths
+        if not paths and isinstance(op, records.FileUnnamed):
+            paths = (op.path, *(each for each in row.paths if each != op.path))
+        path, *names = paths or row.paths
+        return msgspec.structs.replace(
+            row, path=path, names=tuple(names), first_look=self.first, closed_look=self.closed
+        )
+
+    def _seen(self, look: int, paths: tuple[str, ...]) -> _Standing:
+        first, closed = (look, look) if look else (self.first, self.closed)
+        return _Standing(paths, first, closed)

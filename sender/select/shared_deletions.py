@@ -1,0 +1,73 @@
+"""Deletion files that several TsFiles share: which part of one concerns a TsFile.
+
+A 2.x database can let files of a partition share a `<level>-<n>.mods2` beside them (apache/iotdb,
+``PartitionLevelModFileManager``, ``TsFileResource``; a constant of the source, off in all that was
+looked at, decides it). The resource of a TsFile names the file, and the byte at which it was given
+to that TsFile: what stands before is others' alone, whatever follows is written once for all that
+share it. What a TsFile had in a `.mods2` of its own by then stays there and counts as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from common.errors import TsferryError
+from common.names import RESOURCE
+from common.tsfile.resource import parse_resource
+from sender.select.found import SharedDeletions, stat_identity
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+    from common.durable import Tree
+    from sender.select.stat_cache import StatCache
+
+__all__ = ["Shared", "shared_deletions"]
+
+_MOST_RESOURCE = 256 << 20
+
+
+class Shared(NamedTuple):
+    """What a shared deletion file has of one TsFile, and the file's (size, mtime_ns, inode)."""
+
+    part: SharedDeletions
+    identity: tuple[int, int, int]
+
+
+def shared_deletions(
+    tree: Tree, rel: str, present: Set[str], cache: StatCache, now: float
+) -> Shared | str | None:
+    """The part that concerns a TsFile; None where none does, a text where that cannot be told.
+
+    Args:
+        tree: the data directory.
+        rel: of the TsFile.
+        present: shared deletion files in its directory.
+        cache: of what was read from files.
+        now: by the scanner's clock.
+    """
+    directory, _, name = rel.rpartition("/")
+    at = rel + RESOURCE
+    stat = tree.stat(at)
+    if stat is None:
+        return None
+    known = cache.at(tree.path, at, stat_identity(stat), now)
+    try:
+        if known.resource is None:
+            known.resource = parse_resource(tree.read(at, limit=_MOST_RESOURCE))
+    except (OSError, TsferryError) as error:
+        return f"{name}{RESOURCE} cannot be read: {error}"
+    resource = known.resource
+    if resource.opaque:
+        return (
+            f"{name}{RESOURCE} does not tell whether {min(present)} concerns it: {resource.opaque}"
+        )
+    if resource.shared_deletions is None:
+        return None
+    shared, begin = resource.shared_deletions
+    found = tree.stat(f"{directory}/{shared}") if shared in present else None
+    if found is None:
+        return f"{name}{RESOURCE} names {shared}, which is not beside it"
+    if not 0 <= begin <= found.st_size:
+        return f"{name}{RESOURCE} names {shared} from byte {begin} on; it has {found.st_size}"
+    return Shared(SharedDeletions(f"{directory}/{shared}", begin), stat_identity(found))

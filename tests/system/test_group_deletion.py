@@ -1,0 +1,54 @@
+"""A storage group and its files are deleted at a centre, and its edge does not send them again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from click.testing import CliRunner
+
+from receiver.cli.commands import cli
+from tests.support.centre import Centre
+from tests.support.edge import Edge
+
+
+def refused(centre: Centre, statement: str) -> str:
+    arguments = ["--config", str(centre.config), "sql", statement]
+    done = CliRunner().invoke(cli, arguments)
+    assert "error: " in done.output
+    return done.output
+
+
+def states(centre: Centre, state: str) -> set[str]:
+    return {each["path"] for each in centre.call("files", "--state", state)["files"]}
+
+
+def test_a_group_with_data_is_deleted_once_it_is_said_and_stays_deleted(
+    centre: Centre, make_edge: Any
+) -> None:
+    edge: Edge = make_edge(centre.start())
+    files = {edge.write(number) for number in range(3)}
+    assert edge.round().sent == 3
+    group = f"root.{edge.sg.split('.')[1]}"
+    assert "holds 3 loaded files of" in refused(centre, f"delete storage group {group}")
+    assert states(centre, "live") == files
+    assert "3 loaded files" in centre.sql(f"delete storage group {group} with data")
+    assert states(centre, "live") == set()
+    assert states(centre, "deleted") == files
+    for _ in range(2):
+        report = edge.round()
+        assert (report.exit_code, report.sent) == (0, 0)
+    assert states(centre, "live") == set()
+
+
+def test_many_files_are_held_as_the_configuration_says(centre: Centre, make_edge: Any) -> None:
+    limits = {"MAX_FRACTION": "0.5", "FROM_FILES": "2"}
+    env = {f"TSFERRY_RECEIVER_DELETES__{key}": value for key, value in limits.items()}
+    edge: Edge = make_edge(centre.start(env=env))
+    for number in range(2):
+        edge.write(number)
+    assert edge.round().sent == 2
+    group = f"root.{edge.sg.split('.')[1]}"
+    said = refused(centre, f"delete storage group {group} with data")
+    digest = said.rpartition("with data '")[2][:32]
+    centre.sql(f"delete storage group {group} with data '{digest}'")
+    assert states(centre, "live") == set()
