@@ -53,6 +53,10 @@ SCENES = {
     "an end is held while looks go by": BASE + "w a 1, close 1, cross, look 01 1, look, = a 1 4",
     "an end is held while its directory is away": BASE + "w a 1, close 1, cross, look 01 1, "
     "away, look, = a 1 4",
+    "an end is not looked at, and its directory is away": BASE + "w a 1, close 1, cross, look 0, "
+    "away, look, = a 1 4",
+    "a product comes while what it was made of is away": "w a 1, w a 2, close 0, w a 1, close 1, "
+    "move 0, look, w a 1, close 1, cross, away, look, = a 1 4",
     "a product is the very content of a late file": "w a 1, close 0, w a 1, close 1, w a 1, "
     "close 1, look, cross, look, = a 1 3",
     "deleted, written again, and compacted into the very content": "w a 1, w a 2, close 0, look, "
