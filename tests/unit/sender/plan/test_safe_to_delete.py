@@ -185,6 +185,11 @@ def test_a_file_goes_once_all_its_deletions_are_committed():
 
 def test_a_file_stays_while_a_deletion_is_not_told():
     assert deleted(told=0).safe() == [B]
+    site = deleted()
+    site.seen[A] = DeletionsSight(site.seen[A].identity, 30, DIGEST, (), 10, "e" * 32)
+    known = deletions_text({"mods": KnownRecords(10, "e" * 32)})  # all that it was told
+    site.receivers = {"one": site.holding(deletions=known)}
+    assert site.safe() == [B]
 
 
 def test_a_file_stays_while_a_record_of_its_deletion_file_is_being_written():
