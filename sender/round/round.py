@@ -142,7 +142,8 @@ class Round:
         if self.options.only_recover:
             return
         self._meter.step("scan")
-        if check.history is not History.CONTINUES or self.options.forget:
+        anew = source.lost and source.accepted
+        if check.history is not History.CONTINUES or self.options.forget or anew:
             kept.handed.clear()
         scan = source.scan(kept.ledger.entries, kept.handed_to(check))
         look = kept.looks.take(
