@@ -48,6 +48,7 @@ class DirectorySource:
     dirs: DataDirs
     doubt: str | None = None
     lost: bool = False
+    accepted: bool = False
 
     def scan(self, entries: Mapping[FilePath, Entry], handed: HandedUp | None = None) -> Scan:
         """Look at every file; what `entries` knows is not read again."""

@@ -150,7 +150,8 @@ class Round:
         if check.anew:
             kept.looks.begin_anew()
         self._meter.step("scan")
-        if check.history is not History.CONTINUES or self.options.forget:
+        anew = source.lost and source.accepted
+        if check.history is not History.CONTINUES or self.options.forget or anew:
             kept.handed.clear()
         scan = source.scan(kept.ledger.entries, kept.handed_to(check))
         look = kept.looks.take(

@@ -267,7 +267,15 @@ def test_what_stands_otherwise_in_the_middle_by_a_new_name_does_so_above(tmp_pat
         assert world.forward().quiet
 
 
-@pytest.mark.parametrize("name", ["updated and compacted", "an end is held while looks go by"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "updated and compacted",
+        "an end is held while looks go by",
+        "compacted, then deleted, in one look",
+        "a deletion, in an open file, of what was freed",
+    ],
+)
 def test_a_third_centre_gives_what_the_first_gives(name, tmp_path, monkeypatch):
     with oracle_chain(tmp_path) as world, receiver_at(tmp_path / "top") as top:
         upper = forwarding_to(tmp_path / "second forwarder", world.above.url, top.url, "replaced")
