@@ -135,8 +135,10 @@ def adopt(invocation: Invocation[ReceiverConfig], old: str, new: str, as_json: b
 def accept(invocation: Invocation[ReceiverConfig], sender: str) -> None:
     """Let the next machine that comes as SENDER go on, whatever epoch it has.
 
-    For a sender that was refused as a clone and is none: one whose state was lost. A real clone
-    needs a uuid of its own instead (on that machine: tsferry-sender init --new-identity).
+    For a sender that was refused as a clone and is none: one that was restored from a copy, or
+    whose state was lost. With its first look that was whole its list begins anew: what it has
+    stands above all that it does not have, which is retired. A real clone needs a uuid of its own
+    instead (on that machine: tsferry-sender init --new-identity).
     """
     OperatorClient(invocation.load().value).tell("POST", f"/v1/senders/{segment(sender)}/accept")
     click.echo(f"the next machine that comes as {sender} is accepted")

@@ -357,9 +357,9 @@ class EdgeDatabase:
         for file in self.files:
             file.memory = {}
             self._store(file)
-            for each in file.deletions:
-                with self._beside(file).open("ab") as out:
-                    out.write(self.shape.record(each.line))
+            if file.deletions:
+                lines = (self.shape.record(each.line) for each in file.deletions)
+                self._beside(file).write_bytes(b"".join(lines))
         self.restart()
 
     # -- disk ------------------------------------------------------------------------------

@@ -238,7 +238,6 @@ class Oracle:
             for found in self.edge.root.glob(pattern):
                 found.unlink()
         if accept:
-            assert isinstance(self.host, InProcess)
             accept_sender(self.host.node.engine, self.edge.uuid)
 
     def _remembered(self) -> list[Path]:

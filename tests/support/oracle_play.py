@@ -399,11 +399,10 @@ class Play:
         if self.world.mode == "all":
             edge = self.database.answer(ttl=False)
             older = view.of_others(self.world.edge.uuid)  # no mirror's word reaches those
-            # What a restored edge has no more is retired, in a mirror too.
-            mirrored = {
-                key: value
-                for key, value in got.items()
-                if key in edge or ((key, value) not in older and key not in self.ended)
+            mirrored = {  # what a restored edge has no more is retired, in a mirror too
+                key: got[key]
+                for key in got
+                if key in edge or ((key, got[key]) not in older and key not in self.ended)
             }
             if mirrored != edge:
                 raise WrongAnswer("the mirror differs", difference(mirrored, edge))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,10 @@ import pytest
 
 from tests.support.centre import Centre, centre
 from tests.support.edge import Edge
+from tests.support.procs import wait_until
+from tests.system.test_lost_state import died, operator
+
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -123,3 +128,101 @@ def test_a_list_from_an_older_copy_is_put_right(edge: Edge, there: Centre, tmp_p
     assert sum(settled(edge)) == 0
     same(edge, there)
     assert there.call("lost", "list")["files"] == []
+
+
+def test_edge_and_centre_both_from_older_copies(edge: Edge, there: Centre, tmp_path: Path) -> None:
+    """The centre's copy is the older one, or the edge's: each gets what the other has."""
+    edge.write(1)
+    settled(edge)
+    copied(there, tmp_path / "centre-1")
+    edge.write(2)
+    settled(edge)
+    shutil.copytree(edge.root, tmp_path / "edge-2")
+    copied(there, tmp_path / "centre-2")
+    edge.write(3)
+    settled(edge)
+    restored(there, tmp_path / "centre-1")
+    _put_back(edge, tmp_path / "edge-2")
+    # The centre knows no epoch that would tell the two apart: nobody is refused.
+    assert sum(settled(edge)) == 1
+    same(edge, there)
+    edge.write(4)
+    settled(edge)
+    restored(there, tmp_path / "centre-2")
+    assert sum(settled(edge)) == 1
+    same(edge, there)
+    assert there.call("lost", "list")["files"] == []
+
+
+def test_an_edge_that_is_older_than_the_centre_is_accepted_and_keeps_nothing_listed_that_it_lacks(
+    edge: Edge, there: Centre, tmp_path: Path
+) -> None:
+    edge.write(1)
+    settled(edge)
+    shutil.copytree(edge.root, tmp_path / "older")
+    for number in (2, 3):
+        edge.write(number)
+        settled(edge)
+    _put_back(edge, tmp_path / "older")
+    assert edge.round().error is not None  # it might be a clone
+    assert operator(there, "senders", "accept", edge.uuid) == 0
+    report = edge.round()
+    assert (report.error, report.retired, report.held) == (None, 2, [])
+    same(edge, there)
+    assert settled(edge) == [0]
+
+
+def _put_back(edge: Edge, source: Path) -> None:
+    shutil.rmtree(edge.root)
+    shutil.copytree(source, edge.root)
+
+
+def test_what_the_receiver_let_go_by_itself_does_not_come_again(
+    there: Centre, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Expired, or another sender's now: the list says so, and nothing is compared in full."""
+    url = there.start(env={"TSFERRY_RECEIVER_METADATA__TTL_EVERY": "1s"})
+    edge, other = Edge(tmp_path / "edge", url), Edge(tmp_path / "other", url)
+    now = int(time.time() * 1000)
+    edge.write(1, first=now - 5 * HOUR_MS)
+    edge.write(2, first=now)
+    edge.write(3, first=now, device=f"{edge.sg}.moved")
+    settled(edge)
+    other.sg = "root.other"
+    other.write(9, first=now)
+    settled(other)
+    there.sql(f"set ttl to {edge.sg} {2 * HOUR_MS}")
+    wait_until(lambda: there.call("files", "--state", "expired")["files"], "expired")
+    caplog.clear()
+    assert settled(edge) == [0]
+    assert "compared with the inventory" not in caplog.text
+    there.call("owners", "transfer", f"{edge.sg}.moved", other.uuid)
+    report = edge.round()
+    assert (report.sent, report.already, report.conflicts, report.exit_code) == (0, 0, [], 0)
+    caplog.clear()
+    assert settled(edge) == [0]
+    assert "compared with the inventory" not in caplog.text
+    assert len(edge.listed) == 3
+
+
+def test_a_bad_file_that_left_the_list_and_then_the_edge_is_lost_and_not_wanted_for_ever(
+    edge: Edge, there: Centre
+) -> None:
+    """It was to come again, and was deleted here before it did."""
+    bad = edge.write(1)
+    edge.write(2)
+    settled(edge)
+    (row,) = [each for each in there.call("files")["files"] if each["path"] == bad]
+    there.stop()
+    (there.data / row["physical"]).write_bytes(b"something else")
+    operator(there, "fsck", "--repair")
+    there.start()
+    died(edge, "round.taken_back")
+    assert bad not in edge.listed
+    edge.remove(bad)
+    for _ in range(3):
+        report = edge.round()
+        assert report.error is None
+    assert (report.wanted, [each.file for each in report.lost]) == ([], [bad])
+    there.call("lost", "acknowledge", "--sender", edge.uuid, "--all")
+    assert edge.round().exit_code == 0

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+from receiver.metadata.query.applied_deletions import applied_deletions
+from receiver.metadata.query.past_files import files_at
 from tests.support.oracle import Oracle, oracle
 
 LISTS = "**/sync-sender/*/last_local_files.txt"
@@ -96,6 +98,34 @@ def test_a_deletion_stays_in_what_had_ended(world):
     world.restore(kept)
     whole(world)
     assert set(world.answer()) == {("a", 1), ("a", 2)}
+
+
+def stood(world: Oracle, at: int) -> tuple[object, object]:
+    """How files ranked, and what was deleted of which, at a commit."""
+    engine = world.host.node.engine
+    files = {row.physical: row.rank for row in files_at(engine, at).visible}
+    with engine.reading() as state:
+        applied = [
+            (each.row.physical, each.content, each.floor)
+            for each in applied_deletions(state.deletion_table, at)
+        ]
+    return files, sorted(applied, key=str)
+
+
+def test_who_asks_for_an_earlier_time_is_answered_as_before(world):
+    closed(world, ("a", 1), ("a", 2))
+    closed(world, ("a", 5))
+    whole(world)
+    kept = world.backup()
+    world.database.delete("a", 1, 1)
+    closed(world, ("a", 7))
+    whole(world)
+    at = world.host.node.engine.newest_commit
+    before = stood(world, at)
+    world.restore(kept)
+    whole(world)
+    assert stood(world, at) == before
+    assert stood(world, world.host.node.engine.newest_commit) != before
 
 
 def test_an_edge_that_compacts_otherwise_after_its_restore(world):

@@ -307,6 +307,7 @@ class DeletionsRow(_Row, frozen=True, kw_only=True):
         segments: which look saw which of them, in order.
         past: the commit since which they are of no file any more, and hide points of what had ended
             (`records.ListBegun`); 0 for none.
+        was: the loaded file that they were of until then, if they were of one.
     """
 
     sender: str
@@ -316,6 +317,7 @@ class DeletionsRow(_Row, frozen=True, kw_only=True):
     content: bytes
     segments: tuple[DeletionsSegment, ...]
     past: int = 0
+    was: str | None = None
 
 
 class DeleteWindowRow(_Row, frozen=True, kw_only=True):

@@ -146,7 +146,10 @@ class DeletionTable:
         for key in [each for each in self._unloaded if each[0] == op.sender]:
             rows += self._unloaded.pop(key).values()
         for row in rows:
-            self.restore(msgspec.structs.replace(row, physical=None, past=ts, changed=ts))
+            past = msgspec.structs.replace(
+                row, physical=None, past=ts, was=row.physical, changed=ts
+            )
+            self.restore(past)
 
     def _is_held(self, physical: str) -> bool:
         row = self._files.get(physical)
