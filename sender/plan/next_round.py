@@ -174,6 +174,7 @@ class NextRound:
         ending: files that the receiver wants again, that are neither here nor on the list: their
             end was never told, so they go on the list once more.
         lost: what was listed here and neither side has any more.
+        postponed: why the list does not begin anew yet, if it is to.
     """
 
     known: Known
@@ -186,6 +187,7 @@ class NextRound:
     listed: Mapping[FilePath, Entry]
     ending: tuple[Entry, ...] = ()
     lost: tuple[Entry, ...] = ()
+    postponed: str | None = None
 
     @property
     def leaving(self) -> tuple[FilePath, ...]:
@@ -235,18 +237,18 @@ def next_round(
             troubles = without_expired(troubles)
     scan = known.scan.with_last_copies(known.last_copies)
     troubles = living(troubles, scan)
-    hold, anew = _why_held(known, comparison, new), False
+    hold, anew, postponed = _why_held(known, comparison, new), False, None
     if known.check is not None and known.check.anew:
         partial = hold or _why_not_all(scan, entries)
         anew = partial is None
-        hold = partial and f"{_ACCEPTED}; it waits for a whole look: {partial}"
+        hold = postponed = partial and f"{_ACCEPTED}; it waits for a whole look: {partial}"
     options = replace(options, hold_deletions=hold, anew=anew)
     tells = look.number > 0
     if not tells:
         scan = scan.without_deletion_files(entries)
     work = plan(scan, entries, troubles, options, facts, look.due, tells=tells)
     listed = entries | {each.path: each for each in work.refreshed}
-    return NextRound(known, look, back, new, scan, troubles, work, listed, ending, lost)
+    return NextRound(known, look, back, new, scan, troubles, work, listed, ending, lost, postponed)
 
 
 def _why_held(known: Known, comparison: Comparison | None, new: Rebuilt | None) -> str | None:

@@ -180,6 +180,9 @@ class Round:
             forget_settled(self.remote, kept)
         with kept.changing_troubles() as troubles:
             troubles.prune(ahead.scan)
+        if ahead.postponed is not None:
+            _log.warning("%s: %s", self.remote.name, ahead.postponed)
+            self._report.held.append(FileReason("all that is listed", ahead.postponed))
         fill_report(self._report, ahead.scan, ahead.work, kept.troubles.by_path.get)
         self._report.overdue += overdue(ahead.scan, self.remote.config.wait_alarm, time.time())
         kept.ledger.refresh(ahead.work.refreshed)

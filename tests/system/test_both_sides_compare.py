@@ -130,6 +130,24 @@ def test_a_list_from_an_older_copy_is_put_right(edge: Edge, there: Centre, tmp_p
     assert there.call("lost", "list")["files"] == []
 
 
+def test_what_only_the_centre_lists_is_known_again_and_ends(
+    edge: Edge, there: Centre, tmp_path: Path
+) -> None:
+    """It is neither here nor on the list that came from a copy: nothing else would tell its end."""
+    edge.write(1)
+    settled(edge)
+    shutil.copytree(edge.data / "sync-sender", tmp_path / "lists")
+    gone = edge.write(2)
+    settled(edge)
+    edge.remove(gone)
+    shutil.rmtree(edge.data / "sync-sender")
+    shutil.copytree(tmp_path / "lists", edge.data / "sync-sender")
+    settled(edge)
+    same(edge, there)
+    (row,) = [each for each in there.call("files")["files"] if each["path"] == gone]
+    assert row["state"] == "retired"
+
+
 def test_edge_and_centre_both_from_older_copies(edge: Edge, there: Centre, tmp_path: Path) -> None:
     """The centre's copy is the older one, or the edge's: each gets what the other has."""
     edge.write(1)

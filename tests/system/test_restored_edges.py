@@ -148,18 +148,20 @@ def test_an_edge_that_compacts_otherwise_after_its_restore(world):
 
 
 def test_it_takes_effect_with_a_whole_look_only(world):
-    closed(world, ("a", 1))
+    closed(world, ("a", 1), ("a", 2))
     whole(world)
     kept = world.backup()
-    closed(world, ("a", 4))
+    closed(world, ("a", 1), ("a", 4))  # the late one stands above what the copy has
     whole(world)
+    before = world.answer()
     world.restore(kept)
     with world.linked(False):
         report = world.round()
         assert report.error is None
-        live = [row for row in world.view().visible if not row.retired]
-        assert len(live) == 2  # nothing has ended
+        assert any("waits for a whole look" in each.reason for each in report.held)
+        assert world.answer() == before
     whole(world)
+    assert world.answer()["a", 1] < before["a", 1]
 
 
 def test_without_a_word_of_the_operator_a_copy_is_refused_and_changes_nothing(world):
