@@ -153,6 +153,9 @@ class DeadlyPlay(Play):
         self._note("exchanged", report.sent, report.error)
         self._weak()
         self.host.adopt(old, self.world.edge.uuid)
+        # All that the new box lists stands above what ended before: older values above newer ones.
+        still = self.database.answer()
+        self.given = {key: value for key, value in self.given.items() if key in still}
         self._weak()
         self._whole_round()
 
