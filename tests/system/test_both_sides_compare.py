@@ -244,3 +244,21 @@ def test_a_bad_file_that_left_the_list_and_then_the_edge_is_lost_and_not_wanted_
     assert (report.wanted, [each.file for each in report.lost]) == ([], [bad])
     there.call("lost", "acknowledge", "--sender", edge.uuid, "--all")
     assert edge.round().exit_code == 0
+
+
+@pytest.mark.parametrize("step", ["round.lost_told", "round.rebuilt"])
+def test_a_death_while_it_compares_loses_no_name_of_what_is_lost(
+    edge: Edge, there: Centre, tmp_path: Path, step: str
+) -> None:
+    edge.write(1)
+    settled(edge)
+    copied(there, tmp_path / "copy")
+    gone, _ = edge.write(2), edge.write(3)
+    settled(edge)
+    edge.remove(gone)
+    restored(there, tmp_path / "copy")
+    died(edge, step)
+    settled(edge)
+    same(edge, there)
+    assert [each["path"] for each in there.call("lost", "list")["files"]] == [gone]
+    assert [each.file for each in edge.round().lost] == [gone]
