@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from receiver.metadata.clock.clock_record import ClockRecord, read_record, write_record
-from receiver.metadata.clock.senders_clocks import SendersClocks
+from receiver.metadata.clock.senders_clocks import WRITTEN, SendersClocks
 from receiver.metadata.model.timestamps import LATEST, from_seconds
 
 if TYPE_CHECKING:
@@ -345,7 +345,8 @@ class JudgedClock:
             if offset < behind - _STEP:
                 return _Standing(offset, behind, offset, since, is_log_ahead=True)
             return _Standing(offset, offset, offset, since)
-        if record is None or record.doubt is None:
+        was_time = last + boot >= WRITTEN  # or the clock began without a battery, in 1970
+        if was_time and (record is None or record.doubt is None):
             since = logged.newest + 1
         return _Standing(last, last, last, since, True, boot + last)
 
