@@ -168,6 +168,31 @@ class VerifiedFiles(Struct, frozen=True, kw_only=True):
     """Of these."""
 
 
+class LostFile(Struct, frozen=True, kw_only=True):
+    """A file that the sender had loaded here and has no more."""
+
+    path: str
+    md5: str
+    size: Count
+    first_time: Time | None = None
+    """Of its data, as `last_time`; None where it is not known."""
+    last_time: Time | None = None
+    reason: str = ""
+    """Why it is not at the sender any more, for people."""
+
+
+class LostFiles(Struct, frozen=True, kw_only=True):
+    """What of a sender is lost, at both ends, and not acknowledged by an operator of the receiver.
+
+    `named` has the first 10,000 of `files`; `since` is the earliest time of data in any of them,
+    None where that is not known of all.
+    """
+
+    files: Count
+    since: Time | None = None
+    named: list[LostFile] = []
+
+
 class CheckAnswer(Struct, frozen=True, kw_only=True):
     """What the receiver is, and where it stands with this sender."""
 
@@ -197,6 +222,66 @@ class CheckAnswer(Struct, frozen=True, kw_only=True):
     look: Count = 0
     """The number of the look that this round takes: greater than that of every look before. 0 from
     a receiver that knows no looks."""
+    compares: bool = False
+    """Whether it takes `POST /listed` and `POST /lost`."""
+    lost: LostFiles | None = None
+    """None for nothing."""
+    anew: bool = False
+    """The receiver's operator says that this sender was restored from a copy: its list is to begin
+    anew, in a task that says so and follows a whole look."""
+    origins: bool = False
+    """Whether it takes origins of forwarded files."""
+
+
+# -- what a forwarding centre hands up -----------------------------------------------------------
+
+
+class LooksBelow(Struct, frozen=True, kw_only=True):
+    """Where a file stands at a centre below: what that one's readers rank it by."""
+
+    engine: str
+    """uuid of that centre's metadata engine, by whose commits looks are numbered there."""
+    first: Count
+    closed: Count
+    last: Count = 0
+    """The last look that had it; 0 while its sender has it."""
+    loaded: Count
+    """The commit that loaded it."""
+    physical: str
+    """Its name there."""
+
+
+class OriginEntry(Struct, frozen=True, kw_only=True):
+    """Where a file that a forwarding centre hands up comes from."""
+
+    sender: str
+    """uuid of the edge."""
+    path: str
+    """At the edge."""
+    below: list[LooksBelow]
+    """At each centre on the way, from the edge on."""
+
+
+class EndMeaning(StrEnum):
+    """What it means at the centre above that a forwarding centre has a file no more."""
+
+    RETIRED = "retired"
+    """Nobody deleted it: it stays there, whatever became of the copy."""
+    DELETED = "deleted"
+    """Its edge is a mirror, and has it no more; it is deleted if the forwarder is one too."""
+    EVERYWHERE = "everywhere"
+    """An operator below deleted it everywhere."""
+
+
+class EndBelow(Struct, frozen=True, kw_only=True):
+    """The end of a forwarded file, as it was told to the centre below."""
+
+    path: str
+    last: Count = 0
+    """The last look that had it there, where `origin` is not known any more."""
+    origin: OriginEntry | None = None
+    """With the last looks that had it."""
+    meaning: EndMeaning = EndMeaning.RETIRED
 
 
 # -- tasks -------------------------------------------------------------------------------------
@@ -218,6 +303,9 @@ class StartRequest(Struct, frozen=True, kw_only=True):
     propagate: Propagate = Propagate.REPLACED
     look: Count = 0
     """The look that the task tells of; 0 from a sender that takes none."""
+    anew: bool = False
+    """All that the sender has is listed behind this task, and begins anew: what it tells as ended
+    is only retired, and of deletion files it tells all."""
 
 
 class TaskState(StrEnum):
@@ -267,7 +355,7 @@ class SchemaKind(StrEnum):
     TEXT = "iotdb-text"
     """`mlog.txt`, with the slots of its `tlog.txt`."""
     CHANGES = "changes"
-    """JSON lines of `common.schemaitems`: what changed in the sender's own receiver."""
+    """JSON lines of `common.schemaitems`: what changed in the sender's receiver, or database."""
 
 
 class SchemaStaged(Struct, frozen=True, kw_only=True):
@@ -347,6 +435,8 @@ class PlanEntry(Struct, frozen=True, kw_only=True):
     devices: list[str] = []
     """As the sender reads them; a hint that saves bytes. The receiver judges by its own reading."""
     resource: ResourceEntry | None = None
+    origin: str = ""
+    """uuid of the edge that a forwarded file comes from: content of another one is not it."""
 
 
 class PlanPage(Struct, frozen=True, kw_only=True):
@@ -418,6 +508,9 @@ class DeletionsPart(Struct, frozen=True, kw_only=True):
     """The last look that could have seen these records and did not; 0 where none could have."""
     applied: bool = True
     """Whether readers are to leave out what is deleted."""
+    author: str = ""
+    """Of a forwarded one, in whose files, and by which engine's looks, `floor` counts:
+    `<uuid of the edge>@<uuid of the engine>`."""
 
 
 class DeletionsPage(Struct, frozen=True, kw_only=True):
@@ -458,6 +551,8 @@ class ManifestEntry(Struct, frozen=True, kw_only=True):
     """The first look that had it closed."""
     last_look: Count = 0
     """The last look that had it, if it lives on at the sender only as a link; 0 while it has it."""
+    origin: OriginEntry | None = None
+    """Of a forwarded file. One that has ended below ends by the commit that it comes by."""
 
 
 class ManifestPage(Struct, frozen=True, kw_only=True):
@@ -471,6 +566,7 @@ class ManifestPage(Struct, frozen=True, kw_only=True):
     manifest: list[ManifestEntry] = []
     deleted: list[str] = []
     last_looks: list[Count] = []
+    below: list[EndBelow] = []
     """See `EndRequest`."""
 
 
@@ -481,6 +577,8 @@ class EndRequest(Struct, frozen=True, kw_only=True):
     deleted: list[str] = []
     last_looks: list[Count] = []
     """For each path of `deleted` the last look that had it; empty from a sender that takes none."""
+    below: list[EndBelow] = []
+    """Of forwarded files that are in `deleted`, or were before, what their ends mean."""
     schema: SchemaEnd | None = None
     pages: Count = 0
     """Of the manifest that came before: what stands here follows them."""
@@ -534,6 +632,10 @@ class InventoryEntry(Struct, frozen=True, kw_only=True):
     stands: bool = False
     """Whether its bytes, and those of its `.resource`, lay on the receiver's disk for this answer:
     regular files of their sizes, in a data directory that is not away. Only if it was asked."""
+    resource: ResourceEntry | None = None
+    """The `.resource` that came with it. Only if it was asked whether it stands."""
+    deletions: str = ""
+    """What is known of its deletion files, as `common.listed` has it."""
 
 
 class InventoryAnswer(Struct, frozen=True, kw_only=True):
@@ -548,6 +650,87 @@ class InventoryAnswer(Struct, frozen=True, kw_only=True):
     next: str | None = None
     looked: bool = False
     """Whether `stands` was asked and found out; a receiver that cannot does not say."""
+    propagate: Propagate | None = None
+    """What a file that is gone means, as this sender has it committed here; None for nothing."""
+
+
+class ListedRequest(Struct, frozen=True, kw_only=True):
+    """`POST /listed`: what outcomes called loaded and no end was told for, as `common.listed`."""
+
+    files: Count
+    digest: str
+    since: Count = 0
+    """The newest commit that the sender knew of before this round."""
+
+
+class ListedFile(Struct, frozen=True, kw_only=True):
+    """A file on the sender's list."""
+
+    path: str
+    md5: str
+
+
+class ListedPage(Struct, frozen=True, kw_only=True):
+    """`POST /listed/ended`: files on the sender's list that the inventory lacks."""
+
+    files: list[ListedFile]
+
+
+class EndedHere(Struct, frozen=True, kw_only=True):
+    """A file on the sender's list that the receiver let go by itself: it is not to come again."""
+
+    path: str
+    md5: str
+    reason: str
+
+
+class ListedAnswer(Struct, frozen=True, kw_only=True):
+    """Whether both sides list the same."""
+
+    agrees: bool
+    ended: list[EndedHere] = []
+    """If not, what the receiver let go since the commit that was named, as far as it tells."""
+
+
+class EndedAnswer(Struct, frozen=True, kw_only=True):
+    """Those of a page that the receiver let go by itself."""
+
+    ended: list[EndedHere] = []
+
+
+class LostPage(Struct, frozen=True, kw_only=True):
+    """`POST /lost`: files that the receiver may not know any more."""
+
+    files: list[LostFile]
+
+
+class LostAnswer(Struct, frozen=True, kw_only=True):
+    """Of the page, the paths that the receiver has nothing of; they are lost from now on."""
+
+    lost: list[str] = []
+    all: LostFiles | None = None
+    """With those that were lost before, as at the check."""
+
+
+class SettledFile(Struct, frozen=True, kw_only=True):
+    """A file of the sender that nobody needs to remember any more, by `commit`."""
+
+    path: str
+    md5: str
+    commit: Count
+
+
+class SettledAnswer(Struct, frozen=True, kw_only=True):
+    """`GET /settled?after=<commit>&cursor=<cursor>&limit=<n>`: in the order of the commits.
+
+    Superseded, deleted (by a mirror, by its TTL, by an operator), or lost and acknowledged.
+    """
+
+    engine: str
+    commit: Count
+    """The newest: there is nothing more up to here once the pages have ended."""
+    files: list[SettledFile] = []
+    next: str | None = None
 
 
 class DeviceExtent(Struct, frozen=True, kw_only=True):
@@ -582,6 +765,37 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True):
     """The last look that had it, of a retired one; 0 while its sender has it."""
     devices: list[DeviceExtent] | None = None
     """Of each device with points, for who asks for them."""
+    origin: OriginEntry | None = None
+    """Of a file that was forwarded to this receiver."""
+    changed: Count = 0
+    """The commit since which it stands as it does; 0 from a receiver that does not tell."""
+
+
+class FatesRequest(Struct, frozen=True, kw_only=True):
+    """`POST /catalogue/fates`: files, by their physical paths, that were in the catalogue."""
+
+    paths: list[str]
+
+
+class FileFate(Struct, frozen=True, kw_only=True):
+    """What became of a file."""
+
+    path: str
+    here: bool = False
+    """Its sender has it, and it is not at its end: it is visible, or bad and wanted again."""
+    reason: str = ""
+    """Why it cannot be read, in words."""
+    end: EndBelow | None = None
+    """Of one that has ended. Neither of them: nothing is known of it any more."""
+
+
+class FatesAnswer(Struct, frozen=True, kw_only=True):
+    """In the order of the request, and what an operator deleted everywhere."""
+
+    engine: str
+    commit: Count
+    fates: list[FileFate]
+    everywhere: list[EndBelow] = []
 
 
 class NotedRecords(Struct, frozen=True, kw_only=True):
@@ -593,6 +807,8 @@ class NotedRecords(Struct, frozen=True, kw_only=True):
     """They hide their times in every file of the sender that was closed up to this look."""
     commit: Count
     applied: bool = True
+    held: bool = False
+    """Whether an operator has yet to let them through."""
 
 
 class NotedEntry(Struct, frozen=True, kw_only=True):
@@ -606,6 +822,11 @@ class NotedEntry(Struct, frozen=True, kw_only=True):
     form: str
     content: bytes
     segments: list[NotedRecords]
+    older: list[str] = []
+    """Patterns in it that name all that lies below as well, as those of 0.12 do: the devices of the
+    TsFile tell, which a reader may not know any more."""
+    author: str = ""
+    """See `DeletionsPart.author`; empty where it is the sender."""
 
 
 class NotedAnswer(Struct, frozen=True, kw_only=True):

@@ -19,8 +19,11 @@ from receiver.open_engine import open_engine
 from receiver.operator.directories import RunningReceiver
 from receiver.superseding.prover import Prover
 from receiver.transfer.checks import Checks
+from receiver.transfer.listed import ListComparison
 from receiver.transfer.listing import Listing
+from receiver.transfer.lost import Losses
 from receiver.transfer.schemachanges import SchemaReader
+from receiver.transfer.settled import Settlements
 from receiver.transfer.tasks import Tasks
 from receiver.transfer.uploads import Uploads
 
@@ -44,6 +47,9 @@ class Node(Closing):
         uploads: the tus calls.
         checks: `check`, the first call of a round, and `heartbeat`.
         tasks: the calls of a task, from its start to its outcome.
+        listed: compares a sender's list with what is listed here.
+        lost: takes what senders tell of files that neither side has.
+        settled: which files senders need not remember any more.
         listing: pages of what is committed, for senders and readers.
         schema_reader: what became of the schema, for readers.
         operator: what the calls of operators work on.
@@ -66,6 +72,9 @@ class Node(Closing):
         self.checks = Checks(config, engine, load, clock=clock)
         self.tasks = Tasks(config, engine, load, self.uploads, clock=clock)
         self.listing = Listing(config, engine, load.disks)
+        self.listed = ListComparison(config, engine)
+        self.lost = Losses(config, engine)
+        self.settled = Settlements(config, engine)
         self.schema_reader = SchemaReader(engine)
         self.operator = RunningReceiver(
             config,

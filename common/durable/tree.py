@@ -303,11 +303,23 @@ class Tree(Closing):
         finally:
             os.close(fd)
 
-    def unlink(self, rel: str, *, sync: bool = True) -> bool:
-        """Remove a file; False if there was none."""
+    def unlink(
+        self, rel: str, *, sync: bool = True, identity: tuple[int, int, int] | None = None
+    ) -> bool:
+        """Remove a file; False if there was none.
+
+        Args:
+            rel: its path.
+            sync: make that last.
+            identity: (size, mtime_ns, inode) of a regular file: another one stays. Looked at in the
+                same open directory just before; no call of the system does both at once, so who
+                puts another file there in between loses it.
+        """
         may_write()
         try:
             with self._parent(rel) as (parent, name):
+                if identity is not None and not _is_same(parent, name, identity):
+                    return False
                 with meaning(self._what(rel)):
                     os.unlink(name, dir_fd=parent)
                 crash.point("durable.unlink.unlinked")
@@ -433,6 +445,12 @@ class Tree(Closing):
             yield fd, pieces[-1]
         finally:
             os.close(fd)
+
+
+def _is_same(parent: int, name: str, identity: tuple[int, int, int]) -> bool:
+    found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    same = (found.st_size, found.st_mtime_ns, found.st_ino) == identity
+    return same and stat.S_ISREG(found.st_mode)
 
 
 @contextmanager

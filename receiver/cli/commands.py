@@ -51,6 +51,7 @@ def _add_commands() -> None:
     from receiver.cli.files import files
     from receiver.cli.fsck import fsck
     from receiver.cli.init import init
+    from receiver.cli.lost import lost
     from receiver.cli.mlog import mlog
     from receiver.cli.mtree import mtree
     from receiver.cli.owners import owners
@@ -73,6 +74,7 @@ def _add_commands() -> None:
         quarantine,
         retired,
         deletes,
+        lost,
         token,
         clock,
         ttl,

@@ -13,7 +13,12 @@ from receiver.operator.client import OperatorClient, ask
 from receiver.operator.files import FILE_STATES, list_files
 from receiver.operator.paging import collect
 from receiver.operator.views import FilesPage
-from receiver.operator.wire import UndeleteAnswer, UndeleteRequest
+from receiver.operator.wire import (
+    DeleteAnswer,
+    DeleteRequest,
+    UndeleteAnswer,
+    UndeleteRequest,
+)
 
 __all__ = ["files"]
 
@@ -90,6 +95,38 @@ def files(
         for each in found
     ]
     show(FilesPage(files=found), as_json, _HEADERS, rows, "no files")
+
+
+@files.command(
+    epilog="Example: tsferry-receiver files delete --everywhere sequence/root.sg/0/0/1-1-0-0."
+    "0f4e1c0e9a8b4d7c.tsfile. Exit codes: 0 done; 3 a file is not there, or its sender has it; "
+    "4 the receiver does not run or refuses."
+)
+@click.argument("physical", nargs=-1, required=True)
+@click.option("--everywhere", is_flag=True, help="At each centre that this one forwards to, too.")
+@json_option
+@click.pass_obj
+def delete(
+    invocation: Invocation[ReceiverConfig],
+    physical: tuple[str, ...],
+    everywhere: bool,
+    as_json: bool,
+) -> int:
+    """Give up files that their senders have no more; the history keeps them a while.
+
+    The centres above hold it like any delete, where it is too much at once (`deletes`).
+    """
+    body = DeleteRequest(physicals=list(physical), everywhere=everywhere)
+    server = OperatorClient(invocation.load().value)
+    answer = server.ask("POST", "/v1/files/delete", DeleteAnswer, body=body)
+    if as_json:
+        write_json(answer)
+        return 3 if answer.failed else 0
+    for each in answer.deleted:
+        click.echo(f"{printable(each)}: deleted{' everywhere' if everywhere else ''}")
+    for failed in answer.failed:
+        click.echo(f"{printable(failed.physical)}: {printable(failed.reason)}", err=True)
+    return 3 if answer.failed else 0
 
 
 @files.command(

@@ -5,14 +5,21 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation
-from common.errors import NotFoundError
+from common.errors import NotFoundError, UsageError
 from common.terminal import size_text
 from common.wire import SchemaPosition
 from receiver.cli.showing import commit_time, json_option, moment, show, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
 from receiver.operator.senders import list_senders as list_of_senders
-from receiver.operator.wire import AdoptRequest, OwnersMoved, SendersAnswer
+from receiver.operator.views import SenderView
+from receiver.operator.wire import (
+    AdoptRequest,
+    OwnersMoved,
+    SenderRemoved,
+    SendersAccepted,
+    SendersAnswer,
+)
 
 __all__ = ["senders"]
 
@@ -60,7 +67,7 @@ def list_senders(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
             commit_time(each.last_commit),
             moment(each.heartbeat_at),
             _schema(each.schema),
-            each.trouble or ("loading" if each.loading else "sending" if each.open_task else "-"),
+            _state(each),
         )
         for each in answer.senders
     ]
@@ -73,6 +80,12 @@ def _senders(config: ReceiverConfig) -> SendersAnswer:
         lambda server: server.ask("GET", "/v1/senders", SendersAnswer),
         lambda there: SendersAnswer(senders=list_of_senders(there.engine)),
     )
+
+
+def _state(view: SenderView) -> str:
+    if view.removed:
+        return "removed"
+    return view.trouble or ("loading" if view.loading else "sending" if view.open_task else "-")
 
 
 def _schema(there: SchemaPosition | None) -> str:
@@ -130,13 +143,50 @@ def adopt(invocation: Invocation[ReceiverConfig], old: str, new: str, as_json: b
     epilog="Example: tsferry-receiver senders accept 0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f. "
     "Exit codes: 0 done; 2 no such sender; 4 the receiver does not run or refuses."
 )
-@click.argument("sender")
+@click.argument("sender", required=False)
+@click.option("--all", "every", is_flag=True, help="Every sender that was not removed.")
 @click.pass_obj
-def accept(invocation: Invocation[ReceiverConfig], sender: str) -> None:
+def accept(invocation: Invocation[ReceiverConfig], sender: str | None, every: bool) -> None:
     """Let the next machine that comes as SENDER go on, whatever epoch it has.
 
-    For a sender that was refused as a clone and is none: one whose state was lost. A real clone
-    needs a uuid of its own instead (on that machine: tsferry-sender init --new-identity).
+    For a sender that was refused as a clone and is none: one that was restored from a copy, or
+    whose state was lost. With its first look that was whole its list begins anew: what it has
+    stands above all that it does not have, which is retired. A real clone needs a uuid of its own
+    instead (on that machine: tsferry-sender init --new-identity). With --all, where the receiver
+    itself was restored and refuses everybody, lists stay as they are.
     """
+    if every is (sender is not None):
+        raise UsageError("name a sender, or say --all")
+    if sender is None:
+        server = OperatorClient(invocation.load().value)
+        answer = server.ask("POST", "/v1/senders/accept", SendersAccepted)
+        for each in answer.senders:
+            click.echo(f"the next machine that comes as {each} is accepted")
+        return
     OperatorClient(invocation.load().value).tell("POST", f"/v1/senders/{segment(sender)}/accept")
     click.echo(f"the next machine that comes as {sender} is accepted")
+
+
+@senders.command(
+    epilog="Example: tsferry-receiver senders remove 0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f. "
+    "Exit codes: 0 done; 2 no such sender; 3 a task of it is being loaded; "
+    "4 the receiver does not run or refuses."
+)
+@click.argument("sender")
+@json_option
+@click.pass_obj
+def remove(invocation: Invocation[ReceiverConfig], sender: str, as_json: bool) -> None:
+    """Have SENDER come no more: its tokens are revoked, its devices belong to nobody.
+
+    What it brought stays visible, as retired files, until it is proved to be elsewhere or given up
+    (retired drop). `senders accept` lets it come again.
+    """
+    answer = OperatorClient(invocation.load().value).ask(
+        "POST", f"/v1/senders/{segment(sender)}/remove", SenderRemoved
+    )
+    if as_json:
+        write_json(answer)
+        return
+    click.echo(f"{sender} is removed: {answer.tokens} tokens, {answer.devices} devices")
+    click.echo(f"{answer.retired} files ended, {answer.quarantined} refused ones were dropped")
+    click.echo(f"what stays: {answer.files} files, {size_text(answer.bytes)}")

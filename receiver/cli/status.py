@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation
-from common.errors import EXIT_UNREACHABLE
+from common.errors import EXIT_NOT_LOADED, EXIT_UNREACHABLE
 from common.terminal import printable, size_text
 from receiver.cli.showing import commit_time, json_option, moment, write_json
 from receiver.config import ReceiverConfig
@@ -19,7 +19,8 @@ __all__ = ["status"]
 
 @click.command(
     epilog="Example: tsferry-receiver status --json. Exit codes: 0 it runs and takes files; "
-    "4 it does not run (what its directories say is shown), or takes none."
+    "3 files are lost, at both ends; 4 it does not run (what its directories say is shown), or "
+    "takes none."
 )
 @json_option
 @click.pass_obj
@@ -37,7 +38,9 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> int:
         write_json(view)
     else:
         _write(view, running)
-    return 0 if view.ready else EXIT_UNREACHABLE
+    if not view.ready:
+        return EXIT_UNREACHABLE
+    return EXIT_NOT_LOADED if view.lost else 0
 
 
 def _write(view: StatusView, running: bool) -> None:
@@ -61,6 +64,7 @@ def _write(view: StatusView, running: bool) -> None:
         "deleted, on disk": str(view.deleted_files),
         "quarantined": str(view.quarantined),
         "deletes held": f"{view.held_deletes} lists" if view.held_deletes else "none",
+        "lost": f"{view.lost} files: `tsferry-receiver lost`" if view.lost else "none",
         "uploads": str(view.uploads),
         "not loaded yet": f"{size_text(view.staged_bytes)}, {view.loading} tasks to load",
         "free": size_text(view.free_bytes),

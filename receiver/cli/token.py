@@ -68,12 +68,15 @@ def create(
 ) -> None:
     """Make a token and show it, this once."""
     config = invocation.load().value
+    lasts = _seconds(expires)
     request = TokenRequest(
         role=role,
         sender=sender,
         scope=list(scope),
         note=note,
-        expires=_until(expires),
+        # A server of before reads this one alone; the other goes by the receiver's clock.
+        expires=None if lasts is None else time.time() + lasts,
+        lasts=lasts,
         allow_deletes=not no_deletes,
     )
     try:
@@ -138,10 +141,10 @@ def revoke(invocation: Invocation[ReceiverConfig], token_id: str, as_json: bool)
         click.echo(f"token {printable(token_id)} is revoked")
 
 
-def _until(text: str | None) -> float | None:
+def _seconds(text: str | None) -> float | None:
     if text is None:
         return None
     number, unit = text[:-1], text[-1:]
     if not number.isascii() or not number.isdigit() or unit not in _UNITS or not int(number):
         raise UsageError(f"--expires {text}: expected a duration such as 12h or 365d")
-    return time.time() + int(number) * _UNITS[unit]
+    return float(int(number) * _UNITS[unit])

@@ -19,6 +19,7 @@ from receiver.load.upkeep.ttl import Ttl
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
+from receiver.metadata.query.lost import lost_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -219,9 +220,13 @@ class LoadService:
             )
         with self._engine.reading() as state:
             held = len(state.held_deletes.waiting())
+            lost = len(lost_files(state))
         if held:
             lists = "1 list of deletes is" if held == 1 else f"{held} lists of deletes are"
             found.append(f"{lists} held: `tsferry-receiver deletes list` says what")
+        if lost:
+            files = "1 file is" if lost == 1 else f"{lost} files are"
+            found.append(f"{files} lost, at both ends: `tsferry-receiver lost` says which")
         return found
 
     def is_pressed(self) -> bool:

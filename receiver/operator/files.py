@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING
 from common.errors import UsageError
 from receiver.load.placing import tree_of
 from receiver.load.upkeep.undeleting import undelete
+from receiver.metadata.commit.guards import Guard
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.metadata.state.table_rows import FileState
 from receiver.operator.paging import every_row
 from receiver.operator.views import FilesPage, FileView
-from receiver.operator.wire import FailedUndelete, UndeleteAnswer
+from receiver.operator.wire import DeleteAnswer, FailedDelete, FailedUndelete, UndeleteAnswer
 from receiver.transfer.listing import page_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from common.durable import Tree
+    from receiver.metadata.model.records import DeletionReason
     from receiver.metadata.state.table_rows import FileRow
     from receiver.operator.directories import ReceiverDirectories, RunningReceiver
 
-__all__ = ["EXPIRED", "FILE_STATES", "list_files", "undelete_files"]
+__all__ = ["EXPIRED", "FILE_STATES", "delete_files", "list_files", "undelete_files"]
 
 EXPIRED = "expired"
 """Why the TTL has deleted a file."""
@@ -94,6 +98,41 @@ def undelete_files(there: RunningReceiver, physicals: Sequence[str]) -> Undelete
             for physical, reason in [*done.failed, *failed]
         ],
     )
+
+
+def delete_files(
+    there: RunningReceiver, physicals: Sequence[str], *, everywhere: bool
+) -> DeleteAnswer:
+    """Delete files that their senders have no more; with `everywhere` at the centres above, too.
+
+    What a sender has would come again, so it is not deleted here.
+    """
+    reason: DeletionReason = "everywhere" if everywhere else "operator"
+    deleted: list[str] = []
+    failed: list[FailedDelete] = []
+    for physical in dict.fromkeys(physicals):
+        with there.engine.reading() as state:
+            row = state.files.get(physical)
+        why = _why_stays(row)
+        if row is not None and why is None:
+            guard = Guard("file", physical, row.changed)
+            try:
+                there.engine.commit([records.FileDeleted(physical, reason)], [guard])
+            except (GuardFailed, RefusedCommitError) as error:
+                why = error.message
+        if why is None:
+            deleted.append(physical)
+        else:
+            failed.append(FailedDelete(physical=physical, reason=why))
+    return DeleteAnswer(deleted=deleted, failed=failed)
+
+
+def _why_stays(row: FileRow | None) -> str | None:
+    if row is None:
+        return "there is no such file"
+    if row.held:
+        return "its sender has it: it goes there first"
+    return "it is deleted already" if row.state is FileState.DELETED else None
 
 
 def _state(name: str) -> FileState:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from receiver.operator.directories import ReceiverDirectories
     from receiver.principal import Principal
 
-__all__ = ["adopt_sender", "list_owners", "set_owner"]
+__all__ = ["adopt_sender", "list_owners", "release_all", "set_owner"]
 
 T = TypeVar("T")
 
@@ -113,6 +113,15 @@ def adopt_sender(engine: Engine, who: Principal, old: str, new: str) -> OwnersMo
     with engine.reading() as state:
         owners = {device: row for device, row in state.owners.items() if row.sender == old}
     return _move(engine, who, owners, new, adopted=old)
+
+
+def release_all(engine: Engine, who: Principal, sender: str) -> OwnersMoved:
+    """Free all devices of a sender, and end all its files."""
+    with engine.reading() as state:
+        owners = {device: row for device, row in state.owners.items() if row.sender == sender}
+    moved = _move(engine, who, owners, None)
+    retired, commit = _end_files(engine, frozenset(), "", sender, moved.commit)
+    return OwnersMoved(commit=commit, devices=moved.devices, retired=retired)
 
 
 def _move(

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from common.errors import NotFoundError
+from common.errors import ConflictError, NotFoundError
 from receiver.load.upkeep.verdicts import hold_of
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
+from receiver.operator.owners import release_all
+from receiver.operator.quarantine import drop_quarantined
+from receiver.operator.tokens import revoke_token
 from receiver.operator.views import SenderView
+from receiver.operator.wire import SenderRemoved
 from receiver.transfer import epochs
 from receiver.transfer.schema_blocks import position_of
 
@@ -20,8 +24,16 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import SenderRow
     from receiver.operator.directories import RunningReceiver
+    from receiver.principal import Principal
 
-__all__ = ["accept_sender", "list_running_senders", "list_senders", "loaded_bad"]
+__all__ = [
+    "accept_all",
+    "accept_sender",
+    "list_running_senders",
+    "list_senders",
+    "loaded_bad",
+    "remove_sender",
+]
 
 
 def list_senders(engine: Engine) -> list[SenderView]:
@@ -49,6 +61,7 @@ def _view(state: State, row: SenderRow, refused: int) -> SenderView:
         files=files,
         bytes=size,
         quarantined=refused + loaded_bad(state, row.uuid),
+        removed=epochs.is_removed(row),
         verified=state.file_table.verified(row.uuid),
         schema=position_of(state.schema_positions.get(row.uuid)),
     )
@@ -76,18 +89,84 @@ def loaded_bad(state: State, sender: str) -> int:
     return sum(hold_of(state, row) is None for row in state.file_table.wanted(sender))
 
 
-def accept_sender(engine: Engine, sender: str) -> None:
+def accept_sender(engine: Engine, sender: str, *, restored: bool = True) -> None:
     """Let the next machine that comes under this uuid continue, whatever epoch it has.
+
+    Args:
+        engine: of the receiver.
+        sender: uuid.
+        restored: its list begins anew with its next whole look.
 
     Raises:
         NotFoundError: there is no such sender.
     """
     with engine.reading() as state:
         row = state.senders.get(sender)
+    row = _known(row, sender)
+    accepted = epochs.accept(row)
+    op = records.EpochSet(sender, accepted, None, None, confirmed=True, restored=restored)
+    engine.commit([op], [Guard("sender", sender, row.changed)])
+
+
+def accept_all(engine: Engine) -> list[str]:
+    """Let every sender go on, whatever its epoch: a receiver was restored; not those removed."""
+    with engine.reading() as state:
+        found = [row.uuid for row in state.senders.values() if not epochs.is_removed(row)]
+    for sender in found:
+        accept_sender(engine, sender, restored=False)
+    return found
+
+
+def remove_sender(there: RunningReceiver, who: Principal, sender: str) -> SenderRemoved:
+    """Have a sender come no more: its tokens, devices and refused files go, its data stays.
+
+    What was loaded is retired, and visible until it is proved to be elsewhere. Cut off anywhere, it
+    can be said once more.
+
+    Raises:
+        NotFoundError: there is no such sender.
+        ConflictError: a task of it is being loaded.
+    """
+    engine = there.engine
+    with engine.reading() as state:
+        row = _known(state.senders.get(sender), sender)
+        tokens = [each.id for each in state.tokens.values() if each.sender == sender]
+    if not epochs.is_removed(row):  # first: from here on no call of it is taken
+        made = records.EpochSet(sender, epochs.remove(row), None, None, confirmed=True)
+        engine.commit([made], [Guard("sender", sender, row.changed)])
+    _drop_task(there, sender)
+    for each in tokens:
+        revoke_token(engine, each)
+    moved = release_all(engine, who, sender)
+    with engine.reading() as state:
+        refused = [each for each in state.quarantine.values() if each.sender == sender]
+    for entry in refused:
+        drop_quarantined(there, sender, entry.path, entry.digest)
+    with engine.reading() as state:
+        files, size = state.file_table.totals(sender)
+    return SenderRemoved(
+        tokens=len(tokens),
+        devices=moved.devices,
+        retired=moved.retired,
+        quarantined=len(refused),
+        files=files,
+        bytes=size,
+    )
+
+
+def _drop_task(there: RunningReceiver, sender: str) -> None:
+    folder = there.load.folders.find(sender)
+    if folder is None:
+        return
+    with folder.lock:
+        if folder.task is None:
+            return
+        if folder.task.loading:
+            raise ConflictError(f"a task of {sender} is being loaded; say it once more, later")
+        folder.forget_task()
+
+
+def _known(row: SenderRow | None, sender: str) -> SenderRow:
     if row is None:
         raise NotFoundError(f"sender {sender[:60]!a} is not known here")
-    accepted = epochs.accept(row)
-    engine.commit(
-        [records.EpochSet(sender, accepted, previous=None, task=None, confirmed=True)],
-        [Guard("sender", sender, row.changed)],
-    )
+    return row

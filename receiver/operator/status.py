@@ -10,6 +10,7 @@ import common
 from common.durable import Tree, free_bytes
 from receiver.metadata.clock.clock_record import read_record
 from receiver.metadata.log.checkpoints import checkpoints
+from receiver.metadata.query.lost import lost_files
 from receiver.operator.files import EXPIRED
 from receiver.operator.paging import every_row
 from receiver.operator.retired import retired_totals
@@ -57,6 +58,7 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             bytes=size,
             deleted_files=len(deleted),
             held_deletes=len(state.held_deletes.waiting()),
+            lost=len(lost_files(state)),
             quarantined=len(state.quarantine) + bad,
             verified=verified,
             unverified=files - verified,

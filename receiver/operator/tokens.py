@@ -33,9 +33,10 @@ def make_token(
     scope: Iterable[str] = (),
     note: str = "",
     expires: float | None = None,
+    lasts: float | None = None,
     allow_deletes: bool = True,
 ) -> TokenMade:
-    """Commit a new token.
+    """Commit a new token; it expires at a time, or so many seconds from now.
 
     Raises:
         UsageError: role, sender and scope do not fit together.
@@ -53,6 +54,8 @@ def make_token(
     if not allow_deletes and role != records.SENDER:
         raise UsageError("only a sender token can forbid deletes")
     Scope(patterns)
+    if lasts is not None:
+        expires = engine.clock() + lasts
     token_id = secrets.token_hex(4)
     token = f"tsf_{token_id}_{secrets.token_urlsafe(32)}"
     made = records.TokenPut(

@@ -16,6 +16,7 @@ __all__ = [
     "FileView",
     "FilesPage",
     "HeldDeletesView",
+    "LostView",
     "OwnerView",
     "OwnersPage",
     "QuarantineView",
@@ -48,6 +49,7 @@ class SenderView(Struct, frozen=True, kw_only=True):
         files: of it in the catalogue, and visible.
         bytes: of those.
         quarantined: files that were refused or found bad.
+        removed: whether an operator removed it.
         verified: of `files`, how many a verification has proved.
         staged_bytes: received and not loaded.
         uploads: begun and not finished.
@@ -69,6 +71,7 @@ class SenderView(Struct, frozen=True, kw_only=True):
     files: int = 0
     bytes: int = 0
     quarantined: int = 0
+    removed: bool = False
     verified: int = 0
     staged_bytes: int = 0
     uploads: int = 0
@@ -283,6 +286,32 @@ class HeldDeletesView(Struct, frozen=True, kw_only=True):
     since: int
 
 
+class LostView(Struct, frozen=True, kw_only=True):
+    """A file that neither side has any more.
+
+    Attributes:
+        sender: uuid.
+        path: of it at the sender.
+        md5: of its content.
+        size: of it.
+        first: earliest time of its data, None where it is not known.
+        last: latest.
+        reason: why.
+        physical: of the file in quarantine that stands for it, None where there is none.
+        since: commit.
+    """
+
+    sender: str
+    path: str
+    md5: str
+    size: int
+    first: int | None = None
+    last: int | None = None
+    reason: str = ""
+    physical: str | None = None
+    since: int = 0
+
+
 class TokenView(Struct, frozen=True, kw_only=True):
     """A token without its secret."""
 
@@ -395,6 +424,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
         deleted_files: rows whose bytes are still on the disk.
         quarantined: files refused or found bad.
         held_deletes: lists of deletes that wait for an operator.
+        lost: files that neither side has any more, and that no operator has acknowledged.
         verified: of `files`, how many a verification has proved.
         unverified: of `files`, how many it has not.
         oldest_verification: commit of the oldest verification of the first, 0 for none.
@@ -423,6 +453,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
     deleted_files: int = 0
     quarantined: int = 0
     held_deletes: int = 0
+    lost: int = 0
     verified: int = 0
     unverified: int = 0
     oldest_verification: int = 0

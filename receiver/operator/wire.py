@@ -8,7 +8,7 @@ import msgspec
 
 from common.schemaitems import Item
 from common.wire import SchemaFailure, Struct
-from receiver.operator.views import HeldDeletesView, QuarantineView, SenderView, TokenView
+from receiver.operator.views import HeldDeletesView, LostView, QuarantineView, SenderView, TokenView
 
 __all__ = [
     "ClockAnswer",
@@ -65,6 +65,28 @@ class OwnersMoved(Struct, frozen=True, kw_only=True):
     retired: int
 
 
+class SendersAccepted(Struct, frozen=True, kw_only=True):
+    """`POST /v1/senders/accept`: the senders that may go on."""
+
+    senders: list[str]
+
+
+class SenderRemoved(Struct, frozen=True, kw_only=True):
+    """`POST /v1/senders/<sender>/remove`: what became of it, and what stays."""
+
+    tokens: int
+    """That were revoked."""
+    devices: int
+    """That belong to nobody now."""
+    retired: int
+    """Files that ended by it."""
+    quarantined: int
+    """Entries of the quarantine that were dropped."""
+    files: int
+    """Of it that stay visible, until they are proved to be elsewhere."""
+    bytes: int
+
+
 class QuarantineAnswer(Struct, frozen=True, kw_only=True):
     """`GET /v1/quarantine`."""
 
@@ -97,6 +119,28 @@ class UndeleteAnswer(Struct, frozen=True, kw_only=True):
 
     back: list[str]
     failed: list[FailedUndelete]
+
+
+class DeleteRequest(Struct, frozen=True, kw_only=True):
+    """`POST /v1/files/delete`: files that have ended, by their physical paths."""
+
+    physicals: list[str]
+    everywhere: bool = False
+    """At each centre above, too."""
+
+
+class FailedDelete(Struct, frozen=True, kw_only=True):
+    """A file that was not deleted, and why."""
+
+    physical: str
+    reason: str
+
+
+class DeleteAnswer(Struct, frozen=True, kw_only=True):
+    """What is deleted, and what is not."""
+
+    deleted: list[str]
+    failed: list[FailedDelete]
 
 
 class RetiredKey(Struct, frozen=True, kw_only=True):
@@ -149,6 +193,19 @@ class DeletesDecided(Struct, frozen=True, kw_only=True):
     commit: int
 
 
+class LostFilesAnswer(Struct, frozen=True, kw_only=True):
+    """`GET /v1/lost`; `POST /v1/lost/acknowledge`: those that were acknowledged by it."""
+
+    files: list[LostView]
+
+
+class AcknowledgeRequest(Struct, frozen=True, kw_only=True):
+    """`POST /v1/lost/acknowledge`: lost files of a sender by their paths; without paths all."""
+
+    sender: str
+    paths: list[str] = msgspec.field(default_factory=list)
+
+
 class TokensAnswer(Struct, frozen=True, kw_only=True):
     """`GET /v1/tokens`: all that are not revoked."""
 
@@ -164,6 +221,7 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
         scope: patterns of devices that it may write, such as `root.siteA.**`; empty: all.
         note: for people.
         expires: seconds since the epoch.
+        lasts: seconds from now, by the receiver's clock; goes before `expires`.
         allow_deletes: whether what its sender deletes may take anything out of sight.
     """
 
@@ -172,6 +230,7 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
     scope: list[str] = msgspec.field(default_factory=list)
     note: str = ""
     expires: float | None = None
+    lasts: float | None = None
     allow_deletes: bool = True
 
 

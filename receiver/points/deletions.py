@@ -37,6 +37,7 @@ __all__ = [
     "Deletions",
     "Ranges",
     "deleted",
+    "older_in",
     "older_patterns",
 ]
 
@@ -242,6 +243,21 @@ def older_patterns(entries: Iterable[Deletion], devices: Iterable[str]) -> froze
         if (pattern.device is None and not any(map(pattern.concerns, names)))
         or (pattern.device is not None and pattern.device not in trees)
     )
+
+
+def older_in(content: bytes, name: str, devices: Iterable[str]) -> frozenset[str]:
+    """The same of the records of a `.mods`; none where they are none, as whoever reads them says.
+
+    Args:
+        content: whole records.
+        name: of the file, for people.
+        devices: of its TsFile, those of tables too.
+    """
+    trees = [each for each in devices if not each.startswith("/")]
+    try:
+        return older_patterns(parse_text(content, name).entries, trees)
+    except DamagedData:
+        return frozenset()
 
 
 def _with_prefixes(entries: tuple[Deletion, ...], older: Set[str]) -> tuple[Deletion, ...]:

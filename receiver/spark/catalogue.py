@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
@@ -28,12 +28,12 @@ from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.clock.clock_record import RECORD
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.metadata.model.ranks import NOW, Rank, name_rank
+from receiver.metadata.model.ranks import NOW, Rank, RankBelow, name_rank
 from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.model.true_times import TrueTimes
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.ranges import DeviceTable
-from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment
+from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment, author_of
 from receiver.spark.finder import DataFile
 from receiver.spark.noted_deletions import NotedDeletions
 
@@ -243,23 +243,28 @@ class LocalCatalogue(Catalogue):
         """See `Catalogue`."""
         past = self.rows(at, since)
         with self.engine.reading() as state:
-            noted = NotedDeletions(state.deletion_table, past.commit, self._devices_of(state))
+            noted = NotedDeletions(state.deletion_table, past.commit, self._older_of(state))
 
         def found(row: FileRow) -> DataFile:
-            rank = row.rank
-            deletions = noted.of(row.sender, row.physical, rank.closed)
-            file = self._committed(row.data_dir, rank, row.size, row.devices, row.first, row.last)
+            deletions = noted.of(row.author, row.physical, row.closed)
+            file = self._committed(
+                row.data_dir, row.rank, row.size, row.devices, row.first, row.last
+            )
             return replace(file, deletions=deletions)
 
         return self._loads(map(found, past.visible), map(found, past.quarantined))
 
     @staticmethod
-    def _devices_of(state: State) -> Callable[[str], list[str] | None]:
-        def names(physical: str) -> list[str] | None:
-            row = state.files.get(physical)
-            return None if row is None else row.devices.names()
+    def _older_of(state: State) -> Callable[[DeletionsRow], frozenset[str]]:
+        def older(noted: DeletionsRow) -> frozenset[str]:
+            row = state.files.get(noted.physical or "")
+            if row is None or noted.form != "mods":
+                return frozenset()
+            from receiver.points.deletions import older_in
 
-        return names
+            return older_in(noted.content, noted.path, row.devices.names())
+
+        return older
 
     def rows(self, at: int, since: int = 0) -> PastFiles:
         """The same as `loads`, of all kinds and with all that the engine knows.
@@ -339,19 +344,25 @@ class RemoteCatalogue(Catalogue):
             if after is None:
                 break
         files = {each.path: self._file(each) for each in entries}
-        noted = self._noted(at, files)
+        noted = self._noted(at)
         visible: list[DataFile] = []
         held: list[DataFile] = []
         for each in entries:
             file = files[each.path]
             if noted is not None:
-                closed = file.standing.closed
-                file = replace(file, deletions=noted.of(each.sender, each.path, closed))
+                author, closed = each.sender, file.standing.closed
+                if (origin := each.origin) is not None:
+                    below = origin.below[0]
+                    author = author_of(each.sender, f"{origin.sender}@{below.engine}")
+                    closed = below.closed
+                file = replace(file, deletions=noted.of(author, each.path, closed))
             (held if each.state == wire.QUARANTINED else visible).append(file)
         return self._loads(visible, held)
 
     def _file(self, entry: wire.CatalogueEntry) -> DataFile:
-        name = name_rank(FilePath.parse(entry.original))
+        origin = entry.origin
+        below = () if origin is None else tuple(map(_below, origin.below))
+        name = name_rank(FilePath.parse(entry.original if origin is None else origin.path))
         first = entry.first_look or entry.commit
         rank = Rank(
             name,
@@ -360,6 +371,7 @@ class RemoteCatalogue(Catalogue):
             entry.last_look or NOW,
             entry.commit,
             entry.path,
+            below,
         )
         devices = None
         if entry.devices is not None:
@@ -370,25 +382,23 @@ class RemoteCatalogue(Catalogue):
         known = (devices, entry.first_time, entry.last_time)
         return self._committed(entry.data_dir, rank, entry.size, *known)
 
-    def _noted(self, at: int, files: Mapping[str, DataFile]) -> NotedDeletions | None:
+    def _noted(self, at: int) -> NotedDeletions | None:
         """What was deleted; None if the server is too old to know."""
         rows: list[DeletionsRow] = []
+        older: dict[tuple[str, str, str | None, str], frozenset[str]] = {}
         after = None
         try:
             while True:
                 answer = self._get("/deletions", wire.NotedAnswer, after=after, limit=_PAGE)
                 rows += map(_deletions_row, answer.entries)
+                older |= {_file_of(each): frozenset(each.older) for each in answer.entries}
                 after = answer.next
                 if after is None:
                     break
         except NotFoundError:
             return None
 
-        def devices_of(physical: str) -> list[str] | None:
-            found = files.get(physical)
-            return None if found is None or found.devices is None else found.devices.names()
-
-        return NotedDeletions(rows, at, devices_of)
+        return NotedDeletions(rows, at, lambda row: older.get(_file_of(row), frozenset()))
 
     def _ask(self, **query: str | int | None) -> wire.CatalogueAnswer:
         return self._get("", wire.CatalogueAnswer, **query)
@@ -418,6 +428,16 @@ class RemoteCatalogue(Catalogue):
         self._session.close()
 
 
+def _file_of(noted: wire.NotedEntry | DeletionsRow) -> tuple[str, str, str | None, str]:
+    return noted.sender, noted.path, noted.physical, noted.form
+
+
+def _below(looks: wire.LooksBelow) -> RankBelow:
+    return RankBelow(
+        looks.engine, looks.first, looks.closed, looks.last or NOW, looks.loaded, looks.physical
+    )
+
+
 def _deletions_row(entry: wire.NotedEntry) -> DeletionsRow:
     segments = tuple(
         DeletionsSegment(each.end, each.floor, each.commit, each.applied) for each in entry.segments
@@ -429,6 +449,7 @@ def _deletions_row(entry: wire.NotedEntry) -> DeletionsRow:
         form=entry.form,
         content=entry.content,
         segments=segments,
+        by=entry.author,
         created=0,
         changed=0,
     )

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from common.errors import TsferryError
 from common.names import storage_group_of
 from receiver.metadata.query.applied_deletions import AppliedDeletions, applied_deletions
 
@@ -54,16 +53,16 @@ class NotedDeletions:
         self,
         rows: Iterable[DeletionsRow],
         at: int,
-        devices_of: Callable[[str], Iterable[str] | None],
+        older_of: Callable[[DeletionsRow], frozenset[str]],
     ) -> None:
         """Sort them by what they hide.
 
         Args:
             rows: what is noted, whenever.
             at: the commit.
-            devices_of: names of the devices of a loaded file, None where they are not known.
+            older_of: which patterns of a deletion file name all that lies below as well.
         """
-        self._devices_of = devices_of
+        self._older_of = older_of
         self._own: dict[str, tuple[DeletionRecords, ...]] = {}
         self._reaching: dict[tuple[str, str], list[_Reaching]] = defaultdict(list)
         self._shared: dict[tuple[str, str, int], tuple[tuple[_Reaching, ...], FileDeletions]] = {}
@@ -72,19 +71,19 @@ class NotedDeletions:
         for each in self._reaching.values():
             each.sort(key=lambda one: (-one.floor, one.records.name))
 
-    def of(self, sender: str, physical: str, closed: int) -> FileDeletions:
-        """What hides points of a file that its sender's look `closed` had closed first."""
+    def of(self, author: str, physical: str, closed: int) -> FileDeletions:
+        """What hides points of a file that its author's look `closed` had closed first."""
         own = self._own.get(physical, ())
         group = storage_group_of(physical)
-        reaching = self._reaching.get((sender, group))
+        reaching = self._reaching.get((author, group))
         if not reaching:
             return FileDeletions(own) if own else _NONE
         count = bisect.bisect_right(reaching, -closed, key=lambda one: -one.floor)
-        found = self._shared.get((sender, group, count))
+        found = self._shared.get((author, group, count))
         if found is None:  # files that are closed about the same time share the tuple
             some = tuple(reaching[:count])
             found = some, FileDeletions((), tuple(each.records for each in some))
-            self._shared[sender, group, count] = found
+            self._shared[author, group, count] = found
         if not own:
             return found[1]
         others = tuple(each.records for each in found[0] if each.owner != physical)
@@ -96,26 +95,10 @@ class NotedDeletions:
         name = f"{row.path}.{row.form}"
         for each in several:
             if each.floor:
-                records = DeletionRecords(name, row.form, each.content, self._older(row))
+                records = DeletionRecords(name, row.form, each.content, self._older_of(row))
                 reaching = _Reaching(each.floor, row.physical, records)
-                self._reaching[row.sender, storage_group_of(row.path)].append(reaching)
+                self._reaching[row.author, storage_group_of(row.path)].append(reaching)
         if row.physical is not None:
             content = b"".join(each.content for each in several)
             known = self._own.get(row.physical, ())
             self._own[row.physical] = (*known, DeletionRecords(name, row.form, content))
-
-    def _older(self, row: DeletionsRow) -> frozenset[str]:
-        """Which of its patterns are of an older server; only the file that it is of can tell."""
-        if row.form != "mods" or row.physical is None:
-            return frozenset()
-        devices = self._devices_of(row.physical)
-        if devices is None:
-            return frozenset()
-        from receiver.points.deletion_files import parse_text
-        from receiver.points.deletions import older_patterns
-
-        try:
-            entries = parse_text(row.content, row.path).entries
-        except TsferryError:
-            return frozenset()  # whoever reads it says so
-        return older_patterns(entries, [each for each in devices if not each.startswith("/")])

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from receiver.metadata.model.ranks import RankBelow
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -57,7 +59,7 @@ class NotesAsked(_Asked, frozen=True):
     """Records of a deletion file that were seen first by one look.
 
     Attributes:
-        sender: whose.
+        sender: whose; where it was forwarded, of which edge and engine.
         physical: of the loaded file that they are of; None while there is none.
         form: `mods` or `mods2`.
         content: the records.
@@ -81,7 +83,7 @@ class FileAsked(_Asked, frozen=True):
     Attributes:
         physical: its name at the receiver.
         path: where its bytes are; None if nowhere.
-        sender: whose.
+        sender: whose; where it was forwarded, from which edge, by which engine's looks.
         size: bytes, as loaded.
         md5: of the bytes, as loaded.
         series: how many, as loaded.
@@ -90,12 +92,13 @@ class FileAsked(_Asked, frozen=True):
         end: the latest time.
         name: of its rank, None for a name that no database gave.
         first: the first look that had it.
-        closed: the first look that had it closed.
+        closed: the first look that had it closed, as the floors of its notes count.
         last: the last look that had it.
         loaded: the commit that loaded it.
         candidate: whether it is retired, and is to be proved.
         judged: the commit as of which it was not proved; 0 if it has to be judged anew.
         exclusive: what of it was not given by others then.
+        below: of its rank.
     """
 
     physical: str
@@ -115,6 +118,7 @@ class FileAsked(_Asked, frozen=True):
     candidate: bool = False
     judged: int = 0
     exclusive: tuple[ExclusiveRange, ...] = ()
+    below: tuple[RankBelow, ...] = ()
 
 
 class PartitionAsked(_Asked, frozen=True):

@@ -196,7 +196,7 @@ def _asked(
     return FileAsked(
         physical=row.physical,
         path=path,
-        sender=row.sender,
+        sender=row.author,
         size=row.size,
         md5=row.md5,
         series=row.series,
@@ -205,9 +205,10 @@ def _asked(
         end=row.last,
         name=rank.name,
         first=rank.first,
-        closed=rank.closed,
+        closed=row.closed,
         last=rank.last,
         loaded=rank.loaded,
+        below=rank.below,
         candidate=candidate,
         judged=judged,
         exclusive=() if known is None else known.exclusive,
@@ -264,5 +265,5 @@ def _notes(now: _Snapshot) -> list[NotesAsked]:
     for row, content, floor, commit in applied_deletions(now.notes, now.at):
         names = now.devices.get(row.physical or "", ()) if row.form == "mods" else ()
         trees = tuple(each for each in names if not each.startswith("/"))
-        made.append(NotesAsked(row.sender, row.physical, row.form, content, floor, commit, trees))
+        made.append(NotesAsked(row.author, row.physical, row.form, content, floor, commit, trees))
     return made

@@ -276,7 +276,9 @@ def _small(exclusive: tuple[ExclusiveRange, ...]) -> tuple[ExclusiveRange, ...]:
 
 
 def _rank(file: FileAsked) -> Rank:
-    return Rank(file.name, file.first, file.closed, file.last, file.loaded, file.physical)
+    return Rank(
+        file.name, file.first, file.closed, file.last, file.loaded, file.physical, file.below
+    )
 
 
 def _span(file: FileAsked) -> tuple[int, int, int]:

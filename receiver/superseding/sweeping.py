@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from receiver.metadata.model.ranks import common_engine, rank_at, way_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -28,23 +30,46 @@ class RankArrays:
     def __init__(self, ranks: Sequence[Rank]) -> None:
         names = sorted({each.name for each in ranks if each.name is not None})
         place = {name: at for at, name in enumerate(names)}
-        self._first = np.array([each.first for each in ranks], np.int64)
-        self._last = np.array([each.last for each in ranks], np.int64)
+        ways = [way_of(each) for each in ranks]
+        engines = sorted({engine for way in ways for engine in way})
+        # As this centre has them, then as each one below has those that it handed up.
+        levels = [(list(ranks), list(range(len(ranks))))]
+        for engine in engines:
+            those = [at for at, way in enumerate(ways) if engine in way]
+            levels.append(([rank_at(ranks[at], engine) for at in those], those))
+        shape = (len(levels), len(ranks))
+        self._first, self._last = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        self._tie = np.zeros(shape, np.int64)
+        for level, (several, those) in enumerate(levels):
+            self._fill(level, several, those)
+        different = sorted(set(ways))
+        numbers = {way: number for number, way in enumerate(different)}
+        self._way = np.array([numbers[way] for way in ways], np.int64)
+        levels_of = {engine: level for level, engine in enumerate(engines, 1)} | {None: 0}
+        self._levels = np.array(
+            [[levels_of[common_engine(a, b)] for b in different] for a in different], np.int64
+        )
         named = [-1 if each.name is None else place[each.name] for each in ranks]
         self._name = np.array(named, np.int64)
-        ties = sorted(
+
+    def _fill(self, level: int, ranks: Sequence[Rank], those: Sequence[int]) -> None:
+        self._first[level, those] = [each.first for each in ranks]
+        self._last[level, those] = [each.last for each in ranks]
+        order = sorted(
             range(len(ranks)),
             key=lambda at: (ranks[at].first, ranks[at].loaded, ranks[at].physical),
         )
-        self._tie = np.empty(len(ranks), np.int64)
-        self._tie[ties] = np.arange(len(ranks))
+        self._tie[level, [those[at] for at in order]] = np.arange(len(ranks))
 
     def above(self, a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """`stands_above` of pairs of files."""
         named = (self._name[a] >= 0) & (self._name[b] >= 0) & (self._name[a] != self._name[b])
-        together = np.where(named, self._name[a] > self._name[b], self._tie[a] > self._tie[b])
-        earlier = self._first[b] > self._last[a]
-        found: npt.NDArray[np.bool_] = (self._first[a] > self._last[b]) | (together & ~earlier)
+        at = self._levels[self._way[a], self._way[b]]
+        later = self._tie[at, a] > self._tie[at, b]
+        together = np.where(named, self._name[a] > self._name[b], later)
+        earlier = self._first[at, b] > self._last[at, a]
+        behind = self._first[at, a] > self._last[at, b]
+        found: npt.NDArray[np.bool_] = behind | (together & ~earlier)
         return found
 
 

@@ -23,6 +23,7 @@ from receiver.load.folder.sender_folder import folder_name
 from receiver.load.upkeep.verdicts import is_held
 from receiver.transfer import epochs
 from receiver.transfer.intake import check_sender
+from receiver.transfer.lost import lost_of
 from receiver.transfer.schema_blocks import position_of
 from receiver.transfer.turns import BLOCKS_AHEAD
 
@@ -150,6 +151,8 @@ class Checks:
         limits = self._config.limits
         with self._engine.reading() as state:
             position = position_of(state.schema_positions.get(request.sender))
+            row = state.senders.get(request.sender)
+            lost = lost_of(state, request.sender)
             files = state.file_table.totals(request.sender).files
             verified = VerifiedFiles(
                 files=files, verified=state.file_table.verified(request.sender)
@@ -181,6 +184,10 @@ class Checks:
             schema_position=position,
             verified=verified,
             look=self._next_look(request, newest),
+            compares=not epochs.is_used_up(row, request.epoch),  # a clone has another's list
+            lost=lost,
+            anew=row is not None and row.restored > 0,
+            origins=True,
         )
 
     def _next_look(self, request: CheckRequest, newest: int) -> int:

@@ -21,12 +21,24 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.table_rows import SenderRow
 
-__all__ = ["EpochStanding", "Step", "accept", "must_be_current", "number_of", "standing", "start"]
+__all__ = [
+    "EpochStanding",
+    "Step",
+    "accept",
+    "is_removed",
+    "is_used_up",
+    "must_be_current",
+    "number_of",
+    "remove",
+    "standing",
+    "start",
+]
 
 _EPOCH = re.compile(r"([1-9][0-9]{0,17})\.([0-9a-z]{1,32})\Z")
 _FARTHEST = 10**15
 """No sender gets here by itself (a task a second for 30 million years)."""
 _ACCEPT = "accept"
+_REMOVED = "removed"
 
 
 class EpochStanding(Enum):
@@ -64,6 +76,8 @@ def number_of(epoch: str | None) -> int:
 def standing(row: SenderRow | None, given: str | None) -> EpochStanding:
     """How an epoch looks before anybody starts a task with it."""
     number = number_of(given)
+    if row is not None and is_removed(row):
+        return EpochStanding.CLONE
     if row is None or row.epoch is None:
         return EpochStanding.AHEAD if number else EpochStanding.GOOD
     if number > number_of(row.epoch):
@@ -71,6 +85,13 @@ def standing(row: SenderRow | None, given: str | None) -> EpochStanding:
     if given in (row.epoch, row.previous) or _accepting(row.epoch):
         return EpochStanding.GOOD
     return EpochStanding.CLONE
+
+
+def is_used_up(row: SenderRow | None, given: str | None) -> bool:
+    """Whether a start with this epoch would be refused, though a check with it is answered."""
+    if row is None or row.epoch is None or _accepting(row.epoch):
+        return False
+    return row.confirmed and given == row.previous
 
 
 def start(
@@ -105,6 +126,16 @@ def accept(row: SenderRow) -> str:
     return f"{number_of(row.epoch) + 1}.{_ACCEPT}"
 
 
+def remove(row: SenderRow) -> str:
+    """The epoch that lets nobody continue, until an operator accepts the sender again."""
+    return f"{number_of(row.epoch) + 1}.{_REMOVED}"
+
+
+def is_removed(row: SenderRow) -> bool:
+    """Whether an operator removed a sender."""
+    return row.epoch is not None and row.epoch.endswith(f".{_REMOVED}")
+
+
 def must_be_current(row: SenderRow | None, given: str | None) -> None:
     """Check the epoch of a call that belongs to a running task.
 
@@ -122,6 +153,11 @@ def must_be_current(row: SenderRow | None, given: str | None) -> None:
 def clone(row: SenderRow | None) -> CloneError:
     """The error, with the way out."""
     uuid = "this uuid" if row is None else f"uuid {row.uuid}"
+    if row is not None and is_removed(row):
+        return CloneError(
+            f"the sender with {uuid} was removed by an operator; to let it in again: "
+            "tsferry-receiver senders accept"
+        )
     return CloneError(
         f"two machines speak under {uuid}: the epoch that came was used up by another start. If "
         "this machine is a copy of another, run `tsferry-sender init --new-identity` on it. If it "

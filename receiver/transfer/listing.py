@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from common.errors import UsageError
+from common.errors import TooLargeError, UsageError
 from common.wire import (
     LOADED,
     QUARANTINED,
@@ -12,16 +12,25 @@ from common.wire import (
     CatalogueEntry,
     ClockPiece,
     DeviceExtent,
+    EndBelow,
+    EndMeaning,
+    FatesAnswer,
+    FileFate,
     InventoryAnswer,
     InventoryEntry,
+    LooksBelow,
     NotedAnswer,
     NotedEntry,
     NotedRecords,
+    OriginEntry,
+    ResourceEntry,
 )
 from receiver.disks import AwayError, whole_in
+from receiver.load.deciding.hidden_files import older_names
 from receiver.load.placing import tree_of
 from receiver.metadata.model.ranks import NOW
 from receiver.metadata.query.past_files import files_at
+from receiver.metadata.state.table_rows import FileState
 from receiver.transfer.intake import check_sender
 
 if TYPE_CHECKING:
@@ -31,13 +40,18 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.disks import Disks
     from receiver.metadata.engine import Engine
+    from receiver.metadata.model.records import FileOrigin
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow
     from receiver.principal import Principal
 
 __all__ = ["Listing", "page_limit"]
 
+_MEANINGS = {"gone": EndMeaning.DELETED, "everywhere": EndMeaning.EVERYWHERE}
+"""Of a reason to delete a file."""
 _MOST_DEVICES: Final = 50_000
 """On a page of the catalogue, unless a single file has more."""
+_MOST_FATES: Final = 1000
+"""Asked for at once; who asks knows no limits of ours."""
 _MOST_CONTENT: Final = 8 << 20
 """Bytes of deletion files on a page, unless a single one has more."""
 
@@ -85,6 +99,8 @@ class Listing:
         with self._engine.reading() as state:
             commit = state.newest
             rows = state.file_table.inventory(sender, after, limit)
+            owner = state.senders.get(sender)
+            known = [state.file_table.listed.deletions(row.physical) for row in rows]
         standing = self._disks.standing() if look else []
         entries = [
             InventoryEntry(
@@ -97,8 +113,10 @@ class Listing:
                 last_time=row.last,
                 verified=row.verified,
                 stands=whole_in(standing, row),
+                resource=_resource(row) if look else None,
+                deletions=deletions,
             )
-            for row in rows
+            for row, deletions in zip(rows, known, strict=True)
         ]
         following = rows[-1].path if len(rows) == limit else None
         return InventoryAnswer(
@@ -107,6 +125,7 @@ class Listing:
             entries=entries,
             next=following,
             looked=look,
+            propagate=None if owner is None else owner.propagate,
         )
 
     def catalogue(
@@ -171,11 +190,38 @@ class Listing:
             if page and size > _MOST_CONTENT:
                 break
             page.append(row)
+        with self._engine.reading() as state:
+            files = {row.physical: state.files.get(row.physical or "") for row in page}
         return NotedAnswer(
             engine=self._engine.uuid,
             commit=commit,
-            entries=[_noted(row) for row in page],
+            entries=[_noted(row, files[row.physical]) for row in page],
             next=_cursor(page[-1]) if len(page) < len(rows) else None,
+        )
+
+    def fates(self, who: Principal, paths: Sequence[str]) -> FatesAnswer:
+        """What became of files that were in the catalogue, for one who forwards it.
+
+        Args:
+            who: asks.
+            paths: physical paths.
+
+        Raises:
+            TooLargeError: there are too many.
+        """
+        who.must_read()
+        if len(paths) > _MOST_FATES:
+            raise TooLargeError(f"a page of {len(paths)} items, at most {_MOST_FATES} are taken")
+        with self._engine.reading() as state:
+            commit = state.newest
+            rows = [state.files.get(each) for each in paths]
+            deleted = state.file_table.deleted()
+        uuid = self._engine.uuid
+        return FatesAnswer(
+            engine=uuid,
+            commit=commit,
+            fates=[_fate(uuid, path, row) for path, row in zip(paths, rows, strict=True)],
+            everywhere=[_end(uuid, row) for row in deleted if row.reason == EndMeaning.EVERYWHERE],
         )
 
     def _times(self) -> list[ClockPiece]:
@@ -242,7 +288,64 @@ def _entry(row: FileRow, tree: Tree | None, *, quarantined: bool, devices: bool)
         closed_look=rank.closed,
         last_look=0 if rank.last == NOW else rank.last,
         devices=_extents(row) if devices else None,
+        origin=None if row.origin is None else _origin(row.origin),
+        changed=row.changed,
     )
+
+
+def _origin(origin: FileOrigin) -> OriginEntry:
+    below = [
+        LooksBelow(
+            engine=each.engine,
+            first=each.first,
+            closed=each.closed,
+            last=each.last,
+            loaded=each.loaded,
+            physical=each.physical,
+        )
+        for each in origin.below
+    ]
+    return OriginEntry(sender=origin.sender, path=origin.path, below=below)
+
+
+def _fate(engine: str, path: str, row: FileRow | None) -> FileFate:
+    if row is None:
+        return FileFate(path=path)
+    if row.held:
+        bad = None if row.visible else f"it is in quarantine on this node: {row.reason}"
+        return FileFate(path=path, here=True, reason=bad or "")
+    return FileFate(path=path, end=_end(engine, row))
+
+
+def _end(engine: str, row: FileRow) -> EndBelow:
+    """The end of a file as it is to be told above: what was done to a copy deletes nothing."""
+    rank = row.rank
+    last = (row.deleted or row.changed) if rank.last == NOW else rank.last
+    here = LooksBelow(
+        engine=engine,
+        first=rank.first,
+        closed=rank.closed,
+        last=last,
+        loaded=rank.loaded,
+        physical=row.physical,
+    )
+    told = None if row.origin is None else _origin(row.origin)
+    meaning = _MEANINGS.get(row.reason or "", EndMeaning.RETIRED)
+    return EndBelow(
+        path=row.physical,
+        last=last,
+        origin=OriginEntry(
+            sender=row.sender if told is None else told.sender,
+            path=row.path if told is None else told.path,
+            below=[*(told.below if told else ()), here],
+        ),
+        meaning=meaning if row.state is FileState.DELETED else EndMeaning.RETIRED,
+    )
+
+
+def _resource(row: FileRow) -> ResourceEntry | None:
+    found = row.resource
+    return None if found is None else ResourceEntry(size=found.size, md5=found.md5)
 
 
 def _extents(row: FileRow) -> list[DeviceExtent]:
@@ -263,10 +366,11 @@ def _with_few_devices(rows: Sequence[FileRow]) -> list[FileRow]:
 
 
 def _cursor(row: DeletionsRow) -> str:
-    return f"{row.sender}/{row.path}/{row.physical or ''}/{row.form}"
+    past = f"/{row.past}" if row.past else ""
+    return f"{row.sender}/{row.path}/{row.physical or ''}/{row.form}{past}"
 
 
-def _noted(row: DeletionsRow) -> NotedEntry:
+def _noted(row: DeletionsRow, file: FileRow | None) -> NotedEntry:
     return NotedEntry(
         sender=row.sender,
         path=row.path,
@@ -274,7 +378,15 @@ def _noted(row: DeletionsRow) -> NotedEntry:
         form=row.form,
         content=row.content,
         segments=[
-            NotedRecords(end=each.end, floor=each.floor, commit=each.commit, applied=each.applied)
+            NotedRecords(
+                end=each.end,
+                floor=each.floor,
+                commit=each.commit,
+                applied=each.applied,
+                held=bool(each.held),
+            )
             for each in row.segments
         ],
+        older=sorted(older_names(row, file)),
+        author=row.by,
     )

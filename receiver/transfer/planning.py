@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from common.errors import NameRefusedError
 from common.names import FilePath
 from common.wire import Action, PlanDecision, PlanEntry
-from receiver.load.deciding.known_content import known_content
+from receiver.load.deciding.known_content import known_content, somebody_elses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,6 +132,7 @@ def _here_already(
         entry.tail,
         lambda each: _is_entry(each, entry),
         here.stands,
+        entry.origin,
     )
 
 
@@ -177,12 +178,15 @@ def _owned_by_another(entry: PlanEntry, here: Situation) -> PlanDecision | None:
     for device in entry.devices:
         owner = here.state.owners.get(device)
         if owner is not None and owner.sender != here.sender:
+            way_out = somebody_elses(
+                here.state, owner.sender, entry.tail, lambda row: _is_entry(row, entry)
+            )
             whose = f"sender {owner.sender}" if here.reveal_owner else "another sender"
             return PlanDecision(
                 path=entry.path,
                 action=Action.CONFLICT,
                 device=device,
-                reason=f"device {device} belongs to {whose}",
+                reason=f"device {device} belongs to {whose}{f'; {way_out}' if way_out else ''}",
             )
     return None
 

@@ -14,7 +14,7 @@ from common.errors import (
     ProtocolError,
     TooLargeError,
 )
-from common.names import FilePath, is_task_id
+from common.names import FilePath, is_sender_uuid, is_task_id
 from common.tsfile.deletion_records import whole_records
 from common.tsfile.primitives import Malformed
 from common.wire import (
@@ -30,6 +30,7 @@ from common.wire import (
 )
 from receiver.disks import whole_in
 from receiver.load.deciding.known_deletions import KnownDeletions
+from receiver.load.deciding.origins import check_origins
 from receiver.load.folder.current_task import Planned, TaskRecord, start_task
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
@@ -185,10 +186,17 @@ class Tasks:
             scope=list(who.scope),
             token=who.token_id,
             look=request.look,
+            anew=request.anew and request.look > 0 and self._is_restored(folder.uuid),
             started=self._clock(),
         )
         start_task(folder, record)
         self._load.forget_shortage(folder.uuid)  # its plan will tell
+
+    def _is_restored(self, sender: str) -> bool:
+        """Whether an operator said so, and its list has not begun anew since."""
+        with self._engine.reading() as state:
+            row = state.senders.get(sender)
+        return row is not None and row.restored > 0
 
     def _set_epoch(self, sender: str, step: epochs.Step, task: str) -> None:
         """Commit the epochs; the folder's lock keeps other starts away."""
@@ -310,7 +318,7 @@ class Tasks:
             taken: list[DeletionsPart] = []
             again: dict[str, None] = {}
             with self._engine.reading() as state:
-                known = KnownDeletions(state, sender)
+                known = KnownDeletions(state, sender, anew=current.record.anew)
                 for path in {each.path for each in page.parts}:
                     for told in current.deletions_of(path):
                         known.take(told)
@@ -378,6 +386,7 @@ class Tasks:
         _check_manifest(page.manifest, set())
         for each in page.deleted:
             _tsfile(each)
+        check_origins(page)
         folder = self._enter(who, sender, task, epoch)
         with folder.lock:
             current = self._open_task(who, folder, task)
@@ -393,6 +402,7 @@ class Tasks:
         _check_manifest(request.manifest, set())
         for each in request.deleted:
             _tsfile(each)
+        check_origins(request)
         check_end(request.schema)
         check_sender(who, sender)
         known = self._known(sender, task)
@@ -410,7 +420,7 @@ class Tasks:
             self._check_length(len(whole.deleted))
             deleted = [_tsfile(each) for each in whole.deleted]
             current.add_files(self._received(folder, seen))
-            current.end(whole.manifest, deleted, request.schema, whole.last_looks)
+            current.end(whole.manifest, deleted, request.schema, whole.last_looks, whole.below)
             crash.point("tasks.ended")
         self._load.loader.submit(folder, current)
         return TaskAnswer(task=task, state=TaskState.LOADING, epoch=epoch)
@@ -495,6 +505,8 @@ def _check_manifest(manifest: Iterable[ManifestEntry], seen: set[str]) -> None:
 
 def _check_part(part: DeletionsPart) -> None:
     _tsfile(part.path)
+    if part.author and list(map(is_sender_uuid, part.author.split("@"))) != [True, True]:
+        raise ProtocolError(f"{part.path}: {part.author[:80]!a} is no edge and engine")
     try:
         whole = whole_records(part.content, part.form)
     except Malformed as error:
@@ -529,4 +541,5 @@ def _planned(entry: PlanEntry, decision: PlanDecision) -> Planned:
         refused=_REFUSED.get(decision.action),
         device=decision.device,
         reason=decision.reason,
+        origin=entry.origin,
     )

@@ -9,13 +9,14 @@ from common.errors import UsageError
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.operator import views, wire
 from receiver.operator.deletes import allow_held_deletes, drop_held_deletes, list_held_deletes
-from receiver.operator.files import FILE_STATES, list_files, undelete_files
+from receiver.operator.files import FILE_STATES, delete_files, list_files, undelete_files
+from receiver.operator.lost import acknowledge_lost, list_lost
 from receiver.operator.owners import adopt_sender, list_owners, set_owner
 from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
 from receiver.operator.retired import GONE_STATES, drop_retired, list_retired, show_retired
 from receiver.operator.schema import import_into
+from receiver.operator.senders import accept_all, list_running_senders, remove_sender
 from receiver.operator.senders import accept_sender as accept
-from receiver.operator.senders import list_running_senders
 from receiver.operator.status import running_status
 from receiver.operator.tokens import list_tokens, make_token
 from receiver.operator.tokens import revoke_token as revoke
@@ -112,6 +113,22 @@ def undelete(call: Call) -> Response:
 
 
 @ROUTES.call(
+    "POST",
+    "/v1/files/delete",
+    Role.OPERATOR,
+    "Delete files that their senders have no more, here or everywhere",
+    AnswerRow(200, wire.DeleteAnswer),
+    takes=wire.DeleteRequest,
+    body=Body.LARGE,
+)
+def delete(call: Call) -> Response:
+    """Delete files that have ended."""
+    request = call.body(wire.DeleteRequest)
+    found = delete_files(call.operator, request.physicals, everywhere=request.everywhere)
+    return json_answer(found)
+
+
+@ROUTES.call(
     "GET",
     "/v1/owners",
     Role.OPERATOR,
@@ -156,6 +173,30 @@ def transfer_owner(call: Call) -> Response:
     """Give a device to another sender."""
     request = call.body(wire.TransferRequest)
     return json_answer(set_owner(call.operator.engine, call.who, request.device, request.sender))
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/senders/accept",
+    Role.OPERATOR,
+    "The same for every sender",
+    AnswerRow(200, wire.SendersAccepted),
+)
+def accept_senders(call: Call) -> Response:
+    """Let every sender go on."""
+    return json_answer(wire.SendersAccepted(senders=accept_all(call.operator.engine)))
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/senders/<sender>/remove",
+    Role.OPERATOR,
+    "Have a sender come no more; what it brought stays",
+    AnswerRow(200, wire.SenderRemoved),
+)
+def remove(call: Call) -> Response:
+    """Remove a sender."""
+    return json_answer(remove_sender(call.operator, call.who, call.arguments["sender"]))
 
 
 @ROUTES.call(
@@ -385,3 +426,33 @@ def revoke_token(call: Call) -> Response:
     """Make a token worthless."""
     revoke(call.operator.engine, call.arguments["token"])
     return Response(status=204)
+
+
+@ROUTES.call(
+    "GET",
+    "/v1/lost",
+    Role.OPERATOR,
+    "Files that neither side has any more, and that nobody has acknowledged",
+    AnswerRow(200, wire.LostFilesAnswer),
+    parameters=(_SENDER,),
+)
+def lost_files(call: Call) -> Response:
+    """Files that are lost."""
+    found = list_lost(call.operator.engine, call.query("sender"))
+    return json_answer(wire.LostFilesAnswer(files=found))
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/lost/acknowledge",
+    Role.OPERATOR,
+    "Say that lost files of a sender are known to be lost",
+    AnswerRow(200, wire.LostFilesAnswer),
+    takes=wire.AcknowledgeRequest,
+    body=Body.LARGE,
+)
+def acknowledge(call: Call) -> Response:
+    """Say that files are known to be lost."""
+    request = call.body(wire.AcknowledgeRequest)
+    done = acknowledge_lost(call.operator.engine, request.sender, frozenset(request.paths))
+    return json_answer(wire.LostFilesAnswer(files=done))

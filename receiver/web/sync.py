@@ -250,6 +250,65 @@ def inventory(call: Call) -> Response:
     return json_answer(page)
 
 
+@ROUTES.call(
+    "POST",
+    f"{wire.BASE}/listed",
+    Role.SENDER,
+    "Whether the sender's list is what the receiver has listed",
+    AnswerRow(200, wire.ListedAnswer),
+    takes=wire.ListedRequest,
+)
+def listed(call: Call) -> Response:
+    """Whether both sides list the same."""
+    request = call.body(wire.ListedRequest)
+    return json_answer(call.node.listed.compare(call.who, call.sender, request))
+
+
+@ROUTES.call(
+    "POST",
+    f"{wire.BASE}/listed/ended",
+    Role.SENDER,
+    "Which of these files the receiver let go by itself",
+    AnswerRow(200, wire.EndedAnswer),
+    takes=wire.ListedPage,
+    body=Body.LARGE,
+)
+def ended(call: Call) -> Response:
+    """Files that the receiver let go by itself."""
+    page = call.body(wire.ListedPage)
+    return json_answer(call.node.listed.ended(call.who, call.sender, page))
+
+
+@ROUTES.call(
+    "POST",
+    f"{wire.BASE}/lost",
+    Role.SENDER,
+    "Files that the sender has no more, and the receiver may not know",
+    AnswerRow(200, wire.LostAnswer),
+    takes=wire.LostPage,
+    body=Body.LARGE,
+)
+def lost(call: Call) -> Response:
+    """Files that the sender has no more."""
+    page = call.body(wire.LostPage)
+    return json_answer(call.node.lost.tell(call.who, call.sender, page))
+
+
+@ROUTES.call(
+    "GET",
+    f"{wire.BASE}/settled",
+    Role.SENDER,
+    "Files that the sender need not remember any more, since a commit",
+    AnswerRow(200, wire.SettledAnswer),
+    parameters=(_SINCE, _CURSOR, PAGE_LIMIT),
+)
+def settled(call: Call) -> Response:
+    """Files that nobody needs to remember."""
+    after = call.number("after", "a commit timestamp") or 0
+    page = call.node.settled.page(call.who, call.sender, after, call.query("cursor"), call.limit())
+    return json_answer(page)
+
+
 def _is_true(call: Call, name: str) -> bool:
     text = call.query(name) or "false"
     if text not in ("true", "false"):
@@ -291,6 +350,21 @@ def catalogue(call: Call) -> Response:
 def catalogue_deletions(call: Call) -> Response:
     """Deletion files of everybody."""
     return json_answer(call.node.listing.deletions(call.who, call.query("after"), call.limit()))
+
+
+@ROUTES.call(
+    "POST",
+    f"{wire.BASE}/catalogue/fates",
+    Role.READER,
+    "What became of files that were in the catalogue, for one who forwards it",
+    AnswerRow(200, wire.FatesAnswer),
+    takes=wire.FatesRequest,
+    body=Body.LARGE,
+)
+def catalogue_fates(call: Call) -> Response:
+    """What became of files."""
+    request = call.body(wire.FatesRequest)
+    return json_answer(call.node.listing.fates(call.who, request.paths))
 
 
 @ROUTES.call(

@@ -8,6 +8,7 @@ import common
 from common.cli import config_group
 from sender.cli.check import check
 from sender.cli.daemon import run_daemon, start, stop
+from sender.cli.free import free
 from sender.cli.init import init
 from sender.cli.program import PROGRAM
 from sender.cli.quarantine import quarantine
@@ -49,6 +50,7 @@ for _command in (
     start,
     stop,
     status,
+    free,
     quarantine,
     recover,
     resync,

@@ -23,12 +23,13 @@ __all__ = ["status"]
 _SHOWN = 20
 
 
-@click.command(epilog="Example: tsferry-sender status --safe-to-delete | xargs -d '\\n' rm --")
+@click.command(epilog="Example: tsferry-sender status --safe-to-delete --json")
 @receiver_option
 @click.option(
     "--safe-to-delete",
     is_flag=True,
-    help="List the files that every receiver says it holds, asked now, one path a line.",
+    help="List the files that `free` would remove first, asked now, one path a line. For looking: "
+    "what happens between this list and a removal by other means, it cannot know.",
 )
 @click.option(
     "--verified",
@@ -120,6 +121,9 @@ def _lines(found: ReceiverStanding, config: SenderConfig) -> list[str]:
         f"  last task       {found.last_task or 'none yet'}",
     ]
     lines += [f"  list in doubt   {each}" for each in found.doubts]
+    if found.lost is not None:
+        named = [f"{each['file']}: {each['reason']}" for each in found.lost["named"]]
+        lines += _several("lost", named, found.lost["files"])
     for each in found.unmounted:
         lines.append(f"  not mounted     {each.file} {each.reason}")
     for clash in found.clashes:
@@ -143,12 +147,13 @@ def _trouble(each: dict[str, Any]) -> str:
     return f"{each['file']}: {each['kind']}{hold}: {each['reason']}{device}"
 
 
-def _several(what: str, texts: list[str]) -> list[str]:
+def _several(what: str, texts: list[str], count: int | None = None) -> list[str]:
     if not texts:
         return []
-    lines = [f"  {what:<16}{len(texts)} files"] + [f"    {text}" for text in texts[:_SHOWN]]
-    if len(texts) > _SHOWN:
-        lines.append(f"    ... and {len(texts) - _SHOWN} more (--json lists them all)")
+    count = len(texts) if count is None else count
+    lines = [f"  {what:<16}{count} files"] + [f"    {text}" for text in texts[:_SHOWN]]
+    if count > _SHOWN:
+        lines.append(f"    ... and {count - _SHOWN} more (--json lists them all)")
     return lines
 
 
@@ -180,28 +185,29 @@ def _round_text(last: dict[str, Any] | None) -> str:
 def _safe_to_delete(session: Session, as_machine: bool, *, verified: bool) -> int:
     from contextlib import ExitStack
 
-    from sender.plan.assurance import safe_to_delete
+    from sender.round.freeing import ReceiverWord, judged
     from sender.round.look import viewing
 
     remotes = [remote for remote in session.remotes if remote.entry.source == "directories"]
     if not remotes:
         raise UsageError("--safe-to-delete: the files here belong to the receiver on this node")
-    # All inventories first: one receiver out of reach, and nothing is safe.
-    inventories = {remote.name: list(remote.client.inventory_looked_at()) for remote in remotes}
-    for name, inventory in inventories.items():
-        missing = sum(each.state == "loaded" and not each.stands for each in inventory)
+    with ExitStack() as stack:
+        views = {remote.name: stack.enter_context(viewing(remote)) for remote in remotes}
+        # All of them: one receiver out of reach, and nothing is safe.
+        words = {
+            remote.name: ReceiverWord.asked(remote, views[remote.name].kept.memory.now.engine)
+            for remote in remotes
+        }
+        scan = next(iter(views.values())).scan
+        files = judged(scan, views, words, verified=verified).safe
+    for name, word in words.items():
+        missing = sum(each.state == "loaded" and not each.stands for each in word.there.values())
         if missing:
             click.echo(
                 f"{name}: the bytes of {missing} loaded files do not lie on its disk now; they "
                 "are not listed (tsferry-receiver status and fsck say more)",
                 err=True,
             )
-    with ExitStack() as stack:
-        views = {remote.name: stack.enter_context(viewing(remote)) for remote in remotes}
-        ledgers = {name: view.kept.ledger.entries for name, view in views.items()}
-        scan = next(iter(views.values())).scan
-        untold = {file.path for view in views.values() for file in view.untold()}
-        files = safe_to_delete(scan, ledgers, inventories, untold=untold, verified=verified)
     paths = [str(file.data_dir / file.rel) for file in files]
     if as_machine:
         emit_json(paths)

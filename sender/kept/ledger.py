@@ -119,7 +119,7 @@ class Ledger:
         lose some, so that a file which moved is never on no list.
         """
         gone = set(removed)
-        come = {each.path: replace(each, state=EntryState.LOADED) for each in added}
+        come = {each.path: _surely_loaded(each) for each in added}
         gone -= come.keys()
         wanted = {data_dir: set(paths) for data_dir, paths in self._lists.items()}
         for path in gone | come.keys():
@@ -274,6 +274,12 @@ class Ledger:
 
     def _tree_has_state(self, data_dir: Path) -> bool:
         return self._trees[data_dir].exists(f"{self._bases[data_dir]}/{_STATE}")
+
+
+def _surely_loaded(entry: Entry) -> Entry:
+    if entry.state in (EntryState.LOADED, EntryState.ENDED):
+        return entry
+    return replace(entry, state=EntryState.LOADED)
 
 
 def _read(tree: Tree, rel: str) -> bytes | None:

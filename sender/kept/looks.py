@@ -20,6 +20,7 @@ import msgspec
 
 from common.decoders import from_json
 from common.digests import xxh3_128
+from common.listed import KnownRecords, parse_deletions
 from common.names import FilePath
 from common.tsfile.deletion_records import whole_records
 from common.tsfile.primitives import Malformed
@@ -63,6 +64,7 @@ class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
         marks: (bytes, look): up to there, that look is the last one that could have seen what it
             did not see; 0 for none.
         told: bytes that are committed at the receiver.
+        known: xxh3-128 (hex) of these; empty where an earlier version told them.
     """
 
     identity: tuple[int, int, int]
@@ -70,6 +72,15 @@ class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
     digest: str
     marks: tuple[tuple[int, int], ...]
     told: int = 0
+    known: str = ""
+
+    @property
+    def at_receiver(self) -> KnownRecords | None:
+        """What the receiver has of it, None for nothing."""
+        if not self.told:
+            return None
+        whole = self.digest if self.told == self.size else ""
+        return KnownRecords(self.told, self.known or whole)
 
 
 class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,8 +89,9 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         version: of this format.
         last: number of the last look; 0 before the first.
-        earlier: directories of TsFiles that it did not list -> the last look that did.
-        torn: those that it did not see at rest -> the last look that did.
+        earlier: directories of TsFiles -> the last look that listed them, where not all were listed
+            by the last one; "" stands for those that nothing was known of.
+        torn: those that it did not see at rest -> the last look that did; likewise.
         sights: path -> file that is here and not on the list.
         missing: path of a listed file that it did not see, or of one that lives on as a link only
             -> the last look that had it.
@@ -99,11 +111,11 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def last_of(self, directory: str) -> int:
         """The last look that listed a directory."""
-        return self.earlier.get(directory, self.last)
+        return self.earlier.get(directory, self.earlier.get("", self.last))
 
     def floor_of(self, directory: str) -> int:
         """The last look that saw a directory at rest: what it did not see there came later."""
-        return self.torn.get(directory, self.last_of(directory))
+        return self.torn.get(directory, self.torn.get("", self.last_of(directory)))
 
 
 @dataclass(frozen=True)
@@ -144,11 +156,39 @@ class EdgeLook:
         """The last look that had a file that is gone."""
         if not self.number:
             return 0
-        return self.before.missing.get(path.text) or self.before.last_of(path.directory)
+        known = self.before.missing.get(path.text) or self.before.last_of(path.directory)
+        return known or self.number - 1
 
     def sight(self, file: LocalDeletions) -> DeletionsSight | None:
         """What is known of a deletion file; None where it could not be read."""
         return self.after.deletions.get(file.path.text, {}).get(file.form)
+
+    def knowing(self, entries: Mapping[FilePath, Entry]) -> EdgeLook:
+        """This look for a list that was found only after it: what of it was not seen is missing."""
+        if not self.number:
+            return self
+        missing = dict(_missing_since(self.before, self.number, self.scan, entries, ()))
+        after = msgspec.structs.replace(self.after, missing={**missing, **self.after.missing})
+        return replace(self, after=after)
+
+    def told_as(self, there: Mapping[str, str]) -> EdgeLook:
+        """The same, where what is told of deletion files is what the receiver has of them.
+
+        What it has and is not here any more holds: a deletion file that vanished, or shrank, is not
+        withdrawn.
+
+        Args:
+            there: of each path that is loaded there, what is known: `common.listed`.
+        """
+        found: dict[str, dict[str, DeletionsSight]] = {}
+        for path in {**self.after.deletions, **there}:
+            forms = dict(self.after.deletions.get(path, {}))
+            known = parse_deletions(there.get(path, ""))
+            for form in {**forms, **known}:
+                forms[form] = _as_known(forms.get(form), known.get(form))
+            if forms:
+                found[path] = forms
+        return replace(self, after=msgspec.structs.replace(self.after, deletions=found))
 
     @property
     def due(self) -> list[LocalDeletions]:
@@ -233,7 +273,7 @@ class Looks:
         if not number:
             return EdgeLook(0, scan, before, msgspec.structs.replace(before, places=places))
         gone = [each for each in last_copies if each.path not in scan.files]
-        earlier, torn = _earlier(before, scan, entries)
+        earlier, torn = _earlier(before, number, scan, entries)
         after = LooksState(
             last=number,
             earlier=earlier,
@@ -242,11 +282,15 @@ class Looks:
                 **_out_of_sight(before, scan, entries),
                 **dict(_sights(before, number, scan, entries, gone)),
             },
-            missing=dict(_missing_since(before, earlier, scan, entries, gone)),
+            missing=dict(_missing_since(before, number, scan, entries, gone)),
             deletions=_deletions(before, scan, entries, read),
             places=places,
         )
         return EdgeLook(number, scan, before, after)
+
+    def begin_anew(self) -> None:
+        """See all for the first time in the next look, as after a restore; nothing is written."""
+        self.now = LooksState(places=self.now.places)
 
     def record(self, look: EdgeLook) -> None:
         """Remember a look: on disk before this returns."""
@@ -258,7 +302,8 @@ class Looks:
         for (path, form), size in files.items():
             sight = deletions.get(path, {}).get(form)
             if sight is not None:
-                deletions[path][form] = msgspec.structs.replace(sight, told=size)
+                known = sight.digest if size == sight.size else ""
+                deletions[path][form] = msgspec.structs.replace(sight, told=size, known=known)
         self._write(msgspec.structs.replace(self.now, deletions=deletions))
 
     def _write(self, state: LooksState) -> None:
@@ -313,26 +358,32 @@ def _out_of_sight(
 
 def _missing_since(
     before: LooksState,
-    earlier: Mapping[str, int],
+    number: int,
     scan: Scan,
     entries: Mapping[FilePath, Entry],
     copies: Sequence[LocalFile],
 ) -> Iterator[tuple[str, int]]:
     """The last look that had each file that is not seen now, while its end is not told.
 
-    Its end may be held for long; looks that go by meanwhile do not have it.
+    Its end may be held for long; looks that go by meanwhile do not have it. Where a data directory
+    is away, its list is, too. Without a memory it is known that this look does not have it.
     """
+    if scan.unmounted:
+        for text, last in before.missing.items():
+            path = FilePath.parse(text)
+            if not (path in entries or path in scan.files or path in scan.others):
+                yield text, last
     for each in copies:
         known = before.missing.get(each.path.text)
-        yield each.path.text, known or before.last_of(each.path.directory)
+        yield each.path.text, known or before.last_of(each.path.directory) or number - 1
     for path in entries:
         if path in scan.files or path in scan.others:
             continue
         known = before.missing.get(path.text)
         if known is not None:
             yield path.text, known
-        elif path.directory not in earlier:
-            yield path.text, before.last_of(path.directory)
+        elif scan.why_not_listed(path.directory) is None:
+            yield path.text, before.last_of(path.directory) or number - 1
 
 
 def _known(before: LooksState, path: str, inode: int) -> Sight | None:
@@ -344,20 +395,27 @@ def _known(before: LooksState, path: str, inode: int) -> Sight | None:
 
 
 def _earlier(
-    before: LooksState, scan: Scan, entries: Mapping[FilePath, Entry]
+    before: LooksState, number: int, scan: Scan, entries: Mapping[FilePath, Entry]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """`LooksState.earlier` and `torn` of a look."""
     if not (scan.unmounted or scan.unreadable or scan.moving or scan.changing):
         return {}, {}
     directories: dict[str, FilePath] = {}
-    for path in (*entries, *scan.files, *scan.others):
+    remembered = map(FilePath.parse, (*before.missing, *before.sights, *before.deletions))
+    for path in (*entries, *scan.files, *scan.others, *remembered):
         directories.setdefault(path.directory, path)
     earlier, torn = {}, {}
     for directory, path in directories.items():
-        if scan.why_not_listed(directory) is not None:
-            earlier[directory] = before.last_of(directory)
-        if path.group in scan.changing or scan.why_not_looked_at(directory) is not None:
-            torn[directory] = before.floor_of(directory)
+        listed = scan.why_not_listed(directory) is None
+        earlier[directory] = number if listed else before.last_of(directory)
+        at_rest = path.group not in scan.changing and scan.why_not_looked_at(directory) is None
+        torn[directory] = number if at_rest else before.floor_of(directory)
+    if not (scan.unmounted or scan.unreadable):
+        return {}, {each: look for each, look in torn.items() if look != number}
+    # What lies there is not seen, and where a data directory is away, its list is not read.
+    for directory in (before.earlier.keys() | before.torn.keys() | {""}) - directories.keys():
+        earlier[directory] = before.last_of(directory)
+        torn[directory] = before.floor_of(directory)
     return earlier, torn
 
 
@@ -412,14 +470,39 @@ def _seen(
         return known
     if known is not None and size < known.size:
         return msgspec.structs.replace(known, identity=file.identity)
-    candidates = [(each, 0) for each in moved]
+    if file.segments:
+        same = known is not None and _digest(content[: known.size]) == known.digest
+        marks = tuple((end, floor) for end, floor, _ in file.segments)
+        there = known.at_receiver if known is not None and same else None
+        told, at_receiver = (there.size, there.digest) if there is not None else (0, "")
+        digest = _digest(content[:size])
+        return DeletionsSight(file.identity, size, digest, marks, told, at_receiver)
+    candidates = [(each, 0, "") for each in moved]
     if known is not None:
-        candidates.insert(0, (known, known.told))
-    for each, told in candidates:
+        there = known.at_receiver or KnownRecords(0, "")
+        candidates.insert(0, (known, there.size, there.digest))
+    for each, told, at_receiver in candidates:
         if each.size <= size and _digest(content[: each.size]) == each.digest:
             marks = each.marks if each.size == size else (*each.marks, (size, floor))
-            return DeletionsSight(file.identity, size, _digest(content[:size]), marks, told)
+            digest = _digest(content[:size])
+            return DeletionsSight(file.identity, size, digest, marks, told, at_receiver)
     return DeletionsSight(file.identity, size, _digest(content[:size]), ((size, floor),))
+
+
+def _as_known(sight: DeletionsSight | None, known: KnownRecords | None) -> DeletionsSight:
+    """A deletion file as it is here, of which the receiver has something, or nothing."""
+    if known is None:
+        assert sight is not None
+        return msgspec.structs.replace(sight, told=0, known="")
+    if sight is not None and sight.at_receiver == known:
+        return sight
+    if sight is not None and sight.size > known.size:
+        return msgspec.structs.replace(sight, told=0, known="")
+    if sight is not None and (sight.size, sight.digest) == known:
+        return msgspec.structs.replace(sight, told=known.size, known=known.digest)
+    identity = (0, 0, 0) if sight is None else sight.identity
+    size, digest = known
+    return DeletionsSight(identity, size, digest, ((size, 0),), told=size, known=digest)
 
 
 def _digest(content: bytes) -> str:

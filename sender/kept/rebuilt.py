@@ -11,7 +11,7 @@ from common.wire import LOADED
 from sender.select.entry import Entry, EntryState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from common.wire import InventoryEntry
@@ -46,6 +46,7 @@ def rebuilt(
     inventory: Iterable[InventoryEntry],
     present: Mapping[FilePath, LocalFile],
     home: Path | None,
+    keeps: Callable[[Entry, InventoryEntry | None], bool] = lambda entry, item: False,
 ) -> Rebuilt:
     """Make the list what the receiver says it has of this sender.
 
@@ -59,12 +60,18 @@ def rebuilt(
         inventory: all of it, every page.
         present: the local files, to find the data directory of each path.
         home: the data directory of a path that is nowhere; None if no directory counts.
+        keeps: whether an entry stays on the list although the receiver does not have it loaded
+            (but perhaps in quarantine).
     """
     found: dict[FilePath, Entry] = {}
     taken = []
+    bad: dict[FilePath, InventoryEntry] = {}
     for item in inventory if home is not None else ():
         path = _path(item)
         if path is None:
+            continue
+        if item.state != LOADED:
+            bad[path] = item
             continue
         entry = _known((entries.get(path), pending.get(path)), item)
         if entry is None:
@@ -73,14 +80,17 @@ def rebuilt(
             times = (item.first_time, item.last_time)
             entry = Entry(path, at, item.size, 0, 0, item.md5, *times, EntryState.LISTED)
         found[path] = entry
+    for path, entry in entries.items():
+        if path not in found and keeps(entry, bad.get(path)):
+            found[path] = entry
     dropped = tuple(path for path in entries if path not in found)
     return Rebuilt(found, tuple(taken), dropped)
 
 
 def _path(item: InventoryEntry) -> FilePath | None:
-    """The path of an inventory entry that is loaded; what the other side says is checked too."""
+    """The path of an inventory entry; what the other side says is checked too."""
     try:
-        return FilePath.parse(item.path) if item.state == LOADED else None
+        return FilePath.parse(item.path)
     except NameRefusedError:
         return None
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from common import wire
 from common.durable import Tree
-from common.wire import TaskState
+from common.wire import History, TaskState
+from sender.kept.handed import Handed
 from sender.kept.identity import patient_lock
 from sender.kept.ledger import Ledger
 from sender.kept.looks import Looks
@@ -48,6 +49,7 @@ class ReceiverState:
         troubles: files that were not taken.
         memory: of the receiver.
         looks: what was seen together, and when first.
+        handed: how far a forwarding centre has handed up what is beside the list.
         facts: reads contents and times of files.
         md5_known: MD5 of a file where it is known without reading it.
         sync: `<schema dir>/sync`.
@@ -61,6 +63,7 @@ class ReceiverState:
     troubles: Troubles
     memory: ReceiverFile
     looks: Looks
+    handed: Handed
     facts: ContentFacts
     md5_known: Callable[[LocalFile], str | None]
     sync: Tree
@@ -97,6 +100,7 @@ class ReceiverState:
             Troubles.open(sync, directory, clock=time.time),
             ReceiverFile.open(sync, directory),
             Looks.open(sync, directory) if looks is None else looks,
+            Handed.open(sync, directory),
             facts,
             md5_known,
             sync,
@@ -109,6 +113,12 @@ class ReceiverState:
         with changing_troubles(self.sync, self.directory) as troubles:
             self.troubles = troubles
             yield troubles
+
+    def handed_to(self, check: wire.CheckAnswer) -> Callable[[str, str, int], bool] | None:
+        """What the receiver was told beside the list; None where it takes no origins."""
+        if not check.origins:
+            return None
+        return self.handed.has if check.history is History.CONTINUES else lambda *_: False
 
     def note(self, answer: wire.TaskAnswer) -> None:
         """Remember the epoch of an answer, and its commit once there is one."""

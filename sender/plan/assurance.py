@@ -1,23 +1,22 @@
-"""What the operator may rely on: up to which time all is loaded, and what may be deleted here."""
+"""What the operator may rely on: up to which time all is loaded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from common.wire import LOADED
 from sender.select.found import Why
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from common.names import FilePath
-    from common.wire import InventoryEntry
+    from common.wire import LostFiles
     from sender.select.entry import Entry
     from sender.select.facts import ContentFacts
     from sender.select.found import LocalFile, Scan
 
-__all__ = ["Remaining", "complete_until", "remaining", "safe_to_delete"]
+__all__ = ["Remaining", "complete_until", "remaining"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,7 @@ def remaining(
     entries: Mapping[FilePath, Entry],
     facts: ContentFacts,
     expired: Collection[FilePath] = (),
+    lost: LostFiles | None = None,
 ) -> Remaining:
     """What is left to be loaded; the arguments are those of `complete_until`."""
     left = [
@@ -48,7 +48,7 @@ def remaining(
         if path not in expired
         and ((entry := entries.get(path)) is None or entry.identity != file.identity)
     ]
-    return Remaining(len(left), sum(left), complete_until(scan, entries, facts, expired))
+    return Remaining(len(left), sum(left), complete_until(scan, entries, facts, expired, lost))
 
 
 def complete_until(
@@ -56,6 +56,7 @@ def complete_until(
     entries: Mapping[FilePath, Entry],
     facts: ContentFacts,
     expired: Collection[FilePath] = (),
+    lost: LostFiles | None = None,
 ) -> int | None:
     """The data time before which nothing of this node is unloaded at the receiver.
 
@@ -68,10 +69,11 @@ def complete_until(
         entries: what is loaded at the receiver.
         facts: reads times.
         expired: files that the receiver is past keeping: nothing is missing there without them.
+        lost: what neither side has any more: nothing is complete behind it.
     """
-    if scan.unmounted or scan.unreadable:
+    if scan.unmounted or scan.unreadable or (lost is not None and lost.since is None):
         return None
-    bounds: list[int] = []
+    bounds: list[int] = [] if lost is None or lost.since is None else [lost.since]
     for waiting in scan.waiting:
         if waiting.why is Why.FILTERED:
             continue
@@ -93,57 +95,5 @@ def complete_until(
     return max((e.last_time for e in entries.values() if e.last_time is not None), default=None)
 
 
-def safe_to_delete(
-    scan: Scan,
-    ledgers: Mapping[str, Mapping[FilePath, Entry]],
-    inventories: Mapping[str, Iterable[InventoryEntry]],
-    *,
-    untold: Collection[FilePath] = (),
-    verified: bool = False,
-) -> Sequence[LocalFile]:
-    """Local files that every receiver holds, loaded and good, with exactly this content.
-
-    That it is in a receiver's catalogue is not enough: the receiver has looked at its bytes.
-    A file that has expired at a receiver is held there no more, so it is never among them.
-
-    Args:
-        scan: the local files; only closed, unchanged ones are in question.
-        ledgers: receiver -> its list (`Ledger.entries`).
-        inventories: receiver -> what it just said that it has, every page, looked at on its disk.
-            A receiver without one makes nothing safe.
-        untold: files of whose deletion files some receiver does not have all: what was deleted in
-            them would come back there.
-        verified: only files that every receiver has proved, point by point, since it has them.
-    """
-    if not ledgers or ledgers.keys() != inventories.keys():
-        return ()
-    held = {
-        name: {
-            each.path: each
-            for each in inventory
-            if each.state == LOADED and each.stands and (each.verified or not verified)
-        }
-        for name, inventory in inventories.items()
-    }
-    return [
-        file
-        for path, file in sorted(scan.files.items())
-        if path not in untold
-        and all(
-            _is_held(file, entries.get(path), held[name].get(path.text))
-            for name, entries in ledgers.items()
-        )
-    ]
-
-
 def _is_loaded(file: LocalFile, entry: Entry | None) -> bool:
     return entry is not None and bool(entry.md5) and entry.identity == file.identity
-
-
-def _is_held(file: LocalFile, entry: Entry | None, item: InventoryEntry | None) -> bool:
-    return (
-        entry is not None
-        and item is not None
-        and _is_loaded(file, entry)
-        and (item.size, item.md5) == (entry.size, entry.md5)
-    )

@@ -6,27 +6,28 @@ what is left. Nothing here writes anything or waits for anybody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from common.wire import History
+from common.errors import NameRefusedError
+from common.names import FilePath
+from common.wire import LOADED, History, Propagate
 from sender.kept.rebuilt import Rebuilt, rebuilt
 from sender.kept.troubles import Trouble, expired_paths, living, without_expired
 from sender.plan.assurance import Remaining, remaining
 from sender.plan.plan import RoundPlan, plan
+from sender.select.entry import Entry, EntryState
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from common.names import FilePath
-    from common.wire import CheckAnswer, InventoryEntry
+    from common.wire import CheckAnswer, InventoryEntry, LostFiles
     from sender.kept.looks import EdgeLook
     from sender.kept.receiver_state import ReceiverState
     from sender.plan.plan_options import PlanOptions
-    from sender.select.entry import Entry
     from sender.select.facts import ContentFacts
     from sender.select.found import LocalFile, Scan
 
@@ -36,6 +37,8 @@ _HISTORIES = {
     History.NEW: "this receiver was not known, or was exchanged",
     History.REWOUND: "the receiver lacks what it once reported: an old copy was restored",
 }
+_ACCEPTED = "the receiver's operator says that this sender was restored from a copy"
+_DIFFERS = "what is listed here is not what the receiver has listed"
 _SOURCE_LOST = "the receiver on this node, which has the list, was exchanged or restored"
 
 
@@ -54,6 +57,7 @@ class Known:
         check: the receiver's answer; None where it was not asked.
         source_lost: the source of the files has another past than it had.
         source_doubt: why none of its files counts as gone, if so.
+        differs: whether the receiver has something else listed.
     """
 
     entries: Mapping[FilePath, Entry]
@@ -66,6 +70,7 @@ class Known:
     check: CheckAnswer | None = None
     source_lost: bool = False
     source_doubt: str | None = None
+    differs: bool = False
 
     @classmethod
     def of(
@@ -81,7 +86,7 @@ class Known:
     ) -> Known:
         """What is open on a kept, and what was looked at; `entries` where the list is to change."""
         ledger = kept.ledger
-        known = cls(
+        return cls(
             ledger.entries if entries is None else entries,
             ledger.pending,
             ledger.home,
@@ -93,8 +98,6 @@ class Known:
             source_lost,
             source_doubt,
         )
-        # A receiver with another past, or another list, may not have the deletions either.
-        return known if known.comparison is None else replace(known, look=_untold(look))
 
     @property
     def scan(self) -> Scan:
@@ -102,13 +105,28 @@ class Known:
         return self.look.scan
 
     @property
+    def comparable(self) -> bool:
+        """Whether the whole list is known, as far as one side can tell, and the other compares."""
+        return (
+            self.check is not None
+            and self.check.compares
+            and self.comparison is None
+            and self.source_doubt is None
+            and not self.scan.unmounted
+        )
+
+    @property
     def comparison(self) -> Comparison | None:
         """Whether the list is to be compared with the receiver's inventory before any plan."""
         if self.check is None:
             return None
+        if self.check.anew and not self.scan.unmounted:
+            return Comparison(_ACCEPTED, None)
         reason = _HISTORIES.get(self.check.history)
         if reason is None and self.doubts:
             reason = f"the list of loaded files cannot be relied on: {self.doubts[0]}"
+        if reason is None and self.differs:
+            reason = _DIFFERS
         if reason is not None:
             return Comparison(reason, f"{reason}; deletions wait for the next round")
         return Comparison(_SOURCE_LOST, None) if self.source_lost else None
@@ -146,31 +164,40 @@ class NextRound:
 
     Attributes:
         known: what it was decided on.
+        look: what is to be remembered of the look.
         taken_back: files that were loaded and are not any more.
         rebuilt: what the comparison with the inventory made of the list, if there was one.
         scan: the local files, with the last copies.
         troubles: those that still concern a file.
         work: the plan.
         listed: the list once the plan's new facts of known files are taken in.
+        ending: files that the receiver wants again, that are neither here nor on the list: their
+            end was never told, so they go on the list once more.
+        lost: what was listed here and neither side has any more.
+        postponed: why the list does not begin anew yet, if it is to.
     """
 
     known: Known
+    look: EdgeLook
     taken_back: tuple[TakenBack, ...]
     rebuilt: Rebuilt | None
     scan: Scan
     troubles: Mapping[FilePath, Trouble]
     work: RoundPlan
     listed: Mapping[FilePath, Entry]
+    ending: tuple[Entry, ...] = ()
+    lost: tuple[Entry, ...] = ()
+    postponed: str | None = None
 
     @property
     def leaving(self) -> tuple[FilePath, ...]:
         """Paths that leave the list, and so are new."""
         return tuple(dict.fromkeys(each.path for each in self.taken_back if not each.gone))
 
-    def remaining(self, facts: ContentFacts) -> Remaining:
+    def remaining(self, facts: ContentFacts, lost: LostFiles | None = None) -> Remaining:
         """What is left to be sent before anything of the plan is done."""
         expired = expired_paths(self.troubles, self.scan)
-        return remaining(self.scan, self.listed, facts, expired)
+        return remaining(self.scan, self.listed, facts, expired, lost)
 
 
 def next_round(
@@ -187,29 +214,124 @@ def next_round(
         facts: reads contents and times where the numbers do not decide.
         inventory: what the receiver has, every page; needed where `known.comparison` says so.
     """
+    ending = tuple(_never_ended(known))
+    if ending:
+        known = replace(known, entries={**known.entries, **{each.path: each for each in ending}})
     back = tuple(_taken_back(known))
     leaving = {each.path for each in back if not each.gone}
     entries = {path: each for path, each in known.entries.items() if path not in leaving}
-    new, troubles = None, known.troubles
-    if (comparison := known.comparison) is not None:
+    new, troubles, look = None, known.troubles, known.look
+    lost: tuple[Entry, ...] = ()
+    comparison = known.comparison
+    if comparison is not None:
         assert inventory is not None
         assert known.check is not None
-        new = rebuilt(entries, known.pending, inventory, known.scan.files, known.home)
+        there = list(inventory)
+        keeps = _keeps(known) if known.check.compares else lambda entry, item: False
+        new = rebuilt(entries, known.pending, there, known.scan.files, known.home, keeps)
+        if known.check.compares and options.propagate is not Propagate.ALL:
+            lost = tuple(_lost(known, entries, new))  # what a mirror has no more, it deletes
         entries = dict(new.entries)
+        look = _told_there(known, there)
         if known.check.history is not History.CONTINUES:
             troubles = without_expired(troubles)
     scan = known.scan.with_last_copies(known.last_copies)
     troubles = living(troubles, scan)
-    hold = (comparison and comparison.hold) or known.source_doubt
-    options = replace(options, hold_deletions=hold)
+    hold, anew, postponed = _why_held(known, comparison, new), False, None
+    if known.check is not None and known.check.anew:
+        partial = hold or _why_not_all(scan, entries)
+        anew = partial is None
+        hold = postponed = partial and f"{_ACCEPTED}; it waits for a whole look: {partial}"
+    options = replace(options, hold_deletions=hold, anew=anew)
     if known.check is not None and known.check.limits.max_task_items:
         options = replace(options, task_most=known.check.limits.max_task_items)
-    tells = known.look.number > 0
+    tells = look.number > 0
     if not tells:
         scan = scan.without_deletion_files(entries)
-    work = plan(scan, entries, troubles, options, facts, known.look.due, tells=tells)
+    work = plan(scan, entries, troubles, options, facts, look.due, tells=tells)
     listed = entries | {each.path: each for each in work.refreshed}
-    return NextRound(known, back, new, scan, troubles, work, listed)
+    return NextRound(known, look, back, new, scan, troubles, work, listed, ending, lost, postponed)
+
+
+def _why_held(known: Known, comparison: Comparison | None, new: Rebuilt | None) -> str | None:
+    """Why no end is told in this round."""
+    if comparison is not None and comparison.hold is not None:
+        # Where nothing came of it, what differs is what could not be looked at: no end waits.
+        only_differs = comparison.reason == _DIFFERS
+        if not only_differs or new is None or new.taken or new.dropped:
+            return comparison.hold
+    return known.source_doubt
+
+
+def _why_not_all(scan: Scan, entries: Mapping[FilePath, Entry]) -> str | None:
+    """Why this edge was not looked at whole; None if it was."""
+    for away in scan.unmounted:
+        return f"{away.data_dir}: {away.reason}"
+    for group in dict.fromkeys(path.group for path in (*entries, *scan.files, *scan.others)):
+        why = scan.why_not_whole(group)
+        if why is not None:
+            return why
+    for why in scan.blocked(products_only=False).values():
+        return why  # a file that is closed and does not come would be missing above the others
+    for path, entry in entries.items():
+        if scan.is_missing(path) and not scan.is_gone(path, entry.data_dir):
+            return f"{entry.data_dir} is not configured any more"
+    return None
+
+
+def _keeps(known: Known) -> Callable[[Entry, InventoryEntry | None], bool]:
+    """Which listed files stay listed although the receiver does not have them loaded.
+
+    What it let go by itself; what it has in quarantine, so that the end is told; what may be here,
+    where this look did not get to.
+    """
+
+    def keeps(entry: Entry, item: InventoryEntry | None) -> bool:
+        if entry.state is EntryState.ENDED:
+            return True
+        missing = known.scan.is_missing(entry.path)
+        if item is not None and item.md5 == entry.md5:
+            return missing
+        return missing and not known.scan.is_gone(entry.path, entry.data_dir)
+
+    return keeps
+
+
+def _lost(known: Known, before: Mapping[FilePath, Entry], new: Rebuilt) -> Iterable[Entry]:
+    """What leaves the list because the receiver lacks it, and is proved not to be here."""
+    copies = {each.path for each in known.last_copies}
+    for path in new.dropped:
+        entry = before[path]
+        if entry.md5 and path not in copies and known.scan.is_gone(path, entry.data_dir):
+            yield entry
+
+
+def _never_ended(known: Known) -> Iterable[Entry]:
+    """Files that are wanted again, off the list, and proved not to be here: their end is due."""
+    home, check = known.home, known.check
+    for each in (*check.wanted, *check.held) if check is not None and home is not None else ():
+        path = _parsed(each.path)
+        if path is None or path in known.entries or home is None:
+            continue
+        copies = {copy.path for copy in known.last_copies}
+        if path not in copies and path not in known.pending and known.scan.is_gone(path, home):
+            yield Entry(path, home, each.size, 0, 0, each.md5, state=EntryState.LOADED)
+
+
+def _parsed(text: str) -> FilePath | None:
+    try:
+        return FilePath.parse(text)
+    except NameRefusedError:
+        return None
+
+
+def _told_there(known: Known, inventory: Iterable[InventoryEntry]) -> EdgeLook:
+    """The look, where what was told of deletion files is what the receiver has of them."""
+    if known.check is None or not known.check.compares or known.check.anew:
+        return _untold(known.look)
+    return known.look.told_as(
+        {each.path: each.deletions for each in inventory if each.state == LOADED}
+    )
 
 
 def _untold(look: EdgeLook) -> EdgeLook:

@@ -20,7 +20,7 @@ and never loses what it was made of before it has the product.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -143,6 +143,8 @@ def plan(
             case, since it is another file than the one that they were told of.
     """
     found = _compare(scan, entries, troubles, facts)
+    if options.anew:
+        return _anew(scan, found)
     blocked = _blocked_groups(scan, troubles, found, options)
     verdicts = _deletions(scan, entries, found, options, facts, blocked)
     _hold_together(found, verdicts, _too_long(found, verdicts, options) | blocked)
@@ -151,6 +153,8 @@ def plan(
         by_group[addition.path.group].additions.append(addition)
     for deletion in verdicts.go:
         by_group[deletion.path.group].deletions.append(deletion)
+    for path, data_dir in scan.gone_before.items() if options.hold_deletions is None else ():
+        by_group[path.group].deletions.append(ToldDeletion(path, data_dir))
     travelling = {each.path for each in found.additions} if tells else set()
     along = [each for each in scan.deletions if each.path in travelling]
     for each in dict.fromkeys([*deletion_files, *along]):
@@ -163,6 +167,23 @@ def plan(
         tuple(found.refreshed),
         found.moved,
         found.unchanged,
+    )
+
+
+def _anew(scan: Scan, found: _Sorted) -> RoundPlan:
+    """All in one task, for the list begins anew with the commit that holds it.
+
+    What is not here ends below all that is, so nothing has to wait for anything.
+    """
+    ends = tuple(ToldDeletion(each.path, each.data_dir) for each in found.gone)
+    files = tuple(scan.deletions)
+    task = TaskPlan(tuple(found.additions), ends, deletion_files=files, anew=True)
+    return RoundPlan(
+        (task,),
+        skipped=tuple(found.skipped),
+        refreshed=tuple(found.refreshed),
+        moved=found.moved,
+        unchanged=found.unchanged,
     )
 
 
@@ -180,6 +201,8 @@ def _compare(
         entry = entries.get(path)
         if entry is not None and entry.identity == file.identity and entry.md5:
             _unchanged(found, entry, file)
+            if path in scan.told_anew:
+                found.additions.append(Addition(file))
         else:
             _differs(found, file, entry, troubles.get(path), facts)
     for path, entry in entries.items():
@@ -202,7 +225,9 @@ def _unchanged(found: _Sorted, entry: Entry, file: LocalFile) -> None:
 
 def _refresh(found: _Sorted, entry: Entry, file: LocalFile, span: Span | None) -> None:
     found.moved += entry.data_dir != file.data_dir
-    found.refreshed.append(Entry.of(file, entry.md5, span))
+    fresh = Entry.of(file, entry.md5, span)
+    ended = entry.state is EntryState.ENDED
+    found.refreshed.append(replace(fresh, state=EntryState.ENDED) if ended else fresh)
 
 
 def _differs(

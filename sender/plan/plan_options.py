@@ -20,6 +20,7 @@ class PlanOptions:
         task_max_bytes: bytes of one task.
         task_most: what a receiver takes in one task, of files and of ends.
         accept_source: the operator says that this node has all that it should have, this time.
+        anew: the list begins anew: the receiver's operator says that this sender was restored.
         hold_deletions: why no deletion may travel in this round; None if they may.
     """
 
@@ -29,6 +30,7 @@ class PlanOptions:
     task_most: int = 200_000
     accept_source: bool = False
     hold_deletions: str | None = None
+    anew: bool = False
 
     @classmethod
     def of(

@@ -64,6 +64,7 @@ class TaskPlan:
         additions: files to send.
         deletions: ends to tell.
         deletion_files: of which something is to be told.
+        anew: the sender's list begins anew with this task; its ends wait for nothing.
         mirror: in mode `all` the ends of a partition wait for every file of it, not only for
             products of compactions.
     """
@@ -72,6 +73,7 @@ class TaskPlan:
     deletions: tuple[ToldDeletion, ...] = ()
     mirror: bool = False
     deletion_files: tuple[LocalDeletions, ...] = ()
+    anew: bool = False
 
     @property
     def bytes(self) -> int:
@@ -106,7 +108,7 @@ class TaskPlan:
         left = replace(
             self, additions=tuple(each for each in self.additions if each.path not in paths)
         )
-        if settled:
+        if settled or self.anew:
             return left
         return left.without_ends(
             each.path.group

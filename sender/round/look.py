@@ -19,6 +19,7 @@ from sender.kept.receiver_state import ReceiverState
 from sender.kept.troubles import Troubles
 from sender.plan.next_round import Known, NextRound, next_round
 from sender.plan.plan_options import PlanOptions
+from sender.round.comparing import compare
 from sender.round.file_source import Source, open_source
 from sender.round.recovery import LeftBehind, look_over
 from sender.round.round_report import FileReason, verified_json
@@ -27,7 +28,7 @@ from sender.schema.notes import SchemaNotes
 from sender.schema.shipping import look_at_schema
 from sender.schema.standing import schema_standing
 from sender.select.facts import ContentFacts
-from sender.select.found import LocalDeletions, LocalFile, Scan, Span, Why
+from sender.select.found import LocalFile, Scan, Span, Why
 from sender.send.remote import Remote
 
 __all__ = ["LookedAt", "ReceiverStanding", "dry_run", "standing", "viewing"]
@@ -51,12 +52,6 @@ class LookedAt:
         """What a recovery would do."""
         kept = self.kept
         return look_over(kept.ledger, kept.logs, kept.snapshot, kept.dirs, outcome_of)
-
-    def untold(self) -> list[LocalDeletions]:
-        """Deletion files of which the receiver does not have all."""
-        looks, entries = self.kept.looks, self.kept.ledger.entries
-        read = self.source.deletion_file
-        return looks.take(looks.now.last + 1, self.scan, entries, read=read).due
 
     def known(self, left: LeftBehind, check: wire.CheckAnswer | None = None) -> Known:
         """What a round would know now."""
@@ -107,7 +102,7 @@ def viewing(
                 md5_known=source.md5_known,
             )
             kept.memory = memory
-            yield LookedAt(kept, source, source.scan(kept.ledger.entries))
+            yield LookedAt(kept, source, source.scan(kept.ledger.entries, kept.handed.has))
 
 
 # -- dry run -----------------------------------------------------------------------------------
@@ -119,12 +114,11 @@ def dry_run(remote: Remote, *, accept_source: bool) -> dict[str, Any]:
         kept, now = view.kept, view.kept.memory.now
         request = remote.check_request(now, kept.looks.now.last)
         check = remote.patiently(lambda: remote.client.check(request))
+        view.scan = view.source.scan(kept.ledger.entries, kept.handed_to(check))
         known = view.known(view.left_behind(lambda task: _committed(remote, task)), check)
-        inventory = None
-        if known.comparison is not None:
-            inventory = remote.patiently(lambda: list(remote.client.inventory()))
+        compared = compare(remote, known, now.newest_commit)
         options = PlanOptions.of(remote.config, accept_source=now.accept_source)
-        ahead = next_round(known, options, kept.facts, inventory)
+        ahead = next_round(compared.known, options, kept.facts, compared.inventory)
         unfinished = sorted(
             {state.task for state in kept.logs.left_over().values() if state.task is not None}
         )
@@ -193,6 +187,8 @@ class ReceiverStanding:
             them it had verified (`verified`); None if it was never told.
         last_round: the last one, as `sync --json` shows it.
         last_task: the last task that was loaded, in that round or an earlier one.
+        lost: files that neither side has any more (`files`), the earliest time of their data
+            (`since`), and the first of them by name (`named`: file, reason); None for nothing.
         schema: how far the schema log is applied there, and why some of it is not; None for no log.
         problem: why all this could not be found out.
     """
@@ -211,6 +207,7 @@ class ReceiverStanding:
     verified: dict[str, int] | None = None
     last_round: dict[str, Any] | None = None
     last_task: str | None = None
+    lost: dict[str, Any] | None = None
     schema: dict[str, Any] | None = None
     problem: str | None = None
 
@@ -229,8 +226,10 @@ def standing(remote: Remote) -> ReceiverStanding:
         with viewing(remote, folders) as view:
             known = view.known(view.left_behind(lambda task: None))
             facts = SparingFacts(view.kept.facts)
-            left = next_round(known, PlanOptions.of(remote.config), facts).remaining(facts)
+            lost = view.kept.memory.now.lost
+            left = next_round(known, PlanOptions.of(remote.config), facts).remaining(facts, lost)
             found.listed = len(known.entries)
+            found.lost = _lost_json(lost)
             found.pending_files, found.pending_bytes = left.files, left.bytes
             found.complete_until = left.complete_until
             found.waiting = tuple(_waiting(view.scan))
@@ -288,6 +287,13 @@ def _from_memory(found: ReceiverStanding, sync: Tree, directory: str) -> None:
         }
         for each in troubles
     )
+
+
+def _lost_json(lost: wire.LostFiles | None) -> dict[str, Any] | None:
+    if lost is None:
+        return None
+    named = [{"file": each.path, "reason": each.reason} for each in lost.named]
+    return {"files": lost.files, "since": lost.since, "named": named}
 
 
 def _waiting(scan: Scan) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 
 from common import crash, wire
 from common.durable import Tree
@@ -25,7 +26,9 @@ from sender.plan.next_round import Known, NextRound, next_round
 from sender.plan.plan import RoundPlan
 from sender.plan.plan_options import PlanOptions
 from sender.plan.task_plan import TaskPlan
+from sender.round.comparing import Compared, compare, lost_pages
 from sender.round.file_source import Source, open_source
+from sender.round.freed_news import forget_settled, freed_pages, renew_freed
 from sender.round.recovery import RecoveryReport, recover
 from sender.round.refusals import report_trouble
 from sender.round.round_report import FileDevice, FileReason, RoundReport, overdue
@@ -41,6 +44,9 @@ from sender.send.remote import Remote
 __all__ = ["Round", "RoundOptions", "fill_report"]
 
 _log = logging.getLogger(__name__)
+
+_LOST_BYTES = 2000
+"""Of one file in a page of lost ones, at most."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +147,13 @@ class Round:
         resumable, recovered = self._recover(kept, check)
         if self.options.only_recover:
             return
+        if check.anew:
+            kept.looks.begin_anew()
         self._meter.step("scan")
-        scan = source.scan(kept.ledger.entries)
+        anew = source.lost and source.accepted
+        if check.history is not History.CONTINUES or self.options.forget or anew:
+            kept.handed.clear()
+        scan = source.scan(kept.ledger.entries, kept.handed_to(check))
         look = kept.looks.take(
             check.look, scan, kept.ledger.entries, recovered.last_copies, source.deletion_file
         )
@@ -154,15 +165,24 @@ class Round:
             source_lost=source.lost,
             source_doubt=source.doubt,
         )
-        look = known.look
-        inventory = self._inventory(kept, known)
+        compared = self._compared(kept, known)
         self._meter.step("plan")
-        ahead = next_round(known, self._plan_options(kept), kept.facts, inventory)
+        ahead = next_round(compared.known, self._plan_options(kept), kept.facts, compared.inventory)
+        if compared.changed or ahead.ending:
+            kept.ledger.refresh((*compared.changed, *ahead.ending))
+        look = ahead.look
+        if ahead.rebuilt is not None:
+            look = look.knowing(ahead.rebuilt.entries)
         kept.looks.record(look)  # first: once a history is begun, nobody compares again
         self._take_back(kept, ahead)
         self._compare(kept, ahead, check)
+        if check.history is History.CONTINUES and check.compares:
+            forget_settled(self.remote, kept)
         with kept.changing_troubles() as troubles:
             troubles.prune(ahead.scan)
+        if ahead.postponed is not None:
+            _log.warning("%s: %s", self.remote.name, ahead.postponed)
+            self._report.held.append(FileReason("all that is listed", ahead.postponed))
         fill_report(self._report, ahead.scan, ahead.work, kept.troubles.by_path.get)
         self._report.overdue += overdue(ahead.scan, self.remote.config.wait_alarm, time.time())
         kept.ledger.refresh(ahead.work.refreshed)
@@ -171,7 +191,8 @@ class Round:
             with open_schema(self.remote, kept.sync, check, whole=self.options.schema) as schema:
                 self._tasks(kept, source, check, look, ahead.work, resumable, schema)
         finally:
-            self._stand(kept, ahead.scan)
+            self._stand(kept, source.left(ahead.scan, kept.handed))
+        source.settle(kept.handed)
 
     def _tasks(
         self,
@@ -191,7 +212,7 @@ class Round:
         again = SecondLook(source, look, kept.ledger.entries, self._report)
         for planned in tasks:
             each = again.confirmed(planned)
-            task = resumable.take(each) or self.new_id()
+            task = (None if each.anew else resumable.take(each)) or self.new_id()
             _log.info(
                 "%s: a task of %d files (%d bytes), %d deletions",
                 self.remote.name,
@@ -211,7 +232,7 @@ class Round:
                 self._meter,
                 schema=schema,
                 again=again,
-                read_deletions=source.deletion_file,
+                source=source,
                 clock=self.clock,
             ).run()
             crash.point("round.task_done")
@@ -228,7 +249,8 @@ class Round:
         """What is left to do, for status and heartbeats."""
         report = self._report
         expired = expired_paths(kept.troubles.by_path, scan)
-        left = remaining(scan, kept.ledger.entries, kept.facts, expired)
+        lost = kept.memory.now.lost
+        left = remaining(scan, kept.ledger.entries, kept.facts, expired, lost)
         report.pending_files, report.pending_bytes = left.files, left.bytes
         report.complete_until = left.complete_until
         report.looked = True
@@ -240,6 +262,7 @@ class Round:
 
     def _check(self, memory: ReceiverFile, looks: Looks) -> wire.CheckAnswer:
         now = memory.now
+        self._since = now.newest_commit
         request = self.remote.check_request(now, looks.now.last)
         check = self.remote.patiently(lambda: self.remote.client.check(request))
         if check.busy is not None:
@@ -250,6 +273,7 @@ class Round:
             newest = max(now.newest_commit, check.newest_commit)
             memory.update(engine=check.engine, newest_commit=newest, verified=check.verified)
         self._report.verified = check.verified
+        self._lost(memory, check.lost)
         return check
 
     def _recover(
@@ -298,20 +322,22 @@ class Round:
             return None
         return answer
 
-    def _inventory(self, kept: ReceiverState, known: Known) -> list[wire.InventoryEntry] | None:
-        """What the receiver has, where the list is to be compared with it."""
-        if known.comparison is None:
-            return None
-        assert known.check is not None
-        first = known.check.history is History.NEW and kept.memory.now.engine is None
-        _log.log(
-            logging.INFO if first else logging.WARNING,
-            "%s: %s; all is compared with the inventory",
-            self.remote.name,
-            known.comparison.reason,
-        )
-        self._meter.step("inventory")
-        return self.remote.patiently(lambda: list(self.remote.client.inventory()))
+    def _compared(self, kept: ReceiverState, known: Known) -> Compared:
+        """Both sides' lists, compared: by their sums, or in full where that is to be."""
+        if known.comparison is not None:
+            self._meter.step("inventory")
+        found = compare(self.remote, known, self._since)
+        comparison = found.known.comparison
+        if comparison is not None:
+            assert known.check is not None
+            first = known.check.history is History.NEW and kept.memory.now.engine is None
+            _log.log(
+                logging.INFO if first else logging.WARNING,
+                "%s: %s; all is compared with the inventory",
+                self.remote.name,
+                comparison.reason,
+            )
+        return found
 
     def _take_back(self, kept: ReceiverState, ahead: NextRound) -> None:
         """Files that were loaded and are not any more leave the list."""
@@ -330,6 +356,7 @@ class Round:
         new = ahead.rebuilt
         if new is None:
             return
+        self._tell_lost(kept, ahead, check)  # first: what is off the list nobody knows any more
         kept.ledger.become(new)
         crash.point("round.rebuilt")
         self._report.already += sum(1 for path in new.taken if path in ahead.known.scan.files)
@@ -344,6 +371,27 @@ class Round:
             self.remote.name,
             extra={"kept": new.kept, "taken": len(new.taken), "dropped": len(new.dropped)},
         )
+
+    def _tell_lost(self, kept: ReceiverState, ahead: NextRound, check: wire.CheckAnswer) -> None:
+        """Tell what was listed here and is at neither side."""
+        limit = min(check.limits.max_page_items, check.limits.max_page_bytes // _LOST_BYTES)
+        pages = [lost_pages(ahead.lost, max(1, limit))]
+        if check.history is not History.CONTINUES and check.compares:
+            pages.append(freed_pages(kept, ahead.known.scan, max(1, limit)))
+        for page in chain.from_iterable(pages):
+            answer = self.remote.patiently(lambda page=page: self.remote.client.lost(page))  # type: ignore[misc]
+            self._lost(kept.memory, answer.all)
+            if answer.lost:
+                _log.error("%s: %d files are lost", self.remote.name, len(answer.lost))
+        crash.point("round.lost_told")
+        if check.history is not History.CONTINUES:
+            renew_freed(kept, check.newest_commit)
+
+    def _lost(self, memory: ReceiverFile, lost: wire.LostFiles | None) -> None:
+        """What neither side has any more is named in each round, until it is acknowledged."""
+        memory.update(lost=lost)
+        named = lost.named if lost is not None else []
+        self._report.lost = [FileReason(each.path, each.reason or "lost") for each in named]
 
     @staticmethod
     def _begin_history(memory: ReceiverFile, check: wire.CheckAnswer) -> None:

@@ -101,6 +101,7 @@ class RoundReport:
         expired: files whose data is older than the receiver keeps.
         changed: files that changed or vanished under way; the next round looks at them again.
         wanted: files that the receiver had loaded, found bad, and asked for again in this round.
+        lost: files that neither side has any more, until the receiver's operator acknowledges them.
         verified: how many of what it has loaded the receiver has verified, at the check; None from
             one that does not tell.
         waiting: files that are not closed, or not ready.
@@ -132,6 +133,7 @@ class RoundReport:
     expired: list[FileReason] = field(default_factory=list)
     changed: list[FileReason] = field(default_factory=list)
     wanted: list[FileReason] = field(default_factory=list)
+    lost: list[FileReason] = field(default_factory=list)
     verified: VerifiedFiles | None = None
     waiting: int = 0
     overdue: list[FileReason] = field(default_factory=list)
@@ -152,7 +154,7 @@ class RoundReport:
         if self.error is not None:
             codes.append(_code_of(self.error))
         kinds = (self.conflicts, self.failed, self.quarantined, self.unmounted, self.overdue)
-        if any(kinds):
+        if any(kinds) or self.lost:
             codes.append(EXIT_NOT_LOADED)
         if self.guarded:
             codes.append(EXIT_HELD)
@@ -186,6 +188,7 @@ class RoundReport:
             "expired": _reasons(self.expired),
             "changed": _reasons(self.changed),
             "wanted": _reasons(self.wanted),
+            "lost": _reasons(self.lost),
             "verified": verified_json(self.verified),
             "waiting": self.waiting,
             "overdue": _reasons(self.overdue),
@@ -273,11 +276,11 @@ def as_text(report: dict[str, Any]) -> str:
     for each in report["conflicts"][:_SHOWN]:
         what = f"device {each['device']} belongs to another" if each["device"] else each["reason"]
         lines.append(f"  conflict: {each['file']}: {what}")
-    for key in ("wanted", "quarantined", "failed", "held", "overdue", "unmounted"):
+    for key in ("lost", "wanted", "quarantined", "failed", "held", "overdue", "unmounted"):
         lines += [
             f"  {key}: {each['file']}: {each['reason']}" for each in report.get(key, ())[:_SHOWN]
         ]
-    for key in ("wanted", "conflicts", "quarantined", "failed", "held", "overdue"):
+    for key in ("lost", "wanted", "conflicts", "quarantined", "failed", "held", "overdue"):
         more = len(report.get(key, ())) - _SHOWN
         if more > 0:
             lines.append(f"  ... and {more} more {key} (--json lists them all)")

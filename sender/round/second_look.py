@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from common.errors import Transient
 from sender.round.round_report import FileReason
 
 if TYPE_CHECKING:
@@ -42,7 +43,11 @@ class SecondLook:
     report: RoundReport
 
     def confirmed(self, plan: TaskPlan) -> TaskPlan:
-        """A task without the ends that are not proved any more, and what goes with them."""
+        """A task without the ends that are not proved any more, and what goes with them.
+
+        Raises:
+            Transient: the list was to begin anew with it, and the look was not whole after all.
+        """
         told = {
             each.path: entry
             for each in plan.deletions
@@ -54,6 +59,9 @@ class SecondLook:
         doubtful = self.look.not_gone(again, told)
         if not doubtful:
             return plan
+        if plan.anew:
+            why = next(iter(doubtful.values()))
+            raise Transient(f"the list cannot begin anew, on a second look: {why}")
         self.report.held += [
             FileReason(path.text, f"on a second look: {doubtful[path.group]}")
             for path in told

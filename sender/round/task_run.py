@@ -22,6 +22,7 @@ from sender.kept.looks import EdgeLook
 from sender.kept.receiver_state import ReceiverState
 from sender.kept.snapshot import SnapshotFile
 from sender.plan.task_plan import Addition, TaskPlan
+from sender.round.file_source import Source
 from sender.round.recovery import recover
 from sender.round.refusals import Verdicts
 from sender.round.round_report import FileOffset, FileReason, RoundReport
@@ -45,6 +46,7 @@ __all__ = ["TaskRun"]
 
 _log = logging.getLogger(__name__)
 
+_SETTLED = frozenset({Result.LOADED, Result.ALREADY, Result.RETIRED, Result.DELETED})
 _PATH_BYTES = 1100
 """Of one path in a page of deletions, at most."""
 
@@ -64,7 +66,7 @@ class TaskRun:
         meter: Meter,
         *,
         again: SecondLook,
-        read_deletions: Callable[[LocalDeletions], bytes | None],
+        source: Source,
         schema: SchemaShip | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -73,7 +75,7 @@ class TaskRun:
         self._check = check
         self._look = look
         self._again = again
-        self._read_deletions = read_deletions
+        self._source = source
         self._plan = plan
         self._task = task
         self._report = report
@@ -128,6 +130,7 @@ class TaskRun:
             epoch=self._kept.memory.now.epoch,
             propagate=Propagate(self._remote.config.propagate_deletes),
             look=self._look.number,
+            anew=self._plan.anew,
         )
         answer = self._remote.patiently(lambda: self._remote.client.start_task(self._task, request))
         crash.point("task.started")
@@ -177,7 +180,9 @@ class TaskRun:
             self._go_on()
             addition = self._additions[snap.path]
             known = self._kept.md5_known(addition.file)
-            found = prepare(self._kept.snapshot, snap, addition, known)
+            origin = self._source.origin(snap.path)
+            edge = "" if origin is None else origin.sender
+            found = prepare(self._kept.snapshot, snap, addition, known, edge)
             if isinstance(found, Prepared):
                 yield found
             elif found.changed:
@@ -315,7 +320,7 @@ class TaskRun:
     def _parts(
         self, file: LocalDeletions, begin: int, applied: bool
     ) -> Iterator[wire.DeletionsPart]:
-        sight, content = self._look.sight(file), self._read_deletions(file)
+        sight, content = self._look.sight(file), self._source.deletion_file(file)
         if sight is not None and content is not None:
             yield from deletion_parts(file, sight, content, begin=begin, applied=applied)
 
@@ -398,6 +403,7 @@ class TaskRun:
         self._kept.ledger.sent(
             Entry.of(prepared.addition.file, md5, prepared.span)
             for prepared, md5 in self._whole.values()
+            if not self._source.is_ended(prepared.addition.path)
         )
         self._kept.logs.end()
         crash.point("task.ended")
@@ -412,6 +418,7 @@ class TaskRun:
                 first_look=self._look.first(prepared.addition.path),
                 closed_look=self._look.closed(prepared.addition.path),
                 last_look=self._look.last_of_copy(prepared.addition.file),
+                origin=self._source.origin(prepared.addition.path),
             )
             for path, (prepared, md5) in self._whole.items()
         ]
@@ -420,6 +427,7 @@ class TaskRun:
             manifest,
             [path.text for path in deleted],
             [self._look.last(path) for path in deleted],
+            self._source.ends(deleted),
             self._schema_end,
             self._check.limits,
         )
@@ -448,6 +456,8 @@ class TaskRun:
         told = {each: size for each, size in self._told.items() if each[0] not in answer.untold}
         if told and answer.state is TaskState.DONE:
             kept.looks.told(told)
+        settled = (each.path for each in answer.outcomes if each.result in _SETTLED)
+        self._source.note(kept.handed, map(FilePath.parse, settled))
         crash.point("task.noted")
         if self._schema is not None and self._schema_end is not None:
             self._schema.conclude(answer.schema_position)

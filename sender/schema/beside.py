@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import stat as modes
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -85,12 +86,16 @@ def unread_files(tree: Tree) -> list[str]:
     without = sum(1 for _, log in regions if log is None)
     if without:
         said.append(
-            f"{without} regions keep no {_BINARY_MLOG} (their schema is in the log of the "
-            "consensus): name the server as schema.server, and it is asked"
+            f"{without} regions keep no {_BINARY_MLOG} (links are not followed; with Ratis their "
+            "schema is in the log of the consensus): name the server as schema.server to have it "
+            "asked"
         )
     pages = sum(1 for names, _ in regions if any(each.endswith(_PAGES) for each in names))
     if pages:
-        said.append(f"{pages} regions keep their series in pages (*{_PAGES}), which are not read")
+        said.append(
+            f"{pages} regions keep their series in pages (*{_PAGES}), of which only the log is "
+            "read: name the server as schema.server to have it asked"
+        )
     if regions and not tree.exists(_GROUP_LOG):
         said.append("TTLs, templates and the tables of databases are kept by the ConfigNode")
     if tree.exists(_TEMPLATE_LOG):
@@ -140,4 +145,7 @@ def _regions(tree: Tree) -> Iterator[tuple[list[str], SchemaFile | None]]:
     for _, at in sorted(found):
         names = [name for name, _ in tree.listing(at)]
         if names:
-            yield names, _file(tree, f"{at}/{_BINARY_MLOG}", "region", f"{at}/{TLOG}")
+            log = None
+            with suppress(UnsafePathError):  # it keeps no other region back
+                log = _file(tree, f"{at}/{_BINARY_MLOG}", "region", f"{at}/{TLOG}")
+            yield names, log

@@ -66,7 +66,7 @@ _CREATED, _DELETED, _MOVED_TAGS, _RENAMED, _ALIGNED = 4, 21, 28, 29, 41
 _SILENT: Final = frozenset({40, 64, 65})
 _TEMPLATES, _VIEWS = "schema templates", "logical views"
 _UNREAD: Final = {
-    **dict.fromkeys((0, 1, 2, 63), _TEMPLATES),
+    **dict.fromkeys((0, 1, 2, 38, 39, 57, 63), _TEMPLATES),
     **dict.fromkeys((66, 67, 68, 69, 70), _VIEWS),
     **dict.fromkeys(range(100, 109), "devices and attributes of tables"),
 }

@@ -158,7 +158,7 @@ def _goes_on(tree: Tree, state: Gathered, files: Sequence[SchemaFile]) -> bool:
         elif not _same(known, file):
             if file.kind in _TREES or known.inode != file.found.st_ino:
                 return False
-            if known.read > file.found.st_size or not _is_checked(tree, file, known):
+            if not _is_checked(tree, file, known):
                 return False
     return True
 
@@ -290,7 +290,6 @@ class _Kept:
         if not size:
             self._tree.unlink(rel, sync=False)
         with self._tree.open_write(rel) if size else self._tree.create(rel) as file:
-            file.truncate(size)
             for piece in _pieces(lines):
                 size += file.write(piece, at=size)
             file.sync()

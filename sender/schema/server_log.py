@@ -27,7 +27,7 @@ from common.decoders import from_json
 from common.digests import xxh3_64, xxh3_128
 from common.schemaitems import Dropped, Group, encode_items
 from sender.schema.notes import ServerAsked
-from sender.schema.server_schema import ServerSchema, has_series, read_schema
+from sender.schema.server_schema import ServerSchema, has_series, read_schema, stored_path
 from sender.schema.upstream_changes import ChangesPlan
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class ServerLog:
                 if before is not None and before[:2] != now[:2]:
                     line = encode_items([msgspec.structs.replace(item, replaces=True)])
                 changed.append((path, line))
-        gone = self._gone(left, len(following.keys() | others), found)
+        gone = dict.fromkeys(self._gone(left, len(following.keys() | others), found))
         lines += [encode_items([Dropped(path=path)]) for path in gone]
         # Those of a device together. What may still be there was told as it was told.
         lines += [line for _, line in sorted(changed)]
@@ -204,7 +204,8 @@ class ServerLog:
             return []
         missing = sorted(left)
         since, now = self._notes.now.missing, self._clock()
-        held = [path for path in missing if found.database_of(path) not in found.shown]
+        shown = set(map(stored_path, found.shown))
+        held = [path for path in missing if found.database_of(path) not in shown]
         if len(missing) >= _MANY and len(missing) > different:
             held = missing
         if held:

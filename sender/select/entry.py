@@ -23,6 +23,8 @@ class EntryState(StrEnum):
     """This sender sent it, or found it loaded with the same content."""
     LISTED = "listed"
     """Only the receiver's inventory says so; no local file was compared with it yet."""
+    ENDED = "ended"
+    """The receiver let it go by itself (TTL, its operator, another owner): not to come again."""
     SENT = "sent"
     """Sent in a task whose outcome is not known yet."""
 

@@ -155,6 +155,9 @@ class LocalDeletions:
         identity: (size, mtime_ns, inode) of it, and of the shared one: the sums.
         inode: of the TsFile.
         shared: what follows its own records.
+        author: of one that is forwarded, see `common.wire.DeletionsPart`.
+        segments: of one that is forwarded, as it is noted here: up to which byte, the look before
+            it, and whether readers are to leave out what is deleted.
     """
 
     path: FilePath
@@ -164,6 +167,13 @@ class LocalDeletions:
     identity: tuple[int, int, int]
     inode: int
     shared: SharedDeletions | None = None
+    author: str = ""
+    segments: tuple[tuple[int, int, bool], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes that concern its TsFile, with a record that may be being written."""
+        return self.identity[0] - (0 if self.shared is None else self.shared.begin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +263,9 @@ class Scan:
         changing: groups in motion (a running compaction, a directory that changed during the
             scan), with the reason.
         includes: whether a storage group is inside the filter.
+        told_anew: files that may be on the list as they are, and are to be told once more.
+        gone_before: files on no list, with their data directory, whose end is to be told all the
+            same.
     """
 
     files: Mapping[FilePath, LocalFile]
@@ -268,6 +281,8 @@ class Scan:
     loose_names: frozenset[str] = frozenset()
     changing: Mapping[TimePartition, str] = field(default_factory=dict)
     includes: Callable[[str], bool] = _all
+    gone_before: Mapping[FilePath, Path] = field(default_factory=dict)
+    told_anew: frozenset[FilePath] = frozenset()
     _wholes: dict[TimePartition, str | None] = field(default_factory=dict, repr=False)
 
     def is_gone(self, path: FilePath, data_dir: Path) -> bool:

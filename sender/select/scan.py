@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from common.config.shared_rules import PER_MILLISECOND
 from common.errors import UnsafePathError
 from common.names import Kind
+from sender.select.entry import Entry, EntryState
 from sender.select.facts import FileFacts
 from sender.select.filters import group_filter
 from sender.select.found import (
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from common.names import FilePath
     from sender.config import SenderConfig
     from sender.select.data_dirs import DataDirs
-    from sender.select.entry import Entry
     from sender.select.found import TimePartition
 
 __all__ = ["Scanner", "units_of"]
@@ -88,7 +88,7 @@ class Scanner:
             self._cache.begin()
         found = {path: self._walk(tree, known, only) for path, tree in dirs}
         for data_dir, each in found.items():
-            self._missing_kinds(dirs.trees[data_dir], each, known)
+            self._missing_kinds(dirs, data_dir, each, known)
         scan = self._union(dirs, found)
         if only is None:
             self._cache.end()
@@ -114,18 +114,30 @@ class Scanner:
         return walk.run(only)
 
     def _missing_kinds(
-        self, tree: Tree, found: WalkResult, known: Sequence[Mapping[FilePath, Entry]]
+        self,
+        dirs: DataDirs,
+        data_dir: Path,
+        found: WalkResult,
+        known: Sequence[Mapping[FilePath, Entry]],
     ) -> None:
-        """`sequence/` itself missing is a missing mount, not the deletion of all that was in it."""
+        """`sequence/` itself missing is a missing mount, not the deletion of all that was in it.
+
+        What only the receiver's inventory told of may have been in any data directory.
+        """
         if self._rules.flat_group is not None:
             return
         for kind in Kind:
-            if not tree.exists(kind) and any(
-                entry.data_dir == tree.path and entry.path.kind is kind
+            if dirs.trees[data_dir].exists(kind):
+                continue
+            somewhere = any(tree.exists(kind) for tree in dirs.trees.values())
+            if any(
+                entry.data_dir == data_dir
+                and entry.path.kind is kind
+                and not (somewhere and entry.state is EntryState.LISTED)
                 for entries in known
                 for entry in entries.values()
             ):
-                found.unreadable.append(Unreadable(tree.path, kind, "is not there any more"))
+                found.unreadable.append(Unreadable(data_dir, kind, "is not there any more"))
 
     def _union(self, dirs: DataDirs, found: Mapping[Path, WalkResult]) -> Scan:
         files: dict[FilePath, LocalFile] = {}

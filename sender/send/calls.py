@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
+
+import msgspec
 
 import common
 from common import wire
@@ -157,24 +159,59 @@ class Client:
         """Say that this sender lives, and what it has left to do."""
         return self._json("POST", "/heartbeat", wire.HeartbeatAnswer, beat)
 
+    def listed(self, request: wire.ListedRequest) -> wire.ListedAnswer:
+        """Whether both sides list the same."""
+        return self._json("POST", "/listed", wire.ListedAnswer, request)
+
+    def ended(self, page: wire.ListedPage) -> wire.EndedAnswer:
+        """Which listed files the receiver let go by itself."""
+        return self._json("POST", "/listed/ended", wire.EndedAnswer, page)
+
+    def lost(self, page: wire.LostPage) -> wire.LostAnswer:
+        """Tell of files that are here no more, and that the receiver may not know."""
+        return self._json("POST", "/lost", wire.LostAnswer, page)
+
+    def settled(self, after: int, limit: int = 1000) -> Iterator[wire.SettledAnswer]:
+        """What need not be remembered any more since a commit, in pages."""
+        cursor: str | None = None
+        while True:
+            query = {"after": str(after), "limit": str(limit)}
+            query |= {} if cursor is None else {"cursor": cursor}
+            page = self._json("GET", f"/settled?{urlencode(query)}", wire.SettledAnswer)
+            yield page
+            if page.next is None:
+                return
+            if page.next == cursor or not page.files:
+                raise ProtocolError(f"{self.endpoint.url}/settled: the pages do not end")
+            cursor = page.next
+
     def inventory(self, limit: int = 1000) -> Iterator[wire.InventoryEntry]:
         """Everything that the receiver has of this sender, page by page."""
         for page in self._pages("/inventory", wire.InventoryAnswer, limit):
             yield from page.entries
 
-    def inventory_looked_at(self, limit: int = 1000) -> Iterator[wire.InventoryEntry]:
-        """The same; the receiver looks at the bytes of each file on its disk (`stands`).
+    def inventory_looked_at(
+        self, limit: int = 1000, *, after: str | None = None
+    ) -> Iterator[wire.InventoryAnswer]:
+        """The same in pages; the receiver looks at the bytes of each file on its disk (`stands`).
+
+        Args:
+            limit: files of a page.
+            after: only paths behind this text.
 
         Raises:
             ProtocolError: it does not, since it is of an older version.
         """
-        for page in self._pages("/inventory", wire.InventoryAnswer, limit, {"look": "true"}):
+        pages = self._pages(
+            "/inventory", wire.InventoryAnswer, limit, {"look": "true"}, after=after
+        )
+        for page in pages:
             if not page.looked:
                 raise ProtocolError(
                     f"{self.endpoint.url} does not say whether the bytes of its files lie on its "
                     "disk, as it is of an older version: nothing can be called safe"
                 )
-            yield from page.entries
+            yield page
 
     def catalogue_now(self, limit: int = 1000) -> CatalogueNow:
         """Every committed file of the receiver (a reader's call)."""
@@ -185,6 +222,32 @@ class Client:
             marks.add((page.commit, page.engine))
         commit, engine = min(marks)
         return CatalogueNow(entries, engine, commit, len(marks) == 1)
+
+    def fates(self, paths: Sequence[str], limit: int = 1000) -> wire.FatesAnswer:
+        """What became of files that were in the receiver's catalogue (a reader's call).
+
+        Raises:
+            NotFoundError: it is of a version that does not know.
+        """
+        fates: list[wire.FileFate] = []
+        answer: wire.FatesAnswer | None = None
+        for at in range(0, max(1, len(paths)), limit):
+            page = wire.FatesRequest(paths=list(paths[at : at + limit]))
+            answer = self._json("POST", "/catalogue/fates", wire.FatesAnswer, page)
+            if [each.path for each in answer.fates] != page.paths:
+                raise ProtocolError(f"{self.endpoint.url}: fates of other paths than were asked")
+            fates += answer.fates
+        assert answer is not None
+        return msgspec.structs.replace(answer, fates=fates)
+
+    def noted(self, limit: int = 1000) -> list[wire.NotedEntry]:
+        """Deletion files that the receiver knows (a reader's call).
+
+        Raises:
+            NotFoundError: it is of a version that knows none.
+        """
+        pages = self._pages("/catalogue/deletions", wire.NotedAnswer, limit)
+        return [each for page in pages for each in page.entries]
 
     def schema_changes(
         self, after: int, cursor: str | None = None, limit: int = 1000
@@ -198,9 +261,14 @@ class Client:
         return page
 
     def _pages(
-        self, path: str, kind: type[T], limit: int, more: Mapping[str, str] | None = None
+        self,
+        path: str,
+        kind: type[T],
+        limit: int,
+        more: Mapping[str, str] | None = None,
+        *,
+        after: str | None = None,
     ) -> Iterator[Any]:
-        after: str | None = None
         while True:
             query = {"limit": str(limit), **(more or {})}
             query |= {} if after is None else {"after": after}

@@ -96,7 +96,7 @@ class Unfit:
 
 
 def prepare(
-    snapshot: Snapshot, snap: SnapshotFile, addition: Addition, md5: str | None
+    snapshot: Snapshot, snap: SnapshotFile, addition: Addition, md5: str | None, origin: str = ""
 ) -> Prepared | Unfit:
     """Read the tail of a snapshot file.
 
@@ -105,6 +105,7 @@ def prepare(
         snap: the file.
         addition: why it is sent.
         md5: of the file, where it is known without reading it.
+        origin: the edge that it comes from, of a forwarded file.
     """
     try:
         fd = snapshot.open(snap)
@@ -134,6 +135,7 @@ def prepare(
         last_time=tail.last_time,
         devices=[device.name_in(addition.path.sg) for device in tail.devices],
         resource=resource,
+        origin=origin,
     )
     span = None
     if tail.first_time is not None and tail.last_time is not None:

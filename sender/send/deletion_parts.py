@@ -36,6 +36,7 @@ def deletion_parts(
     """
     if xxh3_128(content[: sight.size]).hex() != sight.digest:
         return
+    let = {end: is_applied for end, _, is_applied in file.segments}
     for end, floor in sight.marks:
         while begin < end:
             records = content[begin : min(end, begin + _LONGEST)]
@@ -46,7 +47,8 @@ def deletion_parts(
                 base=begin,
                 content=content[begin : begin + size],
                 floor=floor,
-                applied=applied,
+                applied=applied and let.get(end, True),
+                author=file.author,
             )
             begin += size
 

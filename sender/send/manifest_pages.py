@@ -11,7 +11,7 @@ from common.wire import EndRequest, ManifestEntry, ManifestPage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from common.wire import Limits, SchemaEnd
+    from common.wire import EndBelow, Limits, SchemaEnd
 
 __all__ = ["end_in_pages"]
 
@@ -24,6 +24,7 @@ def end_in_pages(
     manifest: Sequence[ManifestEntry],
     deleted: Sequence[str],
     looks: Sequence[int],
+    below: Sequence[EndBelow],
     schema: SchemaEnd | None,
     limits: Limits,
 ) -> tuple[list[ManifestPage], EndRequest]:
@@ -33,25 +34,28 @@ def end_in_pages(
         manifest: the files.
         deleted: paths that are gone or replaced.
         looks: the last look that had each of these.
+        below: what ends of forwarded files mean.
         schema: that came with the task.
         limits: of the receiver; one that says nothing of long tasks takes no pages.
     """
     most = max(4096, limits.max_page_bytes // 2) - _FRAME
     pages: list[ManifestPage] = []
     entries: list[ManifestEntry] = []
+    ends: list[EndBelow] = []
     first = size = 0
 
     def page(end: int) -> None:
-        nonlocal entries, first, size
+        nonlocal entries, ends, first, size
         pages.append(
             ManifestPage(
                 number=len(pages),
                 manifest=entries,
                 deleted=list(deleted[first:end]),
                 last_looks=list(looks[first:end]),
+                below=ends,
             )
         )
-        entries, first, size = [], end, 0
+        entries, ends, first, size = [], [], end, 0
 
     for entry in manifest if limits.max_task_items else ():
         more = len(msgspec.json.encode(entry)) + 1
@@ -64,10 +68,17 @@ def end_in_pages(
         if size and size + more > most:
             page(at)
         size += more
+    for end in below if limits.max_task_items else ():
+        more = len(msgspec.json.encode(end)) + 1
+        if size and size + more > most:
+            page(len(deleted))
+        ends.append(end)
+        size += more
     return pages, EndRequest(
         manifest=entries if limits.max_task_items else list(manifest),
         deleted=list(deleted[first:]),
         last_looks=list(looks[first:]),
+        below=ends if limits.max_task_items else list(below),
         schema=schema,
         pages=len(pages),
     )

@@ -17,6 +17,7 @@ from typing import Protocol
 from common import crash, wire
 from common.digests import md5
 from common.errors import (
+    BusyError,
     DigestError,
     GoneError,
     NotFoundError,
@@ -248,6 +249,11 @@ class TusUpload:
                     at += len(block)
                 else:
                     self._acknowledged(*ahead.next())
+        except (OffsetError, BusyError):
+            ahead.settle()
+            if self._offset == offset:
+                raise
+            return False  # one overtook the one before it; those before it are there
         except Exception:
             ahead.settle()
             raise

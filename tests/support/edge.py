@@ -13,6 +13,7 @@ import msgspec
 from common.config import Secret
 from sender.config import ReceiverEntry, SenderConfig, TransferConfig
 from sender.kept import identity
+from sender.round.freeing import Freeing, FreeOptions, FreeReport
 from sender.round.round import Round, RoundOptions
 from sender.round.round_report import RoundReport
 from sender.select.data_dirs import mark
@@ -145,6 +146,14 @@ class Edge:
             return Round(remote, RoundOptions(**options)).run()
         finally:
             lock.release()
+            remote.close()
+
+    def free(self, **options: Any) -> FreeReport:
+        """Free in this process what the receiver holds."""
+        remote = self.remote()
+        try:
+            return Freeing([remote], FreeOptions(**options), stop=self.stop).run()
+        finally:
             remote.close()
 
     @property

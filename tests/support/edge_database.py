@@ -8,6 +8,7 @@ written. Times are small integers; how points lie in files is a matter of the da
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -322,6 +323,15 @@ class EdgeDatabase:
         """Another data directory, as tiers do."""
         before = self.where(file)
         file.home = home
+        self._carry(file, before)
+
+    def rename(self, file: DatabaseFile, name: Name) -> None:
+        """Another name, by hand."""
+        before = self.where(file)
+        file.name = name
+        self._carry(file, before)
+
+    def _carry(self, file: DatabaseFile, before: Path) -> None:
         after = self.where(file)
         after.parent.mkdir(parents=True, exist_ok=True)
         for suffix in self._suffixes:
@@ -333,6 +343,33 @@ class EdgeDatabase:
         """Closed files go, with what belongs to them."""
         for each in list(files):
             self._remove(each)
+
+    def notice_freed(self) -> list[DatabaseFile]:
+        """Closed files that are not there any more, as a database sees at its next start."""
+        gone = [each for each in self.closed() if not self.where(each).exists()]
+        self.files = [each for each in self.files if each not in gone]
+        return gone
+
+    def backup(self) -> EdgeDatabase:
+        """A copy of all that it has; contents are one with this one's."""
+        kept = copy.copy(self)
+        kept.files = copy.deepcopy(self.files)
+        kept.flushed, kept.versions = dict(self.flushed), dict(self.versions)
+        kept.log = dict(self.log)
+        return kept
+
+    def restore(self, kept: EdgeDatabase) -> None:
+        """Have what a copy has. What was open in it is closed; what was in memory is lost."""
+        self.remove(self.files)
+        self.files = copy.deepcopy(kept.files)
+        self.floor, self.clock = kept.floor, max(self.clock, kept.clock)
+        for file in self.files:
+            file.memory = {}
+            self._store(file)
+            if file.deletions:
+                lines = (self.shape.record(each.line) for each in file.deletions)
+                self._beside(file).write_bytes(b"".join(lines))
+        self.restart()
 
     # -- disk ------------------------------------------------------------------------------
 

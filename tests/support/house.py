@@ -228,7 +228,8 @@ def _makes_a_variable(value: ast.expr | None) -> bool:
 
 
 SUBJECTS = frozenset({
-    "batch", "clock", "daemon", "deletes", "files", "fsck", "init", "owners", "quarantine",
+    "batch", "clock", "daemon", "deletes", "files", "fsck", "init", "listed", "lost", "owners",
+    "quarantine",
     "retired", "schema", "senders", "series", "sql", "status", "sync", "tasks", "ttl",
 })  # fmt: skip
 """Modules of one name on several floors, about one thing: its table, its calls, its command."""

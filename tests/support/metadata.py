@@ -81,6 +81,7 @@ def plain(state: State) -> dict[str, Any]:
     return {
         "uuid": state.uuid,
         "newest": state.newest,
+        "listed": {uuid: state.file_table.listed.of(uuid) for uuid in state.senders},
         "senders": dict(state.senders),
         "tokens": dict(state.tokens),
         "hashes": {row.hash: state.token_table.by_hash(row.hash) for row in state.tokens.values()},

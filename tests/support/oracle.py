@@ -10,18 +10,20 @@ from __future__ import annotations
 import contextlib
 import copy
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from receiver.config import DeletesConfig, LimitsConfig, ListenConfig, ReceiverConfig
 from receiver.metadata.state.table_rows import DeletionsRow, FileRow, FileState
+from receiver.operator.senders import accept_sender
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
 from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import plan
 from receiver.spark.source.source_options import parse_options
 from receiver.web.app import close, create_app, site_of
+from sender.round.freeing import FreeReport
 from sender.round.round_report import RoundReport
 from sender.select.data_dirs import MARKER, mark
 from tests.support.edge import Edge
@@ -169,7 +171,46 @@ class CentreView:
         return set(self.points(row)) <= given
 
 
+def rows_read(schema_dir: Path) -> Iterator[dict[str, Any]]:
+    """The rows that a reader of a receiver's catalogue gets."""
+    options = parse_options({"form": "long", "catalog": str(schema_dir)})
+    query = plan_of(options, columns_of(options))
+    sources = list_sources(options)
+    span, picker = query.selection.span, query.picker()
+    parts = plan(sources, span, 1 << 20, picker, read_tail_of, merge=options.merge)
+    for part in parts:
+        for each in read_slices(part, query):
+            yield from each.to_pylist()
+
+
+def points_read(host: Host, shape: Shape) -> Points:
+    """What a reader of a receiver gets.
+
+    Raises:
+        AssertionError: a time of a series is given twice.
+    """
+    with host.reading() as state:
+        if not any(row.state in _IN_SIGHT for row in state.files.values()):
+            return {}
+    found: Points = {}
+    for row in rows_read(host.config.schema_dir):
+        if not shape.has(row["device"]):
+            continue
+        key = shape.series(row["device"], row["measurement"]), in_mind(row["time"])
+        assert key not in found, f"{key} is given twice"
+        found[key] = row["value_long"]
+    return found
+
+
 # -- the world -----------------------------------------------------------------------------------
+
+
+@dataclass
+class EdgeBackup:
+    """A copy of an edge: of its database, and of what its sender remembers."""
+
+    database: EdgeDatabase
+    memory: Path
 
 
 class Oracle:
@@ -196,6 +237,44 @@ class Oracle:
     def round(self) -> RoundReport:
         return self.edge.round()
 
+    def free(self, patterns: Sequence[str]) -> FreeReport:
+        return self.edge.free(patterns=tuple(patterns))
+
+    # -- copies ----------------------------------------------------------------------------
+
+    def backup(self, name: str = "backup") -> EdgeBackup:
+        """A copy of the edge: its database, and what the sender remembers."""
+        where = self.aside.with_name(name)
+        shutil.rmtree(where, ignore_errors=True)
+        for place in self._remembered():
+            if place.exists():
+                shutil.copytree(place, where / place.relative_to(self.edge.root))
+        return EdgeBackup(self.database.backup(), where)
+
+    def restore(self, kept: EdgeBackup, *, lost: Collection[str] = (), accept: bool = True) -> None:
+        """The edge is what its copy was; an operator of the centre says so.
+
+        Args:
+            kept: the copy.
+            lost: what of the sender's memory is not in it, as patterns.
+            accept: whether the operator does.
+        """
+        self.database.restore(kept.database)
+        for place in self._remembered():
+            shutil.rmtree(place, ignore_errors=True)
+            source = kept.memory / place.relative_to(self.edge.root)
+            if source.exists():
+                shutil.copytree(source, place)
+        for pattern in lost:
+            for found in self.edge.root.glob(pattern):
+                found.unlink()
+        if accept:
+            assert isinstance(self.host, InProcess)
+            accept_sender(self.host.node.engine, self.edge.uuid)
+
+    def _remembered(self) -> list[Path]:
+        return [self.edge.schema, *(each / "sync-sender" for each in self.edge.config.data_dirs)]
+
     def view(self) -> CentreView:
         return CentreView.of(self.host, self.senders, self.database)
 
@@ -209,24 +288,7 @@ class Oracle:
         Raises:
             AssertionError: a time of a series is given twice.
         """
-        if not self.view().visible:
-            return {}
-        options = parse_options({"form": "long", "catalog": str(self.host.config.schema_dir)})
-        query = plan_of(options, columns_of(options))
-        sources = list_sources(options)
-        span, picker = query.selection.span, query.picker()
-        parts = plan(sources, span, 1 << 20, picker, read_tail_of, merge=options.merge)
-        found: Points = {}
-        for row in (
-            row for part in parts for each in read_slices(part, query) for row in each.to_pylist()
-        ):
-            if not self.database.shape.has(row["device"]):
-                continue
-            series = self.database.shape.series(row["device"], row["measurement"])
-            key = series, in_mind(row["time"])
-            assert key not in found, f"{key} is given twice"
-            found[key] = row["value_long"]
-        return found
+        return points_read(self.host, self.database.shape)
 
     # -- other boxes -----------------------------------------------------------------------
 
@@ -304,13 +366,13 @@ def an_edge(root: Path, url: str, mode: str) -> Edge:
     return edge
 
 
-def _config(root: Path) -> ReceiverConfig:
+def _config(root: Path, deletes: DeletesConfig | None = None) -> ReceiverConfig:
     config = ReceiverConfig(
         schema_dir=root / "centre" / "schema",
         data_dirs=(root / "centre" / "data",),
         listen=ListenConfig(host="127.0.0.1", port=0),
         limits=LimitsConfig(min_free_bytes=0),
-        deletes=DeletesConfig(max_fraction=1.0),
+        deletes=deletes or DeletesConfig(max_fraction=1.0),
     )
     config.data_dirs[0].mkdir(parents=True)
     return config
@@ -319,13 +381,20 @@ def _config(root: Path) -> ReceiverConfig:
 @contextlib.contextmanager
 def oracle(root: Path, mode: str = "replaced", shape: Shape = PLAIN) -> Iterator[Oracle]:
     """A receiver in this process, served over HTTP, and an edge."""
-    app = create_app(_config(root))
+    with receiver_at(root) as host:
+        yield Oracle(root, mode, host, shape)
+
+
+@contextlib.contextmanager
+def receiver_at(root: Path, deletes: DeletesConfig | None = None) -> Iterator[InProcess]:
+    """A receiver in this process, served over HTTP."""
+    app = create_app(_config(root, deletes))
     try:
         site = site_of(app)
         in_this_process(site.node)
         with running(app, gate=site.gate) as server:
             host, port = server.addresses[0]
-            yield Oracle(root, mode, InProcess(site.node, f"http://{host}:{port}"), shape)
+            yield InProcess(site.node, f"http://{host}:{port}")
             site.polls.close()
     finally:
         close(app)

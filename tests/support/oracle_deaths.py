@@ -153,23 +153,30 @@ class DeadlyPlay(Play):
         self._note("exchanged", report.sent, report.error)
         self._weak()
         self.host.adopt(old, self.world.edge.uuid)
+        # All that the new box lists stands above what ended before: older values above newer ones.
+        still = self.database.answer()
+        self.given = {key: value for key, value in self.given.items() if key in still}
         self._weak()
         self._whole_round()
 
     # -- the end ---------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Let everything come to rest, and look at the disk."""
-        self._fsck()
-        for _ in range(3):
-            self._whole_round()
-        while self.host.prove():
-            pass
-        self._prove()
+        """Let everything come to rest at this centre, and look at the disk."""
+        together = (self, *self.beside)
+        if self._is_rotten():
+            self._fsck()
+        for each in together:
+            for _ in range(3):
+                each._whole_round()
+            while self.host.prove():
+                pass
+            each._prove()
         self.host.with_no_history()
         self.host.reap()
-        self.on_disk()
-        self._strict()
+        for each in together:
+            each.on_disk()
+            each._strict()
         if report := self._fsck():
             raise WrongAnswer("fsck finds something in the end", report)
 
@@ -301,5 +308,4 @@ class Fleet:
 
     def settle(self) -> None:
         """All come to rest."""
-        for each in self.plays:
-            each.settle()
+        self.plays[0].settle()

@@ -7,13 +7,16 @@ SIGKILL, at any crash point, in the middle of loads, proofs and of its own recov
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -109,6 +112,7 @@ class Killable:
 
     def start(self, *, dies_at: int = 0) -> bool:
         """Open and serve; whether it came so far, without dying at a crash point before."""
+        _warm()
         ours, theirs = Pipe()
         config, port = self.config, self._port
 
@@ -216,6 +220,15 @@ class Killable:
         if isinstance(answer, BaseException):
             raise answer
         return answer
+
+
+@functools.cache
+def _warm() -> None:
+    """Import here, once, what each fork would import by itself."""
+    with tempfile.TemporaryDirectory() as root:
+        data = Path(root) / "data"
+        data.mkdir()
+        close(create_app(ReceiverConfig(schema_dir=Path(root) / "schema", data_dirs=(data,))))
 
 
 def _serve(config: ReceiverConfig, port: int, line: Connection, countdown: Countdown) -> None:

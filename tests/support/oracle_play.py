@@ -6,15 +6,17 @@ import contextlib
 import itertools
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from common import crash
 from common.crash import SimulatedCrash
+from sender.round.removing import Removal
 from sender.round.round_report import RoundReport
 from sender.select.walk import Walk
+from tests.support.edge_database import DatabaseFile
 from tests.support.edge_shapes import ALL, ROW, SERIES, SPAN, Key, Points
-from tests.support.oracle import CentreView, Oracle, difference
+from tests.support.oracle import CentreView, EdgeBackup, Oracle, difference
 
 WEIGHTS = {
     "write": 40.0,
@@ -26,6 +28,7 @@ WEIGHTS = {
     "expire": 1.0,
     "restart": 1.0,
     "move": 1.0,
+    "rename": 0.5,
     "free": 2.0,
     "round": 8.0,
     "whole_round": 8.0,
@@ -36,6 +39,17 @@ WEIGHTS = {
 
 _READ = 8
 """Every so many checks the product's reader, which takes long, is asked as well."""
+
+
+RESTORES = WEIGHTS | {"backup": 1.5, "restore": 1.5}
+"""The same with copies of the edge, and restores from them."""
+_FORGOTTEN = (
+    (),
+    ("**/sync-sender/*/last_local_files.txt",),
+    ("**/sync-sender/*/local_files.state",),
+    ("schema/sync/*/looks.state",),
+    ("schema/sync/*/receiver.json",),
+)
 
 
 class WrongAnswer(AssertionError):
@@ -61,6 +75,9 @@ class Play:
         self.compacted = False
         self.partly = self.died = False
         self.unsure: set[int] = set()
+        self.backup: EdgeBackup | None = None
+        self.accepting = False
+        self.ended: set[Key] = set()
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -139,24 +156,102 @@ class Play:
             self.database.move(file, 1 - file.home)
             self._note("move", file.name, file.home)
 
+    def _rename(self) -> None:
+        """As if it had been compacted once more; its order among the others stays."""
+        if closed := self.database.closed():
+            file = self.chance.choice(closed)
+            name = (*file.name[:3], file.name[3] + 1, file.name[4])
+            if all((each.partition, each.name) != (file.partition, name) for each in closed):
+                self.database.rename(file, name)
+                self._note("rename", file.partition, name)
+
     def _free(self) -> None:
-        """An operator frees what is safe, the lowest first, late files never from under others."""
-        if self.world.mode == "all":
+        """An operator frees some of what is safe, and the command may die on the way."""
+        closed = self.database.closed()
+        wanted = [f.path(self.database.group) for f in closed if self.chance.random() < 0.6]
+        if not wanted:
             return
-        view = self.world.view()
-        listed = {
-            (path, row.md5): row for row in view.visible if not row.retired for path in row.paths
-        }
-        for file in self.database.closed():
-            row = listed.get((file.path(self.database.group), file.md5))
-            if row is None or self.chance.random() < 0.6:
+        dying = self.chance.random() < 0.3
+        passed: list[str] = []
+        hook = self._deadly(passed, self.chance.randint(-25, 0) if dying else 1)
+        before, edge = self.world.answer(), self.database.answer(ttl=False)
+        with self._meanwhile(), contextlib.suppress(SimulatedCrash), crash.arm(hook):
+            self.world.free(wanted)
+        gone = self._noticed()
+        self._note("free", [(f.partition, f.name) for f in gone], passed[-1:] if dying else "whole")
+        if gone and self.world.mode == "all":
+            raise WrongAnswer("a mirror frees", gone)
+        if self.world.answer() != before:
+            raise WrongAnswer("freeing changed the centre's answer")
+        for key, value in self.database.answer(ttl=False).items():
+            if key[0] == ROW:
                 continue
-            own = {record.line.number for owner, record in view.deletions if owner == row.physical}
-            told = {each.line.number for each in file.deletions} <= own
-            others = (each for each in self.database.files if each is not file)
-            if told and not (file.late and any(each.overlaps(file) for each in others)):
-                self.database.remove([file])
-                self._note("free", file.name)
+            if value < edge.get(key, 0) and not self._covered(key, edge[key]):
+                raise WrongAnswer("the edge itself answers with an older point", key, value)
+
+    def _noticed(self) -> list[DatabaseFile]:
+        """Files that are gone: what was deleted in them must be known at the centre."""
+        gone, seen = self.database.notice_freed(), self.world.view().seen
+        for file in gone:
+            if untold := {each.line.number for each in file.deletions} - seen:
+                raise WrongAnswer("freed with deletions that nobody else knows", file.name, untold)
+        return gone
+
+    @contextlib.contextmanager
+    def _meanwhile(self) -> Iterator[None]:
+        """The database goes on between a judgement and a removal."""
+        original, left = Removal.names, itertools.count(self.chance.randint(-6, 0))
+
+        def names(removal: Removal, directories: Any) -> Any:
+            if next(left) == 0:
+                self._note("freed", [f.name for f in self._noticed()])
+                for _ in range(2):
+                    what = ["write", "close", "inner", "cross", "delete"]
+                    getattr(self, f"_{self.chance.choice(what)}")()
+            return original(removal, directories)
+
+        Removal.names = names  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            Removal.names = original  # type: ignore[method-assign]
+
+    def _deadly(self, passed: list[str], begin: int) -> Callable[[str], None]:
+        """Dies at the crash point that makes a count from `begin` come to 0."""
+        left, me = itertools.count(begin), threading.get_ident()
+
+        def hook(name: str) -> None:
+            if threading.get_ident() == me:
+                passed.append(name)
+                if next(left) == 0:
+                    raise SimulatedCrash(name)
+
+        return hook
+
+    def _backup(self) -> None:
+        if not self.partly and not self.died:  # of an edge that a look has seen as it is
+            self.backup = self.world.backup()
+            self._note("backup")
+
+    def _restore(self) -> None:
+        """The edge is what its copy was, with or without what its sender remembered."""
+        if self.backup is None or not self.world.view().rows:
+            return
+        lost = self.chance.choice(_FORGOTTEN)
+        kept, self.backup = self.backup, None
+        # What was deleted since holds in what had ended; what the centre does not know, and what is
+        # deleted before the next whole look, in the files of the edge alone.
+        known = kept.database.log.keys() & self.world.view().seen
+        self.unsure |= self.database.log.keys() - known
+        self.partly = self.compacted = self.accepting = True
+        self.ended |= self.world.answer().keys()
+        self.world.restore(kept, lost=lost)
+        there = self.database.answer(ttl=False)  # the value of old stands above what came since
+        self.given, self.before = (
+            {key: min(value, there.get(key, value)) for key, value in old.items()}
+            for old in (self.given, self.before)
+        )
+        self._note("restore", lost)
 
     # -- rounds ----------------------------------------------------------------------------
 
@@ -176,7 +271,7 @@ class Play:
         self._weak()
         self._strict()
         self._lists()
-        self.compacted = self.partly = self.died = False
+        self.compacted = self.partly = self.died = self.accepting = False
 
     def _round(self) -> None:
         """A round that does not reach everything, or in which files are not ready."""
@@ -226,15 +321,8 @@ class Play:
 
     def _dying_round(self) -> None:
         """The sender dies somewhere on the way."""
-        left, me = itertools.count(self.chance.randint(-120, 0)), threading.get_ident()
         passed: list[str] = []
-
-        def hook(name: str) -> None:
-            if threading.get_ident() == me:
-                passed.append(name)
-                if next(left) == 0:
-                    raise SimulatedCrash(name)
-
+        hook = self._deadly(passed, self.chance.randint(-120, 0))
         with contextlib.suppress(SimulatedCrash), crash.arm(hook):
             self.world.round()
         self._note("dying round", passed[-1:])
@@ -274,6 +362,8 @@ class Play:
         view, edge = self.world.view(), self.database.answer(ttl=False)
         now = view.answer()
         self._supersession(view)
+        if self.accepting:
+            self.ended |= now.keys()
         for key, value in self.before.items():
             if key[0] == ROW:
                 continue  # nothing tells one writing of a row from another
@@ -319,7 +409,11 @@ class Play:
         if self.world.mode == "all":
             edge = self.database.answer(ttl=False)
             older = view.of_others(self.world.edge.uuid)  # no mirror's word reaches those
-            mirrored = {key: got[key] for key in got if key in edge or (key, got[key]) not in older}
+            mirrored = {  # what a restored edge has no more is retired, in a mirror too
+                key: got[key]
+                for key in got
+                if key in edge or ((key, got[key]) not in older and key not in self.ended)
+            }
             if mirrored != edge:
                 raise WrongAnswer("the mirror differs", difference(mirrored, edge))
             return

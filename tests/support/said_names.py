@@ -18,7 +18,7 @@ from tests.support.house import House
 
 NAME = re.compile(r"(?<!`)`{1,2}([A-Za-z_]\w*(?:\.\w+)+)(?:\([^`]*\))?`")
 FILES = re.compile(
-    r"\.(?:bin|cross|end|html|inner|json|log|md|mods2?|parquet|resource|stage|state|toml|tsfile|txt)\Z"
+    r"\.(?:begun|bin|cross|end|html|inner|json|log|md|mods2?|parquet|resource|stage|state|toml|tsfile|txt)\Z"
 )
 PATHS = frozenset({"a", "root"})
 """First nodes of the paths that stand for series and devices."""

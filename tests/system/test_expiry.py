@@ -81,4 +81,4 @@ def test_a_centre_whose_clock_was_never_in_doubt_has_nothing_to_resume(
     centre: Centre, running: str
 ) -> None:
     assert centre.call("ttl", "resume") == {"was_suspended": None}
-    assert centre.call("status")["schema"]["ttl_suspended"] is None
+    assert centre.call("status")["clock"]["doubt"] is None

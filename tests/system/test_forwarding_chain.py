@@ -16,6 +16,7 @@ from sender.config import ReceiverEntry
 from tests.support.centre import centre as serving
 from tests.support.edge import Edge
 from tests.support.looking import loaded, once, rows
+from tests.support.oracle import rows_read
 from tests.system.test_lost_state import restore, save
 
 ALL = {"propagate_deletes": "all"}
@@ -170,7 +171,8 @@ def test_an_exchanged_centre_in_the_middle_deletes_nothing_above_until_the_opera
             assert len(report.held) == 2
             assert "--accept-source" in report.held[0].reason
         assert loaded(chain.upper.root, chain.forwarder.uuid) == before
-        assert chain.forwarder.round(accept_source=True).deleted == 2
+        report = chain.forwarder.round(accept_source=True)
+        assert (report.deleted, report.retired) == (0, 2), "nobody deleted what the old one had"
 
 
 def test_an_old_copy_of_the_centre_in_the_middle_deletes_nothing_above(chain, tmp_path):
@@ -196,3 +198,26 @@ def test_an_old_copy_of_the_centre_in_the_middle_deletes_nothing_above(chain, tm
     report = chain.forwarder.round(accept_source=True)
     assert report.error is None
     chain.all_is_there()
+
+
+def devices_read(centre) -> Counter:
+    """How many points a reader gets of each device."""
+    return Counter(row["device"] for row in rows_read(centre.root / "schema"))
+
+
+def test_what_one_edge_deleted_hides_nothing_of_another_one_above(chain):
+    """A pattern of one edge fits the other's devices, and their files have the same names."""
+    for number in (1, 2):
+        chain.write(number)
+    chain.edges_sync()
+    chain.forwarder.round()
+    one = chain.edges[0]
+    one.round()  # a look behind the one that had the other's files first
+    beside = one.data / f"{one.path(1)}.mods"
+    beside.write_text(f"DELETION,root.shared.**,{1 << 40},0,{1 << 40}\n")
+    chain.edges_sync()
+    below = devices_read(chain.lower)
+    assert below == {"root.shared.b0": 10, "root.shared.b1": 10}
+    report = chain.forwarder.round()
+    assert report.exit_code == 0, report.as_json()
+    assert devices_read(chain.upper) == below

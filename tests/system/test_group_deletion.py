@@ -38,6 +38,10 @@ def test_a_group_with_data_is_deleted_once_it_is_said_and_stays_deleted(
         report = edge.round()
         assert (report.exit_code, report.sent) == (0, 0)
     assert states(centre, "live") == set()
+    physical = centre.call("files", "--state", "deleted")["files"][0]["physical"]
+    centre.call("files", "undelete", physical)  # the bytes stand for the history
+    assert len(states(centre, "retired")) == 1
+    assert f"{edge.sg}.d1.s1" in centre.sql(f"show timeseries {group}.**")
 
 
 def test_many_files_are_held_as_the_configuration_says(centre: Centre, make_edge: Any) -> None:

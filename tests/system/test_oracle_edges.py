@@ -194,6 +194,21 @@ def test_a_series_that_is_deleted_and_compacted_is_gone(world):
     assert {series for series, _ in world.answer()} == {"b"}
 
 
+def test_what_went_before_a_list_was_thrown_away_was_last_seen_when_it_was_there(tmp_path):
+    with oracle(tmp_path) as world:
+        database = world.database
+        for time in (0, 1):
+            database.write("a", time)
+            database.close(database.opened()[0])
+            world.round()
+        first, second = world.view().rows
+        database.remove(database.closed()[:1])
+        world.edge.round(forget=True)
+        world.round()
+        ended = next(row for row in world.view().rows if row.physical == first.physical)
+        assert (ended.retired, ended.last_look) == (True, second.first_look)
+
+
 # -- another box -------------------------------------------------------------------------------
 
 
@@ -220,9 +235,9 @@ def test_what_is_deleted_before_a_box_is_adopted_is_deleted_of_what_the_old_one_
     in_step(world)
     old = world.exchange()
     world.round()
-    world.database.write("a", 10)
     world.database.delete("a", 0, 4)
     world.round()
+    world.database.inner(0, late=False, count=10)
     world.host.adopt(old, world.edge.uuid)
     world.host.adopt(old, world.edge.uuid)  # said twice is said once
     in_step(world)

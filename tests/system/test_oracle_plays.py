@@ -15,7 +15,7 @@ from tests.support import tiers
 from tests.support.edge_shapes import ALIGNED, BINARY, PLAIN, TABLE, Shape
 from tests.support.oracle import Oracle, killable, oracle
 from tests.support.oracle_deaths import DeadlyPlay, Fleet
-from tests.support.oracle_play import Play, WrongAnswer
+from tests.support.oracle_play import RESTORES, Play, WrongAnswer
 
 MODES = ["replaced", "all", "never"]
 SEEDS = tiers.sample(range(400), 4)
@@ -76,8 +76,19 @@ def test_edges_at_one_centre_do_not_disturb_each_other(seed, mode, tmp_path):
         worlds += [Oracle(tmp_path / each.group, mode, host, each) for each in shapes[1:]]
         fleet = Fleet(host, worlds, seed)
         with told(*fleet.plays):
-            fleet.run(2 * STEPS)
+            fleet.run(STEPS)
             fleet.settle()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", SEEDS[:2])
+def test_an_edge_that_is_restored_from_copies_is_answered_as_its_database_answers(
+    seed, mode, tmp_path
+):
+    with oracle(tmp_path, mode) as world:
+        play = Play(world, seed, weights=RESTORES)
+        with told(play):
+            play.run(STEPS)
 
 
 @pytest.mark.long

@@ -31,8 +31,8 @@ def freed(world: Oracle) -> None:
     ("shape", "lower", "upper", "rest"),
     [
         (PLAIN, [("a", 1), ("a", 2)], [("a", 1), ("a", 3)], ("a", 2)),
-        (ALIGNED, [("a", 1), ("b", 1)], [("a", 1), ("b", 2)], ("b", 1)),
-        (TABLE, [("a", 1), ("b", 1)], [("a", 1), ("b", 2)], ("b", 1)),
+        (ALIGNED, [("b", 1), ("a", 2)], [("a", 1), ("a", 2), ("b", 2)], ("b", 1)),
+        (TABLE, [("b", 1), ("a", 2)], [("a", 1), ("a", 2), ("b", 2)], ("b", 1)),
         (TABLE, [("a", 1), (ROW, 2)], [("a", 1), ("a", 3)], (ROW, 2)),
     ],
     ids=["times", "nulls", "nulls of tables", "rows of tables"],
@@ -52,7 +52,7 @@ def test_a_file_is_left_out_when_every_point_of_it_is_given_and_not_before(
         assert world.answer().keys() == before.keys()
 
 
-@pytest.mark.parametrize("shape", [PLAIN, BINARY])
+@pytest.mark.parametrize("shape", [PLAIN, BINARY], ids=["text deletions", "binary deletions"])
 def test_what_a_rotten_file_had_superseded_comes_back_until_it_is_sent_again(shape, tmp_path):
     with killable(tmp_path) as host:
         world = Oracle(tmp_path, "replaced", host, shape)

@@ -10,6 +10,7 @@ The words of a history:
     cross1        of the late ones only the first
     move 0        the lowest closed file moves to the other data directory
     look          a round; look 0 reaches only one kind; look 01 1: products of kind 1 are not ready
+    away          a round while the data directory has lost its marker
     die           a round whose sender dies when it has linked what it is to send
     torn          a round in the middle of whose scan late files are merged
     = a 1 3       what a reader of the centre gets there; - for nothing
@@ -50,6 +51,12 @@ SCENES = {
     "the same content under its compacted name": "w a 1, close 0, look, w b 1, close 0, look, "
     "w b 1, close 1, look, cross, look, = a 1 1, = b 1 3",
     "an end is held while looks go by": BASE + "w a 1, close 1, cross, look 01 1, look, = a 1 4",
+    "an end is held while its directory is away": BASE + "w a 1, close 1, cross, look 01 1, "
+    "away, look, = a 1 4",
+    "an end is not looked at, and its directory is away": BASE + "w a 1, close 1, cross, look 0, "
+    "away, look, = a 1 4",
+    "a product comes while what it was made of is away": "w a 1, w a 2, close 0, w a 1, close 1, "
+    "move 0, look, w a 1, close 1, cross, away, look, = a 1 4",
     "a product is the very content of a late file": "w a 1, close 0, w a 1, close 1, w a 1, "
     "close 1, look, cross, look, = a 1 3",
     "deleted, written again, and compacted into the very content": "w a 1, w a 2, close 0, look, "
@@ -95,6 +102,9 @@ def played(world: Oracle, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
                 database.move(file, 1 - file.home)
             case ["look", *how]:
                 look(world, *how)
+            case ["away"]:
+                with world.unmarked(0):
+                    assert world.round().error is None
             case ["die"]:
                 die(world)
             case ["torn"]:

@@ -36,5 +36,6 @@ def carried(table: DeletionTable, old: FileRow, physical: str) -> Iterator[recor
                 floor=segment.floor,
                 applied=segment.applied,
                 held=segment.held,
+                author=row.by,
             )
             base = segment.end

@@ -17,18 +17,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from common.names import FilePath
-from common.wire import Propagate, Result
+from common.wire import EndMeaning, Propagate, Result
 from receiver.config import DeletesConfig
 from receiver.load.deciding.carried_deletions import carried
 from receiver.load.deciding.delete_guard import DeleteGuard
 from receiver.load.deciding.inherited_deletions import inherited, notes_of, predecessors
-from receiver.load.deciding.known_content import known_content
+from receiver.load.deciding.known_content import known_content, somebody_elses
 from receiver.load.deciding.known_deletions import KnownDeletions
+from receiver.load.deciding.origins import ended_origin, has_ended, is_deleted, origin_of
 from receiver.load.deciding.taken_paths import TakenPaths
 from receiver.load.schema.registering import SeriesRefusal
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.records import FileOutcome
+from receiver.metadata.state.table_rows import FileState
 from receiver.scope import Scope
 
 if TYPE_CHECKING:
@@ -171,7 +173,9 @@ def decide_change(
             break
         holds = decision.holds | holds
     loads = {each.candidate.path.text: each.physical.text for each in change.loads}
-    known = KnownDeletions(state, record.sender, loads, decision.paths.held, decision.carried)
+    known = KnownDeletions(
+        state, record.sender, loads, decision.paths.held, decision.carried, anew=decision.anew
+    )
     untold = dict.fromkeys(part.path for part in deletions if not known.take(part))
     guard, done = decision.guard, change.ops.pop()
     assert isinstance(done, records.TaskDone)
@@ -236,8 +240,12 @@ class _Decision:
         self.scope = Scope(record.scope)
         self.manifest = {entry.path: entry for entry in record.manifest or ()}
         self.deleted = set(record.deleted)
+        self.ends = {end.path: end for end in record.below}
+        self.everywhere: dict[str, FileRow] = {}
         self.change = Change()
-        self.paths = TakenPaths(state, record.sender, record.looks, record.look)
+        self.anew = record.anew and state.senders[record.sender].restored > 0
+        looks = dict.fromkeys(record.deleted, record.look - 1) if self.anew else record.looks
+        self.paths = TakenPaths(state, record.sender, looks, record.look)
         token = None if record.token is None else state.tokens.get(record.token)
         self.guard = DeleteGuard(
             state,
@@ -256,16 +264,16 @@ class _Decision:
         change = self.change
         sender, task = self.record.sender, self.record.task
         change.guards.append(Guard("task", (sender, task), 0))
-        self.mirrors = self._take_mode()
+        self.mirrors = self._take_mode() and not self.anew
         for text in self.manifest:
             change.outcomes[text] = self._addition(FilePath.parse(text))
         self._find_holds()
-        if self.mirrors:
-            self._judge_ends()
+        self._judge_ends()
         self._ends()
-        if self.mirrors:
-            self._delete_ended()
+        self._delete_ended()
         self._quarantine()
+        if self.anew:
+            change.ops.append(records.ListBegun(sender, self.record.look))
         outcomes = tuple(change.outcomes.values())
         change.ops.append(records.TaskDone(sender=sender, task=task, outcomes=outcomes))
         return change
@@ -322,8 +330,17 @@ class _Decision:
         if row.physical not in self._rows_guarded:
             self._rows_guarded.add(row.physical)
             self.change.guards.append(Guard("file", row.physical, row.changed))
-        if self.paths.held(path.text) is not row:
-            self._emit([*self.paths.free(path.text), *self.paths.give(row, path.text)])
+        origin = origin_of(self.manifest[path.text].origin)
+        if has_ended(origin):
+            if self.paths.held(path.text) is row:
+                self._emit(self.paths.free(path.text))
+            goes_on = path.text not in row.paths or self.paths.has_path(row)
+        else:
+            if self.paths.held(path.text) is not row:
+                self._emit([*self.paths.free(path.text), *self.paths.give(row, path.text)])
+            goes_on = False
+        if origin is not None and not goes_on and origin != row.origin:
+            self._emit([records.OriginNoted(row.physical, origin)])
         return True
 
     def _known(
@@ -339,7 +356,9 @@ class _Decision:
         if tail is None:
             return held if held is not None and held.visible and is_same(held) else None
         sender = self.record.sender
-        return known_content(self.state, sender, path.text, tail, is_same, self.stands)
+        told = self.manifest[path.text].origin
+        origin = "" if told is None else told.sender
+        return known_content(self.state, sender, path.text, tail, is_same, self.stands, origin)
 
     def _is_same(self, path: FilePath, row: FileRow, candidate: Candidate | None) -> bool:
         found = self.manifest[path.text] if candidate is None else candidate.staged
@@ -366,11 +385,17 @@ class _Decision:
         for name in names:
             owner = self.state.owners.get(name)
             if owner is not None and owner.sender != self.record.sender:
+                way_out = somebody_elses(
+                    self.state,
+                    owner.sender,
+                    candidate.staged.tail,
+                    lambda row: _same_content(row, candidate),
+                )
                 return FileOutcome(
                     path.text,
                     Result.CONFLICT,
                     device=name,
-                    reason="the device belongs to another sender",
+                    reason=_owned(way_out),
                     owner=owner.sender,
                 )
         return None
@@ -447,6 +472,7 @@ class _Decision:
             data_dir=self.data_dir,
             first_look=first,
             closed_look=closed,
+            origin=origin_of(entry.origin),
         )
 
     def _end_of_copy(self, loaded: records.FileLoaded) -> Iterator[records.Op]:
@@ -459,6 +485,8 @@ class _Decision:
             yield records.FileRetired(loaded.physical, last)
             if self.mirrors:
                 yield records.FileDeleted(loaded.physical, "gone")
+        elif has_ended(loaded.origin):
+            yield records.FileRetired(loaded.physical, max(loaded.first_look, self.record.look))
 
     def _transferred(self, candidate: Candidate) -> int:
         """The last commit that gave one of a file's devices to this sender; 0 if none did."""
@@ -488,7 +516,12 @@ class _Decision:
     # -- ends ------------------------------------------------------------------------------
 
     def _find_holds(self) -> None:
-        """Partitions of which something did not come to be that their ends go together with."""
+        """Partitions of which something did not come to be that their ends go together with.
+
+        In a list that begins anew what ended is below all else, so nothing waits for anything.
+        """
+        if self.anew:
+            return
         for outcome in list(self.change.outcomes.values()):
             if outcome.result not in (*_GOOD, Result.HELD):
                 self._hold(FilePath.parse(outcome.path), outcome)
@@ -514,14 +547,22 @@ class _Decision:
         return row is not None and row.visible and row.tail == planned.tail and is_same(row)
 
     def _judge_ends(self) -> None:
-        """See which deletes of a mirror the guard holds."""
-        ends = self.paths.ended()  # other content has their path
+        """See which deletes, of a mirror or told from below, the guard holds."""
+        ends = [row for row in self.paths.ended() if self._goes(row)]  # other content is there
         told: dict[str, FileRow] = {}
         for text in self.record.deleted:
             row = None if text in self.change.outcomes else self.paths.held(text)
+            if row is None:
+                row = self._ended_before(text)
             if row is not None and self._why_held(FilePath.parse(text), row) is None:
                 told[text] = row
-        going = {row.physical: row for row in told.values() if self.paths.ends_with(row, told)}
+        going = {
+            row.physical: row
+            for row in told.values()
+            if self.paths.ends_with(row, told) and self._goes(row)
+        }
+        if not ends and not going:
+            return
         loads = [each.candidate for each in self.change.loads]
         self.guard.judge_ends(
             [*ends, *going.values()],
@@ -537,6 +578,8 @@ class _Decision:
 
     def _end(self, path: FilePath, row: FileRow | None) -> FileOutcome:
         """What becomes of a path that is gone."""
+        before = self._ended_before(path.text) if row is None else None
+        row = row or before
         if row is None:
             return FileOutcome(path.text, Result.DELETED)
         held = self._why_held(path, row)
@@ -545,9 +588,32 @@ class _Decision:
         if row.physical in self.guard.held:
             reason = self.guard.held[row.physical]
             return FileOutcome(path.text, Result.HELD, reason=reason, hold=True)
+        if before is not None:
+            self.change.guards.append(Guard("file", row.physical, row.changed))
+            self.everywhere[row.physical] = row
+            return FileOutcome(path.text, Result.RETIRED)
         self._emit(self.paths.free(path.text))
         goes_on = self.paths.has_path(row)
+        end = self.ends.get(path.text)
+        origin = None if end is None or goes_on else ended_origin(row, end)
+        if origin is not None and origin != row.origin:
+            self._emit([records.OriginNoted(row.physical, origin)])
         return FileOutcome(path.text, Result.DELETED if goes_on else Result.RETIRED)
+
+    def _ended_before(self, path: str) -> FileRow | None:
+        """A file that had ended here, and that an operator below deleted everywhere since."""
+        end = self.ends.get(path)
+        if end is None or end.meaning is not EndMeaning.EVERYWHERE:
+            return None
+        row = self.state.file_table.forwarded(self.record.sender, path)
+        if row is None or not row.retired or row.state is FileState.DELETED:
+            return None
+        return row
+
+    def _goes(self, row: FileRow) -> bool:
+        """Whether a file that ends is deleted by it, as far as its sender's word goes."""
+        mode = Propagate.ALL if self.mirrors else Propagate.REPLACED
+        return all(is_deleted(path, self.ends, mode) for path in row.paths)
 
     def _why_held(self, path: FilePath, row: FileRow) -> FileOutcome | None:
         """The outcome of an end that waits for something else, None for one that does not."""
@@ -563,12 +629,19 @@ class _Decision:
     def _delete_ended(self) -> None:
         """The mirror follows: what ended in this task, and has no other name, is deleted."""
         stays = self.guard.held.keys() | self.guard.kept
-        ended = [row for row in self.paths.ended() if row.physical not in stays]
-        kept = {text for row in self.paths.ended() if row.physical in stays for text in row.paths}
-        self._emit([records.FileDeleted(row.physical, "gone") for row in ended])
+        ended = [*self.paths.ended(), *self.everywhere.values()]
+        staying = {row.physical for row in ended if row.physical in stays or not self._goes(row)}
+        kept = {text for row in ended if row.physical in staying for text in row.paths}
+        going = [row for row in ended if row.physical not in staying]
+        self._emit([records.FileDeleted(row.physical, self._reason(row)) for row in going])
         for text in self.record.deleted:
             if self.change.outcomes[text].result is Result.RETIRED and text not in kept:
                 self.change.outcomes[text] = FileOutcome(text, Result.DELETED)
+
+    def _reason(self, row: FileRow) -> records.DeletionReason:
+        ends = (self.ends.get(path) for path in row.paths)
+        everywhere = any(end and end.meaning is EndMeaning.EVERYWHERE for end in ends)
+        return "everywhere" if everywhere else "gone"
 
     # -- quarantine ------------------------------------------------------------------------
 
@@ -634,6 +707,11 @@ class _Decision:
 
 def _same_content(row: FileRow, candidate: Candidate) -> bool:
     return (row.size, row.md5) == (candidate.staged.size, candidate.staged.md5)
+
+
+def _owned(way_out: str | None) -> str:
+    reason = "the device belongs to another sender"
+    return reason if way_out is None else f"{reason}; {way_out}"
 
 
 def _waits_for(path: str, hold: FileOutcome) -> FileOutcome:

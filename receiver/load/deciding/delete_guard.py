@@ -21,7 +21,7 @@ from common.names import storage_group_of
 from receiver.load.deciding.hidden_files import HidingRecords, RecordsPart, applied_parts
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
-from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.table_rows import FileState, author_of
 from receiver.scope import Scope
 
 if TYPE_CHECKING:
@@ -119,7 +119,9 @@ class DeleteGuard:
         waiting = [row for row in left if row.physical in listed]  # whatever window it is now
         fresh = [row for row in left if row.physical not in listed]
         told = len(let) + len(waiting)
-        reason = self._too_much(group, fresh, told, ends=ends, arriving=arriving)
+        # Files that had ended before are listed no more: all that is there counts.
+        visible = None if all(row.held for row in ends) else self._visible(group)
+        reason = self._too_much(group, fresh, told, ends=ends, arriving=arriving, visible=visible)
         if reason is None:
             self._counted[group] += len(let) + len(fresh)
             if waiting and before is not None:
@@ -221,7 +223,17 @@ class DeleteGuard:
         return op if digest is None else msgspec.structs.replace(op, applied=False, held=digest)
 
     def _judge_records(self, group: str, ops: list[records.DeletionsNoted], gone: set[str]) -> str:
-        fresh = [RecordsPart(group, op.physical, op.form, op.content, op.floor) for op in ops]
+        fresh = [
+            RecordsPart(
+                group,
+                op.physical,
+                op.form,
+                op.content,
+                op.floor,
+                author_of(op.sender, op.author),
+            )
+            for op in ops
+        ]
         new = HidingRecords(self._state, fresh)
         visible = [row for row in self._visible(group) if row.physical not in gone]
         touched = [row for row in visible if new.concerns(row)]

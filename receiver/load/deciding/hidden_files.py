@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow
     from receiver.points.deletion_entries import Deletion, NamePattern
 
-__all__ = ["HidingRecords", "RecordsPart", "applied_parts"]
+__all__ = ["HidingRecords", "RecordsPart", "applied_parts", "older_names"]
 
 
 class RecordsPart(NamedTuple):
@@ -33,6 +33,7 @@ class RecordsPart(NamedTuple):
         form: of the deletion file.
         content: whole records.
         floor: see `records.DeletionsNoted`.
+        author: whose files they reach.
     """
 
     group: str
@@ -40,6 +41,7 @@ class RecordsPart(NamedTuple):
     form: str
     content: bytes
     floor: int
+    author: str
 
 
 def applied_parts(rows: Iterable[DeletionsRow]) -> Iterator[RecordsPart]:
@@ -50,7 +52,21 @@ def applied_parts(rows: Iterable[DeletionsRow]) -> Iterator[RecordsPart]:
             content, begin = row.content[begin : each.end], each.end
             if each.applied:
                 group = storage_group_of(row.path)
-                yield RecordsPart(group, row.physical, row.form, content, each.floor)
+                yield RecordsPart(group, row.physical, row.form, content, each.floor, row.author)
+
+
+def older_names(noted: DeletionsRow, row: FileRow | None) -> frozenset[str]:
+    """The patterns of a deletion file that name all that lies below as well, as those of 0.12 do.
+
+    Args:
+        noted: the deletion file.
+        row: of its TsFile, whose devices tell; also when that is deleted.
+    """
+    if noted.form != "mods" or row is None:
+        return frozenset()
+    from receiver.points.deletions import older_in
+
+    return older_in(noted.content, noted.path, row.devices.names())
 
 
 class HidingRecords:
@@ -77,12 +93,14 @@ class HidingRecords:
         )
 
     def _reaching(self, row: FileRow) -> list[Deletion]:
-        closed, group = row.rank.closed, storage_group_of(row.physical)
+        closed, author, group = row.closed, row.author, storage_group_of(row.physical)
         return [
             entry
             for part, entries in self._parts
             if part.physical == row.physical
-            or (part.floor and part.floor >= closed and part.group == group)
+            or (
+                (part.author, part.group) == (author, group) and part.floor and part.floor >= closed
+            )
             for entry in entries
         ]
 

@@ -66,6 +66,7 @@ def notes_of(rows: Iterable[DeletionsRow], loaded: str | None = None) -> Iterato
                 floor=each.floor,
                 applied=each.applied,
                 held=each.held,
+                author=row.by,
             )
             base = each.end
 

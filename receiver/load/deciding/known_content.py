@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
 
-__all__ = ["known_content"]
+__all__ = ["known_content", "somebody_elses"]
 
 _GOOD = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED)
 
@@ -35,6 +35,7 @@ def known_content(
     tail: str,
     is_same: Callable[[FileRow], bool],
     stands: Callable[[FileRow], bool],
+    origin: str = "",
 ) -> FileRow | None:
     """The file of a sender that has some content, whose bytes stand.
 
@@ -48,12 +49,14 @@ def known_content(
         tail: digest of its tail.
         is_same: whether a file with that tail has the content.
         stands: looks at the disk.
+        origin: the edge that it comes from, of a forwarded file.
     """
     found = [
         row
         for row in state.file_table.of_tail(tail)
         if row.sender == sender
         and row.state in _GOOD
+        and (row.origin is None or row.origin.sender == origin)
         and (row.points or path in row.paths)
         and (row.held or not _is_anothers(state, row))
         and not _is_deleted_from_under_another_rank(state, row, path)
@@ -61,6 +64,27 @@ def known_content(
     ]
     found.sort(key=lambda row: (path in row.paths, not row.retired, row.created), reverse=True)
     return next((row for row in found if stands(row)), None)
+
+
+def somebody_elses(
+    state: State, owner: str, tail: str, is_same: Callable[[FileRow], bool]
+) -> str | None:
+    """The way out where the owner of a file's device brought that very content; None if not.
+
+    Args:
+        state: committed.
+        owner: another sender, to which a device of the file belongs.
+        tail: digest of its tail.
+        is_same: whether a file with that tail has the content.
+    """
+    rows = state.file_table.of_tail(tail)
+    if not any(row.sender == owner and row.state in _GOOD and is_same(row) for row in rows):
+        return None
+    return (
+        "this very content is here already, from that sender. Did this machine take its place: "
+        "tsferry-receiver senders adopt. Do both send the same files: one of them leaves them out "
+        "(storage_groups)"
+    )
 
 
 def _is_deleted_from_under_another_rank(state: State, row: FileRow, path: str) -> bool:

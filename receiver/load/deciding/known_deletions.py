@@ -35,6 +35,8 @@ class KnownDeletions:
         loads: Mapping[str, str] | None = None,
         held: Callable[[str], FileRow | None] | None = None,
         carried: Mapping[str, str] | None = None,
+        *,
+        anew: bool = False,
     ) -> None:
         """Begin with what is committed.
 
@@ -44,12 +46,14 @@ class KnownDeletions:
             loads: path -> physical path of the files that the commit at hand loads.
             held: the file that has a path once it is done; as it is committed, if None.
             carried: path -> physical path of the file whose deletions the loaded one takes over.
+            anew: whether all is told from its begin, and nothing of before is known any more.
         """
         self._state = state
         self._sender = sender
         self._loads = loads or {}
         self._held = held or (lambda path: state.file_table.held(sender, path))
         self._carried = carried or {}
+        self._anew = anew
         self._content: dict[tuple[str, str], bytearray] = {}
         self.ops: list[DeletionsNoted] = []
 
@@ -82,6 +86,7 @@ class KnownDeletions:
                     content=content,
                     floor=part.floor,
                     applied=part.applied,
+                    author=part.author,
                 )
             )
         return True
@@ -89,12 +94,14 @@ class KnownDeletions:
     def _physical(self, path: str) -> str | None:
         if path in self._loads:
             return self._loads[path]
-        row = self._held(path)
+        row = self._held(path) or self._state.file_table.forwarded(self._sender, path)
         return None if row is None else row.physical
 
     def _known(self, path: str, form: str, physical: str | None) -> bytes | bytearray:
         if (path, form) in self._content:
             return self._content[path, form]
+        if self._anew:
+            return b""
         table = self._state.deletion_table
         if physical is None or path in self._loads:  # a file that is loaded takes them over
             rows = table.unloaded(self._sender, path)

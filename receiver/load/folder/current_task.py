@@ -19,6 +19,7 @@ from common.errors import ProtocolError
 from common.linelog import Phase, SyncLog
 from common.wire import (
     DeletionsPart,
+    EndBelow,
     EndRequest,
     ManifestEntry,
     ManifestPage,
@@ -77,8 +78,10 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
         deleted: the paths that are gone or replaced, complete with the end.
         last_looks: for each of these the last look that had it, 0 where it was not told.
         look: that the task tells of; 0 where the sender takes none.
+        anew: whether the sender's list begins anew with it.
         single: whether it is an upload without a task, which has no sync.log.
         schema: the schema that it brings, known with the end.
+        below: what ends of forwarded files mean, known with the end.
     """
 
     v: int = 1
@@ -91,9 +94,11 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     deleted: list[str] = []
     last_looks: list[int] = []
     look: int = 0
+    anew: bool = False
     single: bool = False
     schema: SchemaEnd | None = None
     token: str | None = None
+    below: list[EndBelow] = []
 
     @property
     def looks(self) -> dict[str, int]:
@@ -114,6 +119,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         refused: the decision, if it was one against the file.
         device: that the decision names.
         reason: of it.
+        origin: uuid of the edge of a forwarded file.
     """
 
     path: str
@@ -125,6 +131,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refused: Result | None = None
     device: str | None = None
     reason: str | None = None
+    origin: str = ""
 
 
 class TaskPlace(Protocol):
@@ -297,6 +304,7 @@ class CurrentTask:
             manifest=[entry for part in parts for entry in part.manifest],
             deleted=[path for part in parts for path in part.deleted],
             last_looks=[look for part in parts for look in _looks(part)],
+            below=[end for part in parts for end in part.below],
         )
 
     def add_deleted(self, paths: list[FilePath]) -> None:
@@ -319,6 +327,7 @@ class CurrentTask:
         deleted: list[FilePath],
         schema: SchemaEnd | None = None,
         last_looks: Iterable[int] = (),
+        below: list[EndBelow] | None = None,
     ) -> None:
         """Record the end: task.json with the manifest, then sync.log, then sync.end."""
         assert self._sync_log is not None
@@ -331,6 +340,7 @@ class CurrentTask:
             deleted=[path.text for path in known],
             last_looks=[looks.get(path, 0) for path in known],
             schema=schema,
+            below=below or [],
         )
         _write_record(self._folder, self.record)
         crash.point("task.end.manifest")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from common import crash
 from common.errors import TsferryError
 from common.names import FilePath
+from receiver.load.deciding.hidden_files import older_names
 from receiver.load.folder.manifests import kept_tasks, remove_tables
 from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.upkeep.undeleting import bring_back_unproved
@@ -139,11 +140,20 @@ class Reaper:
                     and row.deleted <= oldest  # visible at T: not deleted, or deleted after T
                 )
             ]
+            told = {row.physical: state.deletion_table.of_file(row.physical) for row in due}
+        # The records of a deleted file go on hiding points of others: where only its devices tell
+        # what they name, its row stays.
+        explaining = {
+            row.physical
+            for row in due
+            if any(older_names(each, row) for each in told[row.physical])
+        }
         count = 0
         for low in range(0, len(due), _BATCH):
             batch = due[low : low + _BATCH]
             gone = [row.physical for row in batch if self._unlink(FilePath.parse(row.physical))]
             crash.point("reaper.unlinked")
+            gone = [each for each in gone if each not in explaining]
             if not gone:
                 continue
             self._engine.commit([records.FileForgotten(physical) for physical in gone])

@@ -2,7 +2,8 @@
 
 A file that was deleted keeps its row and its bytes for the history window. Brought back it is a
 retired one, in the rank that it had: it gives what nothing above it gives, and a proof may leave it
-out again. Its bytes are read whole first, since nothing was known of them while it was deleted.
+out again. Its bytes are read whole first, since nothing was known of them while it was deleted; its
+series are made again where they went meanwhile, as with their storage group.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from common.errors import UnsafePathError
 from common.tsfile import Corrupt, read_tail
 from receiver.disks import whole_in
 from receiver.load.placing import tree_of
+from receiver.load.schema.registering import SeriesRefusal, read_series
+from receiver.load.upkeep.registrar import registration
 from receiver.metadata.model import records
-from receiver.metadata.model.errors import RefusedCommitError
+from receiver.metadata.model.errors import RefusedCommitError, SchemaConflictError
+from receiver.metadata.model.paths import IllegalPathError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,10 +62,16 @@ def undelete(engine: Engine, trees: Sequence[Tree], rows: Iterable[FileRow]) -> 
         if isinstance(found, str):
             done.failed.append((row.physical, found))
             continue
+        ranges, registers = found
+        schema = registration(engine, row, registers, trusting=True)
+        if isinstance(schema, SeriesRefusal):
+            done.failed.append((row.physical, schema.reason))
+            continue
         crash.point("undeleting.read")
         try:
-            engine.commit([records.FileUndeleted(row.physical, found)])
-        except RefusedCommitError as error:  # its bytes left the disk, or it is back already
+            engine.commit([records.FileUndeleted(row.physical, ranges), *schema])
+        except (RefusedCommitError, SchemaConflictError) as error:
+            # Its bytes left the disk, it is back already, or a series has another type by now.
             done.failed.append((row.physical, error.message))
         else:
             done.back.append(row.physical)
@@ -89,8 +99,10 @@ def bring_back_unproved(engine: Engine, trees: Sequence[Tree]) -> Undeleted:
     return done
 
 
-def _read(trees: Sequence[Tree], row: FileRow) -> list[records.DeviceRange] | str:
-    """The devices of a file whose bytes are those that were loaded, or why it cannot be brought."""
+def _read(
+    trees: Sequence[Tree], row: FileRow
+) -> tuple[list[records.DeviceRange], Sequence[records.LoadedDevice]] | str:
+    """Devices and series of a file whose bytes are those that were loaded; or why it has none."""
     tree = tree_of(trees, row)
     if tree is None:
         return "its bytes are not on the disk any more"
@@ -102,9 +114,11 @@ def _read(trees: Sequence[Tree], row: FileRow) -> list[records.DeviceRange] | st
         if os.fstat(fd).st_size != row.size or md5_of_fd(fd) != row.md5:
             return "its bytes are not those that were loaded"
         tail = read_tail(fd, structure=True)
-    except (OSError, Corrupt) as error:
+        registers = read_series(fd, tail, row.parsed.sg)
+    except (OSError, Corrupt, IllegalPathError) as error:
         return f"it cannot be read: {error}"
     finally:
         os.close(fd)
     sg = row.parsed.sg
-    return [records.DeviceRange(each.name_in(sg), each.start, each.end) for each in tail.devices]
+    ranges = [records.DeviceRange(each.name_in(sg), each.start, each.end) for each in tail.devices]
+    return ranges, registers

@@ -38,6 +38,8 @@ class ClockRecord(msgspec.Struct, kw_only=True, frozen=True):
         noted: that the timestamps of the log are corrected to.
         anchor: of the clock as it was last known to be right, or began.
         since: the first timestamp that hangs on that clock.
+        chain: the first timestamp that nothing has confirmed, of earlier boots too.
+        began: offset of the wall clock when this boot was first seen, where it was in doubt then.
         is_log_ahead: whether timestamps of before may be ahead of the time.
         most: offset that the time does not pass while in doubt, where the log itself is ahead.
         corrected: the newest correction in the log.
@@ -52,6 +54,8 @@ class ClockRecord(msgspec.Struct, kw_only=True, frozen=True):
     noted: float = 0.0
     anchor: float = 0.0
     since: int = 0
+    chain: int = 0
+    began: float | None = None
     is_log_ahead: bool = False
     most: float | None = None
     corrected: int = 0

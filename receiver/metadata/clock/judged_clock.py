@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from receiver.metadata.clock.clock_record import ClockRecord, read_record, write_record
-from receiver.metadata.clock.senders_clocks import SendersClocks
+from receiver.metadata.clock.senders_clocks import WRITTEN, SendersClocks
 from receiver.metadata.model.timestamps import LATEST, from_seconds
 
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ class _Standing:
     doubted_since: float | None = None
     most: float = math.inf
     """Offset beyond which the time is not believed in doubt, where the log itself is ahead."""
+    chain: int = 0
+    began: float | None = None
 
 
 class JudgedClock:
@@ -273,8 +275,12 @@ class JudgedClock:
         by = standing.offset - standing.applied
         if abs(by) < _STEP and not self._is_forced:
             return None
+        since = standing.since
+        if standing.began is not None and abs(standing.offset - standing.began) > self._jump:
+            # The machine was not off until then: its clock was set since, so it was wrong before.
+            since = min(since, standing.chain)
         return ClockStep(
-            standing.since, standing.is_log_ahead, by, standing.offset, self._why, self._is_sure
+            since, standing.is_log_ahead, by, standing.offset, self._why, self._is_sure
         )
 
     def time_of(self, step: ClockStep) -> float:
@@ -290,6 +296,7 @@ class JudgedClock:
             self._why, self._is_sure, self._is_forced = "step", False, False
             if standing.is_log_ahead or step.is_sure:
                 standing.since, standing.is_log_ahead = ts + 1, False
+                standing.chain, standing.began = ts + 1, None
 
     def _record(self, boot: float) -> ClockRecord:
         standing = self._standing
@@ -302,6 +309,8 @@ class JudgedClock:
             noted=standing.applied,
             anchor=standing.anchor,
             since=standing.since,
+            chain=standing.chain,
+            began=standing.began,
             is_log_ahead=standing.is_log_ahead,
             most=standing.most if math.isfinite(standing.most) else None,
             corrected=self._corrected,
@@ -334,7 +343,7 @@ class JudgedClock:
             if same.offset >= behind - _STEP:
                 return same
         last = behind if record is None else max(behind, record.believed - boot)
-        since = 0 if record is None else record.since
+        since = chain = 0 if record is None else record.since
         if record is not None and record.boot_id is None and record.doubt is not None:
             # 0.1.0 did not believe the clock, and gave timestamps by it all the same.
             most = record.believed - boot
@@ -345,9 +354,12 @@ class JudgedClock:
             if offset < behind - _STEP:
                 return _Standing(offset, behind, offset, since, is_log_ahead=True)
             return _Standing(offset, offset, offset, since)
-        if record is None or record.doubt is None:
+        was_time = last + boot >= WRITTEN  # or the clock began without a battery, in 1970
+        if was_time and (record is None or record.doubt is None):
             since = logged.newest + 1
-        return _Standing(last, last, last, since, True, boot + last)
+        elif record is not None and record.doubt is not None:
+            chain = min(since, record.chain)
+        return _Standing(last, last, last, since, True, boot + last, chain=chain, began=wall - boot)
 
     def _judge(self, why: str = "step") -> float:
         """Follow the wall clock or not; returns the boot clock. The caller holds the lock."""
@@ -412,6 +424,8 @@ def _of_same_boot(record: ClockRecord, logged: LoggedClock, boot_id: str) -> _St
         record.is_log_ahead,
         record.doubted_since,
         most,
+        record.chain,
+        record.began,
     )
 
 

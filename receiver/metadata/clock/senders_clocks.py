@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-__all__ = ["SendersClocks"]
+__all__ = ["WRITTEN", "SendersClocks"]
 
 _AGREES = 300.0
 """Seconds by which a clock may differ: what a request takes, and how badly edge clocks go."""
 _LASTS = 86400.0
 """Seconds for which a word counts; a clock that was right goes on well for as long."""
 _MOST = 10_000
-_WRITTEN = 1_795_824_000.0
+WRITTEN = 1_795_824_000.0
 """2026-11-28, when this was written. Boxes whose clock has no battery begin at the same wrong time
 and so agree with each other, in years that were long ago by then."""
 
@@ -60,12 +60,12 @@ class SendersClocks:
             boot: the boot clock.
             known: senders that the receiver knows.
         """
-        if boot + offset < _WRITTEN:
+        if boot + offset < WRITTEN:
             return 0
         lately = [each for each in self._words.values() if boot - each.heard <= _LASTS]
         words: dict[str, bool] = {}
         for each in lately:  # machines with several senders have one vote, the last word
             words[each.machine] = abs(each.offset - offset) <= _AGREES
         for_it = sum(words.values())
-        is_enough = for_it >= min(2, max(known, 1)) and 2 * for_it > len(words)
+        is_enough = for_it >= (1 if known == 1 else 2) and 2 * for_it > len(words)
         return for_it if is_enough else 0

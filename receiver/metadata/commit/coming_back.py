@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import NOW, name_rank, stands_above
@@ -31,6 +33,7 @@ _SHAKING = (
     records.FileRetired,
     records.FileReturned,
     records.FileUnnamed,
+    records.OriginNoted,
 )
 _SETTLING = (records.FileRevived, records.FileDeleted)
 _NAMING = (records.FileNamed, records.FileUnnamed)
@@ -100,6 +103,8 @@ def _rank_after(row: FileRow, op: records.Op, path: str) -> Rank:
         return _seen_from(found, op.first_look)
     if isinstance(op, records.FileUnnamed):
         return _seen_from(row.rank._replace(name=_name(path)), op.first_look)
+    if isinstance(op, records.OriginNoted):
+        return msgspec.structs.replace(row, origin=op.origin).rank
     return row.rank
 
 

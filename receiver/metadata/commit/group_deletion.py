@@ -99,10 +99,7 @@ def delete_groups(
         texts = [format_path(nodes) for nodes, _ in groups]
         if held:
             _judge(texts, held, beyond, with_data=with_data, held_from=held_from, allowed=allowed)
-        ops: list[records.Op] = [
-            records.FileDeleted(row.physical, "operator")
-            for row in sorted(held, key=lambda row: row.visible)  # first what rests on others
-        ]
+        ops: list[records.Op] = [records.FileDeleted(row.physical, "operator") for row in held]
         ops += map(records.StorageGroupDeleted, texts)
         try:
             commit = engine.commit(ops, [Guard("state", "", seen)])

@@ -28,6 +28,7 @@ Table = Literal[
     "schema_position",
     "delete_window",
     "held_deletes",
+    "lost",
     "key",
     "state",
 ]
@@ -43,8 +44,8 @@ class Guard:
             that takes that path; uuid for "sender"; id for "token"; (sender, path, digest) for
             "quarantine"; (sender, task) for "task"; path in its stored form for "series" and
             "storage_group"; uuid of the sender for "schema_position";
-            (sender, storage group) for "delete_window"; digest for "held_deletes"; key for "key";
-            none for "state", which is all that is committed.
+            (sender, storage group) for "delete_window"; digest for "held_deletes"; (sender, path,
+            MD5) for "lost"; key for "key"; none for "state", which is all that is committed.
         changed: `changed` of the row that the caller saw, 0 for none. Of a series, a storage group
             and a key of the key-value store, `State.changed` also tells of its deletion.
     """

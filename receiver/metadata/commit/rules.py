@@ -243,6 +243,8 @@ class Rules:
         self._need_sender(op.sender, op)
         _check_names(op)
         _check_content(op)
+        if op.origin is not None:
+            _check_origin(op, op.origin)
         if self._file(op.physical) is not None:
             raise _refusal(op, f"the name {op.physical} is taken")
         there = self._held(op.sender, op.path)
@@ -258,6 +260,8 @@ class Rules:
                     extra={"device": device.name, "path": op.path, "owner": owner},
                 )
         self._put_file(op.physical, _File(op.sender, op.path, FileState.LIVE, retired=False))
+        for key in self._state.lost_table.of_content(op.sender, op.md5, op.size):
+            self._put(("lost", *key), False)
         for row in self._state.deletion_table.unloaded(op.sender, op.path):
             self._put(("deletions", op.sender, op.physical, row.form), len(row.content))
 
@@ -315,6 +319,12 @@ class Rules:
         self._put(("path", file.sender, op.path), None)
         self._put(("file", op.physical), replace(file, path=left[0], names=tuple(left[1:])))
 
+    def _origin_noted(self, op: records.OriginNoted) -> None:
+        self._shake(op.physical)
+        file = self._need_file(op.physical, op, *_THERE, FileState.SUPERSEDED)
+        _check_origin(op, op.origin)
+        self._put(("file", op.physical), file)
+
     def _file_superseded(self, op: records.FileSuperseded) -> None:
         file = self._need_file(op.physical, op, FileState.RETIRED)
         if len(set(op.rests)) != len(op.rests) or op.physical in op.rests:
@@ -341,8 +351,10 @@ class Rules:
                 raise _refusal(op, f"{op.physical} is no file of {op.sender}")
         if op.form not in _FORMS or op.floor not in _INT64 or op.floor < 0:
             raise _refusal(op, f"{op.form!a} with the look {op.floor} is no deletion file")
-        key = ("deletions", op.sender, op.path if op.physical is None else op.physical, op.form)
-        known = self._get(key, lambda: self._known_deletions(op))
+        begun = bool(self._changes.get(("list_begun", op.sender)))
+        table = "deletions anew" if begun else "deletions"
+        key = (table, op.sender, op.path if op.physical is None else op.physical, op.form)
+        known = self._get(key, lambda: 0 if begun else self._known_deletions(op))
         if op.base not in (0, known):
             raise _refusal(op, f"{op.path}: {known} bytes of deletions are known, not {op.base}")
         self._put(key, op.base + len(op.content))
@@ -377,6 +389,39 @@ class Rules:
         if op.look < 0 or op.look not in _INT64:
             raise _refusal(op, f"{op.look} is no look")
         self._put(("held_deletes", op.digest), op.verdict != "done")
+
+    def _file_lost(self, op: records.FileLost) -> None:
+        self._need_sender(op.sender, op)
+        _parse(op, op.path)
+        if not is_md5(op.md5) or not 0 <= op.size < _INT64.stop:
+            raise _refusal(op, f"{op.path}: {op.size} bytes with {op.md5!a} are no content")
+        if not _is_range(op.first, op.last):
+            raise _refusal(op, f"{op.path}: {op.first} to {op.last} is no range of time")
+        if self._is_lost((op.sender, op.path, op.md5)):
+            raise _refusal(op, f"{op.path} of {op.sender} is lost already")
+        self._put(("lost", op.sender, op.path, op.md5), True)
+
+    def _loss_acknowledged(self, op: records.LossAcknowledged) -> None:
+        key = (op.sender, op.path, op.md5)
+        if op.physical:
+            file = self._need_file(op.physical, op, FileState.QUARANTINED)
+            row = self._state.files[op.physical]
+            if not file.retired or (row.sender, row.path, row.md5) != key:
+                raise _refusal(op, f"{op.physical} is not lost, or is another file")
+        elif not self._is_lost(key):
+            raise _refusal(op, f"{op.path!a} of {op.sender} is not lost")
+        self._put(("lost", *key), True)
+
+    def _is_lost(self, key: tuple[str, str, str]) -> bool:
+        return self._get(("lost", *key), lambda: key in self._state.lost_table.rows)
+
+    def _list_begun(self, op: records.ListBegun) -> None:
+        self._need_sender(op.sender, op)
+        if op.look not in _INT64 or op.look <= 0:
+            raise _refusal(op, f"{op.look} is no look")
+        self._put(("sender", op.sender), True)
+        self._put(("list_begun", op.sender), True)
+        self.touched.exclusive = True  # each file of the sender changes
 
     def _need_held_deletes(self, digest: str, op: records.Op) -> None:
         if not self._is_held_list(digest):
@@ -488,6 +533,17 @@ def _check_content(op: records.FileLoaded) -> None:
             )
 
 
+def _check_origin(op: records.Op, origin: records.FileOrigin) -> None:
+    _parse(op, origin.path)
+    if not is_sender_uuid(origin.sender) or not origin.below:
+        raise _refusal(op, f"{origin.sender!a} is no edge that it comes from")
+    for each in origin.below:
+        looks = (each.first, each.closed, each.last, each.loaded)
+        if not is_sender_uuid(each.engine) or any(look not in _INT64 or look < 0 for look in looks):
+            raise _refusal(op, f"{each.engine!a} has no looks {looks}")
+        _parse(op, each.physical)
+
+
 def _is_range(first: int | None, last: int | None) -> bool:
     if first is None or last is None:
         return first is last
@@ -530,6 +586,7 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.FileRestored: Rules._file_restored,
     records.FileNamed: Rules._file_named,
     records.FileUnnamed: Rules._file_unnamed,
+    records.OriginNoted: Rules._origin_noted,
     records.FileSuperseded: Rules._file_superseded,
     records.FileRevived: Rules._file_revived,
     records.FileUndeleted: Rules._file_undeleted,
@@ -537,6 +594,9 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.DeletesCounted: Rules._deletes_counted,
     records.DeletesHeld: Rules._deletes_held,
     records.DeletesSettled: Rules._deletes_settled,
+    records.ListBegun: Rules._list_begun,
+    records.FileLost: Rules._file_lost,
+    records.LossAcknowledged: Rules._loss_acknowledged,
     records.FileVerified: Rules._file_verified,
     records.FileForgotten: Rules._file_forgotten,
     records.TaskDone: Rules._task_done,

@@ -38,6 +38,7 @@ from receiver.metadata.state.table_rows import (
     DeletionsRow,
     FileRow,
     HeldDeletesRow,
+    LostRow,
     OwnerRow,
     QuarantineRow,
     SchemaPositionRow,
@@ -63,6 +64,7 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("deletions", "deletion_table", DeletionsRow),
     ("delete-windows", "delete_windows", DeleteWindowRow),
     ("held-deletes", "held_deletes", HeldDeletesRow),
+    ("lost", "lost_table", LostRow),
 )
 
 
@@ -179,6 +181,7 @@ def freeze(
         "deletions": list(state.deletion_table),
         "delete-windows": list(state.delete_windows.rows.values()),
         "held-deletes": list(state.held_deletes.rows.values()),
+        "lost": list(state.lost_table.rows.values()),
     }
     return FrozenState(
         meta,

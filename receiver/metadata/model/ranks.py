@@ -5,6 +5,10 @@ what it saw together is what the edge's database answered from. Files that one l
 rank as the database ranks them, for ever; of two that no look had together, the one that was first
 looked at later stands above.
 
+Files that a forwarding centre handed up are ranked as it ranks them: by the looks that its own
+engine numbered. Numbers of two engines are never compared; files that no engine has both looks of
+stand as the looks at this centre say, in which the forwarder first had them.
+
 The order is not transitive: a file may stand above a second and the second above a third by the
 database's order, and the third above the first because it came when that was gone. So it is asked
 for pairs, and of several files that give one time the one that stands above all others counts.
@@ -21,13 +25,41 @@ if TYPE_CHECKING:
 
     from common.names import FilePath
 
-__all__ = ["NOW", "Ladder", "NameRank", "Rank", "highest", "name_rank", "stands_above"]
+__all__ = [
+    "NOW",
+    "Ladder",
+    "NameRank",
+    "Rank",
+    "RankBelow",
+    "common_engine",
+    "highest",
+    "in_common",
+    "name_rank",
+    "rank_at",
+    "stands_above",
+    "way_of",
+]
 
 NOW: Final = (1 << 63) - 1
 """The last look that had a file that its sender still has."""
 
 NameRank: TypeAlias = tuple[int, int, int, int, int]
 """(0 for sequence, 1 for unsequence; version, creation, inner and cross compactions)."""
+
+
+class RankBelow(NamedTuple):
+    """Where a file stands at a centre below; see `Rank`.
+
+    Attributes:
+        engine: uuid of that centre's engine, which numbers the looks.
+    """
+
+    engine: str
+    first: int
+    closed: int
+    last: int
+    loaded: int
+    physical: str
 
 
 class Rank(NamedTuple):
@@ -41,6 +73,7 @@ class Rank(NamedTuple):
         last: the last look that had it, `NOW` while its sender has it.
         loaded: the commit that loaded it.
         physical: its name at the receiver.
+        below: where it stands at the centres that handed it up, from the edge on.
     """
 
     name: NameRank | None
@@ -49,6 +82,7 @@ class Rank(NamedTuple):
     last: int
     loaded: int
     physical: str
+    below: tuple[RankBelow, ...] = ()
 
 
 def name_rank(path: FilePath) -> NameRank | None:
@@ -65,6 +99,8 @@ def stands_above(a: Rank, b: Rank) -> bool:
 
     Of two different files exactly one stands above the other.
     """
+    if a.below and b.below:
+        a, b = in_common(a, b)
     if a.first > b.last:
         return True
     if b.first > a.last:
@@ -72,6 +108,36 @@ def stands_above(a: Rank, b: Rank) -> bool:
     if a.name is not None and b.name is not None and a.name != b.name:
         return a.name > b.name
     return (a.first, a.loaded, a.physical) > (b.first, b.loaded, b.physical)
+
+
+def in_common(a: Rank, b: Rank) -> tuple[Rank, Rank]:
+    """Two ranks in the looks of the lowest centre that both came by; as they are if by none."""
+    engine = common_engine(way_of(a), way_of(b))
+    return (a, b) if engine is None else (rank_at(a, engine), rank_at(b, engine))
+
+
+def way_of(rank: Rank) -> tuple[str, ...]:
+    """The engines by whose looks a file can be compared, from the edge on.
+
+    None for one that ended here, since its sender was replaced, and whose end below was not told.
+    """
+    if rank.below and rank.last != NOW and rank.below[-1].last == NOW:
+        return ()
+    return tuple(each.engine for each in rank.below)
+
+
+def common_engine(one: Sequence[str], other: Sequence[str]) -> str | None:
+    """The engine by whose looks files of two ways are compared; None for this centre's own."""
+    places = {engine: at for at, engine in enumerate(one)}
+    both = [(places[engine] + at, engine) for at, engine in enumerate(other) if engine in places]
+    return min(both)[1] if both else None
+
+
+def rank_at(rank: Rank, engine: str) -> Rank:
+    """A rank in the looks of a centre that its file came by."""
+    here = next(each for each in rank.below if each.engine == engine)
+    # Two senders may have handed up the same file.
+    return Rank(rank.name, *here[1:-1], f"{here.physical} {rank.physical}")
 
 
 def highest(ranks: Iterable[Rank]) -> Rank:
@@ -84,7 +150,15 @@ def highest(ranks: Iterable[Rank]) -> Rank:
     for each in several:
         if all(other is each or stands_above(each, other) for other in several):
             return each
-    return max(several, key=lambda each: (each.last, each.name or (), each.loaded, each.physical))
+    ways = [way_of(each) for each in several]
+    engine = ways[0][0] if ways[0] and all(ways[0][:1] == way[:1] for way in ways) else None
+    return max(
+        several, key=lambda each: _longest(each if engine is None else rank_at(each, engine))
+    )
+
+
+def _longest(rank: Rank) -> tuple[int, NameRank | tuple[()], int, str]:
+    return rank.last, rank.name or (), rank.loaded, rank.physical
 
 
 class Ladder:

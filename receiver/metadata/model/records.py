@@ -43,7 +43,9 @@ __all__ = [
     "FileDeleted",
     "FileForgotten",
     "FileLoaded",
+    "FileLost",
     "FileNamed",
+    "FileOrigin",
     "FileOutcome",
     "FileQuarantined",
     "FileRestored",
@@ -55,9 +57,13 @@ __all__ = [
     "FileUnnamed",
     "FileVerified",
     "KeysWritten",
+    "ListBegun",
     "LoadedDevice",
+    "LossAcknowledged",
     "ManifestMeta",
     "Op",
+    "OriginLooks",
+    "OriginNoted",
     "OwnerSet",
     "QuarantineDrop",
     "QuarantinePut",
@@ -90,7 +96,7 @@ TOKEN_ROLES: tuple[TokenRole, ...] = (SENDER, READER, OPERATOR)
 """What a token may be for."""
 DeletesVerdict = Literal["allow", "drop", "use", "done"]
 """What became of a list of held deletes."""
-DeletionReason = Literal["gone", "superseded", "replaced", "operator", "expired"]
+DeletionReason = Literal["gone", "superseded", "replaced", "operator", "expired", "everywhere"]
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -125,6 +131,45 @@ class ManifestMeta(Record, frozen=True):
     series: int
     points: int
     root: str = ""
+
+
+class OriginLooks(Record, frozen=True):
+    """Where a file stands at a centre below: the looks there, as its engine numbers them.
+
+    Attributes:
+        engine: its uuid.
+        first: the first look that had it.
+        closed: the first look that had it closed.
+        last: the last look that had it; 0 while its sender has it.
+        loaded: the commit that loaded it.
+        physical: its name there.
+    """
+
+    engine: str
+    first: int
+    closed: int
+    last: int
+    loaded: int
+    physical: str
+
+
+class FileOrigin(Record, frozen=True):
+    """Where a forwarded file comes from.
+
+    Attributes:
+        sender: uuid of the edge.
+        path: at the edge.
+        below: at each centre on the way, from the edge on; one at least.
+    """
+
+    sender: str
+    path: str
+    below: Sequence[OriginLooks]
+
+    @property
+    def author(self) -> str:
+        """In whose files, and by which engine's looks, deletions count."""
+        return f"{self.sender}@{self.below[0].engine}"
 
 
 class FileOutcome(Record, frozen=True):
@@ -175,13 +220,17 @@ class SenderSeen(Record, frozen=True, tag=2):
 
 
 class EpochSet(Record, frozen=True, tag=3):
-    """Where the sender's epochs stand: one for each task, so that a clone is noticed."""
+    """Where the sender's epochs stand: one for each task, so that a clone is noticed.
+
+    `restored`: an operator says that the sender was restored from a copy: see `ListBegun`.
+    """
 
     sender: str
     current: str | None
     previous: str | None
     task: str | None
     confirmed: bool
+    restored: bool = False
 
 
 class TokenPut(Record, frozen=True, tag=4):
@@ -224,6 +273,7 @@ class FileLoaded(Record, frozen=True, tag=7):
         data_dir: the receiver's data directory that holds it, as the configuration names it.
         first_look: the first look of the sender that had it, closed or not; 0 if it was not told.
         closed_look: the first look that had it closed; 0 if it was not told.
+        origin: of a file that was forwarded.
     """
 
     sender: str
@@ -244,6 +294,7 @@ class FileLoaded(Record, frozen=True, tag=7):
     data_dir: str = ""
     first_look: int = 0
     closed_look: int = 0
+    origin: FileOrigin | None = None
 
 
 class FileDeleted(Record, frozen=True, tag=8):
@@ -503,6 +554,8 @@ class DeletionsNoted(Record, frozen=True, tag=30):
             in every file that was closed in that look, or before it. 0 where no look could have.
         applied: whether readers leave out what is deleted.
         held: the digest of the list of held deletes that these records stand on, if they do.
+        author: in whose files, and by which engine's looks, `floor` counts, of a forwarded one
+            (`FileOrigin.author`); empty for the sender and its own looks.
     """
 
     sender: str
@@ -514,6 +567,14 @@ class DeletionsNoted(Record, frozen=True, tag=30):
     floor: int
     applied: bool = True
     held: str = ""
+    author: str = ""
+
+
+class OriginNoted(Record, frozen=True, tag=35):
+    """A forwarded file stands otherwise at the centre below than it did, or has another one."""
+
+    physical: str
+    origin: FileOrigin
 
 
 class SenderMode(Record, frozen=True, tag=33):
@@ -605,6 +666,53 @@ class DeletesSettled(Record, frozen=True, tag=42):
     look: int = 0
 
 
+class FileLost(Record, frozen=True, tag=43):
+    """A file that neither side has any more: its sender had it loaded here, and no row knows it.
+
+    A loaded file that is in quarantine and gone at the edge is lost without this record.
+
+    Attributes:
+        sender: that tells it.
+        path: under which it had the file.
+        md5: of its content, as `size`.
+        first: earliest timestamp, None where it is not known, or of a file without points.
+        last: latest one.
+        reason: why, for people.
+    """
+
+    sender: str
+    path: str
+    md5: str
+    size: int
+    first: int | None = None
+    last: int | None = None
+    reason: str = ""
+
+
+class LossAcknowledged(Record, frozen=True, tag=44):
+    """An operator knows that a file is lost: it is counted no more.
+
+    `physical` is the file in quarantine that stands for it; empty where `FileLost` told of it.
+    """
+
+    sender: str
+    path: str
+    md5: str
+    physical: str = ""
+
+
+class ListBegun(Record, frozen=True, tag=45):
+    """The list of a sender that was restored from a copy begins anew.
+
+    What is listed behind what stands earlier in the commit counts as first seen, and closed, by
+    `look`: it stands above all that ended before. What was known of its deletion files is known of
+    it no more, and goes on to hide points of what has ended.
+    """
+
+    sender: str
+    look: int
+
+
 class ClockCorrected(Record, frozen=True, tag=63):
     """What was learnt of the clock: the moments that timestamps stand for from now on.
 
@@ -654,6 +762,7 @@ Op = (
     | FileNamed
     | FileUnnamed
     | DeletionsNoted
+    | OriginNoted
     | FileSuperseded
     | FileRevived
     | SenderMode
@@ -661,6 +770,9 @@ Op = (
     | DeletesCounted
     | DeletesHeld
     | DeletesSettled
+    | FileLost
+    | LossAcknowledged
+    | ListBegun
     | ClockCorrected
 )
 

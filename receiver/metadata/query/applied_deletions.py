@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -38,7 +40,7 @@ def applied_deletions(rows: Iterable[DeletionsRow], at: int) -> Iterator[Applied
         rows: what is noted, whenever.
         at: the commit.
     """
-    rows = list(rows)
+    rows = [_at(row, at) for row in rows]
     renewed = {_file(row) for row in rows if row.form == "mods2" and _begin_counts(row, at)}
     for row in rows:
         if row.form == "mods" and _file(row) in renewed:
@@ -50,8 +52,15 @@ def applied_deletions(rows: Iterable[DeletionsRow], at: int) -> Iterator[Applied
                 yield AppliedDeletions(row, content, segment.floor, segment.commit)
 
 
-def _file(row: DeletionsRow) -> tuple[str, str | None, str]:
-    return row.sender, row.physical, row.path
+def _at(row: DeletionsRow, at: int) -> DeletionsRow:
+    """A row with the file that it was of at a commit."""
+    if row.past <= at:
+        return row
+    return msgspec.structs.replace(row, physical=row.was, past=0)
+
+
+def _file(row: DeletionsRow) -> tuple[str, str | None, str, int]:
+    return row.sender, row.physical, row.path, row.past
 
 
 def _begin_counts(row: DeletionsRow, at: int) -> bool:

@@ -31,11 +31,14 @@ class PastStanding:
         self._engine, self._at = engine, at
         self._first: dict[str, tuple[Op, int]] = {}
         self._renamed: set[str] = set()
+        self._begun: dict[str, int] = {}
         self._known: dict[str, _Standing] | None = None
 
     def follow(self, commit: Commit) -> None:
         """Take in a commit that came after the time; the log's order."""
         for op in commit.ops:
+            if isinstance(op, records.ListBegun):
+                self._begun.setdefault(op.sender, op.look)
             if isinstance(op, _Moving):
                 self._first.setdefault(op.physical, (op, commit.ts))
                 if isinstance(op, _Renaming) and op.first_look:
@@ -47,6 +50,9 @@ class PastStanding:
         Of what changed before the kept history, and was changed once more since, the commit that
         loaded the file stands for its first look, and the begin of the history for its last.
         """
+        if row.first_look and row.first_look == self._begun.get(row.sender):
+            known = self._history.get(row.physical, _Standing())
+            row = msgspec.structs.replace(row, first_look=known.first, closed_look=known.closed)
         first = self._first.get(row.physical)
         if first is None:
             return row
@@ -69,7 +75,10 @@ class PastStanding:
 
     @property
     def _history(self) -> Mapping[str, _Standing]:
-        """What the kept history says of the files that came back, or were renamed, since."""
+        """What the kept history says of the files that came back, or were renamed, since.
+
+        Of all files, if a list has begun anew since.
+        """
         if self._known is None:
             wanted = self._renamed | {
                 physical
@@ -77,9 +86,9 @@ class PastStanding:
                 if isinstance(op, records.FileReturned)
             }
             self._known = {}
-            for commit in self._until() if wanted else ():
+            for commit in self._until() if wanted or self._begun else ():
                 for op in commit.ops:
-                    if isinstance(op, _Told) and op.physical in wanted:
+                    if isinstance(op, _Told) and (self._begun or op.physical in wanted):
                         known = self._known.get(op.physical, _Standing())
                         self._known[op.physical] = known.behind(op, commit.ts)
         return self._known

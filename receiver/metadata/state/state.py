@@ -28,6 +28,7 @@ from receiver.metadata.state.tables.clock_corrections import ClockCorrections
 from receiver.metadata.state.tables.deletion_notes import DeletionTable
 from receiver.metadata.state.tables.files import FileTable
 from receiver.metadata.state.tables.held_deletes import DeleteWindows, HeldDeletes
+from receiver.metadata.state.tables.lost import LostTable
 from receiver.metadata.state.tables.owners import OwnerTable
 from receiver.metadata.state.tables.senders import SchemaPositions, SenderTable, TokenTable
 from receiver.metadata.state.tables.series import SchemaTable
@@ -58,9 +59,9 @@ class State:
         devices: names of devices that files and owners share.
         clock: what was learnt of the clock: which moments timestamps stand for.
         max_memory: bytes that the schema may take before the rules refuse more; None for no limit.
-        file_table, deletion_table, delete_windows, held_deletes, owner_table, sender_table,
-        token_table, task_table, quarantine_table, position_table: the tables themselves, for what
-        else is asked of them, and for checkpoints.
+        file_table, lost_table, deletion_table, delete_windows, held_deletes, owner_table,
+        sender_table, token_table, task_table, quarantine_table, position_table: the tables
+        themselves, for what else is asked of them, and for checkpoints.
     """
 
     def __init__(self, schema: Schema | None = None, keys: KeyTable | None = None) -> None:
@@ -73,7 +74,8 @@ class State:
         self.devices = DeviceTable()
         self.clock = ClockCorrections()
         self.file_table = FileTable(self.devices)
-        self.deletion_table = DeletionTable()
+        self.lost_table = LostTable(self.file_table.rows)
+        self.deletion_table = DeletionTable(self.file_table.rows, self.file_table.listed)
         self.delete_windows = DeleteWindows()
         self.held_deletes = HeldDeletes()
         self.owner_table = OwnerTable(self.devices)
@@ -100,6 +102,7 @@ class State:
             self.clock,
             self.sender_table,
             self.token_table,
+            self.lost_table,  # before the files: what it stands for is still there as it was
             self.file_table,
             self.deletion_table,
             self.delete_windows,
@@ -191,6 +194,7 @@ _CHANGED: dict[str, Callable[[State, Any], int]] = {
     "storage_group": lambda state, key: state.schema.groups.changed(parse_stored(key)),
     "delete_window": lambda state, key: _row(state.delete_windows.rows.get(key)),
     "held_deletes": lambda state, key: _row(state.held_deletes.rows.get(key)),
+    "lost": lambda state, key: _row(state.lost_table.rows.get(key)),
     "key": lambda state, key: state.keys.changed(key),
     "state": lambda state, _: state.newest,
 }

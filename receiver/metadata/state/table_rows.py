@@ -15,10 +15,11 @@ import msgspec
 
 from common.names import FilePath
 from common.wire import Propagate
-from receiver.metadata.model.ranks import NOW, Rank, name_rank
+from receiver.metadata.model.ranks import NOW, NameRank, Rank, RankBelow, name_rank
 from receiver.metadata.model.records import (
     DeletesVerdict,
     DeletionReason,
+    FileOrigin,
     FileOutcome,
     ManifestMeta,
     ResourceMeta,
@@ -38,6 +39,7 @@ __all__ = [
     "FileRow",
     "FileState",
     "HeldDeletesRow",
+    "LostRow",
     "OwnerRow",
     "QuarantineRow",
     "SchemaPositionRow",
@@ -90,6 +92,8 @@ class SenderRow(_Row, frozen=True, kw_only=True):
         last_task: the task of its that was committed last, in the commit `last_commit` (0: none).
         propagate: what its word may take away; None before it was told.
         mode_look: the look that told so first.
+        restored: the commit by which an operator said that it was restored from a copy; 0 for none,
+            and once its list has begun anew.
     """
 
     uuid: str
@@ -104,6 +108,7 @@ class SenderRow(_Row, frozen=True, kw_only=True):
     last_commit: int = 0
     propagate: Propagate | None = None
     mode_look: int = 0
+    restored: int = 0
 
 
 class TokenRow(_Row, frozen=True, kw_only=True):
@@ -168,6 +173,7 @@ class FileRow(_Row, frozen=True, kw_only=True):
         rests: of a superseded file, the physical paths of those that give its points.
         superseded: the commit that took it out of sight by a proof, 0 for none; kept when its
             bytes go.
+        origin: of a file that was forwarded.
     """
 
     sender: str
@@ -198,6 +204,7 @@ class FileRow(_Row, frozen=True, kw_only=True):
     last_look: int = 0
     rests: tuple[str, ...] = ()
     superseded: int = 0
+    origin: FileOrigin | None = None
 
     @property
     def visible(self) -> bool:
@@ -227,10 +234,23 @@ class FileRow(_Row, frozen=True, kw_only=True):
         stand for them: nothing better is known.
         """
         name = name_rank(self.parsed)
+        below: tuple[RankBelow, ...] = ()
+        if self.origin is not None:
+            name, below = rank_of_origin(self.origin)
         first = self.first_look or self.created
         closed = self.closed_look or first
         last = (self.last_look or self.changed - 1) if self.retired else NOW
-        return Rank(name, first, closed, last, self.created, self.physical)
+        return Rank(name, first, closed, last, self.created, self.physical, below)
+
+    @property
+    def author(self) -> str:
+        """Whose deletions reach it: those of the edge that it comes from."""
+        return author_of(self.sender, "" if self.origin is None else self.origin.author)
+
+    @property
+    def closed(self) -> int:
+        """The first look that had it closed, as the `floor` of its author's deletions counts."""
+        return self.rank.closed if self.origin is None else self.origin.below[0].closed
 
     @property
     def compactions(self) -> tuple[int, int] | None:
@@ -301,6 +321,10 @@ class DeletionsRow(_Row, frozen=True, kw_only=True):
         physical: the loaded file; None while there is none.
         content: the whole records, from the begin.
         segments: which look saw which of them, in order.
+        past: the commit since which they are of no file any more, and hide points of what had ended
+            (`records.ListBegun`); 0 for none.
+        was: the loaded file that they were of until then, if they were of one.
+        by: see `records.DeletionsNoted`, where it is the author.
     """
 
     sender: str
@@ -309,6 +333,14 @@ class DeletionsRow(_Row, frozen=True, kw_only=True):
     form: str
     content: bytes
     segments: tuple[DeletionsSegment, ...]
+    past: int = 0
+    was: str | None = None
+    by: str = ""
+
+    @property
+    def author(self) -> str:
+        """Whose files it reaches."""
+        return author_of(self.sender, self.by)
 
 
 class DeleteWindowRow(_Row, frozen=True, kw_only=True):
@@ -324,6 +356,30 @@ class DeleteWindowRow(_Row, frozen=True, kw_only=True):
     begun: int
     listed: int
     count: int
+
+
+class LostRow(_Row, frozen=True, kw_only=True):
+    """A file that is lost; see `records.FileLost`.
+
+    Attributes:
+        physical: the file in quarantine that stands for it; empty where there is none.
+        acknowledged: the commit by which an operator knows of it, 0 for none.
+    """
+
+    sender: str
+    path: str
+    md5: str
+    size: int
+    first: int | None
+    last: int | None
+    reason: str
+    physical: str = ""
+    acknowledged: int = 0
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """(sender, path, MD5)."""
+        return self.sender, self.path, self.md5
 
 
 class HeldDeletesRow(_Row, frozen=True, kw_only=True):
@@ -343,6 +399,22 @@ class HeldDeletesRow(_Row, frozen=True, kw_only=True):
     look: int
     verdict: DeletesVerdict | None = None
     used: int | None = None
+
+
+def author_of(sender: str, author: str) -> str:
+    """In whose files deletions of a sender count, be they forwarded: nobody else's word does."""
+    return f"{sender}/{author}" if author else sender
+
+
+def rank_of_origin(origin: FileOrigin) -> tuple[NameRank | None, tuple[RankBelow, ...]]:
+    """What ranks a forwarded file: its name at the edge, and where it stands below."""
+    below = tuple(
+        RankBelow(
+            each.engine, each.first, each.closed, each.last or NOW, each.loaded, each.physical
+        )
+        for each in origin.below
+    )
+    return name_rank(FilePath.parse(origin.path)), below
 
 
 @cache

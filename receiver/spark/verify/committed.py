@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,6 @@ from common.errors import NotFoundError, TsferryError
 from receiver.disks import Disks
 from receiver.load.deciding.expiry import Expiry
 from receiver.load.folder.manifests import read_table
-from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.state.table_rows import FileState
 from receiver.spark.catalogue import LocalCatalogue
 from receiver.spark.report.results import Finding, Severity
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from common.tsfile.proof import SeriesTable
     from receiver.config import ReceiverConfig
     from receiver.metadata.model.ranks import Rank
+    from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
 
@@ -58,13 +57,13 @@ class FileScope:
             return f"not verified for {format_duration(self.older_than)}"
         return "all files"
 
-    def wants(self, row: FileRow, now: float) -> bool:
+    def wants(self, row: FileRow, now: float, times: TrueTimes) -> bool:
         """Whether a file is among them; `now` is in seconds since the epoch."""
         if self.task is not None and row.task != self.task:
             return False
         if self.new and row.verified >= row.changed:
             return False
-        return self.older_than is None or row.verified <= from_seconds(now - self.older_than)
+        return self.older_than is None or times.seconds(row.verified) <= now - self.older_than
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +118,14 @@ class CommittedFiles(Closing):
     """
 
     def __init__(
-        self, config: ReceiverConfig, scope: FileScope, clock: Callable[[], float] = time.time
+        self, config: ReceiverConfig, scope: FileScope, clock: Callable[[], float] | None = None
     ) -> None:
         """Read the catalogue.
 
         Args:
             config: of the receiver.
             scope: which files.
-            clock: seconds since the epoch.
+            clock: seconds since the epoch; as far as the receiver would believe it, if left out.
 
         Raises:
             NotFoundError: no engine is there, or no such task is committed.
@@ -140,15 +139,16 @@ class CommittedFiles(Closing):
         self._catalogue = LocalCatalogue(config.schema_dir, data_dirs=self._roots)
         self.uuid, self.commit = self._catalogue.uuid, self._catalogue.newest
         visible = self._catalogue.rows(self.commit).visible
-        now = clock()
+        now = (clock or self._catalogue.engine.clock.cautious)()
+        times = self._catalogue.times
         with Disks.look(config, self._catalogue.engine) as disks:
             self._away = disks.away()
         with self._catalogue.engine.reading() as state:
             self._schema = SchemaCheck(state.schema)
             expiry = Expiry(state.schema, now - _EXPIRY_GRACE_S, config.time_unit)
-            rows = [row for row in visible if scope.wants(row, now)]
+            rows = [row for row in visible if scope.wants(row, now, times)]
             self.files = [self._committed(state, row, expiry) for row in rows]
-            self._others = [row for row in visible if not scope.wants(row, now)]
+            self._others = [row for row in visible if not scope.wants(row, now, times)]
             self.passed_over = len(self._others)
             known = scope.task is None or any(
                 state.task_table.has(each, scope.task) for each in state.senders

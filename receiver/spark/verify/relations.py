@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from receiver.metadata.model.ranks import in_common
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -209,6 +211,7 @@ def unsettled(one: Rank | None, other: Rank | None, *, is_one_sender: bool) -> s
     """Why nothing says which of two files that overlap stands above; None where ranks do."""
     if one is None or other is None:
         return "their ranks are not known"
+    one, other = in_common(one, other)
     if one.first > other.last or other.first > one.last:
         return None
     if not is_one_sender:

@@ -111,7 +111,7 @@ def test_the_list_of_points_is_the_whole_list(shared, make_edge):
     ours = ("ledger.", "recovery.", "round.", "snapshot.", "synclogs.", "task.", "upload.")
     missing = {each for each in seen if each.startswith((*ours, "batch."))} - set(POINTS)
     # Reached at the first contact only; test_a_death_at_the_first_contact has these.
-    assert missing == {"round.rebuilt", "round.troubles_forgotten"}
+    assert missing == {"round.lost_told", "round.rebuilt", "round.troubles_forgotten"}
     assert set(POINTS) - seen == set()
 
 
@@ -136,6 +136,7 @@ def test_a_death_at_any_step_loses_nothing_and_loads_nothing_twice(
 @pytest.mark.parametrize(
     "point",
     [
+        "round.lost_told",
         "round.rebuilt",
         "round.troubles_forgotten",
         "ledger.state_written",

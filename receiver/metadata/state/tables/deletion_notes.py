@@ -10,9 +10,11 @@ from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables import Appliers
+    from receiver.metadata.state.tables.listed import ListedSums
 
 __all__ = ["DeletionTable"]
 
@@ -22,11 +24,20 @@ _Forms: TypeAlias = dict[str, DeletionsRow]
 class DeletionTable:
     """Deletion files. They outlive the files that they belong to: they hide points of others."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: Mapping[str, FileRow], listed: ListedSums) -> None:
+        """Begin with none.
+
+        Args:
+            files: the rows of files, by physical path.
+            listed: hears of what those of listed files become.
+        """
+        self._files = files
+        self._listed = listed
         self._of_file: dict[str, _Forms] = {}
         self._unloaded: dict[tuple[str, str], _Forms] = {}
         self._of_sender: dict[str, dict[str, None]] = {}
         self._newest: dict[str, int] = {}
+        self._past: dict[str, list[DeletionsRow]] = {}
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -39,12 +50,13 @@ class DeletionTable:
         return list(self._unloaded.get((sender, path), {}).values())
 
     def of_sender(self, sender: str) -> Iterator[DeletionsRow]:
-        """All of a sender, of loaded files first."""
+        """All of a sender, of loaded files first, then of files that are not, or no more."""
         for physical in self._of_sender.get(sender, ()):
             yield from self._of_file[physical].values()
         for (owner, _), forms in self._unloaded.items():
             if owner == sender:
                 yield from forms.values()
+        yield from self._past.get(sender, ())
 
     def newest(self, sender: str) -> int:
         """The last commit that told or moved any of a sender, 0 for none."""
@@ -55,17 +67,22 @@ class DeletionTable:
         for table in (self._of_file, self._unloaded):
             for forms in table.values():
                 yield from forms.values()
+        for several in self._past.values():
+            yield from several
 
     # -- operations --------------------------------------------------------------------------
 
     def restore(self, row: DeletionsRow) -> None:
         """Put a row in as it was."""
         self._newest[row.sender] = max(self._newest.get(row.sender, 0), row.changed)
-        if row.physical is None:
+        if row.past:
+            self._past.setdefault(row.sender, []).append(row)
+        elif row.physical is None:
             self._unloaded.setdefault((row.sender, row.path), {})[row.form] = row
         else:
             self._of_file.setdefault(row.physical, {})[row.form] = row
             self._of_sender.setdefault(row.sender, {})[row.physical] = None
+            self._listed.told(row.physical, self._of_file[row.physical].values())
 
     def operations(self) -> Appliers:
         """What it does with operations."""
@@ -73,6 +90,7 @@ class DeletionTable:
             records.DeletionsNoted: self._deletions_noted,
             records.FileLoaded: self._file_loaded,
             records.DeletesSettled: self._deletes_settled,
+            records.ListBegun: self._list_begun,
         }
 
     def _deletions_noted(self, op: records.DeletionsNoted, ts: int) -> None:
@@ -91,6 +109,7 @@ class DeletionTable:
                 form=op.form,
                 content=content,
                 segments=(*(before.segments if before else ()), segment),
+                by=op.author,
                 created=ts if known is None else known.created,
                 changed=ts,
             )
@@ -113,4 +132,26 @@ class DeletionTable:
                     else each
                     for each in row.segments
                 )
+                if row.past:
+                    self._past[row.sender].remove(row)
                 self.restore(msgspec.structs.replace(row, segments=segments, changed=ts))
+
+    def _list_begun(self, op: records.ListBegun, ts: int) -> None:
+        """What is listed, or not loaded, has its deletion files told anew."""
+        rows: list[DeletionsRow] = []
+        for physical in list(self._of_sender.get(op.sender, ())):
+            if self._is_held(physical):
+                rows += self._of_file.pop(physical).values()
+                del self._of_sender[op.sender][physical]
+                self._listed.told(physical, ())
+        for key in [each for each in self._unloaded if each[0] == op.sender]:
+            rows += self._unloaded.pop(key).values()
+        for row in rows:
+            past = msgspec.structs.replace(
+                row, physical=None, past=ts, was=row.physical, changed=ts
+            )
+            self.restore(past)
+
+    def _is_held(self, physical: str) -> bool:
+        row = self._files.get(physical)
+        return row is not None and row.held

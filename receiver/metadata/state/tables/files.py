@@ -7,6 +7,7 @@ deleted or put in quarantine.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from itertools import takewhile
 from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,7 @@ from common.names import Kind
 from receiver.metadata.model import records
 from receiver.metadata.state.sorted_keys import SortedKeys
 from receiver.metadata.state.table_rows import FileRow, FileState
+from receiver.metadata.state.tables.listed import ListedSums
 from receiver.metadata.state.tables.retired import RetiredIndex
 
 if TYPE_CHECKING:
@@ -56,12 +58,14 @@ class FileTable:
     Attributes:
         rows: by physical path, those too that are deleted and not yet forgotten.
         gone: those that their senders have no more, retired or superseded.
+        listed: the sums of those that their senders have.
     """
 
     def __init__(self, devices: DeviceTable) -> None:
         """Make an empty table; `devices` packs what the files hold."""
         self.rows: dict[str, FileRow] = {}
         self.gone = RetiredIndex()
+        self.listed = ListedSums(self.rows)
         self._devices = devices
         self._groups: dict[GroupKey, list[tuple[int, int, str]]] = {}
         self._at_path: dict[tuple[str, str], str] = {}
@@ -80,6 +84,8 @@ class FileTable:
         self._verified: dict[str, int] = {}
         self._resting: dict[str, dict[str, None]] = {}
         self._tails: dict[str, tuple[str, ...]] = {}
+        self._lost: dict[str, None] = {}
+        self._forwarded: dict[tuple[str, str], str] = {}
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -110,6 +116,13 @@ class FileTable:
             for path, row in found
         ]
 
+    def listed_by(self, sender: str) -> list[FileRow]:
+        """All files that take a path of a sender, each once."""
+        keys = self._inventories.get(sender)
+        paths = () if keys is None else keys.page(None, len(self._at_path))
+        found = dict.fromkeys(self._at_path[sender, path] for path in paths)
+        return [self.rows[each] for each in found]
+
     def catalogue(self, after: str | None, limit: int) -> list[FileRow]:
         """A page of all visible files, retired ones too, by physical path, from behind `after`."""
         return self.among(FileState.LIVE, after, limit)
@@ -126,6 +139,15 @@ class FileTable:
         """Files that the sender once sent, now found bad: wanted again but for those on hold."""
         return [self.rows[each] for each in self._wanted.get(sender, ())]
 
+    def lost(self) -> list[FileRow]:
+        """Files in quarantine that their senders have no more."""
+        return [self.rows[each] for each in self._lost]
+
+    def forwarded(self, sender: str, path: str) -> FileRow | None:
+        """The file that a forwarding sender named so, held, ended or deleted."""
+        found = self._forwarded.get((sender, path))
+        return None if found is None else self.rows.get(found)
+
     def of_tail(self, tail: str) -> list[FileRow]:
         """Files with this digest of their tail that are not deleted, whoever sent them."""
         return [self.rows[each] for each in self._tails.get(tail, ())]
@@ -137,6 +159,16 @@ class FileTable:
     def deleted(self) -> list[FileRow]:
         """Deleted files whose bytes may still be on the disk, the longest deleted first."""
         return [self.rows[each] for each in self._deleted]
+
+    def deleted_since(self, commit: int) -> list[FileRow]:
+        """Those that were deleted behind a commit, the last one first."""
+        rows = (self.rows[each] for each in reversed(self._deleted))
+        return list(takewhile(lambda row: row.deleted > commit, rows))
+
+    def superseded_since(self, commit: int) -> list[FileRow]:
+        """Those that a proof took out of sight behind a commit, the last one first."""
+        rows = (self.rows[each] for each in reversed(self.gone.superseded()))
+        return list(takewhile(lambda row: row.superseded > commit, rows))
 
     def groups(self) -> list[GroupKey]:
         """Groups that have a visible file."""
@@ -181,6 +213,8 @@ class FileTable:
         if row.state is not FileState.DELETED:
             self._add_tail(row)
         self._rest(row)
+        self._lose(row)
+        self._note_way(row)
         if row.state is FileState.SUPERSEDED:
             self.gone.take(row)
 
@@ -206,12 +240,14 @@ class FileTable:
             records.FileRestored: self._file_restored,
             records.FileNamed: self._file_named,
             records.FileUnnamed: self._file_unnamed,
+            records.OriginNoted: self._origin_noted,
             records.FileSuperseded: self._file_superseded,
             records.FileRevived: self._file_revived,
             records.FileUndeleted: self._file_undeleted,
             records.FileVerified: self._file_verified,
             records.FileForgotten: self._file_forgotten,
             records.SeriesLoaded: self._series_loaded,
+            records.ListBegun: self._list_begun,
         }
 
     def _file_loaded(self, op: records.FileLoaded, ts: int) -> None:
@@ -238,8 +274,10 @@ class FileTable:
             changed=ts,
             first_look=op.first_look,
             closed_look=op.closed_look,
+            origin=op.origin,
         )
         self.rows[op.physical] = row
+        self._note_way(row)
         self._add_tail(row)
         self._take_path(row, op.path)
         self._orders[row.state].add(op.physical)
@@ -249,6 +287,7 @@ class FileTable:
     def _file_deleted(self, op: records.FileDeleted, ts: int) -> None:
         row = self.rows[op.physical]
         self._hide(row, FileState.DELETED)
+        self._lost.pop(op.physical, None)
         self._free_paths(row)
         self._unrest(row)
         if row.state is FileState.SUPERSEDED or op.reason == "expired":
@@ -275,6 +314,7 @@ class FileTable:
             row, state=state, retired=True, last_look=op.last_look or ts - 1, changed=ts
         )
         self.rows[op.physical] = retired
+        self._lose(retired)
         self.gone.take(retired)
         self.gone.touch(retired)
 
@@ -294,16 +334,29 @@ class FileTable:
         row = self.rows[op.physical]
         self._take_path(row, op.path)
         names = (*row.names, op.path)
-        self.rows[op.physical] = msgspec.structs.replace(row, names=names, changed=ts)
+        row = self.rows[op.physical] = msgspec.structs.replace(row, names=names, changed=ts)
+        self._note_way(row)
 
     def _file_unnamed(self, op: records.FileUnnamed, ts: int) -> None:
         row = self.rows[op.physical]
         self._free_path(row, op.path)
         path, *names = (each for each in row.paths if each != op.path)
         row = _seen_anew(row, op.first_look)
-        self.rows[op.physical] = msgspec.structs.replace(
-            row, path=path, names=tuple(names), changed=ts
-        )
+        unnamed = msgspec.structs.replace(row, path=path, names=tuple(names), changed=ts)
+        self.rows[op.physical] = unnamed
+        self.gone.touch(unnamed)
+
+    def _origin_noted(self, op: records.OriginNoted, ts: int) -> None:
+        row = msgspec.structs.replace(self.rows[op.physical], origin=op.origin, changed=ts)
+        self.rows[op.physical] = row
+        self._note_way(row)
+        self.gone.touch(row)
+
+    def _note_way(self, row: FileRow) -> None:
+        """Each hop names a file as it came, and never another one so."""
+        if row.origin is not None:
+            for path in row.paths:
+                self._forwarded[row.sender, path] = row.physical
 
     def _file_superseded(self, op: records.FileSuperseded, ts: int) -> None:
         row = self.rows[op.physical]
@@ -335,7 +388,7 @@ class FileTable:
     def _file_quarantined(self, op: records.FileQuarantined, ts: int) -> None:
         row = self.rows[op.physical]
         self._hide(row, FileState.QUARANTINED)
-        self.rows[op.physical] = msgspec.structs.replace(
+        bad = self.rows[op.physical] = msgspec.structs.replace(
             row,
             state=FileState.QUARANTINED,
             reason=op.reason,
@@ -343,7 +396,10 @@ class FileTable:
             last_look=row.rank.last if row.retired else 0,
             changed=ts,
         )
+        self._lose(bad)
         if not row.retired:
+            for path in row.paths:
+                self.listed.remove(row, path)
             self._wanted.setdefault(row.sender, {})[op.physical] = None
 
     def _file_restored(self, op: records.FileRestored, ts: int) -> None:
@@ -351,6 +407,9 @@ class FileTable:
         state = FileState.RETIRED if row.retired else FileState.LIVE
         restored = msgspec.structs.replace(row, state=state, reason=None, changed=ts)
         self.rows[op.physical] = restored
+        self._lost.pop(op.physical, None)
+        for path in row.paths if state is FileState.LIVE else ():
+            self.listed.add(row, path)
         self._reorder(row, state)
         self._unwant(row)
         self._show(restored)
@@ -386,7 +445,10 @@ class FileTable:
             self.rows[physical] = msgspec.structs.replace(row, verified=ts)
 
     def _file_forgotten(self, op: records.FileForgotten, ts: int) -> None:
-        del self.rows[op.physical]
+        row = self.rows.pop(op.physical)
+        for path in row.paths:
+            if self._forwarded.get((row.sender, path)) == op.physical:
+                del self._forwarded[row.sender, path]
         del self._deleted[op.physical]
         self._orders[FileState.DELETED].remove(op.physical)
 
@@ -394,6 +456,12 @@ class FileTable:
         row = self.rows[op.physical]
         if not row.registered:
             self.rows[op.physical] = msgspec.structs.replace(row, registered=True)
+
+    def _list_begun(self, op: records.ListBegun, ts: int) -> None:
+        for row in self.listed_by(op.sender):
+            anew = msgspec.structs.replace(_seen_anew(row, op.look), changed=ts)
+            self.rows[row.physical] = anew
+            self.gone.touch(anew)
 
     def _reorder(self, row: FileRow, state: FileState) -> None:
         self._orders[row.state].remove(row.physical)
@@ -430,10 +498,14 @@ class FileTable:
 
     def _take_path(self, row: FileRow, path: str) -> None:
         self._at_path[row.sender, path] = row.physical
+        if row.visible:
+            self.listed.add(row, path)
         self._inventory(row.sender).add(path)
 
     def _free_path(self, row: FileRow, path: str) -> None:
         del self._at_path[row.sender, path]
+        if row.visible:
+            self.listed.remove(row, path)
         self._inventory(row.sender).remove(path)
 
     def _free_paths(self, row: FileRow) -> None:
@@ -474,6 +546,10 @@ class FileTable:
             heir = msgspec.structs.replace(resting, rests=tuple(dict.fromkeys([*left, *row.rests])))
             self.rows[heir.physical] = heir
             self._rest(heir)
+
+    def _lose(self, row: FileRow) -> None:
+        if row.state is FileState.QUARANTINED and row.retired:
+            self._lost[row.physical] = None
 
     def _unwant(self, row: FileRow) -> None:
         self._wanted.get(row.sender, {}).pop(row.physical, None)

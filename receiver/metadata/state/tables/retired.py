@@ -8,7 +8,7 @@ from common.names import FilePath
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Reversible
 
     from receiver.metadata.state.table_rows import FileRow
 
@@ -63,7 +63,7 @@ class RetiredIndex:
         """Physical paths of the retired files of a partition that are visible."""
         return list(self._retired.get(key, ()))
 
-    def superseded(self) -> Iterable[str]:
+    def superseded(self) -> Reversible[str]:
         """Physical paths of the superseded, the longest superseded first."""
         return self._superseded.keys()
 

@@ -46,6 +46,7 @@ class SenderTable:
             records.EpochSet: self._epoch_set,
             records.TaskDone: self._task_done,
             records.SenderMode: self._sender_mode,
+            records.ListBegun: self._list_begun,
         }
 
     def _sender_seen(self, op: records.SenderSeen, ts: int) -> None:
@@ -71,8 +72,13 @@ class SenderTable:
             previous=op.previous,
             epoch_task=op.task,
             confirmed=op.confirmed,
+            restored=ts if op.restored else self.rows[op.sender].restored,
             changed=ts,
         )
+
+    def _list_begun(self, op: records.ListBegun, ts: int) -> None:
+        row = self.rows[op.sender]
+        self.rows[op.sender] = msgspec.structs.replace(row, restored=0, changed=ts)
 
     def _sender_mode(self, op: records.SenderMode, ts: int) -> None:
         self.rows[op.sender] = msgspec.structs.replace(

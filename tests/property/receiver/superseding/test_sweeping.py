@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.metadata.model.ranks import NOW, Rank, stands_above
+from receiver.metadata.model.ranks import NOW, Rank, RankBelow, stands_above
 from receiver.superseding.partition_proof import _slices
 from receiver.superseding.sweeping import RankArrays, Stored, sweep
 
@@ -24,8 +24,26 @@ def ranks(draw: st.DrawFn) -> list[Rank]:
     for number in range(draw(st.integers(1, 6))):
         first = draw(LOOKS)
         last = draw(st.integers(first, 6) | st.just(NOW))
-        made.append(Rank(draw(NAMES), first, first, last, draw(LOOKS), f"f{number}"))
+        below = tuple(draw(ranks_below(engine)) for engine in draw(WAYS))
+        made.append(Rank(draw(NAMES), first, first, last, draw(LOOKS), f"f{number}", below))
     return made
+
+
+WAYS = st.lists(st.sampled_from("BCD"), unique=True, max_size=2)
+"""The engines that handed a file up."""
+
+
+@st.composite
+def ranks_below(draw: st.DrawFn, engine: str) -> RankBelow:
+    first = draw(LOOKS)
+    last = draw(st.integers(first, 6) | st.just(NOW))
+    return RankBelow(engine, first, first, last, draw(LOOKS), draw(st.sampled_from("xy")))
+
+
+@given(ranks())
+def test_of_two_files_one_stands_above(made: list[Rank]) -> None:
+    for one, other in itertools.combinations(made, 2):
+        assert stands_above(one, other) != stands_above(other, one)
 
 
 @given(ranks())

@@ -9,6 +9,7 @@ import click
 import msgspec
 import pytest
 
+from common import wire
 from common.cli import run
 from common.config import load
 from receiver.cli.commands import cli
@@ -207,6 +208,12 @@ def test_owners_and_senders_are_changed_by_the_server(running, command):
     assert json.loads(command("owners", "transfer", EVIL, B, "--json"))["commit"]
     assert "accepted" in command("senders", "accept", A)
     command("senders", "accept", "no such sender/..", code=2)
+    assert A in command("senders", "accept", "--all")
+    command("senders", "accept", code=2)
+    assert "what stays" in command("senders", "remove", B)
+    assert "removed" in command("senders", "list")
+    assert json.loads(command("senders", "remove", B, "--json"))["tokens"] == 0
+    command("senders", "remove", "0" * 32, code=2)
 
 
 @pytest.fixture
@@ -235,10 +242,44 @@ def test_status_says_how_many_retired_files_wait(retired, either, command):
     assert re.search("retired: .*(1 wait for a proof|1 have points of their own)", shown)
 
 
+@pytest.fixture
+def lost(config, filled):
+    """A file that its sender tells, and of which there is nothing here."""
+    with Node.open(config) as node:
+        told = wire.LostFile(path=path_of(7), md5="0" * 32, size=5, first_time=70, last_time=79)
+        node.lost.tell(sender(A), A, wire.LostPage(files=[told]))
+    return path_of(7)
+
+
+def test_lost_files_are_shown_with_and_without_a_server(lost, either, command):
+    code = 3 if either == "a server" else 4
+    assert re.search("lost: +1 files", command("status", code=code))
+    (found,) = json.loads(command("lost", "list", "--json"))["files"]
+    assert (found["path"], found["sender"], found["first"]) == (lost, A, 70)
+    assert lost in command("lost", "list", "--sender", A)
+    assert "nothing is lost" in command("lost", "list", "--sender", B)
+
+
+def test_lost_files_are_acknowledged_at_the_server(lost, running, command):
+    command("lost", "acknowledge", "--sender", A, code=2)
+    command("lost", "acknowledge", "--sender", A, "--all", lost, code=2)
+    command("lost", "acknowledge", "--sender", A, path_of(8), code=2)
+    assert "acknowledged: 1 files" in command("lost", "acknowledge", "--sender", A, lost)
+    assert "nothing is lost" in command("lost", "list")
+    assert "lost:             none" in command("status")
+
+
 def test_retired_files_are_dropped_by_the_server(retired, running, command):
     assert "dropped" in command("retired", "drop", retired)
     assert "no files" in command("retired", "list")
     command("retired", "drop", retired, code=3)
+
+
+def test_files_that_have_ended_are_deleted_everywhere_by_the_server(retired, running, command):
+    assert "deleted everywhere" in command("files", "delete", "--everywhere", retired)
+    again = json.loads(command("files", "delete", retired, "--json", code=3))
+    assert again["failed"] == [{"physical": retired, "reason": "it is deleted already"}]
+    assert f"{retired}" in command("files", "--state", "deleted")
 
 
 def test_quarantine_is_dropped_by_the_server(running, command):
@@ -261,6 +302,8 @@ def test_quarantine_is_dropped_by_the_server(running, command):
         ("ttl", "resume"),
         ("clock", "confirm"),
         ("retired", "drop", "x"),
+        ("senders", "remove", A),
+        ("files", "delete", "x"),
     ],
 )
 def test_what_changes_something_says_that_no_server_runs(filled, command, arguments):

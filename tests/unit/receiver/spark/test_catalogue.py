@@ -167,6 +167,24 @@ def test_nothing_at_the_place_is_named(world: World):
         opened(world, str(world.data))
 
 
+def test_an_older_record_names_what_it_did_when_its_file_is_left_out_by_url_too(world: World):
+    a, b = add(world, 1), add(world, 2)
+    with world.engine.reading() as state:
+        floor = state.files[b].rank.closed
+    line = f"DELETION,root.*,{2**63 - 1},1,1\n".encode()
+    world.engine.commit([
+        records.DeletionsNoted(NORTH, PATH.format(1, "sequence"), a, "mods", 0, line, floor),
+        records.FileDeleted(a, "superseded"),
+    ])  # fmt: skip
+    with opened(world) as local:
+        (here,) = local.files(local.newest)
+    with served(world) as (url, token), opened(world, url, token=token) as remote:
+        (there,) = remote.files(remote.newest)
+    assert here.deletions == there.deletions
+    assert here.deletions is not None
+    assert [each.older for each in here.deletions.others] == [{"root.*"}]
+
+
 def test_directories_and_url_know_the_same_ranks_and_deletions(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
@@ -194,7 +212,9 @@ def test_directories_and_url_know_the_same_ranks_and_deletions(
     with served(world) as (url, token), opened(world, url, token=token) as remote:
         found = {at: remote.files(at) for at in (then, newest)}
     for at in (then, newest):
-        assert [each.rank for each in expected[at]] == sorted(looks.values(), key=lambda r: r[-1])
+        assert [each.rank for each in expected[at]] == sorted(
+            looks.values(), key=lambda rank: rank.physical
+        )
         for one, other in zip(expected[at], found[at], strict=True):
             assert (one.rank, one.deletions) == (other.rank, other.deletions)
             assert list(one.devices.ranges()) == list(other.devices.ranges())
@@ -204,6 +224,32 @@ def test_directories_and_url_know_the_same_ranks_and_deletions(
     }
     assert hidden[then] == {a: (1, 2), b: (1, 1), c: (0, 1)}
     assert hidden[newest] == {a: (1, 3), b: (1, 1), c: (0, 2)}
+
+
+def test_directories_and_url_know_the_same_of_forwarded_files(world: World) -> None:
+    """Only the deletions of their own edge reach them, by the looks of the engine below."""
+    a, b = add(world, 1), add(world, 2)
+    edges = {a: "a" * 32, b: "b" * 32}
+    for physical, edge in edges.items():
+        looks = records.OriginLooks("e" * 32, 3, 4, 0, 9, physical)
+        origin = records.FileOrigin(edge, PATH.format(7, "unsequence"), [looks])
+        world.engine.commit([records.OriginNoted(physical, origin)])
+    line = f"DELETION,root.wind.**,{2**63 - 1},1,1\n".encode()
+    for number, floor in ((8, 4), (9, 3)):
+        note = records.DeletionsNoted(
+            NORTH, PATH.format(number, "sequence"), None, "mods", 0, line, floor,
+            author=f"{edges[a]}@{'e' * 32}",
+        )  # fmt: skip
+        world.engine.commit([note])
+    with opened(world) as local:
+        here = local.files(local.newest)
+    with served(world) as (url, token), opened(world, url, token=token) as remote:
+        there = remote.files(remote.newest)
+    assert [each.rank.below[0].closed for each in here if each.rank] == [4, 4]
+    assert [(each.rank, each.deletions) for each in here] == [
+        (each.rank, each.deletions) for each in there
+    ]
+    assert {each.name: len(each.deletions.others) for each in here} == {a: 1, b: 0}
 
 
 def test_an_older_server_is_read_by_commits_and_names(

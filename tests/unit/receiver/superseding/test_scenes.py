@@ -75,6 +75,20 @@ def test_equal_values_below_prove_nothing(site: Site) -> None:
     assert site.state(U1) is FileState.RETIRED
 
 
+def test_a_file_that_stands_higher_by_the_name_that_is_left_wakes_what_lies_below(
+    site: Site,
+) -> None:
+    site.round({S1: {"a": {1: 7}}, U1: {"a": {1: 1}}})
+    site.round({}, [U1])
+    assert sweep(site) == 0
+    row, name = site.row(S1), "unsequence/root.sg/0/0/10-10-0-0.tsfile"
+    site.node.engine.commit([
+        records.FileNamed(row.physical, name),
+        records.FileUnnamed(row.physical, S1, site.look + 1),
+    ])  # fmt: skip
+    assert sweep(site) == 1
+
+
 def test_what_is_stored_above_and_deleted_there_is_not_given_there(site: Site) -> None:
     site.round({S1: {"a": {1: 1}}})
     site.round({PRODUCT: {"a": {1: 1}}}, [S1])

@@ -228,3 +228,18 @@ def test_a_member_that_comes_twice_is_refused(client):
         "quarantined=true&quarantined=",
     ):
         assert client.get(f"/sync/v1/catalogue?{query}", headers=SENDER).status_code == 400
+
+
+def test_one_who_forwards_asks_what_became_of_files(client):
+    """As many at once as it asks for, of names as long as they may be."""
+    paths = [f"sequence/root.{'g' * 190}/0/0/{number}-1-0-0.tsfile" for number in range(1000)]
+    body = wire.encode(wire.FatesRequest(paths=paths))
+    found = read(
+        client.post("/sync/v1/catalogue/fates", data=body, content_type="application/json"),
+        wire.FatesAnswer,
+    )
+    assert [each.path for each in found.fates] == paths
+    assert {(each.here, each.end) for each in found.fates} == {(False, None)}, "nobody knows them"
+    more = wire.encode(wire.FatesRequest(paths=[*paths, paths[0]]))
+    refused = client.post("/sync/v1/catalogue/fates", data=more, content_type="application/json")
+    assert refused.status_code == 413

@@ -11,7 +11,7 @@ from common.durable import Tree
 from common.names import FilePath
 from sender.kept.looks import DeletionsSight, EdgeLook, Looks
 from sender.select.entry import Entry
-from sender.select.found import Mounts, Unreadable
+from sender.select.found import Mounts, Unmounted, Unreadable
 from tests.support.site import Site, path, tsfile
 
 P, Q = path(), path("2-1-0.tsfile")
@@ -138,6 +138,17 @@ def test_a_directory_that_changed_while_it_was_looked_at_was_listed_but_not_at_r
     assert sight(look, P).marks == ((len(LINE % (1, 5)), 10),)
 
 
+def test_a_directory_that_only_has_files_that_are_not_listed_was_not_looked_at_either(edge):
+    edge.site.put(P)
+    edge.look()
+    away = (Unreadable(edge.site.data_dirs[0], "sequence/root.a", "a symlink"),)
+    for _ in range(2):
+        edge.look(scan={"files": {}, "unreadable": away})
+    edge.mods(P, (1, 5))
+    look = edge.look()
+    assert sight(look, P).marks == ((len(LINE % (1, 5)), 10),)
+
+
 def test_a_product_in_a_partition_in_motion_is_first_seen_when_that_is_at_rest(edge):
     product = path("2-1-1.tsfile")
     for each in (P, product):
@@ -173,6 +184,51 @@ def test_a_look_that_did_not_reach_a_directory_saw_nothing_of_it(edge):
     assert (look.last(P), look.last(LATE)) == (30, 10)
 
 
+def away(edge: Watched) -> EdgeLook:
+    """A look while the data directory is unmounted, and with it its list."""
+    unmounted = (Unmounted(edge.site.data_dirs[0], "has no marker"),)
+    entries, edge.entries = edge.entries, {}
+    nothing = {"unmounted": unmounted, "files": {}, "deletions": ()}
+    look = edge.look(scan=nothing)
+    edge.entries = entries
+    return look
+
+
+def test_what_was_missing_before_its_list_was_away_was_last_seen_when_it_was(edge):
+    edge.site.put(P)
+    edge.load()
+    edge.look()
+    edge.site.remove(P)
+    edge.look()
+    away(edge)
+    assert edge.look().last(P) == 10
+
+
+def test_what_came_and_went_while_its_directory_was_away_was_seen_by_no_look_of_then(edge):
+    edge.site.put(P)
+    edge.site.put(Q)
+    edge.load()
+    edge.look()
+    away(edge)
+    away(edge)
+    edge.site.remove(P)
+    edge.mods(Q, (1, 2))
+    look = edge.look()
+    assert look.last(P) == 10
+    assert [floor for _, floor in sight(look, Q).marks] == [10]
+    edge.mods(Q, (3, 4))
+    assert [floor for _, floor in sight(edge.look(), Q).marks] == [10, 40]
+
+
+def test_what_a_list_that_was_made_anew_has_was_not_seen_by_the_look_of_then(edge):
+    edge.site.put(P)
+    edge.load()
+    edge.look()
+    edge.site.remove(P)
+    entries, edge.entries = edge.entries, {}
+    assert edge.look().knowing(entries).after.missing == {P.text: 10}
+
+
 def test_a_lost_memory_sees_all_anew(edge):
     edge.site.put(P)
     edge.look()
@@ -180,6 +236,16 @@ def test_a_lost_memory_sees_all_anew(edge):
     looks = Looks.open(edge.tree, "centre")
     assert looks.problem
     assert looks.take(30, edge.site.scan(), {}).first(P) == 30
+
+
+def test_without_a_memory_what_is_missing_was_not_seen_by_this_look(edge):
+    edge.site.put(P)
+    edge.load()
+    edge.look()
+    edge.site.remove(P)
+    (edge.site.schema_dir / "centre" / "looks.state").unlink()
+    assert edge.look().last(P) == 19
+    assert edge.look().last(P) == 19
 
 
 def test_a_receiver_that_knows_no_looks_is_told_none(edge):
@@ -330,3 +396,18 @@ def test_a_move_does_not_date_deletions_anew(edge):
     edge.site.put(Q, content)
     mods.rename(edge.site.beside(edge.site.place(Q), ".mods"))
     assert [floor for _, floor in sight(edge.look(), Q).marks] == [0]
+
+
+def test_what_is_gone_keeps_its_last_look_while_the_directory_of_its_list_is_away(edge):
+    edge.site.put(P)
+    edge.site.put(Q)
+    edge.load()
+    edge.look()
+    edge.site.place(P).unlink()
+    assert edge.look().last(P) == 10
+    listed, edge.entries = edge.entries, {}
+    away = Unmounted(edge.site.data_dirs[0], "has no marker")
+    edge.look(scan={"unmounted": (away,), "files": {}, "mounted": frozenset()})
+    edge.entries = listed
+    look = edge.look()
+    assert look.last(P) == 10

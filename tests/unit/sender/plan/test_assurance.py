@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from common.wire import InventoryEntry
-from sender.plan.assurance import complete_until, safe_to_delete
+from sender.plan.assurance import complete_until
 from sender.select.entry import Entry
 from sender.select.found import Clash, LocalFile, Scan, Span, Unmounted, Unreadable, Waiting, Why
 from tests.support.site import FakeFacts, path
@@ -80,65 +79,3 @@ def test_clashing_files_count_as_unsent():
 )
 def test_where_nothing_can_be_known_nothing_is_claimed(unknown):
     assert until(a_scan(a_file(A), **unknown), an_entry(A)) is None
-
-
-def have(at=A, size=10, md5="a" * 32, state="loaded", verified=0, stands=True):
-    return InventoryEntry(
-        path=at.text, size=size, md5=md5, state=state, verified=verified, stands=stands
-    )
-
-
-def safe(scan, entries, inventories, **more):
-    ledgers = {name: {each.path: each for each in some} for name, some in entries.items()}
-    return [each.path for each in safe_to_delete(scan, ledgers, inventories, **more)]
-
-
-def test_what_every_receiver_holds_may_be_deleted():
-    scan = a_scan(a_file(A), a_file(B))
-    entries = {"one": [an_entry(A), an_entry(B)], "two": [an_entry(A), an_entry(B)]}
-    assert safe(scan, entries, {"one": [have(A), have(B)], "two": [have(A)]}) == [A]
-
-
-def test_who_asks_for_proof_gets_what_every_receiver_has_verified():
-    scan = a_scan(a_file(A), a_file(B))
-    entries = {"one": [an_entry(A), an_entry(B)], "two": [an_entry(A), an_entry(B)]}
-    proved = [have(A, verified=7), have(B, verified=7)]
-    assert safe(scan, entries, {"one": proved, "two": proved}, verified=True) == [A, B]
-    partly = [have(A), have(B, verified=9)]
-    assert safe(scan, entries, {"one": proved, "two": partly}, verified=True) == [B]
-    assert safe(scan, entries, {"one": proved, "two": partly}) == [A, B]
-
-
-@pytest.mark.parametrize(
-    "item",
-    [
-        have(size=9),
-        have(md5="b" * 32),
-        have(state="quarantined"),
-        have(at=B),
-        have(stands=False, verified=7),
-    ],
-)
-def test_what_a_receiver_does_not_hold_as_it_is_here_is_not_safe(item):
-    assert safe(a_scan(a_file(A)), {"one": [an_entry(A)]}, {"one": [item]}) == []
-
-
-def test_a_file_that_changed_since_it_was_loaded_is_not_safe():
-    assert safe(a_scan(a_file(A, inode=2)), {"one": [an_entry(A)]}, {"one": [have()]}) == []
-
-
-def test_a_receiver_that_was_not_asked_makes_nothing_safe():
-    entries = {"one": [an_entry(A)], "two": [an_entry(A)]}
-    assert safe(a_scan(a_file(A)), entries, {"one": [have()]}) == []
-    assert safe(a_scan(a_file(A)), {}, {}) == []
-
-
-def test_a_file_is_not_safe_before_its_deletions_are_told():
-    scan, entries = a_scan(a_file(A), a_file(B)), {"one": [an_entry(A), an_entry(B)]}
-    assert safe(scan, entries, {"one": [have(A), have(B)]}, untold=[A]) == [B]
-
-
-def test_a_file_that_waits_is_not_safe():
-    waiting = Waiting(A.text, D0, Why.CHANGING, "mods", 1, A.group, 0)
-    scan = a_scan(waiting=(waiting,), others=frozenset({A}))
-    assert safe(scan, {"one": [an_entry(A)]}, {"one": [have()]}) == []

@@ -11,6 +11,7 @@ from common.errors import DamagedError, UnsafePathError
 from sender.schema.binary_log import BinaryLog, binary_nodes
 from sender.schema.text_log import TextLog
 from tests.support import binary_mlog as made
+from tests.support.architecture import ROOT
 
 REAL = Path(__file__).resolve().parents[5] / "shared/tsfiles/iotdb-0.12.0-schema"
 FOREVER = (1 << 63) - 1
@@ -219,6 +220,19 @@ def test_a_log_longer_than_a_window_is_read_piece_by_piece(monkeypatch) -> None:
     log = log_in(*frames, b"\x00\x00", region=True)
     assert len(list(log.lines())) == 50 + 101 + 1
     assert log.read == sum(map(len, frames))
+
+
+@pytest.mark.parametrize("version", ["1.0.1", "2.0.1-beta"])
+def test_a_real_log_that_is_cut_anywhere_is_read_on_when_it_is_whole(version: str) -> None:
+    data = (ROOT / "tests/data/iotdb-regions" / version / "root.plant/0/mlog.bin").read_bytes()
+    whole = region_lines(data)
+    assert len(whole) > 10
+    for cut in range(0, len(data), 5):
+        log = log_in(data[:cut], region=True)
+        before = list(log.lines())
+        rest = log_in(data, region=True)
+        rest.read, rest.unread = log.read, log.unread
+        assert [each.rstrip() for each in (*before, *rest.lines())] == whole, cut
 
 
 def test_the_log_of_a_real_server() -> None:

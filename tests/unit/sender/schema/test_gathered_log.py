@@ -383,3 +383,17 @@ def test_lines_are_flushed_before_they_are_noted(world: World) -> None:
     noted = steps.index("gathered.noted")
     assert "durable.sync_file.after" in steps[: steps.index("gathered.lines_written")]
     assert "durable.write_atomic.renamed" in steps[steps.index("gathered.lines_written") : noted]
+
+
+def test_a_link_in_place_of_a_regions_log_is_not_followed_and_keeps_no_other_back(
+    world: World, tmp_path: Path
+) -> None:
+    world.series("root.a/0", "s")
+    world.series("root.b/1", "s")
+    log = world.dir / "root.b/1/mlog.bin"
+    log.rename(tmp_path / "elsewhere")
+    log.symlink_to(tmp_path / "elsewhere")
+    _, text, _ = world.ship()
+    assert "root.a.d.s" in text
+    assert "root.b" not in text
+    assert any("links are not followed" in each for each in world.unread)

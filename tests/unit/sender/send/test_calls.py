@@ -292,7 +292,7 @@ def test_a_receiver_that_does_not_look_at_its_disk_makes_nothing_safe(receiver, 
         reply.body = reply.body.replace(b',"looked":true', b"")
         return reply
 
-    assert list(client.inventory_looked_at()) == []
+    assert [page.entries for page in client.inventory_looked_at()] == [[]]
     receiver.fault("GET /inventory", Alter(forget))
     with pytest.raises(ProtocolError, match="older version"):
         list(client.inventory_looked_at())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from common import wire
+from common.errors import NotFoundError
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.model.timestamps import to_seconds
@@ -195,3 +196,25 @@ def test_senders_heal_it(healed):
             node.engine.clock.heard(number * 32, number, healed.machine.true + 5)
         node.engine.collect()
         assert node.engine.clock.doubt() is None
+
+
+def test_an_upload_that_was_begun_while_the_time_was_behind_stays(tmp_path):
+    machine = WrongMachine()
+    world = World(tmp_path, clock=machine.clock, limits={"upload_expiry": DAY})
+    with world.still_node():
+        pass
+    machine.reboots(off=30 * DAY, error=0.0)
+    world.clock = machine.clock
+    with world.still_node() as node:
+        edge = Edge(node)
+        edge.check()
+        begun = node.uploads.create(edge.who, edge.uuid, 1000, {"path": path_of(1)}).id
+        assert node.engine.clock.doubt() is not None
+        machine.synchronises()
+        machine.passes(60.0)
+        node.load.reaper.run_once()
+        assert node.uploads.head(edge.who, begun)
+        machine.passes(1.1 * DAY)
+        node.load.reaper.run_once()
+        with pytest.raises(NotFoundError):
+            node.uploads.head(edge.who, begun)

@@ -7,6 +7,7 @@ import pytest
 from common import crash, wire
 from common.errors import NotATsFileError
 from receiver.disks import RECEIVER_MARKER
+from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.operator.status import running_status
 from tests.support.node_world import (
@@ -167,3 +168,21 @@ def test_a_history_of_commits_keeps_bytes_too(tmp_path: Path, clock: Clock) -> N
             node.load.make_known("b" * 32, "x_" + "b" * 32, f"label {number}")
         clock.now += 1
         assert node.load.reaper.run_once() == 1
+
+
+@pytest.mark.parametrize(("pattern", "stays"), [("root.*", 1), ("root.sg.d1.*", 0)])
+def test_the_row_of_a_file_that_tells_what_older_records_name_stays(
+    node: Node, world: World, clock: Clock, pattern: str, stays: int
+) -> None:
+    edge = delete_one(node)
+    with node.engine.reading() as state:
+        (row,) = state.file_table.deleted()
+    content = f"DELETION,{pattern},{2**63 - 1},0,9\n".encode()
+    node.engine.commit([
+        records.DeletionsNoted(edge.uuid, row.path, row.physical, "mods", 0, content, 5)
+    ])  # fmt: skip
+    clock.now += 200
+    node.load.reaper.run_once()
+    assert len(world.loaded()) == 1
+    with node.engine.reading() as state:
+        assert len(state.file_table.deleted()) == stays

@@ -23,9 +23,9 @@ MONTH = 30 * DAY
 class World:
     """An engine on a machine whose clocks go wrong."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, error: float = 0.0) -> None:
         self.home = home
-        self.machine = WrongMachine()
+        self.machine = WrongMachine(error=error)
         self.open()
         self.put()
 
@@ -131,6 +131,7 @@ def test_a_machine_that_was_off_needs_no_operator_when_senders_agree(world):
 
 
 def test_the_one_sender_that_is_known_is_enough(world):
+    world.knows("a")
     world.reboots(off=MONTH)
     assert not world.is_followed
     world.comes("a")
@@ -166,13 +167,14 @@ def test_more_must_say_so_than_say_otherwise(world):
 
 
 def test_boxes_without_a_battery_do_not_agree_on_1970(world):
-    world.reboots(off=HOUR, error=-1.9e9)
-    world.comes("a", "b", "c", error=-1.9e9)
+    world.reboots(off=HOUR, error=10_000.0 - 1.9e9)
+    world.comes("a", "b", "c", error=10_000.0 - 1.9e9)
     assert not world.is_followed
 
 
 def test_one_sender_alone_makes_nothing_sure_of_what_was_before(world):
     """It has the wrong time as we have it; NTP tells later."""
+    world.knows("a")
     world.reboots(off=MONTH, error=-MONTH)  # a clock without battery goes on where it was
     before = world.put()
     world.comes("a", error=-MONTH)
@@ -219,6 +221,17 @@ def test_a_wrong_clock_that_was_confirmed_is_healed_too(world):
 def test_a_start_within_the_jump_is_believed(world, error):
     world.reboots(off=0.5 * HOUR, error=error)
     assert world.is_followed
+
+
+def test_a_log_that_began_in_1970_is_moved_to_when_it_was(tmp_path):
+    world = World(tmp_path / "schema", error=10_000.0 - 1.9e9)
+    before = world.put()
+    world.reboots(off=HOUR)
+    world.machine.synchronises()
+    assert world.is_followed
+    world.engine.collect()
+    assert world.moment(before) > -2 * HOUR
+    world.engine.close()
 
 
 def test_the_same_boot_knows_how_long_the_process_was_away(world):

@@ -15,6 +15,7 @@ from receiver.metadata.commit.guards import Guard
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
+from receiver.metadata.model.records import FileOrigin
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.metadata.state.tables.retired import PartitionKey
@@ -286,3 +287,26 @@ def test_the_past_shows_what_a_proof_hid_later_and_what_came_back(engine: Engine
     assert at(visible) == [name(1), name(2)]
     assert at(hidden) == [name(2)]
     assert at(engine.newest_commit) == [name(1)]
+
+
+def test_a_forwarded_file_that_stands_lower_below_supports_nothing(engine: Engine) -> None:
+    """Two late files: the lower one ended below in look 5, and the upper one is made anew in 6."""
+
+    def origin(number: int, first: int, last: int = 0, kind: str = "unsequence") -> FileOrigin:
+        at = path(f"{number}-{number}-0").replace("sequence", kind, 1)
+        looks = records.OriginLooks("b" * 32, first, first, last, 3, at)
+        return FileOrigin("a" * 32, at, [looks])
+
+    for number in (2, 3):
+        engine.commit([load(path(f"{number}-{number}-0"), number, origin=origin(number, 1))])
+    engine.commit([records.OriginNoted(name(2), origin(2, 1, last=5))])
+    retire(engine, 2)
+    rest(engine, 2, 3)
+    engine.commit([records.OriginNoted(name(3), origin(3, 6, kind="sequence"))])
+    assert state_of(engine, 2) is FileState.SUPERSEDED, "it stands above what ended before"
+    engine.commit([records.OriginNoted(name(3), origin(3, 4, kind="sequence"))])
+    assert state_of(engine, 2) is FileState.RETIRED
+    with pytest.raises(RefusedCommitError):
+        engine.commit([records.OriginNoted(name(3), FileOrigin("a" * 32, path("3-3-0"), []))])
+    with pytest.raises(RefusedCommitError):
+        engine.commit([records.OriginNoted(name(9), origin(9, 1))])

@@ -34,7 +34,7 @@ def counting(rows: list[DeletionsRow], at: int) -> list[bytes]:
 
 def test_records_reach_the_files_of_their_own_storage_group() -> None:
     """A record of a table does not say of which database; two may have a table of one name."""
-    noted = NotedDeletions([row("mods", (b"old", 5, True))], 9, lambda physical: [])
+    noted = NotedDeletions([row("mods", (b"old", 5, True))], 9, lambda row: frozenset())
     near, far = "unsequence/root.a/7/1/2-2-0-0.x.tsfile", "sequence/root.b/0/0/1-1-0-0.x.tsfile"
     assert noted.of("a", near, closed=3).others
     assert not noted.of("a", far, closed=3)
@@ -53,5 +53,5 @@ def test_what_the_older_form_hides_stays_hidden_while_the_newer_one_is_held() ->
     ]
     assert counting(rows, 8) == [b"old"]
     assert counting(rows, 9) == [b"old", b"more"]
-    own = NotedDeletions(rows, 9, lambda physical: []).of("a", PHYSICAL, closed=3).own
+    own = NotedDeletions(rows, 9, lambda row: frozenset()).of("a", PHYSICAL, closed=3).own
     assert [(each.form, each.content) for each in own] == [("mods", b"old"), ("mods2", b"more")]

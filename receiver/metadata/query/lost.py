@@ -1,0 +1,85 @@
+"""Files that neither side has any more: what of them an operator does not know of yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from receiver.metadata.state.table_rows import LostRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from receiver.metadata.model import records
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
+
+__all__ = ["lost_files", "unknown_here"]
+
+
+def lost_files(state: State, sender: str | None = None) -> list[LostRow]:
+    """Lost files that nobody has acknowledged, the longest lost first.
+
+    Those that a sender told of, and those that are in quarantine and gone at the edge; not what is
+    visible under another name.
+
+    Args:
+        state: committed.
+        sender: only of this one.
+    """
+    table = state.lost_table
+    told = [row for row in table.rows.values() if not row.acknowledged]
+    bad = [
+        _lost(row)
+        for row in state.file_table.lost()
+        if not (table.is_acknowledged(row) or _is_elsewhere(state, row))
+    ]
+    found = [row for row in (*told, *bad) if sender in (None, row.sender)]
+    return sorted(found, key=lambda row: (row.changed, row.key))
+
+
+def unknown_here(state: State, told: Iterable[records.FileLost]) -> list[records.FileLost]:
+    """Of files that a sender had loaded here and has no more, those that no row knows.
+
+    A row of the same content says what became of it, whatever that was. What is lost already, or
+    acknowledged, is not told again.
+
+    Args:
+        state: committed.
+        told: of one sender.
+    """
+    new = {
+        (op.sender, op.path, op.md5): op
+        for op in told
+        if (op.sender, op.path, op.md5) not in state.lost_table.rows
+    }
+    if not new:
+        return []
+    contents = {(op.sender, op.md5, op.size) for op in new.values()}
+    known = {
+        content
+        for row in state.files.values()
+        if (content := (row.sender, row.md5, row.size)) in contents
+    }
+    return [op for op in new.values() if (op.sender, op.md5, op.size) not in known]
+
+
+def _is_elsewhere(state: State, row: FileRow) -> bool:
+    return any(
+        each.visible and (each.sender, each.md5, each.size) == (row.sender, row.md5, row.size)
+        for each in state.file_table.of_tail(row.tail)
+    )
+
+
+def _lost(row: FileRow) -> LostRow:
+    return LostRow(
+        sender=row.sender,
+        path=row.path,
+        md5=row.md5,
+        size=row.size,
+        first=row.first,
+        last=row.last,
+        reason=str(row.reason or ""),
+        physical=row.physical,
+        created=row.created,
+        changed=row.changed,
+    )

@@ -1,0 +1,86 @@
+"""Both sides compare: whether a sender's list is what is listed here, and what was let go here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from common.errors import TooLargeError
+from common.wire import EndedAnswer, EndedHere, ListedAnswer
+from receiver.metadata.state.table_rows import FileState
+from receiver.transfer.intake import check_sender
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from common.wire import ListedPage, ListedRequest
+    from receiver.config import ReceiverConfig
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
+    from receiver.principal import Principal
+
+__all__ = ["ListComparison"]
+
+_MOST_ENDED: Final = 10_000
+_BY_THE_RECEIVER: Final = ("expired", "operator")
+_TRANSFERRED: Final = "its devices are another sender's now"
+
+
+class ListComparison:
+    """Answers `listed`: the comparison of two sums, and what came of what the sums differ in."""
+
+    def __init__(self, config: ReceiverConfig, engine: Engine) -> None:
+        self._most = config.limits.max_page_items
+        self._engine = engine
+
+    def compare(self, who: Principal, sender: str, request: ListedRequest) -> ListedAnswer:
+        """Whether the list is what is listed here; if not, what was let go here since a commit."""
+        check_sender(who, sender)
+        with self._engine.reading() as state:
+            if state.file_table.listed.of(sender) == (request.files, request.digest):
+                return ListedAnswer(agrees=True)
+            ended = [
+                EndedHere(path=path, md5=row.md5, reason=str(row.reason))
+                for row in state.file_table.deleted_since(request.since)
+                if row.sender == sender and _is_let_go(row)
+                for path in row.paths
+            ]
+        return ListedAnswer(agrees=False, ended=ended[:_MOST_ENDED])
+
+    def ended(self, who: Principal, sender: str, page: ListedPage) -> EndedAnswer:
+        """What of a page was let go here, though its sender never told its end.
+
+        Raises:
+            TooLargeError: the page has too many files.
+        """
+        check_sender(who, sender)
+        if len(page.files) > self._most:
+            raise TooLargeError(f"{len(page.files)} files on a page; at most {self._most}")
+        asked = {(each.path, each.md5) for each in page.files}
+        with self._engine.reading() as state:
+            rows = [row for row in state.files.values() if row.sender == sender and not row.held]
+            return EndedAnswer(ended=list(_ended(state, rows, asked)))
+
+
+def _ended(
+    state: State, rows: Iterable[FileRow], asked: set[tuple[str, str]]
+) -> Iterable[EndedHere]:
+    for row in rows:
+        found = [path for path in row.paths if (path, row.md5) in asked]
+        if not found:
+            continue
+        reason = str(row.reason) if _is_let_go(row) else _TRANSFERRED
+        if _is_let_go(row) or _is_anothers(state, row):
+            for path in found:
+                asked.discard((path, row.md5))
+                yield EndedHere(path=path, md5=row.md5, reason=reason)
+
+
+def _is_let_go(row: FileRow) -> bool:
+    """Whether this side decided it: past its TTL, or deleted by an operator."""
+    return row.state is FileState.DELETED and not row.retired and row.reason in _BY_THE_RECEIVER
+
+
+def _is_anothers(state: State, row: FileRow) -> bool:
+    owners = (state.owners.get(device) for device in row.devices)
+    return any(owner is not None and owner.sender != row.sender for owner in owners)

@@ -1,0 +1,149 @@
+"""Both sides compare: is what is listed here what the receiver has listed, and if not, where.
+
+The sum of the list is asked about in every round, after what the last tasks came to is folded in.
+Where the sums differ, the receiver names what it let go by itself (past its TTL, deleted by its
+operator, another sender's now); such files stay on the list, and count no more. If that does not
+explain it, the next plan is made against the inventory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from common import wire
+from common.listed import ListedSum, deletions_text
+from common.wire import LOADED
+from sender.select.entry import Entry, EntryState
+
+if TYPE_CHECKING:
+    from sender.kept.looks import DeletionsSight
+    from sender.plan.next_round import Known
+    from sender.send.remote import Remote
+
+__all__ = ["Compared", "compare", "lost_pages"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What the comparison came to.
+
+    Attributes:
+        known: with what was learned.
+        inventory: of the receiver, where the plan is to be made against it.
+        changed: listed files that the receiver let go by itself, or did not after all.
+    """
+
+    known: Known
+    inventory: list[wire.InventoryEntry] | None = None
+    changed: tuple[Entry, ...] = ()
+
+
+def compare(remote: Remote, known: Known, since: int) -> Compared:
+    """Ask the receiver; nothing is written.
+
+    Args:
+        remote: to it.
+        known: what is known; its list is compared.
+        since: the newest commit of it that was known before this round.
+    """
+    before = known.entries
+    if known.comparable:
+        known = _summed(remote, known, since)
+    inventory = None
+    if known.comparison is not None:
+        inventory = remote.patiently(lambda: list(remote.client.inventory()))
+        if known.check is not None and known.check.compares:
+            known = _asked(remote, known, inventory)
+    changed = tuple(
+        entry for path, entry in known.entries.items() if entry.state is not before[path].state
+    )
+    return Compared(known, inventory, changed)
+
+
+def _summed(remote: Remote, known: Known, since: int) -> Known:
+    answer = _ask(remote, known, since)
+    if not answer.agrees and answer.ended:
+        known = _without(known, answer.ended)
+        answer = _ask(remote, known, since)
+    return known if answer.agrees else replace(known, differs=True)
+
+
+def _ask(remote: Remote, known: Known, since: int) -> wire.ListedAnswer:
+    found = _sum(known)
+    request = wire.ListedRequest(files=found.files, digest=found.digest, since=since)
+    return remote.patiently(lambda: remote.client.listed(request))
+
+
+def _sum(known: Known) -> ListedSum:
+    """Of what counts as loaded and good at both ends: what is wanted again does not."""
+    made = ListedSum()
+    check, told = known.check, known.look.after.deletions
+    bad = {(each.path, each.md5) for each in (*check.wanted, *check.held)} if check else set()
+    for path, entry in known.entries.items():
+        text = path.text
+        if entry.state is not EntryState.ENDED and (text, entry.md5) not in bad:
+            made.add(text, entry.md5, _told(told[text]) if text in told else "")
+    return made
+
+
+def _told(forms: Mapping[str, DeletionsSight]) -> str:
+    return deletions_text(
+        {form: known for form, each in forms.items() if (known := each.at_receiver) is not None}
+    )
+
+
+def _without(known: Known, ended: Iterable[wire.EndedHere]) -> Known:
+    """The same, where what the receiver let go by itself counts no more."""
+    gone = {(each.path, each.md5) for each in ended}
+    entries = {
+        path: replace(entry, state=EntryState.ENDED)
+        if entry.state is not EntryState.ENDED and (path.text, entry.md5) in gone
+        else entry
+        for path, entry in known.entries.items()
+    }
+    return replace(known, entries=entries)
+
+
+def _asked(remote: Remote, known: Known, inventory: Iterable[wire.InventoryEntry]) -> Known:
+    """The same, with what became of the listed files that the inventory lacks."""
+    there = {each.path for each in inventory if each.state == LOADED}
+    lacking = {path: each for path, each in known.entries.items() if path.text not in there}
+    asked = iter([wire.ListedFile(path=p.text, md5=each.md5) for p, each in lacking.items()])
+    limit = 1000 if known.check is None else known.check.limits.max_page_items
+    ended: set[tuple[str, str]] = set()
+    for page in _pages(asked, limit):
+        answer = remote.patiently(lambda page=page: remote.client.ended(page))  # type: ignore[misc]
+        ended |= {(each.path, each.md5) for each in answer.ended}
+    entries = dict(known.entries)
+    for path, entry in lacking.items():
+        if (path.text, entry.md5) in ended:
+            entries[path] = replace(entry, state=EntryState.ENDED)
+        elif entry.state is EntryState.ENDED:
+            entries[path] = replace(entry, state=EntryState.LOADED)
+    return replace(known, entries=entries)
+
+
+def _pages(files: Iterator[wire.ListedFile], limit: int) -> Iterator[wire.ListedPage]:
+    while page := list(islice(files, limit)):
+        yield wire.ListedPage(files=page)
+
+
+def lost_pages(entries: Iterable[Entry], limit: int) -> Iterator[wire.LostPage]:
+    """Listed files that neither side has, in pages that a receiver takes."""
+    left = map(_lost_file, entries)
+    while page := list(islice(left, limit)):
+        yield wire.LostPage(files=page)
+
+
+def _lost_file(entry: Entry) -> wire.LostFile:
+    return wire.LostFile(
+        path=entry.path.text,
+        md5=entry.md5,
+        size=entry.size,
+        first_time=entry.first_time,
+        last_time=entry.last_time,
+        reason="the receiver lacks what it once loaded, and it is gone at its sender",
+    )

@@ -1,0 +1,106 @@
+"""What a receiver says of files that were freed here, and what it is told of them.
+
+In each round it is asked which of them it needs nobody to remember any more. One that was restored
+from a copy, or exchanged, is told all of them, before its new past counts: what it knows nothing of
+is lost.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from common import wire
+from common.names import FilePath
+from sender.kept.freed import FreedFile, FreedList, changing_freed
+
+if TYPE_CHECKING:
+    from sender.kept.receiver_state import ReceiverState
+    from sender.select.found import Scan
+    from sender.send.remote import Remote
+
+__all__ = ["forget_settled", "freed_pages", "renew_freed"]
+
+_log = logging.getLogger(__name__)
+
+
+def forget_settled(remote: Remote, kept: ReceiverState) -> None:
+    """Take off the list what the receiver needs no more.
+
+    The list is only read where something has happened at the receiver since the last round.
+    """
+    memory = kept.memory
+    if FreedList(kept.sync, kept.directory).is_empty:
+        memory.update(settled=0)
+        return
+    after = memory.now.settled or _oldest(kept)
+    settled: dict[tuple[str, str], int] = {}
+    newest = after
+
+    def ask() -> list[wire.SettledAnswer]:
+        return list(remote.client.settled(after))
+
+    for page in remote.patiently(ask):
+        settled |= {(each.path, each.md5): each.commit for each in page.files}
+        newest = page.commit
+    count = 0
+    if settled:
+        with changing_freed(kept.sync, kept.directory) as freed:
+            # What happened before it was freed concerns a file that had the path before.
+            count = freed.drop(lambda each: settled.get(each.key, 0) > each.commit)
+            _say(freed)
+    memory.update(settled=newest)
+    if count:
+        _log.info("%s: %d files that were freed here need not be remembered", remote.name, count)
+
+
+def _oldest(kept: ReceiverState) -> int:
+    freed = FreedList(kept.sync, kept.directory)
+    oldest = min((each.commit for each in freed), default=0)
+    _say(freed)
+    return oldest
+
+
+def freed_pages(kept: ReceiverState, scan: Scan, limit: int) -> Iterator[wire.LostPage]:
+    """All that was freed and is not here again, in pages that a receiver takes."""
+    freed = FreedList(kept.sync, kept.directory)
+    gone = (each for each in freed if not _is_here(each, scan))
+    left = map(_lost_file, gone)
+    while page := list(islice(left, limit)):
+        yield wire.LostPage(files=page)
+    _say(freed)
+
+
+def renew_freed(kept: ReceiverState, commit: int) -> None:
+    """From now on the list is of another past of the receiver, which has come to a commit."""
+    if FreedList(kept.sync, kept.directory).is_empty:
+        return
+    with changing_freed(kept.sync, kept.directory) as freed:
+        freed.renew(commit)
+    kept.memory.update(settled=commit)
+
+
+def _is_here(file: FreedFile, scan: Scan) -> bool:
+    here = scan.files.get(FilePath.parse(file.path))
+    return here is not None and here.size == file.size
+
+
+def _lost_file(file: FreedFile) -> wire.LostFile:
+    when = datetime.datetime.fromtimestamp(file.freed, datetime.UTC)
+    return wire.LostFile(
+        path=file.path,
+        md5=file.md5,
+        size=file.size,
+        first_time=file.first_time,
+        last_time=file.last_time,
+        reason=f"the receiver lacks what it once loaded, and it was freed at its sender at "
+        f"{when.isoformat(timespec='seconds')}",
+    )
+
+
+def _say(freed: FreedList) -> None:
+    for problem in freed.problems:
+        _log.error("what was freed here is not known whole: %s", problem)

@@ -1,0 +1,26 @@
+"""Random histories of an edge and of a forwarder: the centre above answers as the one below.
+
+A history that was wrong is told with its seed; `ChainPlay(world, seed).run(steps)` plays it again.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import tiers
+from tests.support.oracle_chain import ChainPlay, oracle_chain
+from tests.support.oracle_play import WrongAnswer
+
+SEEDS = tiers.sample(range(400), 3)
+
+
+@pytest.mark.parametrize("mode", ["replaced", "all", "never"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_centre_above_answers_as_the_one_that_forwards_to_it(seed, mode, tmp_path):
+    with oracle_chain(tmp_path, mode, mode) as world:
+        play = ChainPlay(world, seed)
+        try:
+            play.run(150)
+        except WrongAnswer as wrong:
+            wrong.add_note("\n".join(map(str, play.events)))
+            raise

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from common.durable import Tree
+from common.wire import SettledAnswer, SettledFile
+from sender.kept.freed import FreedFile, FreedList, changing_freed
+from sender.kept.receiver_file import ReceiverFile
+from sender.round.freed_news import forget_settled
+
+HERE = "dc1_5555"
+MD5 = "a" * 32
+
+
+class Receiver:
+    """Says what is settled, and remembers what it was asked."""
+
+    name = "dc1"
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.files: list[SettledFile] = []
+        self.client = self
+
+    def patiently(self, call):
+        return call()
+
+    def settled(self, after: int):
+        self.asked.append(after)
+        found = [each for each in self.files if each.commit > after]
+        yield SettledAnswer(engine="0" * 32, commit=100, files=found)
+
+
+@pytest.fixture
+def kept(tmp_path):
+    with Tree(tmp_path) as sync:
+        memory = ReceiverFile.open(sync, HERE)
+        yield SimpleNamespace(sync=sync, directory=HERE, memory=memory)
+
+
+@pytest.fixture
+def receiver():
+    return Receiver()
+
+
+def path(number: int) -> str:
+    return f"sequence/root.a/0/0/{number}-{number}-0-0.tsfile"
+
+
+def freed(kept, number: int, commit: int) -> None:
+    with changing_freed(kept.sync, HERE) as found:
+        found.add([FreedFile(path(number), MD5, 1, 0, 9, 1_700_000_000, commit)])
+
+
+def listed(kept) -> list[str]:
+    return sorted(each.path for each in FreedList(kept.sync, HERE))
+
+
+def test_while_nothing_is_remembered_nobody_is_asked(kept, receiver):
+    forget_settled(receiver, kept)
+    assert receiver.asked == []
+
+
+def test_what_happened_since_the_last_time_is_asked_for(kept, receiver):
+    freed(kept, 1, 50)
+    freed(kept, 2, 40)
+    receiver.files = [SettledFile(path=path(1), md5=MD5, commit=60)]
+    forget_settled(receiver, kept)
+    assert listed(kept) == [path(2)]
+    forget_settled(receiver, kept)
+    assert receiver.asked == [40, 100]
+    assert kept.memory.now.settled == 100
+
+
+def test_what_happened_before_a_file_was_freed_concerns_another(kept, receiver):
+    freed(kept, 1, 50)
+    freed(kept, 2, 70)
+    receiver.files = [SettledFile(path=path(2), md5=MD5, commit=60)]
+    forget_settled(receiver, kept)
+    assert listed(kept) == [path(1), path(2)]
+
+
+def test_another_content_under_the_path_is_another_file(kept, receiver):
+    freed(kept, 1, 50)
+    receiver.files = [SettledFile(path=path(1), md5="b" * 32, commit=60)]
+    forget_settled(receiver, kept)
+    assert listed(kept) == [path(1)]
+
+
+def test_once_nothing_is_remembered_the_next_list_begins_anew(kept, receiver):
+    freed(kept, 1, 50)
+    receiver.files = [SettledFile(path=path(1), md5=MD5, commit=60)]
+    forget_settled(receiver, kept)
+    forget_settled(receiver, kept)
+    assert kept.memory.now.settled == 0
+    freed(kept, 1, 90)
+    forget_settled(receiver, kept)
+    assert receiver.asked == [50, 90]
