@@ -160,6 +160,7 @@ class ScriptedReceiver:
         self.before: str | None = None
         self.wanted: list[wire.Wanted] = []
         self.held: list[wire.Wanted] = []
+        self.held_records: list[wire.HeldRecords] = []
         self.verified: wire.VerifiedFiles | None = None
         self.history: wire.History | None = None
         self.catalogue: list[wire.CatalogueEntry] = []
@@ -255,6 +256,7 @@ class ScriptedReceiver:
                 limits=self.limits,
                 wanted=self.wanted,
                 held=self.held,
+                held_records=self.held_records,
                 verified=self.verified,
             )
         )
@@ -379,6 +381,7 @@ class ScriptedReceiver:
             epoch=self.tasks[task].epoch,
             commit=self.commit,
             outcomes=outcomes,
+            held_records=self.held_records,
         )
 
     # -- tus -------------------------------------------------------------------------------
