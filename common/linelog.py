@@ -257,6 +257,11 @@ class SyncLog:
                 raise ProtocolError(f"no task was started, so none can be {phase.name.lower()}")
             self._append(marks)
 
+    def with_deleted(self, paths: Iterable[FilePath]) -> int:
+        """How many deletions it has once it has these as well."""
+        with self._lock:
+            return len(self._deleted) + len(set(paths) - self._deleted)
+
     def deleted(self, paths: Iterable[FilePath]) -> None:
         """Record deletions, in one write; those that are there are not repeated.
 

@@ -140,6 +140,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_batch_bytes: Count
     max_page_items: Count
     max_page_bytes: Count
+    max_task_items: Count = 0
+    """Files, and ends, of one task; 0 from an older receiver, which takes 200,000, and the end in
+    one body."""
     blocks_ahead: Count = 1
     """Blocks of one upload that may be on their way at once, each behind the other."""
 
@@ -567,6 +570,21 @@ class ManifestEntry(Struct, frozen=True, kw_only=True):
     """Of a forwarded file. One that has ended below ends by the commit that it comes by."""
 
 
+class ManifestPage(Struct, frozen=True, kw_only=True):
+    """`POST /tasks/<id>/manifest`: a part of what the end of a task says, before it comes.
+
+    Number 0 begins anew; another one follows what was taken, or takes the place of what was taken
+    under its number and behind that.
+    """
+
+    number: Count
+    manifest: list[ManifestEntry] = []
+    deleted: list[str] = []
+    last_looks: list[Count] = []
+    below: list[EndBelow] = []
+    """See `EndRequest`."""
+
+
 class EndRequest(Struct, frozen=True, kw_only=True):
     """`POST /tasks/<id>/end`: everything is sent; load it."""
 
@@ -577,6 +595,8 @@ class EndRequest(Struct, frozen=True, kw_only=True):
     below: list[EndBelow] = []
     """Of forwarded files that are in `deleted`, or were before, what their ends mean."""
     schema: SchemaEnd | None = None
+    pages: Count = 0
+    """Of the manifest that came before: what stands here follows them."""
 
 
 class BatchResult(Struct, frozen=True, kw_only=True):

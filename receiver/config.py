@@ -115,6 +115,8 @@ class LimitsConfig(Struct, frozen=True, kw_only=True):
         max_chunk_bytes: of a file in one request.
         max_batch_bytes: of many small files in one request.
         max_page_items: of a page of a plan or an inventory.
+        max_task_items: files, and ends, of one task, which is held in memory (about 3 KB each) and
+            loaded in one commit. A sender holds partitions that need more, and says so.
     """
 
     max_file_bytes: Annotated[Size, Meta(ge=1)] = 64 * 2**30
@@ -125,6 +127,7 @@ class LimitsConfig(Struct, frozen=True, kw_only=True):
     max_chunk_bytes: Annotated[Size, Meta(ge=4096)] = 16 * 2**20
     max_batch_bytes: Annotated[Size, Meta(ge=4096)] = 32 * 2**20
     max_page_items: Annotated[int, Meta(ge=1, le=100_000)] = 1000
+    max_task_items: Annotated[int, Meta(ge=1000, le=2_000_000)] = 500_000
 
     def check(self) -> Iterator[ConfigFinding]:
         """Limits that contradict each other."""

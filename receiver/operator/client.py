@@ -149,7 +149,11 @@ def _is_open(connection: http.client.HTTPConnection) -> bool:
     # Between two calls nothing comes from a server but the end of the connection. To see that
     # before the next call is better than after it: a statement must not be carried out twice.
     sock: socket.socket | None = connection.sock
-    return sock is not None and not select.select([sock], [], [], 0)[0]
+    if sock is None:
+        return False
+    waiting = select.poll()  # takes any number of a descriptor, which `select` does not
+    waiting.register(sock, select.POLLIN)
+    return not waiting.poll(0)
 
 
 def ask(

@@ -174,6 +174,7 @@ class Checks:
                 max_batch_bytes=limits.max_batch_bytes,
                 max_page_items=limits.max_page_items,
                 max_page_bytes=self._config.listen.max_request_bytes,
+                max_task_items=limits.max_task_items,
                 blocks_ahead=BLOCKS_AHEAD,
             ),
             scope=list(who.scope),

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
         DeletionsPage,
         DeletionsPart,
         EndRequest,
+        ManifestEntry,
+        ManifestPage,
         PlanEntry,
         PlanPage,
         SchemaAnswer,
@@ -73,8 +75,6 @@ _REFUSED = {
     Action.EXPIRED: Result.EXPIRED,
 }
 _LOAD_PAUSE = 2.0
-_LONGEST_TASK = 200_000
-"""Files, and deletions, of one task: they are held in memory, and loaded in one commit."""
 
 
 class Tasks:
@@ -246,7 +246,8 @@ class Tasks:
         folder = self._enter(who, sender, task, epoch)
         with folder.lock:
             current = self._open_task(who, folder, task)
-            _check_length(len(current.planned) + len(page.entries))
+            fresh = {each.path for each in page.entries} - current.planned.keys()
+            self._check_length(len(current.planned) + len(fresh))
             decisions = self._decide(who, folder, current, page.entries)
             current.add_plan(
                 _planned(entry, decision)
@@ -297,7 +298,7 @@ class Tasks:
         folder = self._enter(who, sender, task, epoch)
         with folder.lock:
             current = self._open_task(who, folder, task)
-            _check_length(current.deletions + len(paths))
+            self._check_length(current.with_deleted(paths))
             current.add_deleted(paths)
 
     def deletions(
@@ -314,7 +315,7 @@ class Tasks:
         folder = self._enter(who, sender, task, epoch)
         with folder.lock:
             current = self._open_task(who, folder, task)
-            _check_length(current.told_parts + len(page.parts))
+            self._check_length(current.told_parts + len(page.parts))
             taken: list[DeletionsPart] = []
             again: dict[str, None] = {}
             with self._engine.reading() as state:
@@ -365,22 +366,43 @@ class Tasks:
         if count > limit:
             raise TooLargeError(f"a page of {count} items, limits.max_page_items is {limit}")
 
+    def _check_length(self, count: int) -> None:
+        limit = self._config.limits.max_task_items
+        if count > limit:
+            raise TooLargeError(
+                f"a task of {count} files or ends, limits.max_task_items is {limit}: cut the round "
+                "into several"
+            )
+
     # -- the end -----------------------------------------------------------------------------
+
+    def manifest(
+        self, who: Principal, sender: str, task: str, epoch: str | None, page: ManifestPage
+    ) -> None:
+        """Take a part of what the end will say: on the disk when this returns.
+
+        Raises:
+            ProtocolError: pages before it did not come, or it names what is no file.
+        """
+        _check_manifest(page.manifest, set())
+        for each in page.deleted:
+            _tsfile(each)
+        check_origins(page)
+        folder = self._enter(who, sender, task, epoch)
+        with folder.lock:
+            current = self._open_task(who, folder, task)
+            before = current.pages[: page.number]
+            self._check_length(sum(len(each.manifest) for each in (*before, page)))
+            self._check_length(sum(len(each.deleted) for each in (*before, page)))
+            current.add_page(page)
 
     def end(
         self, who: Principal, sender: str, task: str, epoch: str | None, request: EndRequest
     ) -> TaskAnswer:
         """Record the end, which is durable when this returns, then let the loader have the task."""
-        seen: set[str] = set()
-        for entry in request.manifest:
-            if _tsfile(entry.path).text in seen:
-                raise ProtocolError(f"{entry.path!a} stands in the manifest twice")
-            if entry.size < 0 or not is_md5(entry.md5) or entry.series < 0 or entry.points < 0:
-                raise ProtocolError(f"{entry.path!a}: size, md5, series or points are none")
-            if entry.proof is not None and not is_md5(entry.proof.root):
-                raise ProtocolError(f"{entry.path!a}: its root is not 32 hex digits")
-            seen.add(entry.path)
-        deleted = [_tsfile(each) for each in request.deleted]
+        _check_manifest(request.manifest, set())
+        for each in request.deleted:
+            _tsfile(each)
         check_origins(request)
         check_end(request.schema)
         check_sender(who, sender)
@@ -392,10 +414,14 @@ class Tasks:
             if (known := self._known(sender, task)) is not None:
                 return known
             current = self._open_task(who, folder, task)
+            whole = current.whole_end(request)
+            seen: set[str] = set()
+            _check_manifest(whole.manifest, seen)
+            self._check_length(len(whole.manifest))
+            self._check_length(len(whole.deleted))
+            deleted = [_tsfile(each) for each in whole.deleted]
             current.add_files(self._received(folder, seen))
-            current.end(
-                request.manifest, deleted, request.schema, request.last_looks, request.below
-            )
+            current.end(whole.manifest, deleted, request.schema, whole.last_looks, whole.below)
             crash.point("tasks.ended")
         self._load.loader.submit(folder, current)
         return TaskAnswer(task=task, state=TaskState.LOADING, epoch=epoch)
@@ -468,9 +494,16 @@ class Tasks:
         )
 
 
-def _check_length(count: int) -> None:
-    if count > _LONGEST_TASK:
-        raise TooLargeError(f"a task has {_LONGEST_TASK} files at most; cut the round into several")
+def _check_manifest(manifest: Iterable[ManifestEntry], seen: set[str]) -> None:
+    """Check entries, and put their paths into `seen`."""
+    for entry in manifest:
+        if _tsfile(entry.path).text in seen:
+            raise ProtocolError(f"{entry.path!a} stands in the manifest twice")
+        if entry.size < 0 or not is_md5(entry.md5) or entry.series < 0 or entry.points < 0:
+            raise ProtocolError(f"{entry.path!a}: size, md5, series or points are none")
+        if entry.proof is not None and not is_md5(entry.proof.root):
+            raise ProtocolError(f"{entry.path!a}: its root is not 32 hex digits")
+        seen.add(entry.path)
 
 
 def _check_part(part: DeletionsPart) -> None:

@@ -201,6 +201,23 @@ def batch(call: Call) -> Response:
 
 @ROUTES.call(
     "POST",
+    f"{_TASK}/manifest",
+    Role.SENDER,
+    "A part of a long manifest, before the end",
+    EMPTY,
+    takes=wire.ManifestPage,
+    body=Body.LARGE,
+    task=True,
+)
+def manifest(call: Call) -> Response:
+    """A part of what the end of a long task says."""
+    page = call.body(wire.ManifestPage)
+    call.node.tasks.manifest(call.who, call.sender, call.task, call.epoch, page)
+    return Response(status=204)
+
+
+@ROUTES.call(
+    "POST",
     f"{_TASK}/end",
     Role.SENDER,
     "Everything was sent: load it",

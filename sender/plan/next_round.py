@@ -243,6 +243,8 @@ def next_round(
         anew = partial is None
         hold = postponed = partial and f"{_ACCEPTED}; it waits for a whole look: {partial}"
     options = replace(options, hold_deletions=hold, anew=anew)
+    if known.check is not None and known.check.limits.max_task_items:
+        options = replace(options, task_most=known.check.limits.max_task_items)
     tells = look.number > 0
     if not tells:
         scan = scan.without_deletion_files(entries)

@@ -19,7 +19,7 @@ and never loses what it was made of before it has the product.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -147,7 +147,7 @@ def plan(
         return _anew(scan, found)
     blocked = _blocked_groups(scan, troubles, found, options)
     verdicts = _deletions(scan, entries, found, options, facts, blocked)
-    _hold_together(found, verdicts, blocked)
+    _hold_together(found, verdicts, _too_long(found, verdicts, options) | blocked)
     by_group: dict[TimePartition, Work] = defaultdict(Work)
     for addition in found.additions:
         by_group[addition.path.group].additions.append(addition)
@@ -281,6 +281,27 @@ def _deletions(
     else:  # the receiver retires them: nothing is lost by it
         verdicts.go = [ToldDeletion(entry.path, entry.data_dir) for entry in gone]
     return verdicts
+
+
+def _too_long(
+    found: _Sorted, verdicts: _Deletions, options: PlanOptions
+) -> dict[TimePartition, str]:
+    """Partitions whose ends, and what goes together with them, are more than a task may have."""
+    mirror, most = options.propagate is Propagate.ALL, options.task_most
+    ends = Counter(each.path.group for each in verdicts.go)
+    ends.update(each.path.group for each in found.additions if each.replaces)
+    together = Counter(each.path.group for each in found.additions if each.goes_with_ends)
+    files = together
+    if mirror:
+        groups = ends.keys() | together.keys()
+        files = Counter(each.path.group for each in found.additions if each.path.group in groups)
+    return {
+        group: f"{number} of them go together, and the receiver takes {most} in one task: raise "
+        "its limits.max_task_items"
+        for several in (ends, files)
+        for group, number in several.items()
+        if number > most
+    }
 
 
 def _hold_together(

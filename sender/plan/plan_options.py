@@ -18,6 +18,7 @@ class PlanOptions:
         propagate: what a gone file means at the receiver.
         task_max_files: files of one task.
         task_max_bytes: bytes of one task.
+        task_most: what a receiver takes in one task, of files and of ends.
         accept_source: the operator says that this node has all that it should have, this time.
         anew: the list begins anew: the receiver's operator says that this sender was restored.
         hold_deletions: why no deletion may travel in this round; None if they may.
@@ -26,6 +27,7 @@ class PlanOptions:
     propagate: Propagate = Propagate.REPLACED
     task_max_files: int = 1000
     task_max_bytes: int = 4 << 30
+    task_most: int = 200_000
     accept_source: bool = False
     hold_deletions: str | None = None
     anew: bool = False
@@ -43,6 +45,6 @@ class PlanOptions:
             Propagate(config.propagate_deletes),
             config.task_max_files,
             config.task_max_bytes,
-            accept_source,
-            hold_deletions,
+            accept_source=accept_source,
+            hold_deletions=hold_deletions,
         )

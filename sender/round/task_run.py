@@ -34,6 +34,7 @@ from sender.select.found import LocalDeletions
 from sender.send.calls import UploadState
 from sender.send.content import Prepared, pages, prepare, without_devices
 from sender.send.deletion_parts import deletion_pages, deletion_parts
+from sender.send.manifest_pages import end_in_pages
 from sender.send.progress import Meter
 from sender.send.proofs import Proofs
 from sender.send.remote import Remote
@@ -421,18 +422,28 @@ class TaskRun:
             )
             for path, (prepared, md5) in self._whole.items()
         ]
-        request = wire.EndRequest(
-            manifest=manifest,
-            deleted=[path.text for path in self._plan.deleted_paths],
-            last_looks=[self._look.last(path) for path in self._plan.deleted_paths],
-            below=self._source.ends(self._plan.deleted_paths),
-            schema=self._schema_end,
+        deleted = self._plan.deleted_paths
+        pages, request = end_in_pages(
+            manifest,
+            [path.text for path in deleted],
+            [self._look.last(path) for path in deleted],
+            self._source.ends(deleted),
+            self._schema_end,
+            self._check.limits,
         )
+        for page in pages:
+            self._go_on()
+            self._remote.patiently(lambda page=page: self._page(page))  # type: ignore[misc]
+            crash.point("task.page.sent")
         answer = self._remote.patiently(
             lambda: self._remote.client.end_task(self._task, self._epoch, request)
         )
         crash.point("task.end.sent")
         return answer
+
+    def _page(self, page: wire.ManifestPage) -> wire.ManifestPage:
+        self._remote.client.manifest(self._task, self._epoch, page)
+        return page
 
     def _conclude(self, answer: wire.TaskAnswer) -> None:
         """Fold in what is committed, and nothing else."""

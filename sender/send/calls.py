@@ -18,7 +18,14 @@ from common.digests import xxh3_128
 from common.errors import GoneError, NotFoundError, ProtocolError
 from common.schemaitems import SchemaChanges
 from sender.send.bandwidth import Bandwidth
-from sender.send.transport import Endpoint, HttpReply, Transport, media_type, seen, short
+from sender.send.transport import (
+    Endpoint,
+    HttpReply,
+    Transport,
+    media_type,
+    seen,
+    short,
+)
 
 __all__ = ["CatalogueNow", "Client", "UploadState", "base64_md5"]
 
@@ -138,6 +145,10 @@ class Client:
             headers={"Content-Type": wire.BATCH_TYPE},
         )
         return self._decoded(reply, wire.BatchAnswer)
+
+    def manifest(self, task: str, epoch: str | None, page: wire.ManifestPage) -> None:
+        """Tell a part of a long manifest, before the end."""
+        self._send("POST", f"/tasks/{task}/manifest", body=wire.encode(page), epoch=epoch)
 
     def end_task(self, task: str, epoch: str | None, request: wire.EndRequest) -> wire.TaskAnswer:
         """Everything is sent: load it."""
@@ -367,8 +378,10 @@ class Client:
         longer: float = 0.0,
     ) -> T:
         content = None if body is None else wire.encode(body)
+        outcomes = issubclass(kind, wire.TaskAnswer)
         return self._decoded(
-            self._send(method, path, body=content, epoch=epoch, longer=longer), kind
+            self._send(method, path, body=content, epoch=epoch, longer=longer, outcomes=outcomes),
+            kind,
         )
 
     def _decoded(self, reply: HttpReply, kind: type[T]) -> T:

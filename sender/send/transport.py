@@ -53,7 +53,9 @@ if TYPE_CHECKING:
 __all__ = ["Endpoint", "HttpReply", "Transport", "media_type", "seen", "short", "timed_session"]
 
 MAX_ANSWER = 64 << 20
-"""Bytes of the largest answer that is read: the outcomes of a task of 100,000 files fit."""
+"""Bytes of the largest answer that is read, unless a call says otherwise."""
+MAX_OUTCOMES = 1 << 30
+"""Of that of a task that is done: it has the outcome of each of its paths."""
 _NUMBER = re.compile(r"[0-9]{1,19}\Z")
 _SHOWN = 120
 _WAITS = 2
@@ -230,6 +232,7 @@ class Transport:
         epoch: str | None = None,
         headers: Mapping[str, str] | None = None,
         longer: float = 0.0,
+        outcomes: bool = False,
         sent: Callable[[], None] = lambda: None,
     ) -> HttpReply:
         """One request and its whole answer; an answer that is no success is raised.
@@ -241,8 +244,10 @@ class Transport:
             epoch: of the task it belongs to.
             headers: beside those of every request.
             longer: seconds that the answer may take beyond the usual.
+            outcomes: whether the answer may have the outcome of each path of a task.
             sent: called when the body is out.
         """
+        most = MAX_OUTCOMES if outcomes else MAX_ANSWER
         url = f"{self.endpoint.url}{wire.BASE}{path}"
         where = f"{method} {url.partition('?')[0]}"
         with (
@@ -259,7 +264,7 @@ class Transport:
                 stream=True,
             ) as response,
         ):
-            content = self._content(response, where, longer)
+            content = self._content(response, where, longer, most)
             reply = HttpReply(response.status_code, response.headers, content, where)
         if not 200 <= reply.status < 300:
             raise _refusal(reply)
@@ -294,14 +299,14 @@ class Transport:
             return {}
         return dict(requests.utils.get_environ_proxies(url, no_proxy=None))
 
-    def _content(self, response: requests.Response, where: str, longer: float) -> bytes:
+    def _content(self, response: requests.Response, where: str, longer: float, most: int) -> bytes:
         """The body of an answer, bounded in size and in the time that it may trickle in."""
         patience = self._clock() + 2 * self.endpoint.read_timeout + longer
         out = bytearray()
         for piece in response.iter_content(1 << 16):
             out += piece
-            if len(out) > MAX_ANSWER:
-                raise ProtocolError(f"{where}: the answer is longer than {MAX_ANSWER} bytes")
+            if len(out) > most:
+                raise ProtocolError(f"{where}: the answer is longer than {most} bytes")
             if self._clock() > patience:
                 raise UnreachableError(f"{where}: the answer does not come to its end")
         return bytes(out)

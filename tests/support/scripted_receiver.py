@@ -154,6 +154,7 @@ class ScriptedReceiver:
         self.judge: Callable[[str], wire.Outcome | None] = lambda path: None
         self.tasks: dict[str, wire.TaskAnswer] = {}
         self.manifests: dict[str, wire.EndRequest] = {}
+        self.pages: list[wire.ManifestPage] = []
         self.loading_polls = 0
         self.commit = 100
         self.epoch: str | None = None
@@ -294,8 +295,18 @@ class ScriptedReceiver:
             return Reply(204)
         if what == "/batch":
             return self._batch(request.body)
+        if what == "/manifest":
+            self.pages.append(wire.decode(request.body, wire.ManifestPage, "manifest"))
+            return Reply(204)
         assert what == "/end", what
         end = wire.decode(request.body, wire.EndRequest, "end")
+        parts = [*(self.pages[-end.pages :] if end.pages else []), end]
+        end = msgspec.structs.replace(
+            end,
+            manifest=[each for part in parts for each in part.manifest],
+            deleted=[each for part in parts for each in part.deleted],
+            last_looks=[each for part in parts for each in part.last_looks],
+        )
         self.manifests[task] = end
         self._load(task, end)
         return self._state(task)

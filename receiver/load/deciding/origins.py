@@ -18,7 +18,7 @@ from receiver.metadata.model.records import FileOrigin, OriginLooks
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from common.wire import EndBelow, EndRequest, OriginEntry
+    from common.wire import EndBelow, EndRequest, ManifestPage, OriginEntry
     from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["MOST_HOPS", "check_origins", "ended_origin", "has_ended", "is_deleted", "origin_of"]
@@ -27,7 +27,7 @@ MOST_HOPS: Final = 16
 """Centres between an edge and this one."""
 
 
-def check_origins(request: EndRequest) -> None:
+def check_origins(request: EndRequest | ManifestPage) -> None:
     """See that what a forwarder says of origins can be committed.
 
     Raises:

@@ -15,11 +15,14 @@ import msgspec
 
 from common import crash
 from common.decoders import from_json
+from common.errors import ProtocolError
 from common.linelog import Phase, SyncLog
 from common.wire import (
     DeletionsPart,
     EndBelow,
+    EndRequest,
     ManifestEntry,
+    ManifestPage,
     Propagate,
     ResourceEntry,
     Result,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DELETIONS_LOG",
     "LOAD_LOG",
+    "MANIFEST_LOG",
     "PLAN_LOG",
     "SYNC_END",
     "SYNC_LOG",
@@ -57,6 +61,7 @@ SYNC_END = "sync.end"
 TASK_RECORD = "task.json"
 PLAN_LOG = "plan.log"
 DELETIONS_LOG = "deletions.log"
+MANIFEST_LOG = "manifest.log"
 
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,6 +163,7 @@ class CurrentTask:
     Attributes:
         record: what it is.
         planned: its planned files by path.
+        pages: of its manifest, that came before its end.
         told_parts: how many parts of deletion files it tells.
         state: `open`, or `loading` once its end is durable.
         trouble: why loading has to wait, None while it goes on.
@@ -170,6 +176,7 @@ class CurrentTask:
         planned: dict[str, Planned],
         sync_log: SyncLog | None,
         deletions_told: Iterable[DeletionsPart] = (),
+        pages: Iterable[ManifestPage] = (),
     ) -> None:
         self._folder = folder
         self._sync_log = sync_log
@@ -178,6 +185,9 @@ class CurrentTask:
         self._told: dict[str, list[DeletionsPart]] = {}
         self.told_parts = 0
         self._hear(deletions_told)
+        self.pages: list[ManifestPage] = []
+        for page in pages:
+            self._turn(page)
         ended = sync_log is None or sync_log.state.ended
         self.state = TaskState.LOADING if ended else TaskState.OPEN
         self.trouble: str | None = None
@@ -213,10 +223,10 @@ class CurrentTask:
         """What is new in those of one TsFile, in order."""
         return self._told.get(path, ())
 
-    @property
-    def deletions(self) -> int:
-        """How many deletions its sync.log has."""
-        return 0 if self._sync_log is None else len(self._sync_log.state.deleted)
+    def with_deleted(self, paths: Iterable[FilePath]) -> int:
+        """How many deletions its sync.log has once it has these as well."""
+        assert self._sync_log is not None
+        return self._sync_log.with_deleted(paths)
 
     def judge_by(
         self, scope: Sequence[str], token: str | None, propagate: Propagate | None = None
@@ -258,6 +268,44 @@ class CurrentTask:
         for each in parts:
             self._told.setdefault(each.path, []).append(each)
             self.told_parts += 1
+
+    def add_page(self, page: ManifestPage) -> None:
+        """Remember a part of what the end will say: on the disk when this returns.
+
+        Raises:
+            ProtocolError: pages before it are not here.
+        """
+        if page.number > len(self.pages):
+            raise ProtocolError(
+                f"page {page.number} of the manifest, of which {len(self.pages)} pages are here"
+            )
+        if self.pages[page.number :] != [page]:
+            json_lines.append(self._folder.tree, self._folder.at(MANIFEST_LOG), [page])
+            self._turn(page)
+
+    def _turn(self, page: ManifestPage) -> None:
+        self.pages[page.number :] = [page]
+
+    def whole_end(self, request: EndRequest) -> EndRequest:
+        """An end with the pages of its manifest that came before.
+
+        Raises:
+            ProtocolError: these are others than it goes by.
+        """
+        if not request.pages:
+            return request
+        if request.pages != len(self.pages):
+            raise ProtocolError(
+                f"an end behind {request.pages} pages of its manifest; {len(self.pages)} are here"
+            )
+        parts: list[ManifestPage | EndRequest] = [*self.pages, request]
+        return msgspec.structs.replace(
+            request,
+            manifest=[entry for part in parts for entry in part.manifest],
+            deleted=[path for part in parts for path in part.deleted],
+            last_looks=[look for part in parts for look in _looks(part)],
+            below=[end for part in parts for end in part.below],
+        )
 
     def add_deleted(self, paths: list[FilePath]) -> None:
         """Record deletions; they come before the files.
@@ -311,6 +359,12 @@ class CurrentTask:
             self._sync_log.close()
 
 
+def _looks(part: ManifestPage | EndRequest) -> list[int]:
+    """The look of each deleted path of a page, also where it tells fewer."""
+    looks = part.last_looks[: len(part.deleted)]
+    return looks + [0] * (len(part.deleted) - len(looks))
+
+
 def start_task(folder: TaskPlace, record: TaskRecord) -> CurrentTask:
     """Begin a task in a folder that has none: task.json, then `sync start`."""
     folder.forget_task()  # what could not be removed at the end of an earlier one
@@ -343,7 +397,8 @@ def open_task(folder: TaskPlace) -> CurrentTask | None:
         sync_log.close()
         return None
     told = json_lines.read(tree, folder.at(DELETIONS_LOG), DeletionsPart)
-    task = CurrentTask(folder, record, _read_plan(folder), sync_log, told)
+    pages = json_lines.read(tree, folder.at(MANIFEST_LOG), ManifestPage)
+    task = CurrentTask(folder, record, _read_plan(folder), sync_log, told, pages)
     folder.task = task
     return task
 

@@ -24,6 +24,7 @@ from common.names import escape, is_sender_uuid, unescape
 from receiver.load.folder.current_task import (
     DELETIONS_LOG,
     LOAD_LOG,
+    MANIFEST_LOG,
     PLAN_LOG,
     SYNC_END,
     SYNC_LOG,
@@ -52,7 +53,7 @@ log = logging.getLogger(__name__)
 
 FOLDERS_ROOT = "sync-receiver"
 VERIFIED_LOG = "verified.log"
-_KEPT = SYNC_LOG, LOAD_LOG, SYNC_END, TASK_RECORD, PLAN_LOG, DELETIONS_LOG
+_KEPT = SYNC_LOG, LOAD_LOG, SYNC_END, TASK_RECORD, PLAN_LOG, DELETIONS_LOG, MANIFEST_LOG
 
 
 def folder_name(peer: str, uuid: str) -> str:

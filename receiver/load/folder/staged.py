@@ -149,10 +149,19 @@ class Staged:
         self._append([_Line(drop=path) for path in known])
 
     def discard(self, paths: Iterable[str]) -> None:
-        """Remove files that nobody wants any more, and their records."""
+        """Remove files that nobody wants any more, and their records.
+
+        Nearly all ends are of files that are not here: each directory is looked at once.
+        """
         gone = list(paths)
+        present: dict[str, set[str]] = {}
         for path in gone:
-            self._tree.unlink(self.at(path), sync=False)
+            directory, _, name = self.at(path).rpartition("/")
+            if directory not in present:
+                listed = self._tree.listing(directory)
+                present[directory] = {each for each, _ in listed}
+            if name in present[directory]:
+                self._tree.unlink(self.at(path), sync=False)
         self.drop(gone)
 
     def _append(self, lines: list[_Line]) -> None:

@@ -67,5 +67,5 @@ class SendersClocks:
         for each in lately:  # machines with several senders have one vote, the last word
             words[each.machine] = abs(each.offset - offset) <= _AGREES
         for_it = sum(words.values())
-        is_enough = for_it >= min(2, max(known, 1)) and 2 * for_it > len(words)
+        is_enough = for_it >= (1 if known == 1 else 2) and 2 * for_it > len(words)
         return for_it if is_enough else 0

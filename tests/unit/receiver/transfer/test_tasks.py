@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from common.errors import (
     ProtocolError,
     TooLargeError,
 )
+from receiver.metadata.model import records
 from receiver.node import Node
 from tests.support.node_world import (
     A,
@@ -307,6 +309,130 @@ def test_a_path_twice_in_a_manifest_is_refused(edge: Edge) -> None:
     manifest = [manifest_entry(path_of(1), CONTENT)] * 2
     with pytest.raises(ProtocolError, match="twice"):
         edge.node.tasks.end(edge.who, A, task, edge.epoch, wire.EndRequest(manifest=manifest))
+
+
+def page(edge: Edge, task: str, number: int, **more: Any) -> None:
+    body = wire.ManifestPage(number=number, **more)
+    edge.node.tasks.manifest(edge.who, A, task, edge.epoch, body)
+
+
+def end_behind(edge: Edge, task: str, pages: int, **more: Any) -> None:
+    request = wire.EndRequest(**{"manifest": [], **more}, pages=pages)
+    edge.node.tasks.end(edge.who, A, task, edge.epoch, request)
+
+
+def test_a_manifest_in_pages_is_one_commit(world: World) -> None:
+    old = [path_of(number) for number in (1, 2, 3)]
+    with world.node() as node:
+        edge = Edge(node)
+        edge.check()
+        edge.round({path: tsfile(first=100 * at) for at, path in enumerate(old)})
+        task = edge.start()
+        new = {path_of(number): tsfile(first=100 * number) for number in (5, 6)}
+        edge.batch(task, new)
+        entries = [manifest_entry(*each) for each in new.items()]
+        page(edge, task, 0, manifest=[entries[1]], deleted=[old[2]])  # of a try that was cut off
+        page(edge, task, 1, deleted=[path_of(4)])
+        page(edge, task, 0, manifest=entries[:1], deleted=old[:1], last_looks=[7])
+        page(edge, task, 1, deleted=[old[1]], last_looks=[8])
+        page(edge, task, 1, deleted=[old[1]], last_looks=[8])  # its answer was lost
+    with world.node() as node:
+        edge.node = node
+        with pytest.raises(ProtocolError, match="2 are here"):
+            end_behind(edge, task, 3)
+        with pytest.raises(ProtocolError, match="page 3"):
+            page(edge, task, 3)
+        end_behind(edge, task, 2, manifest=entries[1:], deleted=[old[2]], last_looks=[9])
+        found = results(edge.outcome(task))
+        assert found == dict.fromkeys(new, "loaded") | dict.fromkeys(old, "retired")
+        with node.engine.reading() as state:
+            rows = {each.path: each for each in state.files.values()}
+        assert [rows[path].last_look for path in old] == [7, 8, 9]
+        assert len({rows[path].changed for path in [*old, *new]}) == 1
+
+
+def test_a_path_twice_in_the_pages_of_a_manifest_is_refused(edge: Edge) -> None:
+    task = edge.start()
+    entry = manifest_entry(path_of(1), CONTENT)
+    page(edge, task, 0, manifest=[entry])
+    with pytest.raises(ProtocolError, match="twice"):
+        end_behind(edge, task, 1, manifest=[entry])
+
+
+def test_a_task_has_a_limit_and_what_is_told_again_counts_once(world: World) -> None:
+    world.limits = {"max_task_items": 1000}
+    many = [path_of(number) for number in range(1001)]
+    with world.node() as node:
+        edge = Edge(node)
+        assert edge.check().limits.max_task_items == 1000
+        task = edge.start()
+        for _ in range(3):
+            edge.deleted(task, many[:1000])
+        said = "limits.max_task_items is 1000"
+        with pytest.raises(TooLargeError, match=said):
+            edge.deleted(task, many[1000:])
+        entries = [plan_entry(path, CONTENT) for path in many]
+        for _ in range(3):
+            edge.plan(task, entries[:1000])
+        with pytest.raises(TooLargeError, match=said):
+            edge.plan(task, entries[1000:])
+        page(edge, task, 0, deleted=many[:600])
+        with pytest.raises(TooLargeError, match=said):
+            page(edge, task, 1, deleted=many[600:])
+        with pytest.raises(TooLargeError, match=said):
+            end_behind(edge, task, 1, deleted=many[600:])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_ends_of_a_partition_of_201000_files_and_their_product_are_one_commit(
+    world: World,
+) -> None:
+    number, product, step = 201_000, path_of(1, inner=1), 20_000
+    paths = [path_of(10 + each) for each in range(number)]
+    with world.node() as node:
+        edge = Edge(node)
+        edge.check()
+        for at in range(0, number, step):
+            node.engine.commit(
+                [
+                    records.FileLoaded(
+                        sender=A,
+                        path=path,
+                        physical=f"{path.removesuffix('.tsfile')}.{'0' * 16}.tsfile",
+                        size=1,
+                        md5=f"{each:032x}",
+                        tail=f"{each:032x}",
+                        version=4,
+                        devices=[records.DeviceRange("root.sg.d1", 10 * each, 10 * each + 5)],
+                        first=10 * each,
+                        last=10 * each + 5,
+                        series=1,
+                        points=2,
+                        task="1" * 32,
+                        first_look=1,
+                        closed_look=1,
+                    )
+                    for each, path in enumerate(paths[at : at + step], at)
+                ]
+            )
+        task = edge.start()
+        edge.plan(task, [plan_entry(product, CONTENT)])
+        most = node.config.limits.max_page_items
+        for at in range(0, number, most):
+            edge.deleted(task, paths[at : at + most])
+        edge.batch(task, {product: CONTENT})
+        for at in range(0, number, step):
+            told = paths[at : at + step]
+            page(edge, task, at // step, deleted=told, last_looks=[5] * len(told))
+        entry = manifest_entry(product, CONTENT)
+        end_behind(edge, task, -(-number // step), manifest=[entry])
+        edge.outcome(task, wait=900.0)
+        with node.engine.reading() as state:
+            commits = {each.changed for each in state.files.values()}
+            looks = {each.last_look for each in state.files.values() if each.retired}
+            assert len(state.files) == number + 1
+        assert (len(commits), looks) == (1, {5})
 
 
 def test_a_file_in_the_manifest_that_never_came_is_missing(edge: Edge) -> None:

@@ -418,6 +418,27 @@ def test_ends_and_products_of_a_partition_are_never_cut():
     assert (len(task.additions), len(task.deletions)) == (40, 30)
 
 
+def test_a_partition_of_more_than_a_receiver_takes_at_once_is_held_and_others_go_on():
+    other = path("1-1-0.tsfile", partition=9)
+    files = [a_file(each) for each in many(15)]
+    product = a_file(path("1-5-1.tsfile"))
+    gone = [an_entry(path(f"{n}-9-0.tsfile")) for n in range(11)]
+    options = PlanOptions(task_most=10, task_max_files=4)
+    result = run(a_scan(*files, product), [*gone, an_entry(other)], options=options)
+    assert additions(result) == {each.path for each in files}
+    assert deletions(result) == {other}
+    assert {each.path for each in result.held} == {each.path for each in gone}
+    assert all("11 of them go together" in each.reason for each in result.held)
+    assert all("limits.max_task_items" in each.reason for each in result.held)
+    (skipped,) = result.skipped
+    assert (skipped.file, skipped.held) == (product, True)
+    enough = run(a_scan(*files, product), gone, options=replace(options, task_most=11))
+    assert len(deletions(enough)) == 11
+    mirror = replace(ALL, task_most=15, accept_source=True)
+    assert not deletions(run(a_scan(*files, product), gone, options=mirror))
+    assert len(deletions(run(a_scan(*files, product), gone, options=replace(mirror, task_most=16))))
+
+
 def test_twenty_files_out_and_one_in_is_one_task():
     gone = [an_entry(each) for each in many(20)]
     result = run(a_scan(a_file(AB)), gone, options=PlanOptions(task_max_files=1))

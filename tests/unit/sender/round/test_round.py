@@ -75,6 +75,34 @@ def test_pages_keep_to_the_receivers_limits(edge, receiver):
     in_sync(edge, receiver)
 
 
+def test_a_manifest_that_fits_no_body_goes_in_pages(edge, receiver):
+    receiver.limits = msgspec.structs.replace(
+        receiver.limits, max_page_bytes=8192, max_task_items=1000
+    )
+    gone = [edge.write(number) for number in range(60)]
+    edge.round()
+    files = [edge.write(number) for number in range(100, 130)]
+    for path in gone:
+        edge.remove(path)
+    receiver.pages.clear()
+    assert edge.round().exit_code == 0
+    assert [each.number for each in receiver.pages] == list(range(len(receiver.pages)))
+    assert len(receiver.pages) > 2
+    *_, end = receiver.manifests.values()
+    assert sorted(each.path for each in end.manifest) == files
+    assert end.deleted == gone
+    in_sync(edge, receiver)
+
+
+def test_an_older_receiver_gets_the_end_in_one_body(edge, receiver):
+    receiver.limits = msgspec.structs.replace(receiver.limits, max_page_bytes=8192)
+    for number in range(60):
+        edge.write(number)
+    assert edge.round().exit_code == 0
+    assert receiver.pages == []
+    in_sync(edge, receiver)
+
+
 def test_thousands_of_devices_do_not_burst_a_page(edge, receiver):
     receiver.limits = msgspec.structs.replace(receiver.limits, max_page_bytes=4096)
     devices = {f"root.a.d{number:05}": {"s1": [(1, 1)]} for number in range(500)}

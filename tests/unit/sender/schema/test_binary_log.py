@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,9 @@ def lines(*frames: bytes) -> list[str]:
 
 def log_in(*frames: bytes, region: bool = False, tags_at: int = 0) -> BinaryLog:
     descriptor = memory_file(frames)
-    return BinaryLog(descriptor, "mlog.bin", region=region, tags_at=tags_at)
+    log = BinaryLog(descriptor, "mlog.bin", region=region, tags_at=tags_at)
+    weakref.finalize(log, os.close, descriptor)
+    return log
 
 
 def region_lines(*frames: bytes, tags_at: int = 0) -> list[str]:

@@ -131,6 +131,7 @@ def test_a_machine_that_was_off_needs_no_operator_when_senders_agree(world):
 
 
 def test_the_one_sender_that_is_known_is_enough(world):
+    world.knows("a")
     world.reboots(off=MONTH)
     assert not world.is_followed
     world.comes("a")
@@ -173,6 +174,7 @@ def test_boxes_without_a_battery_do_not_agree_on_1970(world):
 
 def test_one_sender_alone_makes_nothing_sure_of_what_was_before(world):
     """It has the wrong time as we have it; NTP tells later."""
+    world.knows("a")
     world.reboots(off=MONTH, error=-MONTH)  # a clock without battery goes on where it was
     before = world.put()
     world.comes("a", error=-MONTH)
