@@ -121,6 +121,17 @@ class Wanted(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class HeldRecords(Struct, frozen=True, kw_only=True):
+    """Records of deletion files that hide nothing until an operator of the receiver decides."""
+
+    group: str
+    """The storage group."""
+    files: Count
+    """Of which they would hide too much."""
+    reason: str
+    """With the digest that lets them through."""
+
+
 class Limits(Struct, frozen=True, kw_only=True):
     """What the receiver accepts in one go."""
 
@@ -231,6 +242,8 @@ class CheckAnswer(Struct, frozen=True, kw_only=True):
     anew, in a task that says so and follows a whole look."""
     origins: bool = False
     """Whether it takes origins of forwarded files."""
+    held_records: list[HeldRecords] = []
+    """Lists of this sender that wait, as many as fit."""
 
 
 # -- what a forwarding centre hands up -----------------------------------------------------------
@@ -410,6 +423,8 @@ class TaskAnswer(Struct, frozen=True, kw_only=True):
     untold: list[str] = []
     """Once it is done: TsFiles whose deletion files are to be told again; nothing of it was taken
     of what they told in this task."""
+    held_records: list[HeldRecords] = []
+    """Once it is done: as in the answer to the check, by now."""
 
 
 class ResourceEntry(Struct, frozen=True, kw_only=True):

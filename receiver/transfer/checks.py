@@ -19,6 +19,7 @@ from common.wire import (
     VerifiedFiles,
     Wanted,
 )
+from receiver.load.deciding.delete_guard import held_records_of
 from receiver.load.folder.sender_folder import folder_name
 from receiver.load.upkeep.verdicts import is_held
 from receiver.transfer import epochs
@@ -153,6 +154,7 @@ class Checks:
             position = position_of(state.schema_positions.get(request.sender))
             row = state.senders.get(request.sender)
             lost = lost_of(state, request.sender)
+            records = held_records_of(state, request.sender)
             files = state.file_table.totals(request.sender).files
             verified = VerifiedFiles(
                 files=files, verified=state.file_table.verified(request.sender)
@@ -188,6 +190,7 @@ class Checks:
             lost=lost,
             anew=row is not None and row.restored > 0,
             origins=True,
+            held_records=records,
         )
 
     def _next_look(self, request: CheckRequest, newest: int) -> int:

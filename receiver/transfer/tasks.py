@@ -29,6 +29,7 @@ from common.wire import (
     TaskState,
 )
 from receiver.disks import whole_in
+from receiver.load.deciding.delete_guard import held_records_of
 from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.load.deciding.origins import check_origins
 from receiver.load.folder.current_task import Planned, TaskRecord, start_task
@@ -475,6 +476,7 @@ class Tasks:
         reveal = self._config.auth.reveal_owner
         with self._engine.reading() as state:
             position = position_of(state.schema_positions.get(row.sender))
+            held = held_records_of(state, row.sender)
         return TaskAnswer(
             task=row.task,
             state=TaskState.DONE,
@@ -493,6 +495,7 @@ class Tasks:
             ],
             schema_position=position,
             untold=list(row.untold),
+            held_records=held,
         )
 
 

@@ -130,6 +130,10 @@ def _lines(found: ReceiverStanding, config: SenderConfig) -> list[str]:
         lines.append(f"  clash           {clash.reason}")
     lines += _several("in trouble", [_trouble(each) for each in found.troubles])
     lines += schema_lines(found.schema)
+    lines += [f"  held            {each.file}: {each.reason}" for each in found.held_records]
+    lines += _several(
+        "deletions kept", [f"{each.file}: {each.reason}" for each in found.kept_deletions]
+    )
     waiting = [f"{each['file']}: {each['reason']}" for each in found.waiting]
     return lines + _several("waiting", waiting)
 

@@ -38,6 +38,7 @@ __all__ = ["DeletionsSight", "EdgeLook", "Looks", "LooksState", "Sight"]
 
 _FILE = "looks.state"
 _VERSION = 1
+_HOLDS = "what it said still holds at the receiver"
 
 
 class Sight(msgspec.Struct, frozen=True, array_like=True):
@@ -198,6 +199,28 @@ class EdgeLook:
             for file in self.scan.deletions
             if self.number and (sight := self.sight(file)) is not None and sight.told < sight.size
         ]
+
+    @property
+    def kept_deletions(self) -> list[tuple[FilePath, str]]:
+        """TsFiles of which less is deleted here than the receiver was told, and why."""
+        told = {
+            (path, form): sight.size
+            for path, forms in self.after.deletions.items()
+            for form, sight in forms.items()
+            if sight.told
+        }
+        for file in self.scan.deletions if told else ():
+            at = (file.path.text, file.form)
+            if at in told and file.size >= told[at]:
+                del told[at]
+        here = {(file.path.text, file.form) for file in self.scan.deletions} if told else ()
+        found = []
+        for path, form in sorted(told):
+            parsed = FilePath.parse(path)
+            if parsed in self.scan.files or parsed in self.scan.others:
+                what = "shrank" if (path, form) in here else "vanished"
+                found.append((parsed, f"its deletion file {what}; {_HOLDS}"))
+        return found
 
     def not_gone(self, again: Scan, told: Mapping[FilePath, Entry]) -> dict[TimePartition, str]:
         """Partitions of which a file that is told as gone is not proved so, and why.

@@ -16,7 +16,7 @@ import msgspec
 
 from common.decoders import from_json
 from common.errors import ReadOnlyError
-from common.wire import LostFiles, Propagate, TaskMark, VerifiedFiles
+from common.wire import HeldRecords, LostFiles, Propagate, TaskMark, VerifiedFiles
 
 if TYPE_CHECKING:
     from common.durable import Tree
@@ -57,6 +57,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         source: the receiver on this node whose catalogue is forwarded, as it was seen last.
         verified: how many of this sender's files it had verified at the last check.
         lost: what neither side has any more, as the receiver told it last; None for nothing.
+        held_records: deletions that wait for its operator, as it told last.
         settled: the commit up to which it has said which freed files it needs no more (`freed`);
             0 while there are none.
         last_round: what `status` shows of the last round; any JSON.
@@ -74,6 +75,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: SourceMark | None = None
     verified: VerifiedFiles | None = None
     lost: LostFiles | None = None
+    held_records: tuple[HeldRecords, ...] = ()
     settled: int = 0
     last_round: dict[str, Any] | None = None
 

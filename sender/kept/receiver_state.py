@@ -121,13 +121,14 @@ class ReceiverState:
         return self.handed.has if check.history is History.CONTINUES else lambda *_: False
 
     def note(self, answer: wire.TaskAnswer) -> None:
-        """Remember the epoch of an answer, and its commit once there is one."""
+        """Remember the epoch of an answer, and once there is a commit that and what it holds."""
         now = self.memory.now
         if answer.state is TaskState.DONE and answer.commit:
             self.memory.update(
                 epoch=answer.epoch or now.epoch,
                 last_task=wire.TaskMark(task=answer.task, commit=answer.commit),
                 newest_commit=max(now.newest_commit, answer.commit),
+                held_records=tuple(answer.held_records),
             )
         elif answer.epoch is not None:
             self.memory.update(epoch=answer.epoch)

@@ -22,7 +22,7 @@ from sender.plan.plan_options import PlanOptions
 from sender.round.comparing import compare
 from sender.round.file_source import Source, open_source
 from sender.round.recovery import LeftBehind, look_over
-from sender.round.round_report import FileReason, verified_json
+from sender.round.round_report import FileReason, kept_deletions, of_held_records, verified_json
 from sender.round.same_centre import StateFolders, look_for_folders, look_for_lists
 from sender.schema.notes import SchemaNotes
 from sender.schema.shipping import look_at_schema
@@ -123,7 +123,8 @@ def dry_run(remote: Remote, *, accept_source: bool) -> dict[str, Any]:
             {state.task for state in kept.logs.left_over().values() if state.task is not None}
         )
         schema = look_at_schema(remote, kept.sync, kept.directory, check)
-        return _as_plan(remote.name, ahead, unfinished) | {"schema": schema}
+        plan = _as_plan(remote.name, ahead, unfinished, of_held_records(check.held_records))
+        return plan | {"schema": schema}
 
 
 def _committed(remote: Remote, task: str) -> wire.TaskAnswer | None:
@@ -135,8 +136,11 @@ def _committed(remote: Remote, task: str) -> wire.TaskAnswer | None:
     return answer if answer.state is TaskState.DONE else None
 
 
-def _as_plan(name: str, ahead: NextRound, unfinished: list[str]) -> dict[str, Any]:
+def _as_plan(
+    name: str, ahead: NextRound, unfinished: list[str], records: list[FileReason]
+) -> dict[str, Any]:
     work = ahead.work
+    held = [*records, *(FileReason(each.path.text, each.reason) for each in work.held)]
     return {
         "receiver": name,
         "dry_run": True,
@@ -157,7 +161,7 @@ def _as_plan(name: str, ahead: NextRound, unfinished: list[str]) -> dict[str, An
         ],
         "files": sum(len(task.additions) for task in work.tasks),
         "bytes": sum(task.bytes for task in work.tasks),
-        "held": [{"file": each.path.text, "reason": each.reason} for each in work.held],
+        "held": [{"file": each.file, "reason": each.reason} for each in held],
         "skipped": [{"file": each.file.path.text, "reason": each.reason} for each in work.skipped],
         "waiting": _waiting(ahead.scan),
         "up_to_date": work.unchanged + len(work.refreshed),
@@ -189,6 +193,8 @@ class ReceiverStanding:
         last_task: the last task that was loaded, in that round or an earlier one.
         lost: files that neither side has any more (`files`), the earliest time of their data
             (`since`), and the first of them by name (`named`: file, reason); None for nothing.
+        held_records: deletions that wait for the receiver's operator, as it told last, and why.
+        kept_deletions: files whose deletion file shrank or vanished, which withdraws nothing.
         schema: how far the schema log is applied there, and why some of it is not; None for no log.
         problem: why all this could not be found out.
     """
@@ -208,6 +214,8 @@ class ReceiverStanding:
     last_round: dict[str, Any] | None = None
     last_task: str | None = None
     lost: dict[str, Any] | None = None
+    held_records: tuple[FileReason, ...] = ()
+    kept_deletions: tuple[FileReason, ...] = ()
     schema: dict[str, Any] | None = None
     problem: str | None = None
 
@@ -233,6 +241,7 @@ def standing(remote: Remote) -> ReceiverStanding:
             found.pending_files, found.pending_bytes = left.files, left.bytes
             found.complete_until = left.complete_until
             found.waiting = tuple(_waiting(view.scan))
+            found.kept_deletions = tuple(kept_deletions(known.look, remote))
             found.clashes = tuple(FileReason(c.path.text, c.reason) for c in view.scan.clashes)
             found.unmounted = tuple(
                 FileReason(str(each.data_dir), each.reason) for each in view.scan.unmounted
@@ -271,6 +280,7 @@ class SparingFacts:
 def _from_memory(found: ReceiverStanding, sync: Tree, directory: str) -> None:
     memory = ReceiverFile.open(sync, directory)
     found.verified = verified_json(memory.now.verified)
+    found.held_records = tuple(of_held_records(memory.now.held_records))
     found.last_round = memory.now.last_round
     found.last_task = memory.now.last_task.task if memory.now.last_task is not None else None
     found.schema = schema_standing(SchemaNotes.open(sync, directory).now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -31,7 +31,14 @@ from sender.round.file_source import Source, open_source
 from sender.round.freed_news import forget_settled, freed_pages, renew_freed
 from sender.round.recovery import RecoveryReport, recover
 from sender.round.refusals import report_trouble
-from sender.round.round_report import FileDevice, FileReason, RoundReport, overdue
+from sender.round.round_report import (
+    FileDevice,
+    FileReason,
+    RoundReport,
+    kept_deletions,
+    of_held_records,
+    overdue,
+)
 from sender.round.same_centre import claim, take_over
 from sender.round.second_look import SecondLook
 from sender.round.task_run import TaskRun
@@ -184,6 +191,7 @@ class Round:
             _log.warning("%s: %s", self.remote.name, ahead.postponed)
             self._report.held.append(FileReason("all that is listed", ahead.postponed))
         fill_report(self._report, ahead.scan, ahead.work, kept.troubles.by_path.get)
+        self._report.kept_deletions = kept_deletions(look, self.remote)
         self._report.overdue += overdue(ahead.scan, self.remote.config.wait_alarm, time.time())
         kept.ledger.refresh(ahead.work.refreshed)
         crash.point("round.planned")
@@ -273,6 +281,7 @@ class Round:
             newest = max(now.newest_commit, check.newest_commit)
             memory.update(engine=check.engine, newest_commit=newest, verified=check.verified)
         self._report.verified = check.verified
+        self._hold(check.held_records, memory)
         self._lost(memory, check.lost)
         return check
 
@@ -286,6 +295,8 @@ class Round:
             answer = self._outcome(task)
             if answer is not None:
                 states[task] = answer.state
+                if answer.state is TaskState.DONE:
+                    self._hold(answer.held_records, kept.memory)
                 if check.history is History.CONTINUES:
                     kept.note(answer)
             return answer
@@ -386,6 +397,11 @@ class Round:
         crash.point("round.lost_told")
         if check.history is not History.CONTINUES:
             renew_freed(kept, check.newest_commit)
+
+    def _hold(self, held: Sequence[wire.HeldRecords], memory: ReceiverFile) -> None:
+        """Records that wait for the receiver's operator are named in each round, until they go."""
+        memory.update(held_records=tuple(held))
+        self._report.held_records = of_held_records(held)
 
     def _lost(self, memory: ReceiverFile, lost: wire.LostFiles | None) -> None:
         """What neither side has any more is named in each round, until it is acknowledged."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ from common.errors import (
     TsferryError,
 )
 from common.terminal import printable, size_text
-from common.wire import VerifiedFiles
+from common.wire import HeldRecords, VerifiedFiles
+from sender.kept.looks import EdgeLook
 from sender.schema.standing import SchemaReport
 from sender.select.found import Scan, Why
+from sender.send.remote import Remote
 
 __all__ = [
     "FileDevice",
@@ -29,6 +32,8 @@ __all__ = [
     "FileReason",
     "RoundReport",
     "as_text",
+    "kept_deletions",
+    "of_held_records",
     "overdue",
     "verified_json",
     "worst",
@@ -95,6 +100,8 @@ class RoundReport:
         seconds: that the round took.
         retired: gone files that stay at the receiver, off this sender's list.
         held: deletions that wait, and why.
+        held_records: likewise, records of deletion files that wait for the receiver's operator.
+        kept_deletions: files whose deletion file shrank or vanished, which withdraws nothing.
         conflicts: files with a device of another owner, or other content under their path.
         failed: files that were not loaded for another reason; the next round tries again.
         quarantined: files that the receiver put aside.
@@ -108,7 +115,7 @@ class RoundReport:
         overdue: those of them that have been so for longer than `wait_alarm`, and why.
         unmounted: data directories that do not count now, and why.
         error: what ended the round early.
-        guarded: whether the receiver holds deletions until its operator lets them through.
+        guarded: whether the receiver holds ends until its operator lets them through.
         up_to_date: listed files with nothing to do.
         pending_files: closed files that are not loaded after the round.
         pending_bytes: of these.
@@ -127,6 +134,8 @@ class RoundReport:
     seconds: float = 0.0
     retired: int = 0
     held: list[FileReason] = field(default_factory=list)
+    held_records: list[FileReason] = field(default_factory=list)
+    kept_deletions: list[FileReason] = field(default_factory=list)
     conflicts: list[FileDevice] = field(default_factory=list)
     failed: list[FileReason] = field(default_factory=list)
     quarantined: list[FileReason] = field(default_factory=list)
@@ -156,7 +165,7 @@ class RoundReport:
         kinds = (self.conflicts, self.failed, self.quarantined, self.unmounted, self.overdue)
         if any(kinds) or self.lost:
             codes.append(EXIT_NOT_LOADED)
-        if self.guarded:
+        if self.guarded or self.held_records:
             codes.append(EXIT_HELD)
         return worst(codes)
 
@@ -178,7 +187,8 @@ class RoundReport:
             "resumed": [{"file": each.file, "offset": each.offset} for each in self.resumed],
             "seconds": round(self.seconds, 3),
             "retired": self.retired,
-            "held": _reasons(self.held),
+            "held": _reasons([*self.held_records, *self.held]),
+            "kept_deletions": _reasons(self.kept_deletions),
             "conflicts": [
                 {"file": each.file, "device": each.device, "reason": each.reason}
                 for each in self.conflicts
@@ -207,6 +217,21 @@ class RoundReport:
 def verified_json(found: VerifiedFiles | None) -> dict[str, int] | None:
     """How many files are loaded there, and verified: `files`, `verified`."""
     return None if found is None else {"files": found.files, "verified": found.verified}
+
+
+def of_held_records(found: Iterable[HeldRecords]) -> list[FileReason]:
+    """Deletions that the receiver holds, as a report names them."""
+    return [
+        FileReason(f"deletion files of {each.group}", f"{each.reason} ({each.files} files)")
+        for each in found
+    ]
+
+
+def kept_deletions(look: EdgeLook, remote: Remote) -> list[FileReason]:
+    """Files whose deletion file shrank or vanished, where what it says is looked at."""
+    if remote.config.deletion_files == "wait" or remote.entry.source != "directories":
+        return []
+    return [FileReason(path.text, reason) for path, reason in look.kept_deletions]
 
 
 def overdue(scan: Scan, alarm: float, now: float) -> list[FileReason]:
@@ -270,6 +295,10 @@ def as_text(report: dict[str, Any]) -> str:
         (len(report["resumed"]), "resumed in the middle"),
         (report["waiting"], "waiting (status says why)"),
         (len(report["changed"]), "changed under way, left for the next round"),
+        (
+            len(report.get("kept_deletions", ())),
+            "whose deletion file shrank or vanished (status says which)",
+        ),
         (len(report["expired"]), "older than the receiver keeps"),
     )
     lines[0] += "".join(f", {number} {text}" for number, text in counts if number)

@@ -25,7 +25,7 @@ from sender.plan.task_plan import Addition, TaskPlan
 from sender.round.file_source import Source
 from sender.round.recovery import recover
 from sender.round.refusals import Verdicts
-from sender.round.round_report import FileOffset, FileReason, RoundReport
+from sender.round.round_report import FileOffset, FileReason, RoundReport, of_held_records
 from sender.round.second_look import SecondLook
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip
@@ -451,6 +451,8 @@ class TaskRun:
         kept = self._kept
         recover(kept.ledger, kept.logs, kept.snapshot, kept.dirs, lambda _: answer)
         kept.note(answer)
+        if answer.state is TaskState.DONE:
+            self._report.held_records = of_held_records(answer.held_records)
         if self._tells_mode and answer.state is TaskState.DONE:
             kept.memory.update(propagate=Propagate(self._remote.config.propagate_deletes))
         told = {each: size for each, size in self._told.items() if each[0] not in answer.untold}

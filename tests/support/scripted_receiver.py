@@ -161,6 +161,7 @@ class ScriptedReceiver:
         self.before: str | None = None
         self.wanted: list[wire.Wanted] = []
         self.held: list[wire.Wanted] = []
+        self.held_records: list[wire.HeldRecords] = []
         self.verified: wire.VerifiedFiles | None = None
         self.history: wire.History | None = None
         self.catalogue: list[wire.CatalogueEntry] = []
@@ -256,6 +257,7 @@ class ScriptedReceiver:
                 limits=self.limits,
                 wanted=self.wanted,
                 held=self.held,
+                held_records=self.held_records,
                 verified=self.verified,
             )
         )
@@ -390,6 +392,7 @@ class ScriptedReceiver:
             epoch=self.tasks[task].epoch,
             commit=self.commit,
             outcomes=outcomes,
+            held_records=self.held_records,
         )
 
     # -- tus -------------------------------------------------------------------------------

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from common.names import storage_group_of
+from common.wire import HeldRecords
 from receiver.load.deciding.hidden_files import HidingRecords, RecordsPart, applied_parts
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
@@ -31,13 +33,14 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow, HeldDeletesRow
 
-__all__ = ["DeleteGuard"]
+__all__ = ["DeleteGuard", "held_records_of"]
 
 _FileRanges = tuple[tuple[str, str, int], list[tuple[str, int, int]]]
 """A file's partition, and (device, first, last) of its devices."""
 _VETO = "the token that it came with forbids deletes"
 _OUTSIDE = "it hides points outside of the token's scope"
 _DIGITS = 32
+_MOST_TOLD = 100
 
 
 class DeleteGuard:
@@ -389,6 +392,18 @@ class DeleteGuard:
             )
         )
         return digest
+
+
+def held_records_of(state: State, sender: str) -> list[HeldRecords]:
+    """Lists of records of a sender that wait, the oldest first; as many as an answer has.
+
+    Its ends are in the outcomes of its tasks: it tells them in each round, and records only once.
+    """
+    rows = (row for row in state.held_deletes.waiting() if row.sender == sender and row.records)
+    return [
+        HeldRecords(group=row.group, files=len(row.files), reason=_word(row.reason, row.digest))
+        for row in islice(rows, _MOST_TOLD)
+    ]
 
 
 def _word(reason: str, digest: str) -> str:

@@ -385,6 +385,32 @@ def test_a_deletion_file_that_vanished_or_shrank_is_not_withdrawn(edge):
     assert sight(edge.look()).marks == before.marks
 
 
+def test_a_deletion_file_that_vanished_or_shrank_is_named_as_far_as_it_was_told(edge):
+    edge.site.put(P)
+    edge.site.put(Q)
+    edge.load()
+    edge.mods(P, (1, 2), (3, 4))
+    edge.mods(Q, (1, 2))  # of which the receiver knows nothing
+    size = sight(edge.look()).size
+    edge.told(size)
+    where = edge.site.beside(edge.site.place(P), ".mods")
+    content = where.read_bytes()
+    assert edge.look().kept_deletions == []
+    edge.site.beside(edge.site.place(Q), ".mods").unlink()
+    words = "its deletion file %s; what it said still holds at the receiver"
+    for less in (LINE % (1, 2), b""):
+        where.write_bytes(less)
+        for _ in range(2):
+            assert edge.look().kept_deletions == [(P, words % "shrank")]
+    where.unlink()
+    assert edge.look().kept_deletions == [(P, words % "vanished")]
+    where.write_bytes(content)
+    assert edge.look().kept_deletions == []
+    where.unlink()
+    edge.site.remove(P)
+    assert edge.look().kept_deletions == []
+
+
 def test_a_move_does_not_date_deletions_anew(edge):
     edge.site.put(P)
     edge.mods(P, (1, 2))

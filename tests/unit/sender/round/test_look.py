@@ -509,3 +509,20 @@ def test_a_dry_run_asks_for_no_more_than_a_round(world):
     asked = {request.method for request in world.receiver.requests[before:]}
     assert asked <= {"POST", "GET"}
     assert [r.path for r in world.receiver.requests[before:] if r.method == "POST"] == ["/check"]
+
+
+def test_records_that_a_task_left_held_are_named_by_the_round_that_finishes_it(world):
+    """The check was answered before; a receiver that tells none any more holds none."""
+    held = wire.HeldRecords(group="root.a", files=3, reason="held at the receiver: too much")
+    named = [{"file": "deletion files of root.a", "reason": f"{held.reason} (3 files)"}]
+    world.loaded(1)
+    world.edge.write(2)
+    world.dies_at("task.end.sent")
+    task, answer = list(world.receiver.tasks.items())[-1]
+    world.receiver.tasks[task] = msgspec.structs.replace(answer, held_records=[held])
+    report = world.edge.round()
+    assert (report.exit_code, report.tasks, report.as_json()["held"]) == (6, [task], named)
+    found = looked(world, standing)
+    assert [msgspec.to_builtins(each) for each in found.held_records] == named
+    assert world.edge.round().exit_code == 0
+    assert looked(world, standing).held_records == ()

@@ -345,3 +345,25 @@ def test_held_records_outlive_a_checkpoint_and_a_file_that_comes_again(guarded: 
         allow_held_deletes(node.engine, digest)
     with guarded.node() as node:
         assert hidden(node) == [True]
+
+
+def test_held_records_are_told_by_the_task_and_by_each_check_until_somebody_decides(
+    edge: Edge, node: Node
+) -> None:
+    def told() -> list[list[wire.HeldRecords]]:
+        assert edge.last_task is not None
+        answer = node.tasks.answer(edge.who, edge.uuid, edge.last_task.task)
+        return [answer.held_records, edge.check().held_records]
+
+    paths = load(edge, 10)
+    assert gone(edge, paths[:9]) == {"held"}  # ends are told by outcomes
+    assert told() == [[], []]
+    tell(edge, paths[0], EVERYTHING, floor=2**60)
+    (list_of_records,) = [each for each in list_held_deletes(node.engine) if each.records]
+    first, second = told()
+    assert first == second
+    (held,) = first
+    assert (held.group, held.files) == ("root.sg", 10)
+    assert f"deletes allow {list_of_records.digest}" in held.reason
+    allow_held_deletes(node.engine, list_of_records.digest)
+    assert told() == [[], []]

@@ -1,0 +1,89 @@
+"""Deletions that a receiver holds, and deletion files that shrank, as a real sender says it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.edge import Edge
+from tests.support.procs import children
+from tests.system.sender.test_daemon import daemon
+from tests.system.sender.test_rounds import call as called
+
+EVERYTHING = f"DELETION,%s.d1.*,{2**63 - 1},{-(2**63)},{2**63 - 1}\n"
+A_PART = f"DELETION,%s.d1.*,{2**63 - 1},1000,1001\n"
+
+
+@pytest.fixture
+def processes(tmp_path):
+    with children(tmp_path) as made:
+        yield made
+
+
+def call(config: Path, *arguments: str) -> tuple[int, str]:
+    done = called(config, *arguments)
+    return done.returncode, done.stdout
+
+
+def delete(edge: Edge, path: str, line: str) -> Path:
+    mods = edge.data / f"{path}.mods"
+    mods.write_text(line % edge.sg)
+    return mods
+
+
+def test_held_records_are_named_in_each_round_until_the_centre_decides(
+    centre, make_edge, processes
+):
+    centre.config.write_text(centre.config.read_text().replace("max_fraction = 1\n", ""))
+    edge = make_edge(centre.start())
+    path = edge.write(1)
+    assert edge.round().exit_code == 0
+    delete(edge, path, EVERYTHING)  # all that there is
+    report = edge.round()
+    (held,) = report.as_json()["held"]
+    assert (report.exit_code, len(report.tasks)) == (6, 1)
+    assert held["file"] == f"deletion files of {edge.sg}"
+    (listed,) = centre.call("deletes", "list")["lists"]
+    assert f"tsferry-receiver deletes allow {listed['digest']}" in held["reason"]
+    config = edge.write_config()
+    code, text = call(config, "sync", "--dry-run", "--json")
+    assert (code, json.loads(text)["held"]) == (0, [held])
+    code, text = call(config, "sync")  # which has nothing to do
+    assert (code, f"held: {held['file']}: {held['reason']}" in text) == (6, True)
+    _, config = daemon(processes, edge, "daemon.period=1h")
+    code, text = call(config, "sync", "--json")
+    assert (code, json.loads(text)["held"]) == (6, [held])
+    code, text = call(config, "status", "--json")
+    assert (code, json.loads(text)["receivers"]["dc1"]["held_records"]) == (0, [held])
+    assert f"held            {held['file']}: {held['reason']}" in call(config, "status")[1]
+    centre.call("deletes", "allow", listed["digest"])
+    code, text = call(config, "sync", "--json")
+    assert (code, json.loads(text)["held"]) == (0, [])
+    assert "  held  " not in call(config, "status")[1]
+
+
+def test_a_deletion_file_that_shrank_or_vanished_is_named_while_its_file_stands(shared, make_edge):
+    edge = make_edge(shared.url)
+    path, other = edge.write(1), edge.write(2)
+    mods = delete(edge, path, A_PART)
+    assert edge.round().exit_code == 0
+    config = edge.write_config()
+    assert "deletion file" not in call(config, "status")[1]
+    mods.write_bytes(b"")
+    words = "its deletion file {}; what it said still holds at the receiver"
+    for what in ("shrank", "vanished"):
+        named = [{"file": path, "reason": words.format(what)}]
+        for _ in range(2):
+            assert f"{path}: {words.format(what)}" in call(config, "status")[1]
+            found = json.loads(call(config, "status", "--json")[1])["receivers"]["dc1"]
+            assert found["kept_deletions"] == named
+            report = edge.round()
+            assert (report.exit_code, report.as_json()["kept_deletions"]) == (0, named)
+        mods.unlink(missing_ok=True)
+    waits = edge.write_config(deletion_files="wait")
+    assert "deletion file" not in call(waits, "status")[1]  # it tells of none
+    edge.remove(path)
+    assert edge.listed == sorted([path, other])
+    assert edge.round().kept_deletions == []
