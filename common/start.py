@@ -32,7 +32,7 @@ def enter(name: str, program: Callable[[], int], *, daemon: str | None = None) -
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        if not _importing(frame):
+        if not _would_be_lost(frame):
             raise KeyboardInterrupt
         _say(name)
         os._exit(_INTERRUPTED)
@@ -53,14 +53,17 @@ def enter(name: str, program: Callable[[], int], *, daemon: str | None = None) -
     return code
 
 
-def _importing(frame: FrameType | None) -> bool:
-    """Whether an import is under way, and an exception could be lost in it.
+def _would_be_lost(frame: FrameType | None) -> bool:
+    """Whether an import is under way, or what logging does around a fork, and loses an exception.
 
-    Some of what it calls (the callbacks of weak references, `__set_name__`) turns an exception into
-    another one, or into a traceback and nothing else.
+    Some of what an import calls (the callbacks of weak references, `__set_name__`) turns an
+    exception into another one, or into a traceback and nothing else.
     """
     while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
+        code = frame.f_code
+        if code.co_filename.startswith("<frozen importlib"):
+            return True
+        if code.co_name in ("_acquireLock", "_releaseLock", "_after_at_fork_child_reinit_locks"):
             return True
         frame = frame.f_back
     return False

@@ -101,13 +101,15 @@ def summary(found: dict[str, list[Spent]]) -> dict[str, dict[str, dict[str, floa
 
 def table(results: Sequence[dict[str, object]]) -> str:
     """Markdown, a row for each way of each work."""
-    lines = ["| work | where | way | seconds | CPU | ratio |", "|---|---|---|---|---|---|"]
+    lines = ["| work | where | way | checks | seconds | CPU | ratio |", "|" + "---|" * 7]
+    checks = {way.name: way.checks or "-" for way in WAYS}
     for each in results:
         ways: dict[str, dict[str, dict[str, float]]] = each["ways"]  # type: ignore[assignment]
         for name, spent in ways.items():
             ratio = spent["ratio"]
             lines.append(
-                f"| {each['work']} | {each['at']} | {name} | {spent['seconds']['median']:.2f} | "
+                f"| {each['work']} | {each['at']} | {name} | {checks[name]} | "
+                f"{spent['seconds']['median']:.2f} | "
                 f"{spent['cpu']['median']:.2f} | {ratio['median']:.2f} "
                 f"({ratio['least']:.2f} to {ratio['greatest']:.2f}) |"
             )

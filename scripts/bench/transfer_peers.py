@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ class Spent:
     cpu: float
 
 
-class Way:
+class Way(ABC):
     """A way to bring a tree of files from one directory to another."""
 
     name: str
@@ -43,9 +44,9 @@ class Way:
         """Whether this machine has what it needs."""
         return True
 
+    @abstractmethod
     def run(self, source: Path, place: Path) -> Spent:
         """Transfer the files below `source` to a directory in `place`, which is empty."""
-        raise NotImplementedError
 
 
 def free_port() -> int:

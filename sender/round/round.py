@@ -371,9 +371,10 @@ class Round:
         kept.ledger.become(new)
         crash.point("round.rebuilt")
         self._report.already += sum(1 for path in new.taken if path in ahead.known.scan.files)
-        if check.history is not History.CONTINUES:
-            # First: once the history is begun, nobody would know that they are another's.
-            with kept.changing_troubles() as troubles:
+        with kept.changing_troubles() as troubles:
+            troubles.clear(new.taken)  # what was in the way of these is over
+            if check.history is not History.CONTINUES:
+                # First: once the history is begun, nobody would know that they are another's.
                 troubles.forget_expired()
         crash.point("round.troubles_forgotten")
         self._begin_history(kept.memory, check)

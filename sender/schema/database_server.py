@@ -19,6 +19,7 @@ import requests
 
 import common
 from common.config import is_loopback
+from common.decoders import from_json
 from common.errors import (
     ConfigError,
     Permanent,
@@ -165,7 +166,7 @@ class DatabaseServer:
 
 def _decoded(content: bytes, url: str) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(content, type=dict[str, Any])
+        return from_json(content, dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"{url}: the answer is not that of a database") from error
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from common.decoders import from_json
 from common.errors import ProtocolError
 from common.schemaitems import Group, SeriesItem
 from common.tsfile import quote_node, split_path
@@ -189,7 +190,7 @@ def _texts(value: Any) -> dict[str, str] | UnsetType:
     if value in (None, "", "null"):
         return {}
     try:
-        found = msgspec.json.decode(value, type=dict[str, str])
+        found = from_json(value, dict[str, str])
         return {key: found[key] for key in sorted(found)}  # a server may give any order
     except (msgspec.MsgspecError, TypeError, UnicodeDecodeError):
         return UNSET

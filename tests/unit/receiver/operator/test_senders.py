@@ -62,8 +62,16 @@ def test_all_senders_are_accepted_at_once(edge: Edge) -> None:
     with pytest.raises(CloneError):
         edge.start()
     assert sorted(accept_all(edge.node.engine)) == [A, B]
+    assert restored(edge) == [False, False], "the receiver was restored: no list begins anew"
     edge.start()
     other.start()
+    accept_sender(edge.node.engine, B)
+    assert restored(edge) == [False, True]
+
+
+def restored(edge: Edge) -> list[bool]:
+    with edge.node.engine.reading() as state:
+        return [state.senders[each].restored > 0 for each in (A, B)]
 
 
 def test_somebody_elses_content_is_refused_as_that_with_the_way_out(edge: Edge) -> None:
