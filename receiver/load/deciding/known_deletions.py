@@ -2,30 +2,58 @@
 
 A deletion file is only ever appended to, and the last one that was seen holds: what a sender tells
 once more is known already, what is shorter than what is known takes nothing back. One that was
-written anew takes the place of what is known.
+written anew takes the place of what is known. What was only kept, and is told once more as to be
+applied, is.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from receiver.metadata.model.records import DeletionsNoted
+import msgspec
+
+from receiver.metadata.model.records import DeletionsNoted, KeptRecordsApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from common.wire import DeletionsPart
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment, FileRow
 
-__all__ = ["KnownDeletions"]
+__all__ = ["KeptRecords", "KnownDeletions"]
+
+
+class KeptRecords(NamedTuple):
+    """Records of one deletion file that were only kept, and are to be applied.
+
+    Attributes:
+        op: what is to be committed.
+        row: the deletion file, as it is known.
+    """
+
+    op: KeptRecordsApplied
+    row: DeletionsRow
+
+    def parts(self) -> Iterator[tuple[int, bytes, DeletionsSegment]]:
+        """Of each of its segments: where it begins, its records, and itself."""
+        begin = 0
+        for each in self.row.segments:
+            if each.end in self.op.ends:
+                yield begin, self.row.content[begin : each.end], each
+            begin = each.end
+
+    @property
+    def certain(self) -> bool:
+        """Whether all of it is known to have been kept, not dropped by an operator."""
+        return all(each.kept for _, _, each in self.parts())
 
 
 class KnownDeletions:
     """The deletion files of one sender, with what a task tells of them.
 
     Attributes:
-        ops: what is to be committed.
+        ops: what is to be committed; see `noted`.
     """
 
     def __init__(
@@ -55,6 +83,8 @@ class KnownDeletions:
         self._carried = carried or {}
         self._anew = anew
         self._content: dict[tuple[str, str], bytearray] = {}
+        self._anew_files: set[tuple[str, str]] = set()
+        self._again: dict[tuple[str, str], list[tuple[int, int]]] = {}
         self.ops: list[DeletionsNoted] = []
 
     def take(self, part: DeletionsPart) -> bool:
@@ -66,8 +96,13 @@ class KnownDeletions:
         again = known[part.base : part.base + len(part.content)]
         if part.content.startswith(again):  # behind what is known, or known already
             base, content = len(known), part.content[len(again) :]
+            if again and part.applied:
+                span = (part.base, part.base + len(again))
+                self._again.setdefault((part.path, part.form), []).append(span)
         elif part.base == 0:
             base, content = 0, part.content
+            self._again.pop((part.path, part.form), None)
+            self._anew_files.add((part.path, part.form))
         else:
             return False
         if content:
@@ -87,6 +122,7 @@ class KnownDeletions:
                     floor=part.floor,
                     applied=part.applied,
                     author=part.author,
+                    kept=None if part.applied else True,
                 )
             )
         return True
@@ -97,11 +133,42 @@ class KnownDeletions:
         row = self._held(path) or self._state.file_table.forwarded(self._sender, path)
         return None if row is None else row.physical
 
+    def noted(self) -> list[DeletionsNoted]:
+        """What is to be committed; what the task told once more as to be applied is applied."""
+        return [
+            op
+            if op.applied or not _spans(self._told_again(op), op.base, op.base + len(op.content))
+            else msgspec.structs.replace(op, applied=True, kept=None)
+            for op in self.ops
+        ]
+
+    def _told_again(self, op: DeletionsNoted) -> list[tuple[int, int]]:
+        return self._again.get((op.path, op.form), [])
+
+    def kept(self) -> Iterator[KeptRecords]:
+        """What was told once more of what was only kept, and is to be applied."""
+        for (path, form), told in self._again.items():
+            physical = self._physical(path)
+            row = self._committed(path, form, physical)
+            if row is None or (path, form) in self._anew_files:
+                continue
+            begin, ends = 0, []
+            for each in row.segments:
+                if each.may_apply and _spans(told, begin, each.end):
+                    ends.append(each.end)
+                begin = each.end
+            if ends:
+                yield KeptRecords(KeptRecordsApplied(self._sender, path, physical, form, ends), row)
+
     def _known(self, path: str, form: str, physical: str | None) -> bytes | bytearray:
         if (path, form) in self._content:
             return self._content[path, form]
+        row = self._committed(path, form, physical)
+        return b"" if row is None else row.content
+
+    def _committed(self, path: str, form: str, physical: str | None) -> DeletionsRow | None:
         if self._anew:
-            return b""
+            return None
         table = self._state.deletion_table
         if physical is None or path in self._loads:  # a file that is loaded takes them over
             rows = table.unloaded(self._sender, path)
@@ -109,4 +176,12 @@ class KnownDeletions:
                 rows = table.of_file(self._carried[path]) + rows
         else:
             rows = table.of_file(physical)
-        return next((row.content for row in rows if row.form == form), b"")
+        return next((row for row in rows if row.form == form), None)
+
+
+def _spans(told: list[tuple[int, int]], begin: int, end: int) -> bool:
+    """Whether ranges, joined, hold all from a begin to an end."""
+    for first, last in sorted(told):
+        if first <= begin:
+            begin = max(begin, last)
+    return begin >= end
