@@ -249,7 +249,7 @@ def next_round(
     if not tells:
         scan = scan.without_deletion_files(entries)
     due = look.due(applies=options.applies)
-    work = plan(scan, entries, troubles, options, facts, due, tells=tells)
+    work = plan(scan, entries, troubles, options, facts, due, tells=tells, parts=look.parts)
     listed = entries | {each.path: each for each in work.refreshed}
     return NextRound(known, look, back, new, scan, troubles, work, listed, ending, lost, postponed)
 
@@ -339,7 +339,8 @@ def _untold(look: EdgeLook) -> EdgeLook:
     """A look after which the receiver is told all deletion files from their beginning."""
     deletions = {
         path: {
-            form: msgspec.structs.replace(sight, told=0, kept=0) for form, sight in forms.items()
+            form: msgspec.structs.replace(sight, told=0, there=0, kept=0)
+            for form, sight in forms.items()
         }
         for path, forms in look.after.deletions.items()
     }

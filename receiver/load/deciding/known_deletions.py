@@ -1,9 +1,11 @@
 """What is new in deletion files, joined to what is known of them.
 
-A deletion file is only ever appended to, and the last one that was seen holds: what a sender tells
-once more is known already, what is shorter than what is known takes nothing back. One that was
-written anew takes the place of what is known. What was only kept, and is told once more as to be
-applied, is.
+What is known of the deletion file of a TsFile is only ever appended to: what a sender tells once
+more is known already, what is shorter takes nothing back, and what does not begin as it did is told
+behind what is known. So is what belongs to another name of the same content: where a file has
+several names, what is deleted beside one of them is deleted of it. Only of a file that is not
+loaded what is written anew takes the place of what is known. What was only kept, and is told once
+more as to be applied, is.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from common.tsfile.deletion_records import whole_records
+from common.tsfile.primitives import Malformed
 from receiver.metadata.model.records import DeletionsNoted, KeptRecordsApplied
 
 if TYPE_CHECKING:
@@ -22,6 +26,10 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment, FileRow
 
 __all__ = ["KeptRecords", "KnownDeletions"]
+
+_HEAD = 64
+"""Bytes by which a place is looked for."""
+_MOST_PLACES = 1000
 
 
 class KeptRecords(NamedTuple):
@@ -82,35 +90,40 @@ class KnownDeletions:
         self._held = held or (lambda path: state.file_table.held(sender, path))
         self._carried = carried or {}
         self._anew = anew
-        self._content: dict[tuple[str, str], bytearray] = {}
-        self._anew_files: set[tuple[str, str]] = set()
-        self._again: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        self._content: dict[tuple[str, str, str], bytearray] = {}
+        self._behind: dict[tuple[str, str], int] = {}
+        self._renewed: set[tuple[str, str, str]] = set()
+        self._paths: dict[tuple[str, str, str], str] = {}
+        self._again: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
         self.ops: list[DeletionsNoted] = []
 
     def take(self, part: DeletionsPart) -> bool:
         """Take one more part; whether what stands before it is known."""
         physical = self._physical(part.path)
-        known = self._known(part.path, part.form, physical)
-        if part.base > len(known):
+        key = _key(physical, part.path, part.form)
+        if key not in self._content:
+            self._content[key] = bytearray(self._known(part.path, part.form, physical))
+        known = self._content[key]
+        base = part.base + (self._behind.get((part.path, part.form), 0) if part.base else 0)
+        if base > len(known):
             return False
-        again = known[part.base : part.base + len(part.content)]
-        if part.content.startswith(again):  # behind what is known, or known already
-            base, content = len(known), part.content[len(again) :]
-            if again and part.applied:
-                span = (part.base, part.base + len(again))
-                self._again.setdefault((part.path, part.form), []).append(span)
-        elif part.base == 0:
-            base, content = 0, part.content
-            self._again.pop((part.path, part.form), None)
-            self._anew_files.add((part.path, part.form))
-        else:
-            return False
+        again = known[base : base + len(part.content)]
+        if not part.content.startswith(again):
+            if physical is None or (part.path in self._loads and part.path not in self._carried):
+                if part.base:
+                    return False
+                known.clear()  # nobody knows whether it is of the same file
+                self._again.pop(key, None)
+                self._renewed.add(key)
+            base = _place(known, part.content, part.form)
+            again = known[base : base + len(part.content)]
+        self._behind[part.path, part.form] = base - part.base
+        if again and part.applied:
+            self._again.setdefault(key, []).append((base, base + len(again)))
+            self._paths[key] = part.path
+        content, base = part.content[len(again) :], len(known)
         if content:
-            if base != len(known):
-                known = known[:base]
-            told = known if isinstance(known, bytearray) else bytearray(known)
-            told += content
-            self._content[part.path, part.form] = told
+            known += content
             self.ops.append(
                 DeletionsNoted(
                     sender=self._sender,
@@ -136,21 +149,22 @@ class KnownDeletions:
     def noted(self) -> list[DeletionsNoted]:
         """What is to be committed; what the task told once more as to be applied is applied."""
         return [
-            op
-            if op.applied or not _spans(self._told_again(op), op.base, op.base + len(op.content))
-            else msgspec.structs.replace(op, applied=True, kept=None)
+            msgspec.structs.replace(op, applied=True, kept=None)
+            if not op.applied and _spans(self._told_again(op), op.base, op.base + len(op.content))
+            else op
             for op in self.ops
         ]
 
     def _told_again(self, op: DeletionsNoted) -> list[tuple[int, int]]:
-        return self._again.get((op.path, op.form), [])
+        return self._again.get(_key(op.physical, op.path, op.form), [])
 
     def kept(self) -> Iterator[KeptRecords]:
         """What was told once more of what was only kept, and is to be applied."""
-        for (path, form), told in self._again.items():
+        for key, told in self._again.items():
+            path, form = self._paths[key], key[2]
             physical = self._physical(path)
             row = self._committed(path, form, physical)
-            if row is None or (path, form) in self._anew_files:
+            if row is None or key in self._renewed:
                 continue
             begin, ends = 0, []
             for each in row.segments:
@@ -160,9 +174,7 @@ class KnownDeletions:
             if ends:
                 yield KeptRecords(KeptRecordsApplied(self._sender, path, physical, form, ends), row)
 
-    def _known(self, path: str, form: str, physical: str | None) -> bytes | bytearray:
-        if (path, form) in self._content:
-            return self._content[path, form]
+    def _known(self, path: str, form: str, physical: str | None) -> bytes:
         row = self._committed(path, form, physical)
         return b"" if row is None else row.content
 
@@ -179,9 +191,40 @@ class KnownDeletions:
         return next((row for row in rows if row.form == form), None)
 
 
+def _key(physical: str | None, path: str, form: str) -> tuple[str, str, str]:
+    return physical or "", "" if physical else path, form
+
+
 def _spans(told: list[tuple[int, int]], begin: int, end: int) -> bool:
     """Whether ranges, joined, hold all from a begin to an end."""
     for first, last in sorted(told):
         if first <= begin:
             begin = max(begin, last)
     return begin >= end
+
+
+def _place(known: bytearray, content: bytes, form: str) -> int:
+    """Where records stand in what is known, or with their begin at its end; else its end."""
+    places = _found(known, content[:_HEAD])
+    places += range(max(0, len(known) - _HEAD), len(known))
+    for at in places:
+        there = bytes(known[at : at + len(content)])
+        if content.startswith(there) and _is_whole(there, form):
+            return at
+    return len(known)
+
+
+def _found(known: bytearray, head: bytes) -> list[int]:
+    found: list[int] = []
+    at = known.find(head)
+    while at >= 0 and len(found) < _MOST_PLACES:
+        found.append(at)
+        at = known.find(head, at + 1)
+    return found
+
+
+def _is_whole(records: bytes, form: str) -> bool:
+    try:
+        return whole_records(records, form) == len(records)
+    except Malformed:
+        return False
