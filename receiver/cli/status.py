@@ -61,6 +61,7 @@ def _write(view: StatusView, running: bool) -> None:
         "verified": _verified(view),
         "retired": _retired(view.retired),
         "superseded": _superseded(view.retired),
+        "kept": _kept(view),
         "deleted, on disk": str(view.deleted_files),
         "quarantined": str(view.quarantined),
         "deletes held": f"{view.held_deletes} lists" if view.held_deletes else "none",
@@ -96,6 +97,17 @@ def _retired(view: RetiredTotals) -> str:
 
 def _superseded(view: RetiredTotals) -> str:
     return f"{view.superseded_files}, {size_text(view.superseded_bytes)} still on disk"
+
+
+def _kept(view: StatusView) -> str:
+    """What stays of boxes that mirrors took over from, and how an operator ends it."""
+    several = [
+        f"{each.files} files, {size_text(each.bytes)}, of {each.sender}: the mirror {each.by} took "
+        "over from it and never had them: `tsferry-receiver retired list --sender "
+        f"{each.sender}`, `retired drop`"
+        for each in view.kept
+    ]
+    return "; ".join(several) or "none"
 
 
 def _schema(whole: StatusView) -> dict[str, str]:

@@ -422,6 +422,22 @@ class AwayView(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class KeptView(Struct, frozen=True, kw_only=True):
+    """Retired files of a box that a mirror took over from, and that it is not known to have had.
+
+    Attributes:
+        sender: uuid of the old box.
+        by: of the mirror, which all their devices belong to.
+        files: how many.
+        bytes: of those.
+    """
+
+    sender: str
+    by: str
+    files: int
+    bytes: int
+
+
 class StatusView(Struct, frozen=True, kw_only=True):
     """How the receiver is.
 
@@ -452,6 +468,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
         free_bytes: of the first data directory.
         away: data directories that do not count: their files cannot be read, and are not safe.
         retired: files that their senders have no more, and how far their proofs are.
+        kept: what no mirror's word reaches: only the box had it that the mirror took over from.
         schema: series and what belongs to them.
         clock: the time that timestamps go by.
         history_since: the moment of the oldest answerable commit, seconds since the epoch.
@@ -483,6 +500,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
     free_bytes: int = 0
     away: tuple[AwayView, ...] = ()
     retired: RetiredTotals = RetiredTotals()
+    kept: tuple[KeptView, ...] = ()
     schema: SchemaView = SchemaView()
     clock: ClockView = ClockView()
     history_since: float | None = None
