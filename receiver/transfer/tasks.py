@@ -512,14 +512,17 @@ def _check_manifest(manifest: Iterable[ManifestEntry], seen: set[str]) -> None:
 
 
 def _check_looks(manifest: Iterable[ManifestEntry], last_looks: Iterable[int], look: int) -> None:
-    """Refuse looks that the task's own does not allow: the numbers rank files."""
+    """Refuse looks that have not been: the numbers rank files.
+
+    A resumed task has the look that it began with, and that one had what went away since.
+    """
     for entry in manifest:
         if max(entry.first_look, entry.closed_look) > look:
             raise ProtocolError(f"{entry.path!a}: seen in a look behind the task's, {look}")
-        if entry.last_look and entry.last_look >= look:
-            raise ProtocolError(f"{entry.path!a}: gone, and not before the task's look, {look}")
-    if any(last and last >= look for last in last_looks):
-        raise ProtocolError(f"a path is gone, and not before the task's look, {look}")
+        if entry.last_look > look:
+            raise ProtocolError(f"{entry.path!a}: gone since a look behind the task's, {look}")
+    if any(last > look for last in last_looks):
+        raise ProtocolError(f"a path is gone since a look behind the task's, {look}")
 
 
 def _check_floor(part: DeletionsPart, look: int) -> None:

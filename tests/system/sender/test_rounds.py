@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from common import crash
 from common.config import Secret
+from common.crash import SimulatedCrash
 from sender.kept import identity
 from tests.support import warm
 from tests.support.edge import Edge
@@ -165,6 +167,27 @@ def test_an_interrupted_task_is_resumed_under_its_id(shared, make_edge, tmp_path
     (log,) = edge.data.glob("sync-sender/*/sync.log")
     task = log.read_text().split()[2]
     assert edge.round().tasks == [task]
+
+
+def test_a_task_with_a_replaced_file_is_resumed_after_a_death(shared, make_edge):
+    edge = make_edge(shared.url, transfer={"chunk_bytes": 65536})
+    edge.write(0)
+    edge.write(1)
+    edge.round()
+    edge.write(0, points=30)
+    edge.remove(edge.path(1))
+    edge.write(6, size=2_000_000)
+
+    def die(here: str) -> None:
+        if here == "upload.block.acknowledged":
+            raise SimulatedCrash(here)
+
+    with crash.arm(die), pytest.raises(SimulatedCrash):
+        edge.round()
+    report = edge.round()
+    assert report.error is None, report.error
+    assert report.resumed
+    in_sync(edge, shared)
 
 
 def test_ctrl_c_ends_a_round_cleanly_and_the_next_resumes(shared, make_edge, tmp_path):

@@ -547,14 +547,14 @@ def test_a_file_of_a_look_to_come_is_refused(edge: Edge, looks: tuple[int, int])
     assert results(edge.outcome(task)) == {path: "loaded"}
 
 
-@pytest.mark.parametrize("last", [20, 1 << 60])
-def test_what_is_gone_was_seen_before_the_tasks_look(edge: Edge, last: int) -> None:
+@pytest.mark.parametrize("last", [21, 1 << 60])
+def test_what_is_gone_was_not_seen_behind_the_tasks_look(edge: Edge, last: int) -> None:
     edge.round({path_of(1): tsfile()})
     task = edge.start(look=20)
     edge.deleted(task, [path_of(1)])
-    with pytest.raises(ProtocolError, match="not before the task's look, 20"):
+    with pytest.raises(ProtocolError, match="gone since a look behind the task's, 20"):
         page(edge, task, 0, deleted=[path_of(1)], last_looks=[last])
-    with pytest.raises(ProtocolError, match="not before the task's look, 20"):
+    with pytest.raises(ProtocolError, match="gone since a look behind the task's, 20"):
         edge.end(task, {}, [path_of(1)], last_looks=[last])
-    edge.end(task, {}, [path_of(1)], last_looks=[19])
+    edge.end(task, {}, [path_of(1)], last_looks=[20])
     edge.outcome(task)
