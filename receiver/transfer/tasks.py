@@ -528,9 +528,10 @@ def _check_looks(manifest: Iterable[ManifestEntry], last_looks: Iterable[int], l
 def _check_floor(part: DeletionsPart, look: int) -> None:
     """Refuse a floor that would reach files which come later; no look could have is told as 0.
 
+    A resumed task has the look that it began with, which may be the last before a deletion.
     A forwarded one counts in the looks of the engine that took it from its author.
     """
-    if not part.author and part.floor and part.floor >= look:
+    if not part.author and part.floor > look:
         raise ProtocolError(
             f"{part.path}: its {part.form} is told for files up to look {part.floor}, and the "
             f"task's look is {look}"

@@ -169,10 +169,13 @@ def test_an_interrupted_task_is_resumed_under_its_id(shared, make_edge, tmp_path
     assert edge.round().tasks == [task]
 
 
-def test_a_task_with_a_replaced_file_is_resumed_after_a_death(shared, make_edge):
+def test_a_task_with_a_replaced_file_is_resumed_after_a_death_and_tells_of_deletions(
+    shared, make_edge
+):
     edge = make_edge(shared.url, transfer={"chunk_bytes": 65536})
     edge.write(0)
     edge.write(1)
+    stays = edge.write(2)
     edge.round()
     edge.write(0, points=30)
     edge.remove(edge.path(1))
@@ -184,6 +187,8 @@ def test_a_task_with_a_replaced_file_is_resumed_after_a_death(shared, make_edge)
 
     with crash.arm(die), pytest.raises(SimulatedCrash):
         edge.round()
+    deletion = f"DELETION,{edge.sg}.d1.s1,9223372036854775807,2003,2003\n"
+    (edge.data / f"{stays}.mods").write_text(deletion)
     report = edge.round()
     assert report.error is None, report.error
     assert report.resumed
