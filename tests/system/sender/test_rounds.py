@@ -169,9 +169,7 @@ def test_an_interrupted_task_is_resumed_under_its_id(shared, make_edge, tmp_path
     assert edge.round().tasks == [task]
 
 
-def test_a_task_with_a_replaced_file_is_resumed_after_a_death_and_tells_of_deletions(
-    shared, make_edge
-):
+def test_a_task_is_resumed_with_what_went_and_was_deleted_since(shared, make_edge):
     edge = make_edge(shared.url, transfer={"chunk_bytes": 65536})
     edge.write(0)
     edge.write(1)

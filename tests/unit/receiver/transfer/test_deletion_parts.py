@@ -278,7 +278,7 @@ def test_a_floor_that_reaches_files_to_come_is_refused(edge: Edge, floor: int) -
     assert tell(edge, task, part(ONE, floor=20)) == []
     edge.end(task, {})
     edge.outcome(task)
-    assert content_of(edge.node) == (ONE, [(len(ONE), 19)])
+    assert content_of(edge.node) == (ONE, [(len(ONE), 20)])
 
 
 def test_a_task_without_a_look_tells_of_no_looks(edge: Edge) -> None:
