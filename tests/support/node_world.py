@@ -223,6 +223,7 @@ class Edge:
         *,
         settle: bool = True,
         look: int | None = None,
+        anew: bool = False,
     ) -> str:
         """Start a task; one that is not given a look has one far behind all that tests tell of."""
         task = task or secrets.token_hex(16)
@@ -236,6 +237,7 @@ class Edge:
             epoch=self.epoch,
             propagate=propagate,
             look=next(self.looks) if look is None else look,
+            anew=anew,
         )
         answer = self.node.tasks.start(self.who, self.uuid, task, request)
         if answer.epoch is not None:

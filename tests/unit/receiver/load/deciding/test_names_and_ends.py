@@ -12,6 +12,7 @@ from common import wire
 from receiver.metadata.model.ranks import NOW
 from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node
+from receiver.operator.senders import accept_sender
 from tests.support.node_world import A, B, Edge, World, path_of, plan_entry, results, sender, tsfile
 from tests.support.tsfile_bytes import build
 
@@ -288,6 +289,18 @@ def test_a_name_that_ends_in_a_mirror_deletes_nothing_that_has_another(edge: Edg
     edge.round({path_of(2): ONE}, [path_of(1)], propagate=ALL)
     (row,) = rows_of(edge.node)
     assert (row.paths, row.visible) == ((path_of(2),), True)
+
+
+def test_what_a_list_that_begins_anew_lacks_had_ended_before_its_look(edge: Edge) -> None:
+    edge.round({path_of(1): ONE})
+    accept_sender(edge.node.engine, A)
+    edge.check()
+    look = 1 << 62
+    task = edge.start(anew=True, look=look)
+    edge.end(task, {}, [path_of(1)], last_looks=[7])  # a look of the copy's
+    edge.outcome(task)
+    (row,) = rows_of(edge.node)
+    assert (row.retired, row.rank.last) == (True, look - 1)
 
 
 def test_looks_stand_in_the_row(edge: Edge, tmp_path: Path) -> None:
