@@ -210,6 +210,8 @@ class Rules:
             raise _refusal(op, f"{op.role!a} is no role")
         if (op.role == records.SENDER) is not (op.sender is not None):
             raise _refusal(op, "a sender's token, and no other, is bound to a sender")
+        if op.role != records.SENDER and not op.allow_deletes:
+            raise _refusal(op, "a sender's token, and no other, can forbid deletes")
         if op.sender is not None and not is_sender_uuid(op.sender):
             raise _refusal(op, f"{op.sender!a} is no sender uuid")
         if op.expires is not None and not math.isfinite(op.expires):

@@ -98,7 +98,9 @@ def test_fewer_than_ten_files_may_go_but_the_last_one_may_not(edge: Edge, node: 
 
 def test_groups_are_counted_apart(edge: Edge, node: Node) -> None:
     paths, others = load(edge, 10), load(edge, 10, sg="root.other")
-    assert gone(edge, [*paths[:5], *others[:5]]) == {"deleted"}
+    assert gone(edge, [*paths[:5], *others[:2]]) == {"deleted"}
+    outcome = edge.round({}, [paths[5], others[2]], propagate=ALL)  # 8 of all 20 together
+    assert results(outcome) == {paths[5]: "held", others[2]: "deleted"}
 
 
 def test_a_window_ends_by_the_times_of_commits_and_what_is_held_stays_held(
