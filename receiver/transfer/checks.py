@@ -24,6 +24,7 @@ from receiver.load.folder.sender_folder import folder_name
 from receiver.load.upkeep.verdicts import is_held
 from receiver.transfer import epochs
 from receiver.transfer.intake import check_sender
+from receiver.transfer.look_numbers import latest_look
 from receiver.transfer.lost import lost_of
 from receiver.transfer.schema_blocks import position_of
 from receiver.transfer.turns import BLOCKS_AHEAD
@@ -197,9 +198,17 @@ class Checks:
         """Behind all looks of the sender, those that it knows of too, and behind all commits.
 
         So the looks of a sender that takes over another's devices are behind all of the other's.
+        One that says it knows of a look which cannot have been gets a number before that, and sees
+        all for the first time.
         """
+        known = request.look if request.look < latest_look(self._engine) else 0
+        if known != request.look:
+            log.warning(
+                "a sender's last look is ahead of the time; its looks begin anew",
+                extra={"sender": request.sender, "look": request.look},
+            )
         with self._lock:
-            look = max(newest, request.look, self._looks.get(request.sender, 0)) + 1
+            look = max(newest, known, self._looks.get(request.sender, 0)) + 1
             self._looks[request.sender] = look
         return look
 

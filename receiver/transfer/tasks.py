@@ -40,6 +40,7 @@ from receiver.scope import Scope
 from receiver.transfer import epochs
 from receiver.transfer.batch import receive_batch
 from receiver.transfer.intake import Intake, check_sender
+from receiver.transfer.look_numbers import latest_look
 from receiver.transfer.planning import Room, Situation, decide
 from receiver.transfer.schema_blocks import check_end, position_of, receive_block
 
@@ -105,6 +106,7 @@ class Tasks:
             BusyError: an earlier task of this sender is being loaded.
             CloneError: two machines speak under this uuid.
             GoneError: the request is meant for another engine; check first.
+            ProtocolError: it tells of a look that cannot have been.
         """
         if not is_task_id(task):
             raise ProtocolError(f"{task[:60]!a} is no task id (32 lower-case hex digits)")
@@ -114,6 +116,8 @@ class Tasks:
                 "check first, and plan afresh"
             )
         check_sender(who, sender)
+        if request.look and request.look >= latest_look(self._engine):
+            raise ProtocolError(f"look {request.look} cannot have been: it is ahead of the time")
         early = self._early(sender, task, request.epoch)
         if early is not None:
             return early
@@ -127,7 +131,7 @@ class Tasks:
             if folder.task is None:
                 self._begin(who, folder, task, request)
             else:
-                folder.task.judge_by(who.scope, who.token_id, request.propagate)
+                folder.task.judge_by(who.scope, who.token_id, request.propagate, request.look)
             if step.fresh:
                 self._set_epoch(sender, step, task)
             crash.point("tasks.started")

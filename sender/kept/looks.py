@@ -326,13 +326,16 @@ class Looks:
         """Make a look of a scan; nothing is written.
 
         Args:
-            number: that the receiver gave; 0 if it gives none.
+            number: that the receiver gave; 0 if it gives none. One that is not behind the last is
+                of another time than that: all is seen for the first time.
             scan: of all local files.
             entries: the list of loaded files.
             last_copies: files that live on only as links, and are still to be sent.
             read: a deletion file as it is; None where it cannot be read.
         """
         before = self.now
+        if 0 < number <= before.last:
+            before = LooksState(places=before.places)
         places = _places(before.places, scan, entries)
         scan = _misplaced(scan, places, entries)
         if not number:

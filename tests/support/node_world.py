@@ -9,9 +9,8 @@ with world.node() as node:
 from __future__ import annotations
 
 import hashlib
-import itertools
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.node import Node
 from receiver.open_engine import open_engine
 from receiver.principal import Principal
+from receiver.transfer.look_numbers import latest_look
 from tests.support.tsfile_bytes import build
 
 A, B = "a" * 32, "b" * 32
@@ -194,7 +194,6 @@ class Edge:
     newest: int = 0
     mode: wire.Propagate | None = None
     """What was committed of it; another one is told in a task of its own, which ends nothing."""
-    looks: Iterator[int] = field(default_factory=lambda: itertools.count(1 << 61))
 
     def __post_init__(self) -> None:
         if self.who is None:
@@ -225,7 +224,7 @@ class Edge:
         look: int | None = None,
         anew: bool = False,
     ) -> str:
-        """Start a task; one that is not given a look has one far behind all that tests tell of."""
+        """Start a task; one that is not given a look has the latest that there can be."""
         task = task or secrets.token_hex(16)
         if self.last_task is not None and propagate is not self.mode and settle:
             empty = self.start(None, propagate, settle=False)
@@ -236,7 +235,7 @@ class Edge:
             engine=self.node.engine.uuid,
             epoch=self.epoch,
             propagate=propagate,
-            look=next(self.looks) if look is None else look,
+            look=latest_look(self.node.engine) - 1 if look is None else look,
             anew=anew,
         )
         answer = self.node.tasks.start(self.who, self.uuid, task, request)

@@ -229,7 +229,11 @@ class CurrentTask:
         return self._sync_log.with_deleted(paths)
 
     def judge_by(
-        self, scope: Sequence[str], token: str | None, propagate: Propagate | None = None
+        self,
+        scope: Sequence[str],
+        token: str | None,
+        propagate: Propagate | None = None,
+        look: int = 0,
     ) -> None:
         """Take what a call may do for what the task may do: not what held in earlier days.
 
@@ -237,12 +241,14 @@ class CurrentTask:
             scope: device patterns of the call's token.
             token: its id.
             propagate: what a deletion means, where the call says so.
+            look: that it tells of from now on, where it is resumed; what it told before is earlier.
         """
         record = msgspec.structs.replace(
             self.record,
             scope=list(scope),
             token=token,
             propagate=self.record.propagate if propagate is None else propagate,
+            look=max(self.record.look, look),
         )
         if record != self.record:
             _write_record(self._folder, record)

@@ -11,6 +11,7 @@ from common.errors import CloneError, ForbiddenError, GoneError, ProtocolError
 from receiver.node import Node
 from receiver.operator.files import list_files
 from receiver.operator.senders import accept_sender, list_running_senders
+from receiver.transfer.look_numbers import latest_look
 from tests.support.node_world import (
     OPERATOR,
     A,
@@ -44,6 +45,36 @@ def copy_of(edge: Edge) -> Edge:
 
 
 # -- the check ------------------------------------------------
+
+
+def test_looks_go_on_from_those_of_another_engine_and_not_from_what_cannot_have_been(
+    world: World,
+) -> None:
+    with world.node() as node:
+        newest = node.engine.newest_commit
+        now = latest_look(node.engine) - 1
+        assert newest < node.checks.check(sender(), request(node, look=5)).look < now
+        assert node.checks.check(sender(), request(node, look=now - 9)).look == now - 8
+        assert now - 8 < node.checks.check(sender(), request(node, look=1 << 60)).look <= now
+    world.clock.now += 3600  # type: ignore[attr-defined]
+    with world.node() as node:  # it does not know any more which numbers it gave
+        later = now + 1000
+        assert node.checks.check(sender(), request(node, look=later)).look == later + 1
+
+
+def test_a_later_look_is_behind_all_that_a_task_can_tell_of(world: World) -> None:
+    with world.node() as node:
+        edge = Edge(node)
+        edge.check()
+        latest = latest_look(node.engine) - 1
+        task = edge.start(look=latest)
+        edge.end(task, {})
+        edge.outcome(task)
+    world.clock.now += 2  # type: ignore[attr-defined]
+    with world.node() as node:
+        edge.node = node
+        edge.round({path_of(1): tsfile()})
+        assert edge.check().look > latest
 
 
 def test_another_protocol_is_refused_with_both_numbers(node: Node) -> None:

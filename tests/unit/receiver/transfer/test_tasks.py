@@ -18,6 +18,7 @@ from common.errors import (
 )
 from receiver.metadata.model import records
 from receiver.node import Node
+from receiver.transfer.look_numbers import latest_look
 from tests.support import tiers
 from tests.support.node_world import (
     A,
@@ -545,6 +546,31 @@ def test_a_file_of_a_look_to_come_is_refused(edge: Edge, looks: tuple[int, int])
         edge.end(task, {path: content}, looks={path: looks})
     edge.end(task, {path: content}, looks={path: (20, 20)})
     assert results(edge.outcome(task)) == {path: "loaded"}
+
+
+def test_a_resumed_task_tells_of_the_look_that_resumed_it(edge: Edge) -> None:
+    edge.round({path_of(1): tsfile()})
+    path, content = path_of(2), tsfile(salt=2)
+    task = edge.start(look=20)
+    edge.start(task, look=30)
+    edge.plan(task, [plan_entry(path, content)])
+    edge.batch(task, {path: content})
+    edge.start(task, look=20)  # said once more by a call that was late
+    edge.end(task, {path: content}, [path_of(1)], looks={path: (30, 30)}, last_looks=[20])
+    assert results(edge.outcome(task)) == {path: "loaded", path_of(1): "retired"}
+
+
+def test_a_look_that_cannot_have_been_is_refused(edge: Edge, node: Node) -> None:
+    edge.round({})
+    task = edge.start(look=5)
+    latest = latest_look(node.engine)
+    for look in (latest, 1 << 60):
+        for again in (None, task):
+            with pytest.raises(ProtocolError, match=f"look {look} cannot have been"):
+                edge.start(again, look=look)
+    edge.start(task, look=latest - 1)
+    edge.end(task, {})
+    edge.outcome(task)
 
 
 @pytest.mark.parametrize("last", [21, 1 << 60])

@@ -416,6 +416,21 @@ def test_of_a_forwarded_one_what_applies_below_is_due_and_what_does_not_is_not(e
     assert forwarded(True, True, False).kept_of(due, 0, 3 * one, applies=True) == 1
 
 
+def test_a_look_that_is_not_behind_the_last_one_sees_all_for_the_first_time(edge):
+    """The receiver says so of numbers that cannot have been, as of a clock that was far ahead."""
+    edge.site.put(P)
+    edge.look(1000)
+    edge.mods(P, (1, 2))
+    edge.look(2000)
+    edge.told(len(LINE % (1, 2)))
+    look = edge.look(30)
+    assert (look.first(P), look.closed(P), look.after.last) == (30, 30, 30)
+    assert sight(look).marks == ((len(LINE % (1, 2)), 0),)
+    assert [each.path for each in look.due(applies=True)] == [P]
+    edge.load()
+    assert edge.look(40).last(P) == 30
+
+
 def test_a_torn_record_waits(edge):
     edge.site.put(P)
     edge.mods(P, (1, 2))

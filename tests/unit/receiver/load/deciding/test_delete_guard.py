@@ -11,6 +11,7 @@ from common import wire
 from common.errors import NotFoundError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.query.applied_deletions import applied_deletions
 from receiver.node import Node
 from receiver.operator.deletes import allow_held_deletes, drop_held_deletes, list_held_deletes
@@ -31,6 +32,8 @@ from tests.support.node_world import (
 
 ALL, REPLACED = wire.Propagate.ALL, wire.Propagate.REPLACED
 DAY = 86_400
+FAR = from_seconds(Clock().now) + 1_000_000
+"""A look behind all of a test."""
 
 
 @pytest.fixture
@@ -277,7 +280,7 @@ def test_records_that_hide_too_many_files_whole_wait_until_they_are_let_through(
     edge: Edge, node: Node
 ) -> None:
     paths = load(edge, 10)
-    tell(edge, paths[0], EVERYTHING, floor=2**60)
+    tell(edge, paths[0], EVERYTHING, floor=FAR)
     assert hidden(node) == [False]
     (held,) = list_held_deletes(node.engine)
     assert (held.records, held.files) == (True, paths)
@@ -292,9 +295,9 @@ def test_records_that_hide_too_many_files_whole_wait_until_they_are_let_through(
 
 def test_records_that_were_dropped_never_hide(edge: Edge, node: Node) -> None:
     paths = load(edge, 10)
-    tell(edge, paths[0], EVERYTHING, floor=2**60)
+    tell(edge, paths[0], EVERYTHING, floor=FAR)
     drop_held_deletes(node.engine, digests(node)[0])
-    tell(edge, paths[0], EVERYTHING, floor=2**60)
+    tell(edge, paths[0], EVERYTHING, floor=FAR)
     assert hidden(node) == [False]
     assert digests(node) == []
 
@@ -377,15 +380,15 @@ def test_what_was_kept_and_hides_too_much_is_held(
     edge: Edge, node: Node, verdict: Callable[[Engine, str], object]
 ) -> None:
     paths = load(edge, 10)
-    tell(edge, paths[0], EVERYTHING, floor=2**60, applied=False)
+    tell(edge, paths[0], EVERYTHING, floor=FAR, applied=False)
     assert digests(node) == []
     for _ in range(2):
-        tell(edge, paths[0], EVERYTHING, floor=2**60)
+        tell(edge, paths[0], EVERYTHING, floor=FAR)
         assert hidden(node) == [False]
         (held,) = list_held_deletes(node.engine)
         assert (held.records, held.files) == (True, paths)
     verdict(node.engine, held.digest)
-    tell(edge, paths[0], EVERYTHING, floor=2**60)
+    tell(edge, paths[0], EVERYTHING, floor=FAR)
     assert hidden(node) == [verdict is allow_held_deletes]
     assert digests(node) == []
 
@@ -437,7 +440,7 @@ def test_a_file_of_which_nothing_is_to_be_seen_any_more_is_not_counted_again(
 def test_retired_files_are_hidden_as_little_as_listed_ones(edge: Edge, node: Node) -> None:
     paths = load(edge, 12)
     edge.round({}, paths[1:], propagate=REPLACED)  # one is listed
-    tell(edge, paths[0], f"DELETION,root.sg.d1.*,{2**63 - 1},10,89\n", floor=2**60)
+    tell(edge, paths[0], f"DELETION,root.sg.d1.*,{2**63 - 1},10,89\n", floor=FAR)
     assert hidden(node) == [False]
     assert list_held_deletes(node.engine)[0].files == paths[:8]
 
@@ -457,7 +460,7 @@ def test_records_that_hide_points_outside_of_the_scope_are_held(edge: Edge, node
     load(edge, 3)
     (path,) = load(edge, 1, sg="root.b")
     edge.who = sender(scope=["root.b.**"])
-    tell(edge, path, f"DELETION,root.**,{2**63 - 1},0,12\n", floor=2**60)
+    tell(edge, path, f"DELETION,root.**,{2**63 - 1},0,12\n", floor=FAR)
     assert hidden(node) == [True]  # which reaches nothing of the other storage group
     tell(edge, path_of(1), A_PART)
     assert hidden(node) == [True, False]
@@ -471,7 +474,7 @@ def test_held_records_outlive_a_checkpoint_and_a_file_that_comes_again(guarded: 
         edge = Edge(node)
         edge.check()
         paths = load(edge, 10)
-        tell(edge, paths[0], EVERYTHING, floor=2**60)
+        tell(edge, paths[0], EVERYTHING, floor=FAR)
         (digest,) = digests(node)
         node.engine.checkpoint()
     with guarded.node() as node:
@@ -493,7 +496,7 @@ def test_held_records_are_told_by_the_task_and_by_each_check_until_somebody_deci
     paths = load(edge, 10)
     assert gone(edge, paths[:9]) == {"held"}  # ends are told by outcomes
     assert told() == [[], []]
-    tell(edge, paths[0], EVERYTHING, floor=2**60)
+    tell(edge, paths[0], EVERYTHING, floor=FAR)
     (list_of_records,) = [each for each in list_held_deletes(node.engine) if each.records]
     first, second = told()
     assert first == second

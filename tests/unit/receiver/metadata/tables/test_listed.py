@@ -52,6 +52,7 @@ def _ops(chance: random.Random, state: State, tag: int) -> list[records.Op]:
             [records.FileUnnamed(phys, chance.choice([name, other]))],
             [noted(name, phys, b"DELETION,root.t.d1.s1,9,1,2\n")],
             [noted(name, None, b"DELETION,root.t.d1.s1,9,3,4\n")],
+            [records.KeptRecordsApplied(A, name, chance.choice([phys, None]), "mods", [28])],
             [records.FileForgotten(phys)],
         ]
     )
@@ -71,6 +72,15 @@ def test_whatever_is_committed_the_sum_is_that_of_the_rows(seed: int) -> None:
         assert state.file_table.listed.of(A) == counted(state), tag
         assert state.file_table.listed.of(B) == counted(state, B), tag
     assert done > 60
+
+
+@pytest.mark.parametrize("ends", [[], [0], [30], [-1, 29]])
+def test_what_is_not_known_of_a_deletion_file_is_not_applied(ends: list[int]) -> None:
+    state, name = fresh(), path("1-1-0")
+    do(state, seen(), noted(name, None, b"DELETION,root.t.d1.s1,9,3,4\n"))
+    with pytest.raises(RefusedCommitError, match="28 bytes of deletions are known"):
+        do(state, records.KeptRecordsApplied(A, name, None, "mods", ends))
+    do(state, records.KeptRecordsApplied(A, name, None, "mods", [28]))
 
 
 def test_equal_rows_do_not_cancel() -> None:
