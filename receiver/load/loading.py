@@ -25,7 +25,8 @@ from common.names import FilePath
 from common.wire import Result
 from receiver.disks import whole_in
 from receiver.load.collecting import Collected
-from receiver.load.deciding.change import Change, decide_change, physical_name
+from receiver.load.deciding.candidates import Change, physical_name
+from receiver.load.deciding.change import decide_change
 from receiver.load.folder.current_task import LOAD_LOG
 from receiver.load.folder.manifests import remove_tables, write_tables
 from receiver.load.folder.obstacles import is_of_one_path

@@ -131,6 +131,8 @@ def _lines(found: ReceiverStanding, config: SenderConfig) -> list[str]:
     lines += _several("in trouble", [_trouble(each) for each in found.troubles])
     lines += schema_lines(found.schema)
     lines += [f"  held            {each.file}: {each.reason}" for each in found.held_records]
+    ends = [f"{each['file']}: {each['reason']}" for each in found.named_ends]
+    lines += _several("ends held", ends, found.held_ends)
     lines += _several(
         "deletions kept", [f"{each.file}: {each.reason}" for each in found.kept_deletions]
     )
@@ -141,6 +143,8 @@ def _lines(found: ReceiverStanding, config: SenderConfig) -> list[str]:
 def _verified(found: dict[str, int] | None) -> str:
     if found is None:
         return "not known"
+    if not found["files"]:
+        return "none is loaded, at the last check"
     return f"{found['verified']} of {found['files']} files, at the last check"
 
 

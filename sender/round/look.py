@@ -194,6 +194,8 @@ class ReceiverStanding:
         lost: files that neither side has any more (`files`), the earliest time of their data
             (`since`), and the first of them by name (`named`: file, reason); None for nothing.
         held_records: deletions that wait for the receiver's operator, as it told last, and why.
+        held_ends: files that are gone here, and whose ends wait, as of the last round.
+        named_ends: some of these, and why.
         kept_deletions: files whose deletion file shrank or vanished, which withdraws nothing.
         schema: how far the schema log is applied there, and why some of it is not; None for no log.
         problem: why all this could not be found out.
@@ -215,6 +217,8 @@ class ReceiverStanding:
     last_task: str | None = None
     lost: dict[str, Any] | None = None
     held_records: tuple[FileReason, ...] = ()
+    held_ends: int = 0
+    named_ends: tuple[dict[str, Any], ...] = ()
     kept_deletions: tuple[FileReason, ...] = ()
     schema: dict[str, Any] | None = None
     problem: str | None = None
@@ -282,6 +286,9 @@ def _from_memory(found: ReceiverStanding, sync: Tree, directory: str) -> None:
     found.verified = verified_json(memory.now.verified)
     found.held_records = tuple(of_held_records(memory.now.held_records))
     found.last_round = memory.now.last_round
+    last = memory.now.last_round or {}
+    found.held_ends = last.get("held_count", 0)
+    found.named_ends = tuple(last.get("held_ends", ()))
     found.last_task = memory.now.last_task.task if memory.now.last_task is not None else None
     found.schema = schema_standing(SchemaNotes.open(sync, directory).now)
     troubles = Troubles.open(sync, directory, clock=lambda: 0.0)

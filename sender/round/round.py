@@ -118,7 +118,11 @@ class Round:
 
     def _remember(self, memory: ReceiverFile) -> None:
         done = {"accept_source": False} if self._report.error is None else {}
-        summary = self._report.as_json() | {"ended": time.time()}
+        summary = self._report.as_json() | {
+            "ended": time.time(),
+            "held_ends": _reasons_of(self._report.held),
+            "held_count": len(self._report.held),
+        }
         try:
             memory.update(last_round=_short(summary), **done)
         except (TsferryError, OSError) as error:
@@ -476,6 +480,10 @@ def fill_report(
 
 
 _LISTED = 100
+
+
+def _reasons_of(found: list[FileReason]) -> list[dict[str, str]]:
+    return [{"file": each.file, "reason": each.reason} for each in found]
 
 
 def _short(summary: dict[str, object]) -> dict[str, object]:

@@ -431,12 +431,14 @@ def _broken(endpoint: Endpoint, where: str, error: Exception) -> TsferryError:
     foreign = any(
         isinstance(each, http.client.BadStatusLine | http.client.LineTooLong) for each in chain
     )
+    hint = " (is it https://?)" if endpoint.url.startswith("http:") else ""
     if foreign and not lost:
-        hint = " (is it https://?)" if endpoint.url.startswith("http:") else ""
         return ProtocolError(f"{endpoint.url}: does not speak HTTP there: {_cause(error)}{hint}")
     if any(isinstance(each, urllib3.exceptions.NameResolutionError) for each in chain):
         return UnreachableError(f"{endpoint.url}: the host name cannot be resolved")
-    return UnreachableError(f"{where}: {_cause(error)}")
+    if not any(isinstance(each, ConnectionResetError | BrokenPipeError) for each in chain):
+        hint = ""  # a TLS port may hang up on plain HTTP, and its alert be lost with that
+    return UnreachableError(f"{where}: {_cause(error)}{hint}")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -10,8 +10,6 @@ the ends of their partition are committed together or not at all.
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +17,7 @@ import msgspec
 from common.names import FilePath
 from common.wire import EndMeaning, Propagate, Result
 from receiver.config import DeletesConfig
+from receiver.load.deciding.candidates import Candidate, Change, Load, physical_name
 from receiver.load.deciding.carried_deletions import carried
 from receiver.load.deciding.delete_guard import DeleteGuard
 from receiver.load.deciding.inherited_deletions import (
@@ -31,6 +30,7 @@ from receiver.load.deciding.known_content import known_content, somebody_elses
 from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.load.deciding.origins import ended_origin, has_ended, is_deleted, origin_of
 from receiver.load.deciding.predecessors_files import files_that_go_with
+from receiver.load.deciding.refused_files import RefusedFiles
 from receiver.load.deciding.taken_paths import TakenPaths
 from receiver.load.schema.registering import SeriesRefusal
 from receiver.metadata.commit.guards import Guard
@@ -47,88 +47,15 @@ if TYPE_CHECKING:
     from receiver.load.deciding.expiry import Expiry
     from receiver.load.deciding.known_deletions import KeptRecords
     from receiver.load.folder.current_task import Planned, TaskRecord
-    from receiver.load.folder.staged import Verified
     from receiver.load.schema.registering import Registering
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
 
-__all__ = ["Candidate", "Change", "Load", "decide_change", "physical_name"]
+__all__ = ["decide_change"]
 
 _GOOD = frozenset({Result.LOADED, Result.ALREADY, Result.EXPIRED})
 """Outcomes of additions that nothing has to wait for."""
-_TAG_DIGITS = 16
 _Group = tuple[str, str, int]
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A verified file as the receiver has read it.
-
-    Attributes:
-        path: at the sender.
-        staged: the record of its verification.
-        resource: that of its resource, if it has one.
-        version: of the TsFile format.
-        devices: with their ranges, in the file's order.
-        registers: its series, as the schema names them.
-        first: earliest time, None without points.
-        last: latest time.
-        series: how many.
-        points: how many.
-        manifest: what the sender says of it.
-    """
-
-    path: FilePath
-    staged: Verified
-    resource: Verified | None
-    version: int
-    devices: Sequence[records.DeviceRange]
-    registers: Sequence[records.LoadedDevice]
-    first: int | None
-    last: int | None
-    series: int
-    points: int
-    manifest: records.ManifestMeta | None
-
-    @property
-    def ranges(self) -> Iterator[tuple[str, int, int]]:
-        """(device, first, last) of the devices with points."""
-        for each in self.devices:
-            if each.first is not None and each.last is not None:
-                yield each.name, each.first, each.last
-
-
-@dataclass(frozen=True)
-class Load:
-    """A file that is to be loaded, under its physical name."""
-
-    candidate: Candidate
-    physical: FilePath
-
-
-@dataclass
-class Change:
-    """All that a task does.
-
-    Attributes:
-        ops: of the one commit; TaskDone is the last.
-        guards: on everything that was looked at.
-        outcomes: by path, in the order of the manifest, then of the deletions.
-        loads: files to be moved to their final names before the commit.
-        kept_gone: bytes of quarantined files that nothing refers to after the commit.
-    """
-
-    ops: list[records.Op] = field(default_factory=list)
-    guards: list[Guard] = field(default_factory=list)
-    outcomes: dict[str, FileOutcome] = field(default_factory=dict)
-    loads: list[Load] = field(default_factory=list)
-    kept_gone: list[str] = field(default_factory=list)
-
-
-def physical_name(sender: str, task: str, path: FilePath) -> FilePath:
-    """The name of a file of a task: always the same, so that recovery finds what was moved."""
-    text = f"{sender}\n{task}\n{path.tsfile}".encode()
-    return path.physical(hashlib.sha256(text).hexdigest()[:_TAG_DIGITS])
 
 
 def decide_change(
@@ -284,7 +211,7 @@ class _Decision:
         self._judge_ends()
         self._ends()
         self._delete_ended()
-        self._quarantine()
+        RefusedFiles(self.state, sender, self.planned, self.candidates, change).enter()
         if self.anew:
             change.ops.append(records.ListBegun(sender, self.record.look))
         outcomes = tuple(change.outcomes.values())
@@ -682,67 +609,6 @@ class _Decision:
         ends = (self.ends.get(path) for path in row.paths)
         everywhere = any(end and end.meaning is EndMeaning.EVERYWHERE for end in ends)
         return "everywhere" if everywhere else "gone"
-
-    # -- quarantine ------------------------------------------------------------------------
-
-    def _quarantine(self) -> None:
-        """Enter what was refused; clear what is loaded, gone, or has other content by now."""
-        for path, outcome in list(self.change.outcomes.items()):
-            entry = self._entry(path, outcome)
-            if entry is not None:
-                self._put(entry)
-            elif outcome.result in (*_GOOD, Result.DELETED, Result.RETIRED):
-                self._clear(path, keep=None)
-        for planned in self.planned.values():
-            if planned.path in self.change.outcomes or planned.refused is not Result.CONFLICT:
-                continue
-            self._put(
-                records.QuarantinePut(
-                    sender=self.record.sender,
-                    path=planned.path,
-                    digest=planned.tail,
-                    size=planned.size,
-                    hold=False,
-                    reason=planned.reason or "conflict",
-                    device=planned.device,
-                )
-            )
-
-    def _entry(self, path: str, outcome: FileOutcome) -> records.QuarantinePut | None:
-        candidate = self.candidates.get(path)
-        if outcome.result not in (Result.CONFLICT, Result.REFUSED, Result.QUARANTINED):
-            return None
-        planned = self.planned.get(path)
-        if candidate is None and planned is None:
-            return None
-        found: Verified | Planned | None = candidate.staged if candidate else planned
-        assert found is not None
-        return records.QuarantinePut(
-            sender=self.record.sender,
-            path=path,
-            digest=found.tail,
-            size=found.size,
-            hold=outcome.hold,
-            reason=outcome.reason or str(outcome.result),
-            device=outcome.device,
-        )
-
-    def _put(self, entry: records.QuarantinePut) -> None:
-        known = self.state.quarantine.get((entry.sender, entry.path, entry.digest))
-        if known is not None and known.hold:
-            return  # the operator's word stands
-        self._clear(entry.path, keep=entry.digest)
-        if known is None or (known.reason, known.device) != (entry.reason, entry.device):
-            self.change.ops.append(entry)
-
-    def _clear(self, path: str, *, keep: str | None) -> None:
-        for row in self.state.quarantine_table.at_path(self.record.sender, path):
-            if row.digest != keep:
-                key = (row.sender, row.path, row.digest)
-                self.change.guards.append(Guard("quarantine", key, row.changed))
-                self.change.ops.append(records.QuarantineDrop(*key))
-                if row.kept is not None:
-                    self.change.kept_gone.append(row.kept)
 
 
 def _same_content(row: FileRow, candidate: Candidate) -> bool:

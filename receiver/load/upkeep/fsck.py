@@ -26,7 +26,7 @@ from common.names import RESOURCE, FilePath, Kind
 from common.tsfile import read_tail
 from common.wire import Struct
 from receiver.disks import Disks
-from receiver.load.deciding.change import physical_name
+from receiver.load.deciding.candidates import physical_name
 from receiver.load.folder import json_lines
 from receiver.load.folder.current_task import (
     LOAD_LOG,

@@ -3,8 +3,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import struct
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -180,8 +182,14 @@ def raw_server(answer: bytes):
     def serve() -> None:
         connection, _ = listener.accept()
         connection.recv(65536)
-        connection.sendall(answer)
-        connection.close()
+        with connection:
+            connection.sendall(answer)
+            connection.shutdown(socket.SHUT_WR)
+            # What is unread at a close takes the answer along.
+            connection.settimeout(5)
+            with suppress(OSError):
+                while connection.recv(65536):
+                    pass
 
     threading.Thread(target=serve, daemon=True).start()
     return listener, f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -197,6 +205,22 @@ def test_plain_http_to_a_tls_port_is_explained():
     listener, url = raw_server(b"\x15\x03\x01\x00\x02\x02\x46")
     with listener, pytest.raises(ProtocolError, match="https://"):
         ask(make_client(url))
+
+
+@pytest.mark.parametrize("linger", [True, False])
+def test_a_tls_port_that_hangs_up_without_a_word_is_explained(linger):
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        connection.recv(65536)
+        if not linger:  # a reset
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    with listener, pytest.raises(UnreachableError, match="is it https://"):
+        ask(make_client(f"http://127.0.0.1:{listener.getsockname()[1]}"))
 
 
 def test_tls_to_a_plain_port_is_explained():

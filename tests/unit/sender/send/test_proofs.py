@@ -103,6 +103,9 @@ def test_report_and_status_say_how_much_is_verified(edge, receiver, capsys):
     assert report.as_json()["verified"] is None  # a receiver that does not tell
     code, out = status(edge, capsys)
     assert (code, "verified        not known" in out.out) == (0, True)
+    receiver.verified = wire.VerifiedFiles(files=0, verified=0)
+    edge.round()
+    assert "verified        none is loaded, at the last check" in status(edge, capsys)[1].out
     receiver.verified = wire.VerifiedFiles(files=20, verified=12)
     assert edge.round().as_json()["verified"] == {"files": 20, "verified": 12}
     _, out = status(edge, capsys)
@@ -110,6 +113,25 @@ def test_report_and_status_say_how_much_is_verified(edge, receiver, capsys):
     _, out = status(edge, capsys, "--json")
     (found,) = msgspec.json.decode(out.out)["receivers"].values()
     assert found["verified"] == {"files": 20, "verified": 12}
+
+
+def test_status_names_the_ends_that_the_last_round_left_held(edge, receiver, capsys):
+    paths = [edge.write(number) for number in (1, 2)]
+    edge.round()
+    assert "ends held" not in status(edge, capsys)[1].out
+    edge.remove(paths[0])
+    receiver.judge = lambda each: (
+        wire.Outcome(path=each, result=wire.Result.HELD, reason="too much at once", hold=True)
+        if each == paths[0]
+        else None
+    )
+    assert edge.round().exit_code == 6
+    assert f"ends held       1 files\n    {paths[0]}: too much" in status(edge, capsys)[1].out
+    (found,) = msgspec.json.decode(status(edge, capsys, "--json")[1].out)["receivers"].values()
+    assert found["held_ends"] == 1
+    receiver.judge = lambda each: None
+    assert edge.round().exit_code == 0
+    assert "ends held" not in status(edge, capsys)[1].out
 
 
 def test_a_file_that_was_found_bad_there_stands_in_the_report_and_is_sent_again(edge, receiver):
