@@ -501,6 +501,8 @@ class _Decision:
         last = self.manifest[loaded.path].last_look
         if not last and not has_ended(loaded.origin):
             return
+        # A look that did not get to all of a directory counts for none of it, and yet has files.
+        last = last and max(last, loaded.first_look)
         row = self.paths.held(loaded.path)
         if row is not None and self.paths.is_renewed(row):  # it may have other names, that stand
             yield from self.paths.free(loaded.path, last or max(row.first_look, self.record.look))
