@@ -158,6 +158,21 @@ def test_what_a_mirrors_files_were_proved_to_give_goes_with_them(old: Edge) -> N
     assert states_of(old.node)[path_of(3)] == "deleted"
 
 
+@pytest.mark.parametrize("proved", [False, True])
+def test_a_box_that_was_replaced_twice_leaves_nothing_that_the_last_one_had(
+    old: Edge, proved: bool
+) -> None:
+    mirror(old, FILES)
+    assert not proved or prove(old.node) == 2
+    last = Edge(old.node, "c" * 32)
+    look = last.check().look
+    adopt_sender(old.node.engine, OPERATOR, B, last.uuid)
+    load(last, FILES, look, Propagate.ALL)
+    assert not proved or prove(old.node) == 2
+    end(last, *FILES)
+    assert {str(row.state) for row in rows_of(old.node)} == {"deleted"}
+
+
 def test_what_was_proved_by_files_of_others_too_comes_back(old: Edge) -> None:
     new = mirror(old, {path_of(4): build({"root.sg.d1": {"s1": [(100, 1)]}})})
     rows = {(row.sender, row.path): row.physical for row in rows_of(old.node)}
