@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import NotFoundError, UsageError
-from common.wire import Propagate
+from common.wire import DeletionsForm, DeletionsPage, DeletionsPart, Propagate
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node
@@ -28,6 +28,7 @@ from tests.support.node_world import (
 from tests.support.proving import in_this_process
 from tests.support.tsfile_bytes import build
 
+DELETION = b"DELETION,root.sg.d1.s1,9223372036854775807,100,101\n"
 FILES = {path_of(n): tsfile(f"root.sg.d{n}", first=n * 100) for n in (1, 2)}
 
 
@@ -171,6 +172,23 @@ def test_a_box_that_was_replaced_twice_leaves_nothing_that_the_last_one_had(
     assert not proved or prove(old.node) == 2
     end(last, *FILES)
     assert {str(row.state) for row in rows_of(old.node)} == {"deleted"}
+
+
+@pytest.mark.parametrize("proved", [False, True])
+def test_what_a_successor_deletes_is_deleted_of_what_can_come_back(old: Edge, proved: bool) -> None:
+    new = mirror(old, FILES)
+    assert not proved or prove(old.node) == 2
+    record = DeletionsPart(
+        path=path_of(1), form=DeletionsForm.MODS, base=0, content=DELETION, floor=1 << 62
+    )
+    task = new.start(propagate=Propagate.ALL)
+    page = DeletionsPage(parts=[record])
+    assert new.node.tasks.deletions(new.who, new.uuid, task, new.epoch, page).again == []
+    new.end(task, {})
+    new.outcome(task)
+    with old.node.engine.reading() as state:
+        noted = [(row.path, row.content) for row in state.deletion_table.of_sender(A)]
+    assert noted == [(path_of(1), DELETION)]
 
 
 def test_what_was_proved_by_files_of_others_too_comes_back(old: Edge) -> None:
