@@ -64,7 +64,7 @@ def list_senders(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
             each.verified,
             size_text(each.bytes),
             each.quarantined,
-            commit_time(each.last_commit),
+            commit_time(each.last_commit, each.last_commit_at),
             moment(each.heartbeat_at),
             _schema(each.schema),
             _state(each),

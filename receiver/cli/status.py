@@ -54,7 +54,7 @@ def _write(view: StatusView, running: bool) -> None:
         "engine": view.engine or "none yet",
         "version": view.version,
         "since": moment(view.started) if running else "-",
-        "newest commit": commit_time(view.newest_commit),
+        "newest commit": commit_time(view.newest_commit, view.newest_commit_at),
         "senders": str(view.senders),
         "devices": str(view.devices),
         "files": f"{view.files}, {size_text(view.bytes)}",
@@ -82,7 +82,8 @@ def _write(view: StatusView, running: bool) -> None:
 def _verified(view: StatusView) -> str:
     text = f"{view.verified} files, {view.unverified} not yet"
     if view.oldest_verification:
-        text += f", the oldest verification {commit_time(view.oldest_verification)}"
+        when = commit_time(view.oldest_verification, view.oldest_verification_at)
+        text += f", the oldest verification {when}"
     return text
 
 

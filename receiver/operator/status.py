@@ -55,6 +55,7 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             engine=engine.uuid,
             version=common.__version__,
             newest_commit=engine.newest_commit,
+            newest_commit_at=_moment(state, engine.newest_commit),
             ready=problem is None,
             problem=problem,
             senders=len(state.senders),
@@ -68,6 +69,7 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             verified=verified,
             unverified=files - verified,
             oldest_verification=oldest,
+            oldest_verification_at=_moment(state, oldest),
             free_bytes=0 if home is None else free_bytes(home.path),
             away=away,
             retired=retired,
@@ -96,7 +98,7 @@ def running_status(there: RunningReceiver, problem: str | None) -> StatusView:
     doubt = clock.doubt()
     return msgspec.structs.replace(
         view,
-        concerns=(*there.load.stuck(), *there.load.at_quota()),
+        concerns=(*there.load.hindered(), *there.load.stuck(), *there.load.at_quota()),
         started=there.started,
         uploads=count,
         staged_bytes=staged + partial,
@@ -120,6 +122,10 @@ def _noted_clock(directory: Path, state: State) -> ClockView:
         corrected=row.changed,
         why=row.why,
     )
+
+
+def _moment(state: State, ts: int) -> float | None:
+    return state.clock.times.seconds(ts) if ts else None
 
 
 def _schema(state: State) -> SchemaView:

@@ -386,10 +386,11 @@ class TaskRun:
             if job.file:
                 known = self._kept.md5_known(file)
                 if known is not None and known != fate.md5:
-                    reason = f"its bytes have MD5 {fate.md5}, the catalogue says {known}: run "
-                    reason += "tsferry-receiver fsck"
+                    reason = f"its bytes have MD5 {fate.md5}, not {known}"
+                    reason += f"; {self._source.disproved(file)}"
                     self._verdicts.failed(file, TsferryError(reason))
                     return False
+                self._source.read_whole(file, fate.md5)
                 self._whole[job.path] = (job.prepared, fate.md5)
             return True
         self._whole.pop(job.path, None)
@@ -399,7 +400,7 @@ class TaskRun:
         else:
             _log.warning("%s: %s is left: %s", self._remote.name, job.path, fate.message)
             if isinstance(fate, DigestError) and self._kept.md5_known(file) is not None:
-                hint = "its bytes here are not what was loaded here: run tsferry-receiver fsck"
+                hint = self._source.disproved(file)
                 fate = DigestError(f"{fate.message}; {hint}", extra=fate.extra)
             self._verdicts.failed(file, fate)
         return False
