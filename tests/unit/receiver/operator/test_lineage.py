@@ -12,6 +12,7 @@ from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node
 from receiver.operator.owners import adopt_sender, set_owner
+from receiver.operator.senders import list_senders
 from receiver.operator.status import running_status
 from receiver.operator.views import KeptView
 from tests.support.node_world import (
@@ -220,6 +221,8 @@ def test_status_says_what_a_mirror_never_had(old: Edge) -> None:
     mirror(old, {path_of(1): FILES[path_of(1)]})
     assert prove(old.node) == 1
     size = len(FILES[path_of(2)])
+    numbers = {each.uuid: (each.files, each.listed) for each in list_senders(old.node.engine)}
+    assert numbers == {A: (1, 0), B: (1, 1)}
     kept = running_status(old.node.operator, None).kept
     assert kept == (KeptView(sender=A, by=B, files=1, bytes=size),)
 
