@@ -180,7 +180,7 @@ def test_what_a_successor_deletes_is_deleted_of_what_can_come_back(old: Edge, pr
     new = mirror(old, FILES)
     assert not proved or prove(old.node) == 2
     record = DeletionsPart(
-        path=path_of(1), form=DeletionsForm.MODS, base=0, content=DELETION, floor=1 << 62
+        path=path_of(1), form=DeletionsForm.MODS, base=0, content=DELETION, floor=1 << 60
     )
     task = new.start(propagate=Propagate.ALL)
     page = DeletionsPage(parts=[record])
