@@ -85,6 +85,8 @@ def _senders(config: ReceiverConfig) -> SendersAnswer:
 def _state(view: SenderView) -> str:
     if view.removed:
         return "removed"
+    if view.listed == 0 and view.files and not (view.loading or view.open_task or view.trouble):
+        return "lists nothing: retired list --sender names what is kept"
     return view.trouble or ("loading" if view.loading else "sending" if view.open_task else "-")
 
 

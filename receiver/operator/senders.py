@@ -65,6 +65,7 @@ def _view(state: State, row: SenderRow, refused: int) -> SenderView:
         removed=epochs.is_removed(row),
         verified=state.file_table.verified(row.uuid),
         schema=position_of(state.schema_positions.get(row.uuid)),
+        listed=state.file_table.listed.of(row.uuid)[0],
     )
 
 

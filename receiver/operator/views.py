@@ -57,6 +57,7 @@ class SenderView(Struct, frozen=True, kw_only=True):
         heartbeat: its last one since the server was started.
         heartbeat_at: when that came.
         schema: how far its schema log is applied, and what of it is not; None for nothing.
+        listed: files that it has listed here; of a box that was replaced none, whatever is kept.
     """
 
     uuid: str
@@ -80,6 +81,7 @@ class SenderView(Struct, frozen=True, kw_only=True):
     heartbeat: Heartbeat | None = None
     heartbeat_at: float | None = None
     schema: SchemaPosition | None = None
+    listed: int | None = None
 
 
 class FileView(Struct, frozen=True, kw_only=True):

@@ -547,13 +547,10 @@ def _seen(
             return msgspec.structs.replace(known, identity=file.identity)
         return _written_anew(file, known, size, content)
     if file.segments:
-        same = known is not None and _digest(content[: known.size]) == known.digest
         marks = tuple((end, floor) for end, floor, _ in file.segments)
-        there = known.at_receiver if known is not None and same else None
-        told, at_receiver = (there.size, there.digest) if there is not None else (0, "")
-        kept = known.kept if known is not None and told else 0
-        digest = _digest(content[:size])
-        return DeletionsSight(file.identity, size, digest, marks, told, at_receiver, kept=kept)
+        found = DeletionsSight(file.identity, size, _digest(content[:size]), marks, kept=0)
+        same = known is not None and _digest(content[: known.size]) == known.digest
+        return _told_before(found, known) if known is not None and same else found
     for each in (*([] if known is None else [known]), *moved):
         if each.size <= size and _digest(content[: each.size]) == each.digest:
             marks = each.marks if each.size == size else (*each.marks, (size, floor))

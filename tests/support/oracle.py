@@ -151,7 +151,7 @@ class CentreView:
             proved: whether what could be proved was; else of all files.
         """
         mine = (row for row in self.rows if row.sender == sender)
-        had = {key for row in mine for _, chunk in self.contents[row.md5] for key in chunk}
+        had = {key for row in mine for key in self.points(row)}
         rows = (row for row in self.visible if row.sender != sender)
         found = [self.points(row) for row in rows]
         return {

@@ -166,3 +166,26 @@ def torn(world: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_reader_gets_what_the_edges_database_would_have_given(name, mode, tmp_path, monkeypatch):
     with oracle(tmp_path, mode) as world:
         played(world, SCENES[name], monkeypatch)
+
+
+@pytest.mark.parametrize("mode", ["replaced", "never"])
+def test_what_a_look_without_one_directory_had_together_ranks_so(mode, tmp_path):
+    """Both came in it, and one of them lives on as a link only when the other directory is back."""
+    with oracle(tmp_path, mode) as world:
+        database = world.database
+        database.write("b", 5)
+        database.close(database.opened()[0])
+        whole(world)
+        for late in (False, True):
+            database.write("a", 1)
+            database.close(next(each for each in database.opened() if each.late is late))
+        updated = database.answer()["a", 1]
+        for file in database.closed():
+            if file.points.keys() == {("a", 1)}:
+                database.move(file, 1)
+        with world.unmarked(0):
+            die(world)
+        database.remove([each for each in database.closed() if each.late])
+        whole(world)
+        assert world.answer()["a", 1] == updated
+        assert world.read() == world.answer()

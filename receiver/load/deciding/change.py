@@ -275,9 +275,13 @@ class _Decision:
             self._rows_guarded.add(row.physical)
             self.change.guards.append(Guard("file", row.physical, row.changed))
         origin = origin_of(self.manifest[path.text].origin)
-        if has_ended(origin) or last:
-            self._end_name(path, row, last)
+        if has_ended(origin):
+            if self.paths.held(path.text) is row:
+                self._emit(self.paths.free(path.text))
             goes_on = path.text not in row.paths or self.paths.has_path(row)
+        elif last:
+            self._note_link(path, row, last)
+            goes_on = True
         else:
             if self.paths.held(path.text) is not row:
                 self._emit([*self.paths.free(path.text), *self.paths.give(row, path.text)])
@@ -286,16 +290,15 @@ class _Decision:
             self._emit([records.OriginNoted(row.physical, origin)])
         return True
 
-    def _end_name(self, path: FilePath, row: FileRow, last: int) -> None:
-        """End the name of a file that is here, and that came from a link, or ended below.
+    def _note_link(self, path: FilePath, row: FileRow, last: int) -> None:
+        """See to a name that is gone, of a content that is here, and that came from a link.
 
-        A name that it does not have here is none of its own. But if it has no other, the link tells
-        that it was there again, until the look that had it last.
+        The end of a name that is listed waits like any other. One that is not is no name of it; but
+        if it has ended, the link tells that it was there again, until the look that had it last.
         """
         is_free = self.paths.held(path.text) is None and not self.paths.has_path(row)
-        if last and is_free and name_rank(path) == name_rank(row.parsed):
+        if is_free and not self.mirrors and name_rank(path) == name_rank(row.parsed):
             self._emit(self.paths.give(row, path.text))
-        if self.paths.held(path.text) is row:
             self._emit(self.paths.free(path.text, last))
 
     def _known(
@@ -439,6 +442,8 @@ class _Decision:
         last = self.manifest[loaded.path].last_look
         if not last and not has_ended(loaded.origin):
             return
+        # A look that did not get to all of a directory counts for none of it, and yet has files.
+        last = last and max(last, loaded.first_look)
         row = self.paths.held(loaded.path)
         if row is not None and self.paths.is_renewed(row):  # it may have other names, that stand
             yield from self.paths.free(loaded.path, last or max(row.first_look, self.record.look))

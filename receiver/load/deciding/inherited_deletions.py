@@ -26,21 +26,18 @@ if TYPE_CHECKING:
 __all__ = ["inherited", "inherited_kept", "notes_of", "predecessors"]
 
 _KEPT = (FileState.RETIRED, FileState.SUPERSEDED)
+"""What is given, or would be if what it rests on left sight."""
 
 
 def predecessors(state: State, heir: str) -> list[str]:
     """The senders that a sender took over from, wholly."""
     table = state.file_table
-    maybe = {
-        uuid
-        for uuid in state.senders
-        if uuid != heir and table.totals(uuid).files and not table.inventory(uuid, None, 1)
-    }
+    maybe = {uuid for uuid in state.senders if uuid != heir and not table.inventory(uuid, None, 1)}
     if not maybe:
         return []
     found: set[str] = set()
     for row in state.files.values():
-        if row.sender in maybe and row.visible:
+        if row.sender in maybe and row.state in _KEPT:
             found.add(row.sender)
             owners = (state.owners.get(device) for device in row.devices)
             if any(owner is None or owner.sender != heir for owner in owners):

@@ -90,7 +90,7 @@ class KnownDeletions:
         self._held = held or (lambda path: state.file_table.held(sender, path))
         self._carried = carried or {}
         self._anew = anew
-        self._content: dict[tuple[str, str, str], bytearray] = {}
+        self._content: dict[tuple[str, str, str], bytes | bytearray] = {}
         self._behind: dict[tuple[str, str], int] = {}
         self._renewed: set[tuple[str, str, str]] = set()
         self._paths: dict[tuple[str, str, str], str] = {}
@@ -102,7 +102,7 @@ class KnownDeletions:
         physical = self._physical(part.path)
         key = _key(physical, part.path, part.form)
         if key not in self._content:
-            self._content[key] = bytearray(self._known(part.path, part.form, physical))
+            self._content[key] = self._known(part.path, part.form, physical)
         known = self._content[key]
         base = part.base + (self._behind.get((part.path, part.form), 0) if part.base else 0)
         if base > len(known):
@@ -112,7 +112,7 @@ class KnownDeletions:
             if physical is None or (part.path in self._loads and part.path not in self._carried):
                 if part.base:
                     return False
-                known.clear()  # nobody knows whether it is of the same file
+                known = b""  # nobody knows whether it is of the same file
                 self._again.pop(key, None)
                 self._renewed.add(key)
             base = _place(known, part.content, part.form)
@@ -123,7 +123,9 @@ class KnownDeletions:
             self._paths[key] = part.path
         content, base = part.content[len(again) :], len(known)
         if content:
-            known += content
+            told = known if isinstance(known, bytearray) else bytearray(known)
+            told += content
+            self._content[key] = told
             self.ops.append(
                 DeletionsNoted(
                     sender=self._sender,
@@ -203,7 +205,7 @@ def _spans(told: list[tuple[int, int]], begin: int, end: int) -> bool:
     return begin >= end
 
 
-def _place(known: bytearray, content: bytes, form: str) -> int:
+def _place(known: bytes | bytearray, content: bytes, form: str) -> int:
     """Where records stand in what is known, or with their begin at its end; else its end."""
     places = _found(known, content[:_HEAD])
     places += range(max(0, len(known) - _HEAD), len(known))
@@ -214,7 +216,7 @@ def _place(known: bytearray, content: bytes, form: str) -> int:
     return len(known)
 
 
-def _found(known: bytearray, head: bytes) -> list[int]:
+def _found(known: bytes | bytearray, head: bytes) -> list[int]:
     found: list[int] = []
     at = known.find(head)
     while at >= 0 and len(found) < _MOST_PLACES:

@@ -101,14 +101,14 @@ def _shaken(
 
 def _resting(state: State, physical: str, gone: AbstractSet[str]) -> list[FileRow]:
     """What rests on a file, or on a superseded one that rests on it and goes with it."""
-    found = []
+    found: dict[str, FileRow] = {}
     waiting = [physical]
     while waiting:
         for row in state.file_table.resting_on(waiting.pop()):
-            found.append(row)
-            if row.physical in gone:
+            if row.physical in gone and row.physical not in found:
                 waiting.append(row.physical)
-    return found
+            found[row.physical] = row
+    return list(found.values())
 
 
 def _rank_after(row: FileRow, op: records.Op, path: str) -> Rank:

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from common.errors import NotFoundError, UsageError
-from common.wire import Propagate
+from common.wire import DeletionsForm, DeletionsPage, DeletionsPart, Propagate
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node
 from receiver.operator.owners import adopt_sender, set_owner
+from receiver.operator.senders import list_senders
 from receiver.operator.status import running_status
 from receiver.operator.views import KeptView
 from tests.support.node_world import (
@@ -28,6 +29,7 @@ from tests.support.node_world import (
 from tests.support.proving import in_this_process
 from tests.support.tsfile_bytes import build
 
+DELETION = b"DELETION,root.sg.d1.s1,9223372036854775807,100,101\n"
 FILES = {path_of(n): tsfile(f"root.sg.d{n}", first=n * 100) for n in (1, 2)}
 
 
@@ -158,6 +160,38 @@ def test_what_a_mirrors_files_were_proved_to_give_goes_with_them(old: Edge) -> N
     assert states_of(old.node)[path_of(3)] == "deleted"
 
 
+@pytest.mark.parametrize("proved", [False, True])
+def test_a_box_that_was_replaced_twice_leaves_nothing_that_the_last_one_had(
+    old: Edge, proved: bool
+) -> None:
+    mirror(old, FILES)
+    assert not proved or prove(old.node) == 2
+    last = Edge(old.node, "c" * 32)
+    look = last.check().look
+    adopt_sender(old.node.engine, OPERATOR, B, last.uuid)
+    load(last, FILES, look, Propagate.ALL)
+    assert not proved or prove(old.node) == 2
+    end(last, *FILES)
+    assert {str(row.state) for row in rows_of(old.node)} == {"deleted"}
+
+
+@pytest.mark.parametrize("proved", [False, True])
+def test_what_a_successor_deletes_is_deleted_of_what_can_come_back(old: Edge, proved: bool) -> None:
+    new = mirror(old, FILES)
+    assert not proved or prove(old.node) == 2
+    record = DeletionsPart(
+        path=path_of(1), form=DeletionsForm.MODS, base=0, content=DELETION, floor=1 << 60
+    )
+    task = new.start(propagate=Propagate.ALL)
+    page = DeletionsPage(parts=[record])
+    assert new.node.tasks.deletions(new.who, new.uuid, task, new.epoch, page).again == []
+    new.end(task, {})
+    new.outcome(task)
+    with old.node.engine.reading() as state:
+        noted = [(row.path, row.content) for row in state.deletion_table.of_sender(A)]
+    assert noted == [(path_of(1), DELETION)]
+
+
 def test_what_was_proved_by_files_of_others_too_comes_back(old: Edge) -> None:
     new = mirror(old, {path_of(4): build({"root.sg.d1": {"s1": [(100, 1)]}})})
     rows = {(row.sender, row.path): row.physical for row in rows_of(old.node)}
@@ -187,6 +221,8 @@ def test_status_says_what_a_mirror_never_had(old: Edge) -> None:
     mirror(old, {path_of(1): FILES[path_of(1)]})
     assert prove(old.node) == 1
     size = len(FILES[path_of(2)])
+    numbers = {each.uuid: (each.files, each.listed) for each in list_senders(old.node.engine)}
+    assert numbers == {A: (1, 0), B: (1, 1)}
     kept = running_status(old.node.operator, None).kept
     assert kept == (KeptView(sender=A, by=B, files=1, bytes=size),)
 

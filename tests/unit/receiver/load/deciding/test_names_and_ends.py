@@ -159,11 +159,20 @@ def test_what_had_ended_does_not_come_back_by_a_link_of_it(
     assert (row.retired, row.rank.last) == (True, last)
 
 
-def test_the_listed_name_of_a_link_ends_when_it_is_gone(edge: Edge, mode: wire.Propagate) -> None:
+def test_the_end_of_a_listed_name_waits_like_any_other(edge: Edge, mode: wire.Propagate) -> None:
     edge.round({path_of(1): ONE}, propagate=mode)
     send_copies(edge, {path_of(1): 7}, mode)
+    assert row_at(edge.node, path_of(1)).visible
+
+
+def test_what_a_mirror_keeps_does_not_go_by_a_link_of_it(edge: Edge) -> None:
+    edge.round({path_of(1): ONE})
+    task = edge.start(propagate=ALL, settle=False)  # what is gone by then is only retired
+    edge.end(task, {}, [path_of(1)])
+    edge.outcome(task)
+    send_copies(edge, {path_of(1, partition=3): 7}, ALL)
     (row,) = rows_of(edge.node)
-    assert (row.retired or not row.visible, row.rank.last) == (True, 7)
+    assert (row.retired, row.visible) == (True, True)
 
 
 def test_files_without_points_are_told_apart_by_their_paths(edge: Edge) -> None:
