@@ -83,7 +83,8 @@ class Turns:
             yield Turn(self, offset, offset + length, first)
         except BaseException:
             with self._changed:
-                self._failed_at = min(offset, self._failed_at or offset)
+                failed_at = self._failed_at
+                self._failed_at = offset if failed_at is None else min(offset, failed_at)
             raise
         finally:
             with self._changed:

@@ -124,3 +124,17 @@ def test_only_the_next_block_may_join(pool):
     with upload.turns.alone(), pytest.raises(BusyError):
         upload.take(3, "de")
     assert upload.take(3, "de") == 5
+
+
+def test_a_first_block_that_failed_takes_the_second_along_though_the_third_heard_of_it_first(pool):
+    upload, first, second, third = Upload(), Gate(OSError("full")), Gate(), Gate()
+    texts = ((0, "ab", first), (2, "cd", second), (4, "ef", third))
+    calls = []
+    for offset, text, gate in texts:
+        calls.append(pool.submit(upload.take, offset, text, before_write=gate))
+        assert gate.reached.wait(20)
+    for gate, call in ((first, calls[0]), (third, calls[2])):
+        gate.open.set()
+        assert isinstance(call.exception(20), OSError | OffsetError)
+    second.open.set()
+    assert isinstance(calls[1].exception(5), OffsetError)
