@@ -29,6 +29,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from common.errors import NameRefusedError, ProtocolError
 from common.names import FilePath, is_task_id
 
@@ -55,8 +57,7 @@ __all__ = [
 _CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f]")
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(msgspec.Struct, frozen=True):
     """The whole lines of a log.
 
     Attributes:

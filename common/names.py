@@ -12,9 +12,11 @@ a path beneath a directory and a cell of a terminal table, and needs no second l
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import sys
 from enum import StrEnum
-from functools import cached_property
+from functools import cache
+
+import msgspec
 
 from common.errors import NameRefusedError
 
@@ -65,7 +67,7 @@ _INT64 = 1 << 63
 # that are no controls, lone surrogates (names that are no UTF-8) and noncharacters. Written out
 # and not asked of `unicodedata`, whose answers change with the version of Python: a name that one
 # end takes the other has to take, and a log has to read back after an upgrade.
-_BAD = re.compile(
+_BAD = (
     "[\\x00-\\x1f\\x7f-\\x9f\\xad\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890\\u0891\\u08e2\\u180e"
     "\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff0-\\ufffb\\ufffe\\uffff"
     "\\ud800-\\udfff\\ufdd0-\\ufdef\\U000110bd\\U000110cd\\U00013430-\\U0001343f"
@@ -76,6 +78,12 @@ _BAD = re.compile(
 )
 
 
+@cache
+def _bad() -> re.Pattern[str]:
+    """Names of printable ASCII have none of it: most programs never need the pattern."""
+    return re.compile(_BAD)
+
+
 class Kind(StrEnum):
     """The two spaces of a database: in time order, and late."""
 
@@ -83,8 +91,7 @@ class Kind(StrEnum):
     UNSEQUENCE = "unsequence"
 
 
-@dataclass(frozen=True, slots=True)
-class Stem:
+class Stem(msgspec.Struct, frozen=True):
     """The numbers in `<creation ms>-<version>-<inner>[-<cross>]`, where a name has that form."""
 
     created: int
@@ -111,7 +118,7 @@ def check_component(text: str, what: str, *, limit: int = 255) -> str:
         raise NameRefusedError(f"{what} {shown}: leaves its directory")
     if "/" in text or "\\" in text:
         raise NameRefusedError(f"{what} {shown}: has a slash or back slash")
-    if found := _BAD.search(text):
+    if not (text.isascii() and text.isprintable()) and (found := _bad().search(text)):
         raise NameRefusedError(f"{what} {shown}: has the character U+{ord(found[0]):04X}")
     size = len(text.encode())
     if size > limit:
@@ -125,8 +132,7 @@ def check_component(text: str, what: str, *, limit: int = 255) -> str:
     return text
 
 
-@dataclass(frozen=True, order=True)
-class FilePath:
+class FilePath(msgspec.Struct, frozen=True, order=True, gc=False):
     """The path of a TsFile (or its resource) relative to its data directory, checked.
 
     Attributes:
@@ -168,12 +174,12 @@ class FilePath:
         if not _is_partition(partition):
             raise NameRefusedError(f"path {text!a}: time partition {partition!a} is no integer")
         check_file_name(name)
-        return cls(Kind(kind), sg, vsg, int(partition), name)
+        return cls(Kind(kind), sys.intern(sg), sys.intern(vsg), int(partition), name)
 
-    @cached_property
+    @property
     def text(self) -> str:
         """The path as it stands in logs and on the wire."""
-        return f"{self.directory}/{self.name}"
+        return "/".join((self.kind, self.sg, self.vsg, str(self.partition), self.name))
 
     def __str__(self) -> str:
         return self.text
@@ -181,7 +187,7 @@ class FilePath:
     @property
     def directory(self) -> str:
         """The directory part, without a trailing slash."""
-        return f"{self.kind}/{self.sg}/{self.vsg}/{self.partition}"
+        return "/".join((self.kind, self.sg, self.vsg, str(self.partition)))
 
     @property
     def is_resource(self) -> bool:

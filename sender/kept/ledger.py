@@ -21,8 +21,9 @@ the new list first; that it was written for the old one as well counts only whil
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from common import crash
 from common.linelog import format_paths, parse_paths

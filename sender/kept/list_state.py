@@ -15,7 +15,6 @@ its place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -36,13 +35,12 @@ _FORMAT = "tsferry.local_files"
 _VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ListFacts:
+class ListFacts(msgspec.Struct, frozen=True):
     """What a state file holds."""
 
     lists: tuple[str, ...] = ()
-    entries: Mapping[FilePath, Entry] = field(default_factory=dict)
-    pending: Mapping[FilePath, Entry] = field(default_factory=dict)
+    entries: Mapping[FilePath, Entry] = msgspec.field(default_factory=dict)
+    pending: Mapping[FilePath, Entry] = msgspec.field(default_factory=dict)
 
 
 class _Header(msgspec.Struct, forbid_unknown_fields=False):

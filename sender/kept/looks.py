@@ -13,10 +13,10 @@ not written never happened. Losing it loses no data: what is here is then seen f
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from common.decoders import from_json
 from common.digests import xxh3_128
@@ -119,8 +119,7 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.torn.get(directory, self.torn.get("", self.last_of(directory)))
 
 
-@dataclass(frozen=True)
-class EdgeLook:
+class EdgeLook(msgspec.Struct, frozen=True):
     """One look, as a round goes by it.
 
     Attributes:
@@ -169,7 +168,7 @@ class EdgeLook:
         if not self.number:
             return self
         missing = dict(_missing_since(self.before, self.number, self.scan, entries, ()))
-        after = msgspec.structs.replace(self.after, missing={**missing, **self.after.missing})
+        after = replace(self.after, missing={**missing, **self.after.missing})
         return replace(self, after=after)
 
     def told_as(self, there: Mapping[str, str]) -> EdgeLook:
@@ -189,7 +188,7 @@ class EdgeLook:
                 forms[form] = _as_known(forms.get(form), known.get(form))
             if forms:
                 found[path] = forms
-        return replace(self, after=msgspec.structs.replace(self.after, deletions=found))
+        return replace(self, after=replace(self.after, deletions=found))
 
     @property
     def due(self) -> list[LocalDeletions]:
@@ -294,7 +293,7 @@ class Looks:
         places = _places(before.places, scan, entries)
         scan = _misplaced(scan, places, entries)
         if not number:
-            return EdgeLook(0, scan, before, msgspec.structs.replace(before, places=places))
+            return EdgeLook(0, scan, before, replace(before, places=places))
         gone = [each for each in last_copies if each.path not in scan.files]
         earlier, torn = _earlier(before, number, scan, entries)
         after = LooksState(
@@ -326,8 +325,8 @@ class Looks:
             sight = deletions.get(path, {}).get(form)
             if sight is not None:
                 known = sight.digest if size == sight.size else ""
-                deletions[path][form] = msgspec.structs.replace(sight, told=size, known=known)
-        self._write(msgspec.structs.replace(self.now, deletions=deletions))
+                deletions[path][form] = replace(sight, told=size, known=known)
+        self._write(replace(self.now, deletions=deletions))
 
     def _write(self, state: LooksState) -> None:
         if state == self.now and self.problem is None:
@@ -492,7 +491,7 @@ def _seen(
     if content is None or not size:
         return known
     if known is not None and size < known.size:
-        return msgspec.structs.replace(known, identity=file.identity)
+        return replace(known, identity=file.identity)
     if file.segments:
         same = known is not None and _digest(content[: known.size]) == known.digest
         marks = tuple((end, floor) for end, floor, _ in file.segments)
@@ -516,13 +515,13 @@ def _as_known(sight: DeletionsSight | None, known: KnownRecords | None) -> Delet
     """A deletion file as it is here, of which the receiver has something, or nothing."""
     if known is None:
         assert sight is not None
-        return msgspec.structs.replace(sight, told=0, known="")
+        return replace(sight, told=0, known="")
     if sight is not None and sight.at_receiver == known:
         return sight
     if sight is not None and sight.size > known.size:
-        return msgspec.structs.replace(sight, told=0, known="")
+        return replace(sight, told=0, known="")
     if sight is not None and (sight.size, sight.digest) == known:
-        return msgspec.structs.replace(sight, told=known.size, known=known.digest)
+        return replace(sight, told=known.size, known=known.digest)
     identity = (0, 0, 0) if sight is None else sight.identity
     size, digest = known
     return DeletionsSight(identity, size, digest, ((size, 0),), told=size, known=digest)

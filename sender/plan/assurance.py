@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from sender.select.found import Why
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Remaining", "complete_until", "remaining"]
 
 
-@dataclass(frozen=True, slots=True)
-class Remaining:
+class Remaining(msgspec.Struct, frozen=True):
     """What a receiver does not have yet.
 
     Attributes:

@@ -9,9 +9,11 @@ explain it, the next plan is made against the inventory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from common import wire
 from common.listed import ListedSum, deletions_text
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Compared", "compare", "lost_pages"]
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(msgspec.Struct, frozen=True):
     """What the comparison came to.
 
     Attributes:

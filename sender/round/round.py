@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 
+import msgspec
+
 from common import crash, wire
 from common.durable import Tree
 from common.errors import NotFoundError, TsferryError
@@ -40,8 +42,6 @@ from sender.round.round_report import (
     overdue,
 )
 from sender.round.same_centre import claim, take_over
-from sender.round.second_look import SecondLook
-from sender.round.task_run import TaskRun
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip, open_schema
 from sender.select.found import Scan
@@ -56,8 +56,7 @@ _LOST_BYTES = 2000
 """Of one file in a page of lost ones, at most."""
 
 
-@dataclass(frozen=True)
-class RoundOptions:
+class RoundOptions(msgspec.Struct, frozen=True):
     """What is asked of a round.
 
     Attributes:
@@ -217,6 +216,11 @@ class Round:
         tasks = work.tasks
         if not tasks and (self._has_new_mode(kept) or (schema is not None and schema.pressing)):
             tasks = (TaskPlan(),)
+        if not tasks:
+            return
+        from sender.round.second_look import SecondLook
+        from sender.round.task_run import TaskRun
+
         again = SecondLook(source, look, kept.ledger.entries, self._report)
         for planned in tasks:
             each = again.confirmed(planned)

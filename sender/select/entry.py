@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from sender.select.found import LocalFile, Span
 
@@ -29,8 +30,7 @@ class EntryState(StrEnum):
     """Sent in a task whose outcome is not known yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """A file as the receiver has it, and the local file that it was.
 
     Attributes:

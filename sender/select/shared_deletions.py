@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from common.errors import TsferryError
 from common.names import RESOURCE
-from common.tsfile.resource import parse_resource
 from sender.select.found import SharedDeletions, stat_identity
 
 if TYPE_CHECKING:
@@ -46,6 +45,8 @@ def shared_deletions(
         cache: of what was read from files.
         now: by the scanner's clock.
     """
+    from common.tsfile.resource import parse_resource
+
     directory, _, name = rel.rpartition("/")
     at = rel + RESOURCE
     stat = tree.stat(at)

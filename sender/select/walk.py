@@ -14,9 +14,12 @@ import os
 import stat as modes
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from common.beneath import open_regular
 from common.errors import NameRefusedError, UnsafePathError
@@ -54,8 +57,7 @@ _RACY_SECONDS = 2.0
 """A verdict on a file that changed less than this ago is not kept: clocks of files are coarse."""
 
 
-@dataclass(frozen=True)
-class WalkRules:
+class WalkRules(msgspec.Struct, frozen=True):
     """What the configuration says of files.
 
     Attributes:
@@ -109,8 +111,7 @@ class WalkResult:
     deletions: list[LocalDeletions] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True):
     """A directory that holds TsFiles; `group` is None in a flat layout."""
 
     rel: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from common.durable import Tree
@@ -32,9 +33,7 @@ class Watched:
         self.number = number or self.number + 10
         looks = Looks.open(self.tree, "centre")
         assert looks.problem is None
-        scan = self.site.scan(self.entries)
-        for name, value in more.pop("scan", {}).items():
-            object.__setattr__(scan, name, value)
+        scan = msgspec.structs.replace(self.site.scan(self.entries), **more.pop("scan", {}))
         taken = looks.take(self.number, scan, self.entries, read=self.read, **more)
         looks.record(taken)
         return taken
