@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import sys
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 
 import msgspec
 
@@ -54,6 +54,8 @@ RESERVED = frozenset(
     }
 )
 _PARTITION = re.compile(r"-?(0|[1-9][0-9]{0,18})\Z")
+_PLAIN = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,60}\.tsfile\Z")
+"""Nearly all names are like this, and need no closer look."""
 _HEX32 = re.compile(r"[0-9a-f]{32}\Z")
 _STEM = re.compile(
     r"(?P<created>[0-9]{1,19})-(?P<version>[0-9]{1,19})-(?P<inner>[0-9]{1,9})"
@@ -156,6 +158,14 @@ class FilePath(msgspec.Struct, frozen=True, order=True, gc=False):
         Raises:
             NameRefusedError: anything about it is not as this module's docstring has it.
         """
+        directory, _, name = text.rpartition("/")
+        if _PLAIN.match(name) and (place := _place(directory)) is not None:
+            return cls(*place, name)
+        return cls._looked_at(text)
+
+    @classmethod
+    def _looked_at(cls, text: str) -> FilePath:
+        """The same, and what is wrong with it."""
         if len(text) > MAX_PATH or len(text.encode("utf-8", "surrogatepass")) > MAX_PATH:
             raise NameRefusedError(f"path {text[:60]!a}...: longer than {MAX_PATH} bytes")
         pieces = text.split("/")
@@ -235,6 +245,21 @@ class FilePath(msgspec.Struct, frozen=True, order=True, gc=False):
 
     def _named(self, name: str) -> FilePath:
         return FilePath(self.kind, self.sg, self.vsg, self.partition, name)
+
+
+@lru_cache(maxsize=256)
+def _place(directory: str) -> tuple[Kind, str, str, int] | None:
+    """What a directory says of each path in it; None if it is none, or too long to say so.
+
+    Lists are in order: it is looked at once for all files in it.
+    """
+    if len(directory) > MAX_PATH // 2:
+        return None
+    try:
+        path = FilePath._looked_at(f"{directory}/x{SUFFIX}")
+    except NameRefusedError:
+        return None
+    return path.kind, path.sg, path.vsg, path.partition
 
 
 def storage_group_of(path: str) -> str:

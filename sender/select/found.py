@@ -59,8 +59,8 @@ class LocalFile(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         path: its name for the receiver, relative to a data directory.
         data_dir: the data directory that holds it.
-        rel: where it really is beneath `data_dir`; not `path` in a flat layout, nor for the last
-            copy of a file, which lies in a snapshot.
+        elsewhere: where it really is beneath `data_dir`, if that is not its path: in a flat layout,
+            and for the last copy of a file, which lies in a snapshot.
         size: bytes.
         mtime_ns: modification time, nanoseconds since the epoch.
         inode: number of the inode.
@@ -69,11 +69,16 @@ class LocalFile(msgspec.Struct, frozen=True, gc=False):
 
     path: FilePath
     data_dir: Path
-    rel: str
+    elsewhere: str
     size: int
     mtime_ns: int
     inode: int
     resource: ResourceStat | None = None
+
+    @property
+    def rel(self) -> str:
+        """Where it really is beneath its data directory."""
+        return self.elsewhere or self.path.text
 
     @property
     def identity(self) -> tuple[int, int, int]:

@@ -142,7 +142,10 @@ class Scanner:
     def _union(self, dirs: DataDirs, found: Mapping[Path, WalkResult]) -> Scan:
         files: dict[FilePath, LocalFile] = {}
         rivals: dict[FilePath, list[LocalFile]] = {}
-        for each in found.values():
+        for number, each in enumerate(found.values()):
+            if not number:
+                files = each.files  # nearly always all there is: it is not gone through again
+                continue
             for path, file in each.files.items():
                 if path in files:
                     rivals.setdefault(path, [files[path]]).append(file)

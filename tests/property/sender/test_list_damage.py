@@ -122,7 +122,7 @@ paths = st.builds(
 big = st.integers(0, 2**63 - 1)
 times = st.none() | st.integers(-(2**63), 2**63 - 1)
 entries = st.builds(
-    Entry,
+    lambda *facts: Entry(*facts),
     paths,
     st.just(D),
     big,

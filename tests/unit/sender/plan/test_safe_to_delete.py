@@ -76,8 +76,7 @@ class Site:
     @property
     def scan(self) -> Scan:
         files = {
-            path: LocalFile(path, D0, path.text, 10, 1, 1, self.resources.get(path))
-            for path in self.spans
+            path: LocalFile(path, D0, "", 10, 1, 1, self.resources.get(path)) for path in self.spans
         }
         return Scan(files, mounted=(D0,), deletions=tuple(self.deletions.values()), **self.scanned)
 
