@@ -33,7 +33,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from common import wire  # noqa: E402
 from common.durable import Tree  # noqa: E402
 from common.linelog import format_paths  # noqa: E402
 from common.names import FilePath  # noqa: E402
@@ -41,26 +40,12 @@ from sender.kept.list_state import ListFacts, list_digest, write_state  # noqa: 
 from sender.kept.looks import Looks  # noqa: E402
 from sender.kept.receiver_file import ReceiverFile  # noqa: E402
 from sender.select.entry import Entry  # noqa: E402
-from tests.support.scripted_receiver import Reply, ScriptedReceiver  # noqa: E402
+from tests.support.scripted_receiver import ScriptedReceiver  # noqa: E402
 from tests.support.tsfile_bytes import build  # noqa: E402
 
 BIN = Path(sys.executable).parent
 IN_A_PARTITION = 500
 SENDER = [str(BIN / "tsferry-sender"), "--config"]
-
-
-class Agreeing(ScriptedReceiver):
-    """Has what it is told that it has."""
-
-    def _route(self, request, path: str, query: str) -> Reply:
-        if path == "/listed":
-            body = wire.encode(wire.ListedAnswer(agrees=True))
-            return Reply(200, {"Content-Type": "application/json"}, body)
-        reply = super()._route(request, path, query)
-        if path == "/check":
-            answer = json.loads(reply.body) | {"look": len(self.requests) + 1, "compares": True}
-            return Reply(reply.status, reply.headers, json.dumps(answer).encode())
-        return reply
 
 
 def main() -> None:
@@ -109,7 +94,8 @@ def measure(root: Path, files: int, runs: int) -> dict[str, object]:
     (root / "data/.tsferry").unlink(missing_ok=True)
     config = root / "sender.toml"
     config.unlink(missing_ok=True)
-    with Agreeing() as receiver:
+    with ScriptedReceiver() as receiver:
+        receiver.looks = 0
         subprocess.run(
             [*SENDER, config, "init", "--schema-dir", root / "schema", "--data-dir", root / "data",
              "--url", receiver.url],

@@ -101,7 +101,9 @@ class Daemon:
         """What a configuration asks for, and the event that ends it; nothing is started."""
         ended = threading.Event()
         remotes = [Remote.make(config, entry, uuid, ended) for entry in config.receivers]
-        return ended, {remote.name: ReceiverLoop(remote) for remote in remotes}
+        return ended, {
+            each.name: ReceiverLoop(each, watched=self._watched_well) for each in remotes
+        }
 
     def _begin(self, ended: threading.Event, loops: dict[str, ReceiverLoop]) -> None:
         """Start it."""
@@ -151,9 +153,9 @@ class Daemon:
         if self._watch is not None and wanted == self._watched:
             self._watch.check()
             return
-        if self._watch is not None:
-            self._watch.close()
-            self._changed()
+        before = self._watch
+        if before is not None:
+            before.close()
         self._watched = wanted
         self._watch = Watch(
             wanted,
@@ -162,6 +164,8 @@ class Daemon:
             recursive=self._config.layout != "flat",
         )
         self._watch.start()
+        if before is not None:
+            self._changed()  # whatever came while nobody watched
 
     def _directories(self) -> tuple[Path, ...]:
         if all(entry.source == "receiver" for entry in self._config.receivers):
@@ -170,6 +174,10 @@ class Daemon:
             return tuple(each for each in self._config.data_dirs if each.is_dir())
         kinds = (each / kind for each in self._config.data_dirs for kind in Kind)
         return tuple(each for each in kinds if each.is_dir())
+
+    def _watched_well(self) -> bool:
+        """Whether each change of a name in the data directories is told of."""
+        return self._watch is not None and self._watch.polls_because is None
 
     def _changed(self) -> None:
         for loop in self._loops.values():

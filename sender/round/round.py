@@ -33,6 +33,7 @@ from sender.round.file_source import Source, open_source
 from sender.round.freed_news import forget_settled, freed_pages, renew_freed
 from sender.round.recovery import RecoveryReport, recover
 from sender.round.refusals import report_trouble
+from sender.round.rested import Rested, left_at_rest
 from sender.round.round_report import (
     FileDevice,
     FileReason,
@@ -81,6 +82,7 @@ class Round:
         remote: to the receiver.
         options: what is asked.
         meter: hears of progress.
+        rested: what the last one left, if no change was told of since; then what this one leaves.
         clock: seconds, for durations.
         new_id: makes task ids.
     """
@@ -88,6 +90,7 @@ class Round:
     remote: Remote
     options: RoundOptions = field(default_factory=RoundOptions)
     meter: Meter | None = None
+    rested: Rested | None = None
     clock: Callable[[], float] = time.monotonic
     new_id: Callable[[], str] = lambda: secrets.token_hex(16)
 
@@ -128,11 +131,15 @@ class Round:
             _log.warning("%s", memory.problem)
         if self.options.accept_source:
             memory.update(accept_source=True)
+        rested, self.rested = self.rested, None
         self._meter.step("check")
+        if rested is not None and self._rests(sync, memory, rested):
+            self.rested = rested
+            return
         looks = Looks.open(sync, self.remote.directory)
         if looks.problem:
             _log.warning("looks.state is unusable, all is seen anew: %s", looks.problem)
-        check = self._check(memory, looks)
+        check = self._check(memory, looks.now.last)
         claim(self.remote, sync, memory, check.engine)
         source = open_source(self.remote, memory, remember=True)
         with source.dirs:
@@ -200,6 +207,7 @@ class Round:
         finally:
             self._stand(kept, source.left(ahead.scan, kept.handed))
         source.settle(kept.handed)
+        self.rested = left_at_rest(self.remote, kept.sync, compared, ahead, self._report)
 
     def _tasks(
         self,
@@ -272,10 +280,23 @@ class Round:
 
     # -- check and recovery ----------------------------------------------------------------
 
-    def _check(self, memory: ReceiverFile, looks: Looks) -> wire.CheckAnswer:
+    def _rests(self, sync: Tree, memory: ReceiverFile, rested: Rested) -> bool:
+        """Whether there still is nothing to do, as far as was told and the receiver says."""
+        check = self._check(memory, rested.look)
+        if not self._report.quiet or not rested.holds(self.remote, check, self._since):
+            return False
+        with open_schema(self.remote, sync, check, whole=False) as schema:
+            if schema is not None:
+                self._report.schema = schema.report
+                if schema.pressing or schema.report.problem is not None:
+                    return False
+        rested.tell(self._report)
+        return True
+
+    def _check(self, memory: ReceiverFile, last_look: int) -> wire.CheckAnswer:
         now = memory.now
         self._since = now.newest_commit
-        request = self.remote.check_request(now, looks.now.last)
+        request = self.remote.check_request(now, last_look)
         check = self.remote.patiently(lambda: self.remote.client.check(request))
         if check.busy is not None:
             self._meter.step("load")
