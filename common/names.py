@@ -61,6 +61,8 @@ _STEM = re.compile(
     r"(?P<created>[0-9]{1,19})-(?P<version>[0-9]{1,19})-(?P<inner>[0-9]{1,9})"
     r"(?:-(?P<cross>[0-9]{1,9}))?(?P<tag>\.[0-9a-f]{16})?\Z"
 )
+_ORIGINAL = "-0-0.tsfile"
+"""How the name of a file ends that no compaction made, as of nearly all that are new."""
 _TAG = re.compile(r"\.[0-9a-f]{16}\Z")
 _TAG_LENGTH = 17
 _INT64 = 1 << 63
@@ -227,6 +229,8 @@ class FilePath(msgspec.Struct, frozen=True, order=True, gc=False):
     @property
     def is_product(self) -> bool:
         """Whether a compaction made it, as the counts in its name tell."""
+        if self.name.endswith(_ORIGINAL):
+            return False
         stem = self.stem
         return stem is not None and stem.compactions != (0, 0)
 
@@ -272,7 +276,8 @@ def parse_stem(name: str) -> Stem | None:
     found = _STEM.match(name.removesuffix(SUFFIX))
     if found is None:
         return None
-    return Stem(*(int(found[key] or 0) for key in ("created", "version", "inner", "cross")))
+    created, version, inner, cross = found.group("created", "version", "inner", "cross")
+    return Stem(int(created), int(version), int(inner), int(cross or 0))
 
 
 def _is_partition(text: str) -> bool:

@@ -41,7 +41,7 @@ _VERSION = 1
 _HOLDS = "what it said still holds at the receiver"
 
 
-class Sight(msgspec.Struct, frozen=True, array_like=True):
+class Sight(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A file that is here and is not on the list.
 
     Attributes:
@@ -351,7 +351,7 @@ def _sights(
     """
     for path, file in (*((each.path, each) for each in copies), *scan.files.items()):
         entry = entries.get(path)
-        if entry is None or entry.identity != file.identity:
+        if entry is None or not entry.is_of(file):
             known = _known(before, path.text, file.inode)
             if known is None and path.is_product and path.group in scan.changing:
                 continue

@@ -215,7 +215,9 @@ def next_round(
         known = replace(known, entries={**known.entries, **{each.path: each for each in ending}})
     back = tuple(_taken_back(known))
     leaving = {each.path for each in back if not each.gone}
-    entries = {path: each for path, each in known.entries.items() if path not in leaving}
+    entries = known.entries
+    if leaving:
+        entries = {path: each for path, each in entries.items() if path not in leaving}
     new, troubles, look = None, known.troubles, known.look
     lost: tuple[Entry, ...] = ()
     comparison = known.comparison
@@ -245,7 +247,9 @@ def next_round(
     if not tells:
         scan = scan.without_deletion_files(entries)
     work = plan(scan, entries, troubles, options, facts, look.due, tells=tells)
-    listed = entries | {each.path: each for each in work.refreshed}
+    listed = entries
+    if work.refreshed:
+        listed = {**entries, **{each.path: each for each in work.refreshed}}
     return NextRound(known, look, back, new, scan, troubles, work, listed, ending, lost, postponed)
 
 

@@ -199,7 +199,7 @@ def _compare(
     found = _Sorted()
     for path, file in scan.files.items():
         entry = entries.get(path)
-        if entry is not None and entry.identity == file.identity and entry.md5:
+        if entry is not None and entry.md5 and entry.is_of(file):
             _unchanged(found, entry, file)
             if path in scan.told_anew:
                 found.additions.append(Addition(file))

@@ -78,6 +78,12 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
             return None
         return Span(self.first_time, self.last_time)
 
+    def is_of(self, file: LocalFile) -> bool:
+        """Whether the local file is the one that it was, as far as its numbers tell."""
+        return (
+            self.inode == file.inode and self.mtime_ns == file.mtime_ns and self.size == file.size
+        )
+
     def same_facts(self, other: Entry) -> bool:
         """Whether both speak of the same file with the same content."""
         return (self.identity, self.md5, self.data_dir) == (

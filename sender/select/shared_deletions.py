@@ -52,7 +52,7 @@ def shared_deletions(
     stat = tree.stat(at)
     if stat is None:
         return None
-    known = cache.at(tree.path, at, stat_identity(stat), now)
+    known = cache.at(tree.path, directory, f"{name}{RESOURCE}", stat_identity(stat), now)
     try:
         if known.resource is None:
             known.resource = parse_resource(tree.read(at, limit=_MOST_RESOURCE))

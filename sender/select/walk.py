@@ -298,11 +298,13 @@ class Walk:
         if path is not None and beside.any_deletions:
             self._deletions(place, beside, path, stat.st_ino, shared)
         loaded = _as_listed(stat, entries)
-        verdict = self._verdict(place, beside, name, stat, path, loaded)
+        # Of a file that is as it was listed the numbers are there: the same objects are taken.
+        identity = stat_identity(stat) if loaded is None else loaded.identity
+        verdict = self._verdict(place, beside, name, stat, identity, path, loaded)
         if isinstance(shared, str) and isinstance(verdict, FilePath):
             verdict = Why.CHANGING, shared
         if isinstance(verdict, FilePath):
-            self._take(place, name, verdict, stat, loaded)
+            self._take(place, name, verdict, identity)
             return
         why, reason = verdict
         self._wait(place.at(name), why, reason, place, stat.st_size, stat.st_ino)
@@ -354,6 +356,7 @@ class Walk:
         beside: Beside,
         name: str,
         stat: os.stat_result,
+        identity: tuple[int, int, int],
         path: FilePath | None,
         loaded: Entry | None,
     ) -> FilePath | tuple[Why, str]:
@@ -367,8 +370,7 @@ class Walk:
             return Why.OPEN, "has no .resource: its writer has not closed it"
         if loaded is not None and (path is not None or loaded.span is not None):
             return path if path is not None else self._flat_path(place, name, loaded.span)
-        at = place.at(name)
-        known_file = self._cache.at(self._tree.path, at, stat_identity(stat), self._now)
+        known_file = self._cache.at(self._tree.path, place.rel, name, identity, self._now)
         self._judge(place, name, known_file)
         if known_file.problem is not None:
             return (Why.OPEN if known_file.open else Why.UNREADABLE), known_file.problem
@@ -410,18 +412,11 @@ class Walk:
         return FilePath(place.kind, place.sg, place.vsg, partition, name)
 
     def _take(
-        self,
-        place: _Place,
-        name: str,
-        path: FilePath,
-        stat: os.stat_result,
-        loaded: Entry | None,
+        self, place: _Place, name: str, path: FilePath, identity: tuple[int, int, int]
     ) -> None:
-        # Of a file that is as it was listed the numbers are there: one object for list and scan.
-        numbers = stat_identity(stat) if loaded is None else loaded.identity
         elsewhere = place.at(name) if place.partition is None else ""
         resource = _resource(place.fd, name)
-        self.found.files[path] = LocalFile(path, self._tree.path, elsewhere, *numbers, resource)
+        self.found.files[path] = LocalFile(path, self._tree.path, elsewhere, *identity, resource)
 
     # -- saying ----------------------------------------------------------------------------
 
