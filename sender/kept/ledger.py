@@ -201,7 +201,9 @@ class Ledger:
         if data is None:
             self._doubt(f"{data_dir}: there is no {_LAST} yet, or it was lost")
             return
+        digest = list_digest(data)
         paths, problem = parse_paths(data)
+        del data  # a long list is not held beside the facts, which are longer
         if problem:
             self._doubt(f"{data_dir}: {_LAST} is damaged: {problem}")
         facts, trouble = parse_state(
@@ -209,7 +211,7 @@ class Ledger:
         )
         if trouble:
             self._doubt(f"{data_dir}: {_STATE} is unusable: {trouble}")
-        elif list_digest(data) not in (facts.lists if interrupted else facts.lists[:1]):
+        elif digest not in (facts.lists if interrupted else facts.lists[:1]):
             self._doubt(f"{data_dir}: {_LAST} is not as it was written")
         self._take(data_dir, paths, facts)
 

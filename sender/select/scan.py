@@ -108,6 +108,9 @@ class Scanner:
                         names.setdefault(entry.path.name, []).append(entry)
 
         def by_path(path: FilePath) -> list[Entry]:
+            if len(known) == 1:
+                entry = known[0].get(path)
+                return [] if entry is None else [entry]
             return [entry for entries in known if (entry := entries.get(path)) is not None]
 
         walk = Walk(tree, self._rules, self._cache, by_path, lambda n: names.get(n, []))
