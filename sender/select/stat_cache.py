@@ -97,5 +97,7 @@ class StatCache:
         """Drop the records of files that a list of loaded files knows by now."""
         for file in files if self._directories else ():
             directory, _, name = file.rel.rpartition("/")
-            known = self._directories.get((file.data_dir, directory), {})
-            known.pop(name, None)
+            at = (file.data_dir, directory)
+            known = self._directories.get(at)
+            if known is not None and known.pop(name, None) is not None and not known:
+                del self._directories[at]
