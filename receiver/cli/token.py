@@ -112,7 +112,7 @@ def list_tokens(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
             each.sender,
             " ".join(each.scope) or None,
             moment(each.expires),
-            commit_time(each.created),
+            commit_time(each.created, each.created_at),
             each.note or None,
         )
         for each in answer.tokens

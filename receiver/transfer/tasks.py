@@ -118,7 +118,7 @@ class Tasks:
         if early is not None:
             return early
         folder = self._intake.folder(who, sender)
-        with folder.lock:
+        with folder.lock, self._load.noting_obstacles(folder.uuid, folder.root):
             early = self._early(sender, task, request.epoch)
             if early is not None:
                 return early

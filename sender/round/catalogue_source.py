@@ -154,6 +154,13 @@ class CatalogueSource:
         """As it was verified when it was loaded here."""
         return self._found.facts.md5(file)
 
+    def read_whole(self, file: LocalFile, md5: str) -> None:
+        """Nothing that was not known."""
+
+    def disproved(self, file: LocalFile) -> str:
+        """What it means that a file has not the MD5 that was known."""
+        return "its bytes here are not what was loaded here: run tsferry-receiver fsck"
+
 
 def open_catalogue(remote: Remote, memory: ReceiverFile, *, remember: bool) -> CatalogueSource:
     """Read the catalogue; see `sender.round.file_source.open_source`."""

@@ -308,7 +308,8 @@ class TaskRun:
                 answer = self._remote.patiently(lambda body=body: self._deletions(body))  # type: ignore[misc]
                 again.update(answer.again)
                 for part in page:
-                    self._told[part.path, part.form] = part.base + len(part.content)
+                    behind = self._behind(part.path, part.form, begins[part.path, part.form])
+                    self._told[part.path, part.form] = part.base - behind + len(part.content)
             crash.point("task.deletions.sent")
             begins = dict.fromkeys(begins, 0)
             if not again:
@@ -322,7 +323,15 @@ class TaskRun:
     ) -> Iterator[wire.DeletionsPart]:
         sight, content = self._look.sight(file), self._source.deletion_file(file)
         if sight is not None and content is not None:
-            yield from deletion_parts(file, sight, content, begin=begin, applied=applied)
+            behind = self._behind(file.path.text, file.form, begin)
+            yield from deletion_parts(
+                file, sight, content, begin=begin, applied=applied, behind=behind
+            )
+
+    def _behind(self, path: str, form: str, begin: int) -> int:
+        """Bytes that the receiver has of the path besides what was told of the file as it is."""
+        sight = self._look.after.deletions[path][form]
+        return sight.there - sight.told if begin and sight.there else 0
 
     def _deletions(self, body: wire.DeletionsPage) -> wire.DeletionsAnswer:
         return self._remote.client.deletions(self._task, self._epoch, body)
@@ -377,10 +386,11 @@ class TaskRun:
             if job.file:
                 known = self._kept.md5_known(file)
                 if known is not None and known != fate.md5:
-                    reason = f"its bytes have MD5 {fate.md5}, the catalogue says {known}: run "
-                    reason += "tsferry-receiver fsck"
+                    reason = f"its bytes have MD5 {fate.md5}, not {known}"
+                    reason += f"; {self._source.disproved(file)}"
                     self._verdicts.failed(file, TsferryError(reason))
                     return False
+                self._source.read_whole(file, fate.md5)
                 self._whole[job.path] = (job.prepared, fate.md5)
             return True
         self._whole.pop(job.path, None)
@@ -390,7 +400,7 @@ class TaskRun:
         else:
             _log.warning("%s: %s is left: %s", self._remote.name, job.path, fate.message)
             if isinstance(fate, DigestError) and self._kept.md5_known(file) is not None:
-                hint = "its bytes here are not what was loaded here: run tsferry-receiver fsck"
+                hint = self._source.disproved(file)
                 fate = DigestError(f"{fate.message}; {hint}", extra=fate.extra)
             self._verdicts.failed(file, fate)
         return False

@@ -269,12 +269,19 @@ class Edge:
         *,
         looks: Mapping[str, tuple[int, int]] | None = None,
         last_looks: Iterable[int] = (),
+        copies: Mapping[str, int] | None = None,
     ) -> None:
-        """End a task; `looks` are (first, first closed) of its files."""
+        """End a task; `looks` are (first, first closed) of its files.
+
+        `copies` are those that were sent from a link and are gone, with their last looks.
+        """
         request = wire.EndRequest(
             manifest=[
                 msgspec.structs.replace(
-                    manifest_entry(path, content), first_look=first, closed_look=closed
+                    manifest_entry(path, content),
+                    first_look=first,
+                    closed_look=closed,
+                    last_look=(copies or {}).get(path, 0),
                 )
                 for path, content in files.items()
                 for first, closed in [(looks or {}).get(path, (0, 0))]

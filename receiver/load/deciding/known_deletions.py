@@ -1,14 +1,18 @@
 """What is new in deletion files, joined to what is known of them.
 
-A deletion file is only ever appended to, and the last one that was seen holds: what a sender tells
-once more is known already, what is shorter than what is known takes nothing back. One that was
-written anew takes the place of what is known.
+What is known of the deletion file of a TsFile is only ever appended to: what a sender tells once
+more is known already, what is shorter takes nothing back, and what does not begin as it did is told
+behind what is known. So is what belongs to another name of the same content: where a file has
+several names, what is deleted beside one of them is deleted of it. Only of a file that is not
+loaded what is written anew takes the place of what is known.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from common.tsfile.deletion_records import whole_records
+from common.tsfile.primitives import Malformed
 from receiver.metadata.model.records import DeletionsNoted
 
 if TYPE_CHECKING:
@@ -19,6 +23,10 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["KnownDeletions"]
+
+_HEAD = 64
+"""Bytes by which a place is looked for."""
+_MOST_PLACES = 1000
 
 
 class KnownDeletions:
@@ -54,28 +62,32 @@ class KnownDeletions:
         self._held = held or (lambda path: state.file_table.held(sender, path))
         self._carried = carried or {}
         self._anew = anew
-        self._content: dict[tuple[str, str], bytearray] = {}
+        self._content: dict[tuple[str, str, str], bytearray] = {}
+        self._behind: dict[tuple[str, str], int] = {}
         self.ops: list[DeletionsNoted] = []
 
     def take(self, part: DeletionsPart) -> bool:
         """Take one more part; whether what stands before it is known."""
         physical = self._physical(part.path)
-        known = self._known(part.path, part.form, physical)
-        if part.base > len(known):
+        key = (physical or "", "" if physical else part.path, part.form)
+        if key not in self._content:
+            self._content[key] = bytearray(self._known(part.path, part.form, physical))
+        known = self._content[key]
+        base = part.base + (self._behind.get((part.path, part.form), 0) if part.base else 0)
+        if base > len(known):
             return False
-        again = known[part.base : part.base + len(part.content)]
-        if part.content.startswith(again):  # behind what is known, or known already
-            base, content = len(known), part.content[len(again) :]
-        elif part.base == 0:
-            base, content = 0, part.content
-        else:
-            return False
+        again = known[base : base + len(part.content)]
+        if not part.content.startswith(again):
+            if physical is None or (part.path in self._loads and part.path not in self._carried):
+                if part.base:
+                    return False
+                known.clear()  # nobody knows whether it is of the same file
+            base = _place(known, part.content, part.form)
+            again = known[base : base + len(part.content)]
+        self._behind[part.path, part.form] = base - part.base
+        content, base = part.content[len(again) :], len(known)
         if content:
-            if base != len(known):
-                known = known[:base]
-            told = known if isinstance(known, bytearray) else bytearray(known)
-            told += content
-            self._content[part.path, part.form] = told
+            known += content
             self.ops.append(
                 DeletionsNoted(
                     sender=self._sender,
@@ -97,9 +109,7 @@ class KnownDeletions:
         row = self._held(path) or self._state.file_table.forwarded(self._sender, path)
         return None if row is None else row.physical
 
-    def _known(self, path: str, form: str, physical: str | None) -> bytes | bytearray:
-        if (path, form) in self._content:
-            return self._content[path, form]
+    def _known(self, path: str, form: str, physical: str | None) -> bytes:
         if self._anew:
             return b""
         table = self._state.deletion_table
@@ -110,3 +120,30 @@ class KnownDeletions:
         else:
             rows = table.of_file(physical)
         return next((row.content for row in rows if row.form == form), b"")
+
+
+def _place(known: bytearray, content: bytes, form: str) -> int:
+    """Where records stand in what is known, or with their begin at its end; else its end."""
+    places = _found(known, content[:_HEAD])
+    places += range(max(0, len(known) - _HEAD), len(known))
+    for at in places:
+        there = bytes(known[at : at + len(content)])
+        if content.startswith(there) and _is_whole(there, form):
+            return at
+    return len(known)
+
+
+def _found(known: bytearray, head: bytes) -> list[int]:
+    found: list[int] = []
+    at = known.find(head)
+    while at >= 0 and len(found) < _MOST_PLACES:
+        found.append(at)
+        at = known.find(head, at + 1)
+    return found
+
+
+def _is_whole(records: bytes, form: str) -> bool:
+    try:
+        return whole_records(records, form) == len(records)
+    except Malformed:
+        return False

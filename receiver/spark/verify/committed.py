@@ -75,6 +75,7 @@ class CommittedFile:
         row: of the catalogue.
         label: the name that its sender gave itself.
         directory: of its sender's folder.
+        loaded_at: when it was loaded, seconds since the epoch.
         findings: what is wrong with it as far as the catalogue alone can tell.
     """
 
@@ -82,6 +83,7 @@ class CommittedFile:
     row: FileRow
     label: str
     directory: str
+    loaded_at: float
     findings: tuple[Finding, ...]
 
     @property
@@ -270,6 +272,7 @@ class CommittedFiles(Closing):
             row=row,
             label=sender.label if sender else "",
             directory=sender.directory if sender else "",
+            loaded_at=state.clock.times.seconds(row.created),
             findings=(*_ownership(state, row, expected.devices or ()), *_expired(row, expiry)),
         )
 

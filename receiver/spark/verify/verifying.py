@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from common.tsfile.device_names import in_database
 from common.tsfile.proof import SeriesTable
 from receiver.load.upkeep.verdicts import Verdict
-from receiver.metadata.model.timestamps import to_seconds
 from receiver.spark.finder import kind_of, shown
 from receiver.spark.report.results import FileResult, Finding, Judgement, Severity, Verification
 from receiver.spark.verify.job import Neighbours, Subject, VerifyJob
@@ -224,7 +223,7 @@ def _result(
         first_time=part.first_time,
         last_time=part.last_time,
         loaded_commit=row.created if row else 0,
-        loaded_at=_moment(to_seconds(row.created)) if row else None,
+        loaded_at=_moment(file.loaded_at) if file else None,
         verdict=_judge(findings),
         findings=_capped(findings, part.dropped),
         seconds=part.seconds,

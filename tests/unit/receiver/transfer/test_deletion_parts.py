@@ -115,13 +115,33 @@ def test_what_is_told_once_more_is_known_already(edge: Edge) -> None:
     assert content_of(edge.node) == (ONE + TWO, [(len(ONE), 7), (both, 9)])
 
 
-def test_what_is_shorter_takes_nothing_back_and_what_is_other_takes_its_place(edge: Edge) -> None:
+def test_what_is_shorter_takes_nothing_back_and_what_is_other_comes_behind_it(edge: Edge) -> None:
     edge.round({P: tsfile()})
     round_with(edge, part(ONE + TWO))
     round_with(edge, part(ONE))
     assert content_of(edge.node)[0] == ONE + TWO
+    for _ in range(2):  # told again it is known, and where it has grown, what is new
+        round_with(edge, part(OTHER, floor=9))
+        assert content_of(edge.node)[0] == ONE + TWO + OTHER
+    more = part(ONE, len(OTHER), floor=9)
+    round_with(edge, part(OTHER, floor=9), more)
+    assert content_of(edge.node)[0] == ONE + TWO + OTHER + ONE
+
+
+def test_beside_a_file_that_is_not_loaded_what_is_other_takes_its_place(edge: Edge) -> None:
+    round_with(edge, part(ONE + TWO))
     round_with(edge, part(OTHER, floor=9))
     assert content_of(edge.node) == (OTHER, [(len(OTHER), 9)])
+
+
+def test_two_names_of_a_content_tell_what_is_deleted_of_it(edge: Edge) -> None:
+    other = path_of(2)
+    edge.round({P: tsfile()})
+    edge.round({other: tsfile()})
+    round_with(edge, part(ONE), part(ONE, path=other))
+    assert content_of(edge.node)[0] == ONE
+    round_with(edge, part(TWO, len(ONE)), part(OTHER, len(ONE), path=other))
+    assert content_of(edge.node)[0] == content_of(edge.node, other)[0] == ONE + TWO + OTHER
 
 
 def test_a_part_whose_begin_is_not_here_is_asked_for_again(edge: Edge) -> None:
