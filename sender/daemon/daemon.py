@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 import common
@@ -53,7 +54,8 @@ class Daemon:
         self._pid_file = config.daemon.pid_file
         self._loops: dict[str, ReceiverLoop] = {}
         self._watch: Watch | None = None
-        self._watched: tuple[Path, ...] = ()
+        self._watched: dict[Path, tuple[int, int]] = {}
+        """Each directory, and which one it was: another may be mounted in its place."""
         self._digests = KnownDigests()
         self._ahead: DigestsAhead | None = None
 
@@ -128,7 +130,7 @@ class Daemon:
         self._ended.set()
         if self._watch is not None:
             self._watch.close()
-            self._watch, self._watched = None, ()
+            self._watch, self._watched = None, {}
         if self._ahead is not None:
             self._ahead.close()
         for loop in self._loops.values():
@@ -171,7 +173,7 @@ class Daemon:
             before.close()
         self._watched = wanted
         self._watch = Watch(
-            wanted,
+            tuple(wanted),
             self._changed,
             closed=self._ahead.closed if self._ahead is not None else None,
             poll=self._config.daemon.watch_poll,
@@ -181,13 +183,19 @@ class Daemon:
         if before is not None:
             self._changed()  # whatever came while nobody watched
 
-    def _directories(self) -> tuple[Path, ...]:
+    def _directories(self) -> dict[Path, tuple[int, int]]:
         if all(entry.source == "receiver" for entry in self._config.receivers):
-            return ()
-        if self._config.layout == "flat":
-            return tuple(each for each in self._config.data_dirs if each.is_dir())
-        kinds = (each / kind for each in self._config.data_dirs for kind in Kind)
-        return tuple(each for each in kinds if each.is_dir())
+            return {}
+        paths: Iterable[Path] = self._config.data_dirs
+        if self._config.layout != "flat":
+            paths = [each / kind for each in paths for kind in Kind]
+        found = {}
+        for each in paths:
+            with suppress(OSError):
+                stat = each.stat()
+                if S_ISDIR(stat.st_mode):
+                    found[each] = (stat.st_dev, stat.st_ino)
+        return found
 
     def _watched_well(self) -> bool:
         """Whether each change of a name in the data directories is told of."""
