@@ -27,7 +27,7 @@ from common.tsfile.primitives import Malformed
 from sender.select.found import Scan, Why
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from common.durable import Tree
@@ -71,6 +71,8 @@ class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
         there: bytes that the receiver has, where these are others than what was told of this file:
             it was written anew, or its content has another name with a deletion file of its own.
         most: bytes that it had when it was told before it was written anew, or cut.
+        kept: of how many marks it was told that readers are not to apply them; -1 where that is not
+            known, as of what an earlier version told.
     """
 
     identity: tuple[int, int, int]
@@ -81,6 +83,7 @@ class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
     known: str = ""
     there: int = 0
     most: int = 0
+    kept: int = -1
 
     @property
     def at_receiver(self) -> KnownRecords | None:
@@ -204,14 +207,39 @@ class EdgeLook(msgspec.Struct, frozen=True):
         sight = self.sight(file)
         return 0 if sight is None else len(sight.marks) + sight.size // LONGEST_PART
 
-    @property
-    def due(self) -> list[LocalDeletions]:
-        """Deletion files of which the receiver does not have all."""
+    def due(self, *, applies: bool) -> list[LocalDeletions]:
+        """Deletion files of which the receiver does not have all, or only keeps what it may apply.
+
+        Args:
+            applies: whether readers are to leave out what is deleted.
+        """
         return [
             file
             for file in self.scan.deletions
-            if self.number and (sight := self.sight(file)) is not None and sight.told < sight.size
+            if self.number
+            and (sight := self.sight(file)) is not None
+            and self.begin(file, applies=applies) < sight.size
         ]
+
+    def begin(self, file: LocalDeletions, *, applies: bool) -> int:
+        """From which byte on a deletion file that could be read is told.
+
+        From its begin, where something was told as not to be applied, and now it is; or may be.
+        """
+        sight = self.after.deletions[file.path.text][file.form]
+        if applies and sight.told and sight.kept:
+            now = _kept(file, sight, range(1, sight.told + 1), applies=applies)
+            if sight.kept < 0 or now < sight.kept:
+                return 0
+        return sight.told
+
+    def kept_of(self, file: LocalDeletions, begin: int, end: int, *, applies: bool) -> int:
+        """`DeletionsSight.kept`, once these bytes of a deletion file are told."""
+        sight = self.after.deletions[file.path.text][file.form]
+        if begin and sight.kept < 0:
+            return -1
+        before = sight.kept if begin else 0
+        return before + _kept(file, sight, range(begin + 1, end + 1), applies=applies)
 
     @property
     def kept_deletions(self) -> list[tuple[FilePath, str]]:
@@ -332,14 +360,18 @@ class Looks:
         """Remember a look: on disk before this returns."""
         self._write(look.after)
 
-    def told(self, files: Mapping[tuple[str, str], int]) -> None:
-        """Remember how much of deletion files is committed: (path, form) -> bytes."""
+    def told(self, files: Mapping[tuple[str, str], tuple[int, int]]) -> None:
+        """Remember how much of deletion files is committed.
+
+        Args:
+            files: (path, form) -> bytes, and `DeletionsSight.kept`.
+        """
         deletions = {path: dict(forms) for path, forms in self.now.deletions.items()}
-        for (path, form), size in files.items():
+        for (path, form), (size, kept) in files.items():
             sight = deletions.get(path, {}).get(form)
             if sight is not None:
                 known = sight.digest if size == sight.size and not sight.there else sight.known
-                deletions[path][form] = replace(sight, told=size, known=known)
+                deletions[path][form] = replace(sight, told=size, known=known, kept=kept)
         self._write(replace(self.now, deletions=deletions))
 
     def _write(self, state: LooksState) -> None:
@@ -513,23 +545,31 @@ def _seen(
         marks = tuple((end, floor) for end, floor, _ in file.segments)
         there = known.at_receiver if known is not None and same else None
         told, at_receiver = (there.size, there.digest) if there is not None else (0, "")
+        kept = known.kept if known is not None and told else 0
         digest = _digest(content[:size])
-        return DeletionsSight(file.identity, size, digest, marks, told, at_receiver)
+        return DeletionsSight(file.identity, size, digest, marks, told, at_receiver, kept=kept)
     for each in (*([] if known is None else [known]), *moved):
         if each.size <= size and _digest(content[: each.size]) == each.digest:
             marks = each.marks if each.size == size else (*each.marks, (size, floor))
             digest = _digest(content[:size])
-            found = DeletionsSight(file.identity, size, digest, marks)
+            found = DeletionsSight(file.identity, size, digest, marks, kept=0)
             return found if each is not known else _told_before(found, known)
     if known is not None:
         return _written_anew(file, known, size, content)
-    return DeletionsSight(file.identity, size, _digest(content[:size]), ((size, floor),))
+    return DeletionsSight(file.identity, size, _digest(content[:size]), ((size, floor),), kept=0)
 
 
 def _told_before(now: DeletionsSight, known: DeletionsSight) -> DeletionsSight:
     """A deletion file that has grown: what was told of it holds."""
     there = known.at_receiver or KnownRecords(0, "")
-    return replace(now, told=known.told, known=there.digest, there=known.there, most=known.most)
+    return replace(
+        now,
+        told=known.told,
+        known=there.digest,
+        there=known.there,
+        most=known.most,
+        kept=known.kept,
+    )
 
 
 def _written_anew(
@@ -551,6 +591,7 @@ def _written_anew(
         known=there.digest,
         there=there.size,
         most=max(known.most, known.size) if there.size else 0,
+        kept=0,
     )
 
 
@@ -558,18 +599,27 @@ def _as_known(sight: DeletionsSight | None, known: KnownRecords | None) -> Delet
     """A deletion file as it is here, of which the receiver has something, or nothing."""
     if known is None:
         assert sight is not None
-        return replace(sight, told=0, known="", there=0)
+        return replace(sight, told=0, known="", there=0, kept=0)
     size, digest = known
     if sight is None:
         return DeletionsSight((0, 0, 0), size, digest, ((size, 0),), told=size, known=digest)
     if sight.at_receiver == known:
         return sight
     if (sight.size, sight.digest) == known:
-        return replace(sight, told=size, known=digest, there=0)
+        return replace(sight, told=size, known=digest, there=0, kept=-1)
     # It never takes anything back: while it has no less, it has all that it was told.
     is_more = size >= sight.there if sight.there else size > sight.size
     told = sight.told if sight.told == sight.size and is_more else 0
-    return replace(sight, told=told, known=digest, there=size)
+    kept = sight.kept if told else 0
+    return replace(sight, told=told, known=digest, there=size, kept=kept)
+
+
+def _kept(
+    file: LocalDeletions, sight: DeletionsSight, told: Container[int], *, applies: bool
+) -> int:
+    """How many marks are told as not to be applied, of those that end among some bytes."""
+    let = {end: is_applied for end, _, is_applied in file.segments}
+    return sum(end in told and not (applies and let.get(end, True)) for end, _ in sight.marks)
 
 
 def _digest(content: bytes) -> str:

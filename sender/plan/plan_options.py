@@ -20,6 +20,7 @@ class PlanOptions(msgspec.Struct, frozen=True):
         task_most: what a receiver takes in one task, of files and of ends.
         accept_source: the operator says that this node has all that it should have, this time.
         anew: the list begins anew: the receiver's operator says that this sender was restored.
+        applies: whether readers at the receiver are to leave out what is deleted.
         hold_deletions: why no deletion may travel in this round; None if they may.
     """
 
@@ -30,6 +31,7 @@ class PlanOptions(msgspec.Struct, frozen=True):
     accept_source: bool = False
     hold_deletions: str | None = None
     anew: bool = False
+    applies: bool = True
 
     @classmethod
     def of(
@@ -46,4 +48,5 @@ class PlanOptions(msgspec.Struct, frozen=True):
             config.task_max_bytes,
             accept_source=accept_source,
             hold_deletions=hold_deletions,
+            applies=config.deletion_files == "apply",
         )

@@ -88,7 +88,7 @@ class TaskRun:
         self._whole: dict[str, tuple[Prepared, str]] = {}
         """Files that the receiver has whole, with the MD5 of what is here."""
         self._left_out: set[str] = set()
-        self._told: dict[tuple[str, str], int] = {}
+        self._told: dict[tuple[str, str], tuple[int, int]] = {}
         self._tells_mode = False
         self._proofs = Proofs(kept.snapshot, check.limits)
         self._verdicts = Verdicts(report)
@@ -288,10 +288,14 @@ class TaskRun:
         """Tell what is new in deletion files; what the receiver has lost comes again from 0."""
         applied = self._remote.config.deletion_files == "apply"
         limits = self._check.limits
-        begins = {  # of a file that is sent: it is another one than they were told of
-            (file.path.text, file.form): 0 if file.path in self._additions else sight.told
+        files = {
+            (file.path.text, file.form): file
             for file in self._plan.deletion_files
-            if (sight := self._look.sight(file)) is not None
+            if self._look.sight(file) is not None
+        }
+        begins = {  # of a file that is sent: it is another one than they were told of
+            key: 0 if file.path in self._additions else self._look.begin(file, applies=applied)
+            for key, file in files.items()
         }
         again = {file.path.text for file in self._plan.deletion_files}
         for _ in range(2):
@@ -308,8 +312,10 @@ class TaskRun:
                 answer = self._remote.patiently(lambda body=body: self._deletions(body))  # type: ignore[misc]
                 again.update(answer.again)
                 for part in page:
-                    behind = self._behind(part.path, part.form, begins[part.path, part.form])
-                    self._told[part.path, part.form] = part.base - behind + len(part.content)
+                    key = (part.path, part.form)
+                    end = part.base - self._behind(*key, begins[key]) + len(part.content)
+                    kept = self._look.kept_of(files[key], begins[key], end, applies=applied)
+                    self._told[key] = end, kept
             crash.point("task.deletions.sent")
             begins = dict.fromkeys(begins, 0)
             if not again:

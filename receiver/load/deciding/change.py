@@ -21,7 +21,12 @@ from common.wire import EndMeaning, Propagate, Result
 from receiver.config import DeletesConfig
 from receiver.load.deciding.carried_deletions import carried
 from receiver.load.deciding.delete_guard import DeleteGuard
-from receiver.load.deciding.inherited_deletions import inherited, notes_of, predecessors
+from receiver.load.deciding.inherited_deletions import (
+    inherited,
+    inherited_kept,
+    notes_of,
+    predecessors,
+)
 from receiver.load.deciding.known_content import known_content, somebody_elses
 from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.load.deciding.origins import ended_origin, has_ended, is_deleted, origin_of
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
 
     from common.wire import DeletionsPart
     from receiver.load.deciding.expiry import Expiry
+    from receiver.load.deciding.known_deletions import KeptRecords
     from receiver.load.folder.current_task import Planned, TaskRecord
     from receiver.load.folder.staged import Verified
     from receiver.load.schema.registering import Registering
@@ -183,9 +189,9 @@ def decide_change(
     assert isinstance(done, records.TaskDone)
     done = msgspec.structs.replace(done, untold=tuple(untold))
     deleted = [op.physical for op in change.ops if isinstance(op, records.FileDeleted)]
-    notes = guard.judge_records(known.ops, deleted)
-    change.ops += notes
-    change.ops += _inherited(state, record.sender, change.loads, notes)
+    notes, kept = guard.judge_records(known.noted(), deleted, list(known.kept()))
+    change.ops += [*notes, *(each.op for each in kept)]
+    change.ops += _inherited(state, record.sender, change.loads, notes, kept)
     guard.finish()
     change.ops += [*guard.ops, done]
     change.guards += guard.guards
@@ -193,7 +199,11 @@ def decide_change(
 
 
 def _inherited(
-    state: State, heir: str, loads: Sequence[Load], notes: Sequence[records.DeletionsNoted]
+    state: State,
+    heir: str,
+    loads: Sequence[Load],
+    notes: Sequence[records.DeletionsNoted],
+    kept: Sequence[KeptRecords],
 ) -> Iterator[records.Op]:
     """What is noted for those whom a sender took over from."""
     table = state.deletion_table
@@ -203,7 +213,7 @@ def _inherited(
         for note in notes_of(table.unloaded(heir, each.candidate.path.text), each.physical.text)
     ]
     every += notes
-    if not every:
+    if not (every or kept):
         return
     contents = {
         each.physical.text: (each.candidate.staged.tail, each.candidate.staged.md5)
@@ -211,6 +221,7 @@ def _inherited(
     }
     for predecessor in predecessors(state, heir):
         yield from inherited(state, predecessor, every, contents)
+        yield from inherited_kept(state, predecessor, kept)
 
 
 class _Decision:

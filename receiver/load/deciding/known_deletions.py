@@ -4,36 +4,64 @@ What is known of the deletion file of a TsFile is only ever appended to: what a 
 more is known already, what is shorter takes nothing back, and what does not begin as it did is told
 behind what is known. So is what belongs to another name of the same content: where a file has
 several names, what is deleted beside one of them is deleted of it. Only of a file that is not
-loaded what is written anew takes the place of what is known.
+loaded what is written anew takes the place of what is known. What was only kept, and is told once
+more as to be applied, is.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from common.tsfile.deletion_records import whole_records
 from common.tsfile.primitives import Malformed
-from receiver.metadata.model.records import DeletionsNoted
+from receiver.metadata.model.records import DeletionsNoted, KeptRecordsApplied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from common.wire import DeletionsPart
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment, FileRow
 
-__all__ = ["KnownDeletions"]
+__all__ = ["KeptRecords", "KnownDeletions"]
 
 _HEAD = 64
 """Bytes by which a place is looked for."""
 _MOST_PLACES = 1000
 
 
+class KeptRecords(NamedTuple):
+    """Records of one deletion file that were only kept, and are to be applied.
+
+    Attributes:
+        op: what is to be committed.
+        row: the deletion file, as it is known.
+    """
+
+    op: KeptRecordsApplied
+    row: DeletionsRow
+
+    def parts(self) -> Iterator[tuple[int, bytes, DeletionsSegment]]:
+        """Of each of its segments: where it begins, its records, and itself."""
+        begin = 0
+        for each in self.row.segments:
+            if each.end in self.op.ends:
+                yield begin, self.row.content[begin : each.end], each
+            begin = each.end
+
+    @property
+    def certain(self) -> bool:
+        """Whether all of it is known to have been kept, not dropped by an operator."""
+        return all(each.kept for _, _, each in self.parts())
+
+
 class KnownDeletions:
     """The deletion files of one sender, with what a task tells of them.
 
     Attributes:
-        ops: what is to be committed.
+        ops: what is to be committed; see `noted`.
     """
 
     def __init__(
@@ -64,12 +92,15 @@ class KnownDeletions:
         self._anew = anew
         self._content: dict[tuple[str, str, str], bytearray] = {}
         self._behind: dict[tuple[str, str], int] = {}
+        self._renewed: set[tuple[str, str, str]] = set()
+        self._paths: dict[tuple[str, str, str], str] = {}
+        self._again: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
         self.ops: list[DeletionsNoted] = []
 
     def take(self, part: DeletionsPart) -> bool:
         """Take one more part; whether what stands before it is known."""
         physical = self._physical(part.path)
-        key = (physical or "", "" if physical else part.path, part.form)
+        key = _key(physical, part.path, part.form)
         if key not in self._content:
             self._content[key] = bytearray(self._known(part.path, part.form, physical))
         known = self._content[key]
@@ -82,9 +113,14 @@ class KnownDeletions:
                 if part.base:
                     return False
                 known.clear()  # nobody knows whether it is of the same file
+                self._again.pop(key, None)
+                self._renewed.add(key)
             base = _place(known, part.content, part.form)
             again = known[base : base + len(part.content)]
         self._behind[part.path, part.form] = base - part.base
+        if again and part.applied:
+            self._again.setdefault(key, []).append((base, base + len(again)))
+            self._paths[key] = part.path
         content, base = part.content[len(again) :], len(known)
         if content:
             known += content
@@ -99,6 +135,7 @@ class KnownDeletions:
                     floor=part.floor,
                     applied=part.applied,
                     author=part.author,
+                    kept=None if part.applied else True,
                 )
             )
         return True
@@ -109,9 +146,41 @@ class KnownDeletions:
         row = self._held(path) or self._state.file_table.forwarded(self._sender, path)
         return None if row is None else row.physical
 
+    def noted(self) -> list[DeletionsNoted]:
+        """What is to be committed; what the task told once more as to be applied is applied."""
+        return [
+            msgspec.structs.replace(op, applied=True, kept=None)
+            if not op.applied and _spans(self._told_again(op), op.base, op.base + len(op.content))
+            else op
+            for op in self.ops
+        ]
+
+    def _told_again(self, op: DeletionsNoted) -> list[tuple[int, int]]:
+        return self._again.get(_key(op.physical, op.path, op.form), [])
+
+    def kept(self) -> Iterator[KeptRecords]:
+        """What was told once more of what was only kept, and is to be applied."""
+        for key, told in self._again.items():
+            path, form = self._paths[key], key[2]
+            physical = self._physical(path)
+            row = self._committed(path, form, physical)
+            if row is None or key in self._renewed:
+                continue
+            begin, ends = 0, []
+            for each in row.segments:
+                if each.may_apply and _spans(told, begin, each.end):
+                    ends.append(each.end)
+                begin = each.end
+            if ends:
+                yield KeptRecords(KeptRecordsApplied(self._sender, path, physical, form, ends), row)
+
     def _known(self, path: str, form: str, physical: str | None) -> bytes:
+        row = self._committed(path, form, physical)
+        return b"" if row is None else row.content
+
+    def _committed(self, path: str, form: str, physical: str | None) -> DeletionsRow | None:
         if self._anew:
-            return b""
+            return None
         table = self._state.deletion_table
         if physical is None or path in self._loads:  # a file that is loaded takes them over
             rows = table.unloaded(self._sender, path)
@@ -119,7 +188,19 @@ class KnownDeletions:
                 rows = table.of_file(self._carried[path]) + rows
         else:
             rows = table.of_file(physical)
-        return next((row.content for row in rows if row.form == form), b"")
+        return next((row for row in rows if row.form == form), None)
+
+
+def _key(physical: str | None, path: str, form: str) -> tuple[str, str, str]:
+    return physical or "", "" if physical else path, form
+
+
+def _spans(told: list[tuple[int, int]], begin: int, end: int) -> bool:
+    """Whether ranges, joined, hold all from a begin to an end."""
+    for first, last in sorted(told):
+        if first <= begin:
+            begin = max(begin, last)
+    return begin >= end
 
 
 def _place(known: bytearray, content: bytes, form: str) -> int:

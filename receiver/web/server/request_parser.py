@@ -232,7 +232,8 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
             raise TooLargeError(f"the body has {self.content_length} bytes, at most {self.limit}")
         if "UPLOAD_CHECKSUM" in self.headers:
             raise TooLargeError(
-                f"a body with a checksum has at most {self.limit} bytes: send smaller chunks"
+                "a body with a checksum counts whole or not at all, so it has at most "
+                f"{self.limit} bytes: send smaller chunks, or no checksum"
             )
         offset = self.headers.get("UPLOAD_OFFSET", "")
         if not _OFFSET.match(offset):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from common import wire
@@ -266,3 +267,36 @@ def test_a_large_deletion_file_is_not_copied_for_each_of_its_parts(edge: Edge) -
             assert known.take(part(block, number * len(block)))
         assert time.process_time() - begun < 2
     assert sum(len(each.content) for each in known.ops) == 4000 * len(block)
+
+
+@pytest.mark.parametrize("floor", [20, 21, 1 << 60])
+def test_a_floor_that_reaches_files_to_come_is_refused(edge: Edge, floor: int) -> None:
+    edge.round({P: tsfile()})
+    task = edge.start(look=20)
+    with pytest.raises(ProtocolError, match=f"up to look {floor}, and the task's look is 20"):
+        tell(edge, task, part(ONE, floor=floor))
+    assert tell(edge, task, part(ONE, floor=19)) == []
+    edge.end(task, {})
+    edge.outcome(task)
+    assert content_of(edge.node) == (ONE, [(len(ONE), 19)])
+
+
+def test_a_task_without_a_look_tells_of_no_looks(edge: Edge) -> None:
+    edge.round({P: tsfile()})
+    request = wire.StartRequest(engine=edge.node.engine.uuid, epoch=edge.epoch)
+    task = "5" * 32
+    edge.epoch = edge.node.tasks.start(edge.who, edge.uuid, task, request).epoch or edge.epoch
+    with pytest.raises(ProtocolError, match="the task's look is 0"):
+        tell(edge, task, part(ONE, floor=1))
+    assert tell(edge, task, part(ONE, floor=0)) == []
+    edge.end(task, {})
+    edge.outcome(task)
+    assert content_of(edge.node) == (ONE, [(len(ONE), 0)])
+
+
+def test_a_forwarded_floor_counts_in_another_engines_looks(edge: Edge) -> None:
+    edge.round({P: tsfile()})
+    task = edge.start(look=20)
+    author = f"{A}@{'9' * 32}"
+    told = msgspec.structs.replace(part(ONE, floor=1 << 40), author=author)
+    assert tell(edge, task, told) == []

@@ -532,3 +532,29 @@ def test_a_batch_has_a_limit(edge: Edge) -> None:
         edge.node.tasks.batch(
             edge.who, A, task, edge.epoch, b"x" * (edge.node.config.limits.max_batch_bytes + 1)
         )
+
+
+@pytest.mark.parametrize("looks", [(21, 21), (20, 21), (1 << 60, 0)])
+def test_a_file_of_a_look_to_come_is_refused(edge: Edge, looks: tuple[int, int]) -> None:
+    path, content = path_of(1), tsfile()
+    edge.round({})
+    task = edge.start(look=20)
+    edge.plan(task, [plan_entry(path, content)])
+    edge.batch(task, {path: content})
+    with pytest.raises(ProtocolError, match="behind the task's, 20"):
+        edge.end(task, {path: content}, looks={path: looks})
+    edge.end(task, {path: content}, looks={path: (20, 20)})
+    assert results(edge.outcome(task)) == {path: "loaded"}
+
+
+@pytest.mark.parametrize("last", [20, 1 << 60])
+def test_what_is_gone_was_seen_before_the_tasks_look(edge: Edge, last: int) -> None:
+    edge.round({path_of(1): tsfile()})
+    task = edge.start(look=20)
+    edge.deleted(task, [path_of(1)])
+    with pytest.raises(ProtocolError, match="not before the task's look, 20"):
+        page(edge, task, 0, deleted=[path_of(1)], last_looks=[last])
+    with pytest.raises(ProtocolError, match="not before the task's look, 20"):
+        edge.end(task, {}, [path_of(1)], last_looks=[last])
+    edge.end(task, {}, [path_of(1)], last_looks=[19])
+    edge.outcome(task)

@@ -48,7 +48,7 @@ def inventory(edge: Edge) -> list[str]:
 def test_a_renamed_file_keeps_its_row_and_does_not_travel(edge: Edge) -> None:
     edge.round({path_of(1): ONE})
     before = row_at(edge.node, path_of(1))
-    task = edge.start()
+    task = edge.start(look=0)
     (decision,) = edge.plan(task, [plan_entry(path_of(9, partition=3), ONE)])
     assert decision.action is wire.Action.ALREADY
     edge.end(task, {path_of(9, partition=3): ONE}, [path_of(1)])
