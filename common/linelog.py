@@ -29,6 +29,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from common.errors import NameRefusedError, ProtocolError
 from common.names import FilePath, is_task_id
 
@@ -55,8 +57,7 @@ __all__ = [
 _CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f]")
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(msgspec.Struct, frozen=True):
     """The whole lines of a log.
 
     Attributes:
@@ -76,15 +77,25 @@ def parse_lines(data: bytes) -> Lines:
     at = 0
     while (end := data.find(b"\n", at)) >= 0:
         try:
-            line = data[at:end].decode()
-        except UnicodeDecodeError:
-            return Lines(lines, at, f"line {len(lines) + 1} at byte {at} is no UTF-8")
-        if _CONTROL.search(line):
-            return Lines(lines, at, f"line {len(lines) + 1} at byte {at} has control characters")
-        lines.append(line)
+            lines.append(_text(data[at:end]))
+        except ValueError as error:
+            return Lines(lines, at, f"line {len(lines) + 1} at byte {at} {error}")
         at = end + 1
-    problem = None if at == len(data) else f"{len(data) - at} bytes after byte {at} have no newline"
-    return Lines(lines, at, problem)
+    return Lines(lines, at, _rest(data, at))
+
+
+def _text(line: bytes) -> str:
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        raise ValueError("is no UTF-8") from None
+    if not (text.isascii() and text.isprintable()) and _CONTROL.search(text):
+        raise ValueError("has control characters")
+    return text
+
+
+def _rest(data: bytes, at: int) -> str | None:
+    return None if at == len(data) else f"{len(data) - at} bytes after byte {at} have no newline"
 
 
 def _line(text: str) -> bytes:
@@ -96,14 +107,17 @@ def _line(text: str) -> bytes:
 
 def parse_paths(data: bytes) -> tuple[list[FilePath], str | None]:
     """The paths of a list, and what is wrong with the rest of it (None if nothing)."""
-    read = parse_lines(data)
-    paths = []
-    for number, line in enumerate(read.lines, 1):
+    paths: list[FilePath] = []
+    at = 0
+    while (end := data.find(b"\n", at)) >= 0:
         try:
-            paths.append(FilePath.parse(line))
+            paths.append(FilePath.parse(_text(data[at:end])))
         except NameRefusedError as error:
-            return paths, f"line {number}: {error}"
-    return paths, read.problem
+            return paths, f"line {len(paths) + 1}: {error}"
+        except ValueError as error:
+            return paths, f"line {len(paths) + 1} at byte {at} {error}"
+        at = end + 1
+    return paths, _rest(data, at)
 
 
 def format_paths(paths: Iterable[FilePath]) -> bytes:

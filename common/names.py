@@ -12,9 +12,11 @@ a path beneath a directory and a cell of a terminal table, and needs no second l
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import sys
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, lru_cache
+
+import msgspec
 
 from common.errors import NameRefusedError
 
@@ -52,11 +54,15 @@ RESERVED = frozenset(
     }
 )
 _PARTITION = re.compile(r"-?(0|[1-9][0-9]{0,18})\Z")
+_PLAIN = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,60}\.tsfile\Z")
+"""Nearly all names are like this, and need no closer look."""
 _HEX32 = re.compile(r"[0-9a-f]{32}\Z")
 _STEM = re.compile(
     r"(?P<created>[0-9]{1,19})-(?P<version>[0-9]{1,19})-(?P<inner>[0-9]{1,9})"
     r"(?:-(?P<cross>[0-9]{1,9}))?(?P<tag>\.[0-9a-f]{16})?\Z"
 )
+_ORIGINAL = "-0-0.tsfile"
+"""How the name of a file ends that no compaction made, as of nearly all that are new."""
 _TAG = re.compile(r"\.[0-9a-f]{16}\Z")
 _TAG_LENGTH = 17
 _INT64 = 1 << 63
@@ -65,7 +71,7 @@ _INT64 = 1 << 63
 # that are no controls, lone surrogates (names that are no UTF-8) and noncharacters. Written out
 # and not asked of `unicodedata`, whose answers change with the version of Python: a name that one
 # end takes the other has to take, and a log has to read back after an upgrade.
-_BAD = re.compile(
+_BAD = (
     "[\\x00-\\x1f\\x7f-\\x9f\\xad\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890\\u0891\\u08e2\\u180e"
     "\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff0-\\ufffb\\ufffe\\uffff"
     "\\ud800-\\udfff\\ufdd0-\\ufdef\\U000110bd\\U000110cd\\U00013430-\\U0001343f"
@@ -76,6 +82,12 @@ _BAD = re.compile(
 )
 
 
+@cache
+def _bad() -> re.Pattern[str]:
+    """Names of printable ASCII have none of it: most programs never need the pattern."""
+    return re.compile(_BAD)
+
+
 class Kind(StrEnum):
     """The two spaces of a database: in time order, and late."""
 
@@ -83,8 +95,7 @@ class Kind(StrEnum):
     UNSEQUENCE = "unsequence"
 
 
-@dataclass(frozen=True, slots=True)
-class Stem:
+class Stem(msgspec.Struct, frozen=True):
     """The numbers in `<creation ms>-<version>-<inner>[-<cross>]`, where a name has that form."""
 
     created: int
@@ -111,7 +122,7 @@ def check_component(text: str, what: str, *, limit: int = 255) -> str:
         raise NameRefusedError(f"{what} {shown}: leaves its directory")
     if "/" in text or "\\" in text:
         raise NameRefusedError(f"{what} {shown}: has a slash or back slash")
-    if found := _BAD.search(text):
+    if not (text.isascii() and text.isprintable()) and (found := _bad().search(text)):
         raise NameRefusedError(f"{what} {shown}: has the character U+{ord(found[0]):04X}")
     size = len(text.encode())
     if size > limit:
@@ -125,8 +136,7 @@ def check_component(text: str, what: str, *, limit: int = 255) -> str:
     return text
 
 
-@dataclass(frozen=True, order=True)
-class FilePath:
+class FilePath(msgspec.Struct, frozen=True, order=True, gc=False):
     """The path of a TsFile (or its resource) relative to its data directory, checked.
 
     Attributes:
@@ -150,6 +160,14 @@ class FilePath:
         Raises:
             NameRefusedError: anything about it is not as this module's docstring has it.
         """
+        directory, _, name = text.rpartition("/")
+        if _PLAIN.match(name) and (place := _place(directory)) is not None:
+            return cls(*place, name)
+        return cls._looked_at(text)
+
+    @classmethod
+    def _looked_at(cls, text: str) -> FilePath:
+        """The same, and what is wrong with it."""
         if len(text) > MAX_PATH or len(text.encode("utf-8", "surrogatepass")) > MAX_PATH:
             raise NameRefusedError(f"path {text[:60]!a}...: longer than {MAX_PATH} bytes")
         pieces = text.split("/")
@@ -168,12 +186,12 @@ class FilePath:
         if not _is_partition(partition):
             raise NameRefusedError(f"path {text!a}: time partition {partition!a} is no integer")
         check_file_name(name)
-        return cls(Kind(kind), sg, vsg, int(partition), name)
+        return cls(Kind(kind), sys.intern(sg), sys.intern(vsg), int(partition), name)
 
-    @cached_property
+    @property
     def text(self) -> str:
         """The path as it stands in logs and on the wire."""
-        return f"{self.directory}/{self.name}"
+        return "/".join((self.kind, self.sg, self.vsg, str(self.partition), self.name))
 
     def __str__(self) -> str:
         return self.text
@@ -181,7 +199,7 @@ class FilePath:
     @property
     def directory(self) -> str:
         """The directory part, without a trailing slash."""
-        return f"{self.kind}/{self.sg}/{self.vsg}/{self.partition}"
+        return "/".join((self.kind, self.sg, self.vsg, str(self.partition)))
 
     @property
     def is_resource(self) -> bool:
@@ -211,6 +229,8 @@ class FilePath:
     @property
     def is_product(self) -> bool:
         """Whether a compaction made it, as the counts in its name tell."""
+        if self.name.endswith(_ORIGINAL):
+            return False
         stem = self.stem
         return stem is not None and stem.compactions != (0, 0)
 
@@ -231,6 +251,21 @@ class FilePath:
         return FilePath(self.kind, self.sg, self.vsg, self.partition, name)
 
 
+@lru_cache(maxsize=256)
+def _place(directory: str) -> tuple[Kind, str, str, int] | None:
+    """What a directory says of each path in it; None if it is none, or too long to say so.
+
+    Lists are in order: it is looked at once for all files in it.
+    """
+    if len(directory) > MAX_PATH // 2:
+        return None
+    try:
+        path = FilePath._looked_at(f"{directory}/x{SUFFIX}")
+    except NameRefusedError:
+        return None
+    return path.kind, path.sg, path.vsg, path.partition
+
+
 def storage_group_of(path: str) -> str:
     """The storage group of a checked path, a physical one too."""
     return path.split("/", 2)[1]
@@ -241,7 +276,8 @@ def parse_stem(name: str) -> Stem | None:
     found = _STEM.match(name.removesuffix(SUFFIX))
     if found is None:
         return None
-    return Stem(*(int(found[key] or 0) for key in ("created", "version", "inner", "cross")))
+    created, version, inner, cross = found.group("created", "version", "inner", "cross")
+    return Stem(int(created), int(version), int(inner), int(cross or 0))
 
 
 def _is_partition(text: str) -> bool:

@@ -192,6 +192,8 @@ class DaemonConfig(Struct, frozen=True, kw_only=True):
 
     Attributes:
         period: from the begin of one round to that of the next.
+        look_period: between two looks at every file, where the file system tells of changes and
+            told of none; rounds between only ask the receiver.
         watch: whether a new file starts a round early.
         watch_settle: rest after the last change before it does.
         watch_poll: between two looks where the file system tells of no changes.
@@ -200,6 +202,7 @@ class DaemonConfig(Struct, frozen=True, kw_only=True):
     """
 
     period: Annotated[Duration, Meta(ge=1)] = 60.0
+    look_period: Duration = 3600.0
     watch: bool = True
     watch_settle: Duration = 2.0
     watch_poll: Annotated[Duration, Meta(ge=1)] = 10.0

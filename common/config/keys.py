@@ -6,7 +6,6 @@ import difflib
 import re
 import typing
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -31,22 +30,19 @@ _SEGMENT = re.compile(r"([^\[\].]+)((?:\[[0-9]{1,4}\])*)")
 _INDEX = re.compile(r"\[([0-9]+)\]")
 
 
-@dataclass(frozen=True)
-class TableNode:
+class TableNode(msgspec.Struct, frozen=True):
     """A table."""
 
     schema: type[msgspec.Struct]
 
 
-@dataclass(frozen=True)
-class ArrayNode:
+class ArrayNode(msgspec.Struct, frozen=True):
     """An array of tables."""
 
     schema: type[msgspec.Struct]
 
 
-@dataclass(frozen=True)
-class LeafNode:
+class LeafNode(msgspec.Struct, frozen=True):
     """A value."""
 
     kind: ValueKind

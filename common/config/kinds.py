@@ -12,12 +12,12 @@ import os
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from common.config import units
 from common.config.loaded_values import Secret
@@ -44,8 +44,7 @@ def _hidden(_value: object) -> str:
     return "(hidden)"
 
 
-@dataclass(frozen=True)
-class ValueKind:
+class ValueKind(msgspec.Struct, frozen=True):
     """How values of a kind are treated.
 
     Attributes:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,8 +42,7 @@ _RANK = {"default": 0, "file": 1, "environment": 2, "flag": 3}
 _INJECTED = re.compile(r"SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_.*)?")
 
 
-@dataclass(frozen=True)
-class _Setting:
+class _Setting(msgspec.Struct, frozen=True):
     """A value as its layer has it.
 
     Attributes:

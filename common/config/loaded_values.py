@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
+from msgspec.structs import asdict
 
 from common.errors import ConfigError
 
@@ -25,8 +26,7 @@ __all__ = [
 T_co = TypeVar("T_co", bound=msgspec.Struct, covariant=True)
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """Where a value comes from.
 
     Attributes:
@@ -41,8 +41,7 @@ class Origin:
         return self.where if self.kind == "default" else f"{self.kind} {self.where}"
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(msgspec.Struct, frozen=True):
     """The value of a command-line flag, with the name it had there."""
 
     value: object
@@ -64,8 +63,7 @@ class Loaded(Generic[T_co]):
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class ConfigProblem:
+class ConfigProblem(msgspec.Struct, frozen=True):
     """One thing that is wrong.
 
     Attributes:
@@ -92,8 +90,7 @@ def config_error(problems: Iterable[ConfigProblem]) -> ConfigError:
     return ConfigError(message, extra={"problems": [asdict(problem) for problem in found]})
 
 
-@dataclass(frozen=True)
-class ConfigFinding:
+class ConfigFinding(msgspec.Struct, frozen=True):
     """What a schema's own `CheckedTable.check` has found.
 
     Attributes:

@@ -10,9 +10,10 @@ import re
 import stat
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from common.config.loaded_values import ConfigProblem, config_error
 from common.errors import ConfigError
@@ -37,8 +38,7 @@ _TOKEN = re.compile(
 _SYNTAX_PLACE = re.compile(r" \((?:at line (\d+), column \d+|at end of document)\)$")
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """A TOML file.
 
     Attributes:

@@ -6,17 +6,24 @@ import click
 
 import common
 from common.cli import config_group
-from sender.cli.check import check
-from sender.cli.daemon import run_daemon, start, stop
-from sender.cli.free import free
-from sender.cli.init import init
 from sender.cli.program import PROGRAM
-from sender.cli.quarantine import quarantine
-from sender.cli.status import status
-from sender.cli.sync import recover, resync, sync
 
 __all__ = ["cli"]
 
+_NAMES = (
+    "init",
+    "sync",
+    "run",
+    "start",
+    "stop",
+    "status",
+    "free",
+    "quarantine",
+    "recover",
+    "resync",
+    "check",
+    "config",
+)
 _EPILOG = """\b
 Exit codes:
   0  all that is closed is loaded      4  receiver unreachable, or it refuses
@@ -32,7 +39,48 @@ Examples:
 """
 
 
+def _command(name: str) -> click.Command:
+    """A command; its module is loaded for it, as cron starts `sync` all day."""
+    match name:
+        case "init":
+            from sender.cli.init import init as found
+        case "sync":
+            from sender.cli.sync import sync as found
+        case "recover":
+            from sender.cli.sync import recover as found
+        case "resync":
+            from sender.cli.sync import resync as found
+        case "run":
+            from sender.cli.daemon import run_daemon as found
+        case "start":
+            from sender.cli.daemon import start as found
+        case "stop":
+            from sender.cli.daemon import stop as found
+        case "status":
+            from sender.cli.status import status as found
+        case "free":
+            from sender.cli.free import free as found
+        case "quarantine":
+            from sender.cli.quarantine import quarantine as found
+        case "check":
+            from sender.cli.check import check as found
+        case _:
+            return config_group(PROGRAM)
+    return found
+
+
+class _Commands(click.Group):
+    """Knows what there is by name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_NAMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return _command(cmd_name) if cmd_name in _NAMES else None
+
+
 @click.group(
+    cls=_Commands,
     help="Ships closed TsFiles of this node to its receivers: once, whole, provably.",
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -41,20 +89,3 @@ Examples:
 @PROGRAM.options
 def cli() -> None:
     """See the help text of the group."""
-
-
-for _command in (
-    init,
-    sync,
-    run_daemon,
-    start,
-    stop,
-    status,
-    free,
-    quarantine,
-    recover,
-    resync,
-    check,
-    config_group(PROGRAM),
-):
-    cli.add_command(_command)

@@ -168,14 +168,14 @@ def _by_daemon(
     remote: Remote, options: RoundOptions, line: TerminalLine, locked: Exception
 ) -> dict[str, Any]:
     """Ask the process that holds the lock."""
-    from dataclasses import asdict
+    from msgspec.structs import asdict
 
     from common.errors import LockedError
     from sender.daemon.control import ask
     from sender.send.progress import RoundProgress
 
     def tell(event: dict[str, Any]) -> None:
-        known = {name: event[name] for name in RoundProgress.__slots__ if name in event}
+        known = {name: event[name] for name in RoundProgress.__struct_fields__ if name in event}
         line.show(RoundProgress(**known))
 
     request = {"do": "round", "receiver": remote.name} | asdict(options)

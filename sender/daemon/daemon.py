@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 import common
@@ -53,7 +54,8 @@ class Daemon:
         self._pid_file = config.daemon.pid_file
         self._loops: dict[str, ReceiverLoop] = {}
         self._watch: Watch | None = None
-        self._watched: tuple[Path, ...] = ()
+        self._watched: dict[Path, tuple[int, int]] = {}
+        """Each directory, and which one it was: another may be mounted in its place."""
         self._digests = KnownDigests()
         self._ahead: DigestsAhead | None = None
 
@@ -108,7 +110,9 @@ class Daemon:
             Remote.make(config, entry, uuid, ended, digests=self._digests)
             for entry in config.receivers
         ]
-        return ended, {remote.name: ReceiverLoop(remote) for remote in remotes}
+        return ended, {
+            each.name: ReceiverLoop(each, watched=self._watched_well) for each in remotes
+        }
 
     def _begin(self, ended: threading.Event, loops: dict[str, ReceiverLoop]) -> None:
         """Start it."""
@@ -126,7 +130,7 @@ class Daemon:
         self._ended.set()
         if self._watch is not None:
             self._watch.close()
-            self._watch, self._watched = None, ()
+            self._watch, self._watched = None, {}
         if self._ahead is not None:
             self._ahead.close()
         for loop in self._loops.values():
@@ -164,26 +168,38 @@ class Daemon:
         if self._watch is not None and wanted == self._watched:
             self._watch.check()
             return
-        if self._watch is not None:
-            self._watch.close()
-            self._changed()
+        before = self._watch
+        if before is not None:
+            before.close()
         self._watched = wanted
         self._watch = Watch(
-            wanted,
+            tuple(wanted),
             self._changed,
             closed=self._ahead.closed if self._ahead is not None else None,
             poll=self._config.daemon.watch_poll,
             recursive=self._config.layout != "flat",
         )
         self._watch.start()
+        if before is not None:
+            self._changed()  # whatever came while nobody watched
 
-    def _directories(self) -> tuple[Path, ...]:
+    def _directories(self) -> dict[Path, tuple[int, int]]:
         if all(entry.source == "receiver" for entry in self._config.receivers):
-            return ()
-        if self._config.layout == "flat":
-            return tuple(each for each in self._config.data_dirs if each.is_dir())
-        kinds = (each / kind for each in self._config.data_dirs for kind in Kind)
-        return tuple(each for each in kinds if each.is_dir())
+            return {}
+        paths: Iterable[Path] = self._config.data_dirs
+        if self._config.layout != "flat":
+            paths = [each / kind for each in paths for kind in Kind]
+        found = {}
+        for each in paths:
+            with suppress(OSError):
+                stat = each.stat()
+                if S_ISDIR(stat.st_mode):
+                    found[each] = (stat.st_dev, stat.st_ino)
+        return found
+
+    def _watched_well(self) -> bool:
+        """Whether each change of a name in the data directories is told of."""
+        return self._watch is not None and self._watch.polls_because is None
 
     def _changed(self) -> None:
         for loop in self._loops.values():

@@ -21,6 +21,7 @@ import common
 from common import wire
 from common.durable import Lock
 from common.errors import LockedError, StoppedError, TsferryError
+from sender.round.rested import Rested
 from sender.round.round import Round, RoundOptions
 from sender.round.round_report import RoundReport
 from sender.send.backoff import Backoff, retry_helps
@@ -61,10 +62,20 @@ class ReceiverLoop:
         self,
         remote: Remote,
         *,
+        watched: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
         backoff: Backoff | None = None,
     ) -> None:
+        """The threads of a receiver; none is started.
+
+        Args:
+            remote: to it.
+            watched: whether `changed` is called for each change in the data directories.
+            clock: seconds.
+            backoff: pauses after rounds that failed.
+        """
         self.remote = remote
+        self._watched = watched
         self._clock = clock
         daemon = remote.config.daemon
         self._backoff = backoff or Backoff(min(_FIRST_RETRY_S, daemon.period), daemon.period)
@@ -73,6 +84,8 @@ class ReceiverLoop:
         self._changed_at: float | None = None
         self._due = clock()
         self._failures = 0
+        self._rested: Rested | None = None
+        self._looked = clock()
         self._meter = Meter(remote.name)
         self.state = "starting"
         self.last: RoundReport | None = None
@@ -164,13 +177,20 @@ class ReceiverLoop:
 
     def _round(self, request: Request | None) -> None:
         begin = self._clock()
-        self._changed_at = None
+        rested = self._take_rested(begin) if request is None else None
+        self._rested = None
+        with self._wake:
+            self._changed_at = None
         self.state = "in a round"
         tell = request.tell if request else (lambda progress: None)
         self._meter = Meter(self.remote.name, tell)
         options = request.options if request else RoundOptions()
         try:
-            report = Round(self.remote, options, self._meter).run()
+            one = Round(self.remote, options, self._meter, rested)
+            report = one.run()
+            self._rested = one.rested
+            if one.rested is not rested or rested is None:
+                self._looked = begin
         except Exception as error:
             _log.exception("%s: the round ended with an error nobody foresaw", self.remote.name)
             report = RoundReport(self.remote.name, error=TsferryError(f"internal: {error!r}"))
@@ -178,6 +198,12 @@ class ReceiverLoop:
         if request is not None:
             request.report = report
             request.done.set()
+
+    def _take_rested(self, now: float) -> Rested | None:
+        """What the last round left, if no change was told of since, and each would have been."""
+        told = self._changed_at is not None or self._failures
+        late = now - self._looked >= self.remote.config.daemon.look_period
+        return None if told or late or not self._watched() else self._rested
 
     def _finish(self, report: RoundReport, begin: float) -> None:
         if not report.looked and self.last is not None:

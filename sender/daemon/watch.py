@@ -1,4 +1,6 @@
-"""Noticing new files early: a hint that a round is worth while. The periodic scan is the truth.
+"""Noticing new files early: a hint that a round is worth while, and that nothing has changed.
+
+The look at every file, which comes every `look_period` whatever was told, is the truth.
 
 Inotify tells where it can. Where it cannot (watches used up, a network file system, whose changes
 by other machines it never sees) the directories are looked at every `poll` seconds instead, which

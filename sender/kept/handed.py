@@ -15,16 +15,19 @@ Losing the file loses no data: all is offered once more, and nothing travels.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from common.digests import xxh3_64
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from common.durable import Tree
 
-__all__ = ["Handed"]
+__all__ = ["Handed", "HandedUp"]
+
+HandedUp: TypeAlias = "Callable[[str, str, int], bool]"
+"""`Handed.has`."""
 
 _FILE = "handed.state"
 _MAGIC = b"TSFH\x01"

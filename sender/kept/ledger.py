@@ -21,8 +21,9 @@ the new list first; that it was written for the old one as well counts only whil
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from common import crash
 from common.linelog import format_paths, parse_paths
@@ -32,7 +33,7 @@ from sender.kept.rebuilt import Rebuilt
 from sender.select.entry import Entry, EntryState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Set
     from pathlib import Path
 
     from common.durable import Tree
@@ -70,7 +71,7 @@ class Ledger:
     def __init__(self, dirs: DataDirs, endpoint: str) -> None:
         self._trees = dict(dirs.trees)
         self._bases = sender_dirs(dirs, endpoint)
-        self._lists: dict[Path, set[FilePath]] = {}
+        self._lists: dict[Path, Set[FilePath]] = {}
         self.entries: dict[FilePath, Entry] = {}
         self.pending: dict[FilePath, Entry] = {}
         self.doubts: tuple[str, ...] = ()
@@ -121,14 +122,12 @@ class Ledger:
         gone = set(removed)
         come = {each.path: _surely_loaded(each) for each in added}
         gone -= come.keys()
-        wanted = {data_dir: set(paths) for data_dir, paths in self._lists.items()}
-        for path in gone | come.keys():
-            for paths in wanted.values():
-                paths.discard(path)
-        for path, entry in come.items():
-            wanted[entry.data_dir].add(path)
+        if not gone and not come:
+            return
         before = self.entries
-        self.entries = {path: each for path, each in before.items() if path not in gone} | come
+        self.entries = {path: each for path, each in before.items() if path not in gone}
+        self.entries.update(come)
+        wanted = self._changed_lists(gone, come)
         changed = {each.data_dir for each in come.values() if before.get(each.path) != each}
         self._replace_lists(wanted, changed, before)
         # On disk they stay until the next writing: a fold that is cut off needs them again.
@@ -146,6 +145,20 @@ class Ledger:
             wanted[entry.data_dir].add(path)
         self._replace_lists(wanted, set(self._trees), before, every=True)
         self.doubts = ()
+
+    def _changed_lists(
+        self, gone: Set[FilePath], come: Mapping[FilePath, Entry]
+    ) -> Mapping[Path, Set[FilePath]]:
+        """What is to be on the list of each data directory."""
+        if len(self._trees) == 1:
+            return dict.fromkeys(self._trees, self.entries.keys())
+        wanted = {data_dir: set(paths) for data_dir, paths in self._lists.items()}
+        for path in gone | come.keys():
+            for paths in wanted.values():
+                paths.discard(path)
+        for path, entry in come.items():
+            wanted[entry.data_dir].add(path)
+        return wanted
 
     @property
     def home(self) -> Path | None:
@@ -188,7 +201,9 @@ class Ledger:
         if data is None:
             self._doubt(f"{data_dir}: there is no {_LAST} yet, or it was lost")
             return
+        digest = list_digest(data)
         paths, problem = parse_paths(data)
+        del data  # a long list is not held beside the facts, which are longer
         if problem:
             self._doubt(f"{data_dir}: {_LAST} is damaged: {problem}")
         facts, trouble = parse_state(
@@ -196,12 +211,11 @@ class Ledger:
         )
         if trouble:
             self._doubt(f"{data_dir}: {_STATE} is unusable: {trouble}")
-        elif list_digest(data) not in (facts.lists if interrupted else facts.lists[:1]):
+        elif digest not in (facts.lists if interrupted else facts.lists[:1]):
             self._doubt(f"{data_dir}: {_LAST} is not as it was written")
         self._take(data_dir, paths, facts)
 
     def _take(self, data_dir: Path, paths: list[FilePath], facts: ListFacts) -> None:
-        self._lists[data_dir] = set(paths)
         if facts.lists and not all(path in facts.entries for path in paths):
             self._doubt(f"{data_dir}: {_STATE} lacks files of the list")
         for path in paths:
@@ -211,6 +225,8 @@ class Ledger:
             # disk was away: the facts that were seen here are the better ones.
             if other is None or other.state is EntryState.LISTED:
                 self.entries[path] = entry
+        # One list has all: it takes no memory of its own.
+        self._lists[data_dir] = self.entries.keys() if len(self._trees) == 1 else set(paths)
         for path, entry in facts.pending.items():
             listed = self.entries.get(path)
             if listed is None or not listed.same_facts(entry):
@@ -223,7 +239,7 @@ class Ledger:
 
     def _replace_lists(
         self,
-        wanted: Mapping[Path, set[FilePath]],
+        wanted: Mapping[Path, Set[FilePath]],
         changed: set[Path],
         before: Mapping[FilePath, Entry],
         *,
@@ -242,7 +258,7 @@ class Ledger:
                 self._write_state(data_dir, new, {})
 
     def _replace_list(
-        self, data_dir: Path, new: set[FilePath], before: Mapping[FilePath, Entry]
+        self, data_dir: Path, new: Set[FilePath], before: Mapping[FilePath, Entry]
     ) -> None:
         tree = self._trees[data_dir]
         leaving = {path: before[path] for path in self._lists[data_dir] - new if path in before}
@@ -259,7 +275,7 @@ class Ledger:
         self._lists[data_dir] = new
 
     def _write_state(
-        self, data_dir: Path, new: set[FilePath], leaving: Mapping[FilePath, Entry]
+        self, data_dir: Path, new: Set[FilePath], leaving: Mapping[FilePath, Entry]
     ) -> None:
         """Write the facts, good for the old and for the new list."""
         tree = self._trees[data_dir]

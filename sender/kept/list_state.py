@@ -15,7 +15,6 @@ its place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,7 +26,7 @@ from common.names import FilePath
 from sender.select.entry import Entry, EntryState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 __all__ = ["ListFacts", "list_digest", "parse_state", "write_state"]
@@ -36,13 +35,12 @@ _FORMAT = "tsferry.local_files"
 _VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ListFacts:
+class ListFacts(msgspec.Struct, frozen=True):
     """What a state file holds."""
 
     lists: tuple[str, ...] = ()
-    entries: Mapping[FilePath, Entry] = field(default_factory=dict)
-    pending: Mapping[FilePath, Entry] = field(default_factory=dict)
+    entries: Mapping[FilePath, Entry] = msgspec.field(default_factory=dict)
+    pending: Mapping[FilePath, Entry] = msgspec.field(default_factory=dict)
 
 
 class _Header(msgspec.Struct, forbid_unknown_fields=False):
@@ -92,14 +90,16 @@ def parse_state(
     Args:
         content: of the file.
         data_dir: that it lies in.
-        paths: of the list beside it, already parsed: used instead of equal ones.
+        paths: of the list beside it, already parsed: used instead of equal ones, as both are in
+            one order.
     """
-    known = {path.text: path for path in paths}
-    head, newline, body = content.partition(b"\n")
+    known = iter(paths)
+    begin = content.find(b"\n") + 1
+    body = memoryview(content)[begin:]
     try:
-        if not newline:
+        if not begin:
             return ListFacts(), "it is missing" if not content else "its header is cut off"
-        header = from_json(head, _Header)
+        header = from_json(content[:begin], _Header)
         if header.format != _FORMAT or header.version != _VERSION:
             return (
                 ListFacts(),
@@ -107,21 +107,33 @@ def parse_state(
             )
         if xxh3_128(body).hex() != header.xxh3:
             return ListFacts(), "its checksum does not match"
-        lists, *lines = body.splitlines()
-        digests = from_json(lists, tuple[str, ...])
+        lines = _lines(content, begin)
+        digests = from_json(next(lines, b""), tuple[str, ...])
         entries: dict[FilePath, Entry] = {}
         pending: dict[FilePath, Entry] = {}
+        path = next(known, None)
         for line in lines:
-            entry = _entry(_decode_row(line), data_dir, known)
+            row = _decode_row(line)
+            if path is not None and row[0] == path.text:
+                entry, path = _entry(row, data_dir, path), next(known, None)
+            else:
+                entry = _entry(row, data_dir, FilePath.parse(row[0]))
             (pending if entry.state is EntryState.SENT else entries)[entry.path] = entry
     except (msgspec.MsgspecError, UnicodeDecodeError, NameRefusedError, ValueError) as error:
         return ListFacts(), str(error)
     return ListFacts(digests, entries, pending), None
 
 
-def _entry(row: _Row, data_dir: Path, known: Mapping[str, FilePath]) -> Entry:
-    text, state, size, mtime_ns, inode, md5, first, last = row
+def _lines(content: bytes, begin: int) -> Iterator[bytes]:
+    while (end := content.find(b"\n", begin)) >= 0:
+        yield content[begin:end]
+        begin = end + 1
+    if begin < len(content):
+        yield content[begin:]
+
+
+def _entry(row: _Row, data_dir: Path, path: FilePath) -> Entry:
+    _, state, size, mtime_ns, inode, md5, first, last = row
     if md5 and not is_md5(md5):
         raise ValueError(f"{md5!r} is no MD5")
-    path = known.get(text) or FilePath.parse(text)
     return Entry(path, data_dir, size, mtime_ns, inode, md5, first, last, state)

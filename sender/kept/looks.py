@@ -13,10 +13,10 @@ not written never happened. Losing it loses no data: what is here is then seen f
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from common.decoders import from_json
 from common.digests import xxh3_128
@@ -43,7 +43,7 @@ LONGEST_PART: Final = 256 << 10
 _HOLDS = "what it said still holds at the receiver"
 
 
-class Sight(msgspec.Struct, frozen=True, array_like=True):
+class Sight(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A file that is here and is not on the list.
 
     Attributes:
@@ -131,8 +131,7 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.torn.get(directory, self.torn.get("", self.last_of(directory)))
 
 
-@dataclass(frozen=True)
-class EdgeLook:
+class EdgeLook(msgspec.Struct, frozen=True):
     """One look, as a round goes by it.
 
     Attributes:
@@ -181,7 +180,7 @@ class EdgeLook:
         if not self.number:
             return self
         missing = dict(_missing_since(self.before, self.number, self.scan, entries, ()))
-        after = msgspec.structs.replace(self.after, missing={**missing, **self.after.missing})
+        after = replace(self.after, missing={**missing, **self.after.missing})
         return replace(self, after=after)
 
     def told_as(self, there: Mapping[str, str]) -> EdgeLook:
@@ -201,7 +200,7 @@ class EdgeLook:
                 forms[form] = _as_known(forms.get(form), known.get(form))
             if forms:
                 found[path] = forms
-        return replace(self, after=msgspec.structs.replace(self.after, deletions=found))
+        return replace(self, after=replace(self.after, deletions=found))
 
     def parts(self, file: LocalDeletions) -> int:
         """In how many parts a deletion file is told from its begin, at most."""
@@ -339,7 +338,7 @@ class Looks:
         places = _places(before.places, scan, entries)
         scan = _misplaced(scan, places, entries)
         if not number:
-            return EdgeLook(0, scan, before, msgspec.structs.replace(before, places=places))
+            return EdgeLook(0, scan, before, replace(before, places=places))
         gone = [each for each in last_copies if each.path not in scan.files]
         earlier, torn = _earlier(before, number, scan, entries)
         after = LooksState(
@@ -375,10 +374,8 @@ class Looks:
             sight = deletions.get(path, {}).get(form)
             if sight is not None:
                 known = sight.digest if size == sight.size and not sight.there else sight.known
-                deletions[path][form] = msgspec.structs.replace(
-                    sight, told=size, known=known, kept=kept
-                )
-        self._write(msgspec.structs.replace(self.now, deletions=deletions))
+                deletions[path][form] = replace(sight, told=size, known=known, kept=kept)
+        self._write(replace(self.now, deletions=deletions))
 
     def _write(self, state: LooksState) -> None:
         if state == self.now and self.problem is None:
@@ -403,7 +400,7 @@ def _sights(
     """
     for path, file in (*((each.path, each) for each in copies), *scan.files.items()):
         entry = entries.get(path)
-        if entry is None or entry.identity != file.identity:
+        if entry is None or not entry.is_of(file):
             known = _known(before, path.text, file.inode)
             if known is None and path.is_product and path.group in scan.changing:
                 continue
@@ -544,7 +541,7 @@ def _seen(
         return known
     if known is not None and size < known.size:
         if file.segments:
-            return msgspec.structs.replace(known, identity=file.identity)
+            return replace(known, identity=file.identity)
         return _written_anew(file, known, size, content)
     if file.segments:
         marks = tuple((end, floor) for end, floor, _ in file.segments)
@@ -565,7 +562,7 @@ def _seen(
 def _told_before(now: DeletionsSight, known: DeletionsSight) -> DeletionsSight:
     """A deletion file that has grown: what was told of it holds."""
     there = known.at_receiver or KnownRecords(0, "")
-    return msgspec.structs.replace(
+    return replace(
         now,
         told=known.told,
         known=there.digest,
@@ -602,19 +599,19 @@ def _as_known(sight: DeletionsSight | None, known: KnownRecords | None) -> Delet
     """A deletion file as it is here, of which the receiver has something, or nothing."""
     if known is None:
         assert sight is not None
-        return msgspec.structs.replace(sight, told=0, known="", there=0, kept=0)
+        return replace(sight, told=0, known="", there=0, kept=0)
     size, digest = known
     if sight is None:
         return DeletionsSight((0, 0, 0), size, digest, ((size, 0),), told=size, known=digest)
     if sight.at_receiver == known:
         return sight
     if (sight.size, sight.digest) == known:
-        return msgspec.structs.replace(sight, told=size, known=digest, there=0, kept=-1)
+        return replace(sight, told=size, known=digest, there=0, kept=-1)
     # It never takes anything back: while it has no less, it has all that it was told.
     is_more = size >= sight.there if sight.there else size > sight.size
     told = sight.told if sight.told == sight.size and is_more else 0
     kept = sight.kept if told else 0
-    return msgspec.structs.replace(sight, told=told, known=digest, there=size, kept=kept)
+    return replace(sight, told=told, known=digest, there=size, kept=kept)
 
 
 def _kept(

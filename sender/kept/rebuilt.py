@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from common.errors import NameRefusedError
 from common.names import FilePath
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Rebuilt", "rebuilt"]
 
 
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
+class Rebuilt(msgspec.Struct, frozen=True):
     """What the receiver's inventory makes of the list.
 
     Attributes:

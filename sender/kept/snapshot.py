@@ -15,8 +15,9 @@ import errno
 import logging
 import os
 import stat as modes
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from common import crash
 from common.durable import is_temporary
@@ -39,8 +40,7 @@ _NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP,
 _CHANGED = "changed between selection and opening"
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotFile:
+class SnapshotFile(msgspec.Struct, frozen=True):
     """A file that is safe in the snapshot.
 
     Attributes:
@@ -66,16 +66,14 @@ class SnapshotFile:
         return self.rel + RESOURCE if self.file.resource is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class DroppedFile:
+class DroppedFile(msgspec.Struct, frozen=True):
     """A file that cannot be in the task after all."""
 
     path: FilePath
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class LinkedFiles:
+class LinkedFiles(msgspec.Struct, frozen=True):
     """What `Snapshot.take` made of a list of files."""
 
     files: tuple[SnapshotFile, ...]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from sender.select.found import Why
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Remaining", "complete_until", "remaining"]
 
 
-@dataclass(frozen=True, slots=True)
-class Remaining:
+class Remaining(msgspec.Struct, frozen=True):
     """What a receiver does not have yet.
 
     Attributes:
@@ -45,8 +45,7 @@ def remaining(
     left = [
         file.size
         for path, file in scan.files.items()
-        if path not in expired
-        and ((entry := entries.get(path)) is None or entry.identity != file.identity)
+        if path not in expired and ((entry := entries.get(path)) is None or not entry.is_of(file))
     ]
     return Remaining(len(left), sum(left), complete_until(scan, entries, facts, expired, lost))
 
@@ -96,4 +95,4 @@ def complete_until(
 
 
 def _is_loaded(file: LocalFile, entry: Entry | None) -> bool:
-    return entry is not None and bool(entry.md5) and entry.identity == file.identity
+    return entry is not None and bool(entry.md5) and entry.is_of(file)

@@ -7,10 +7,10 @@ what is left. Nothing here writes anything or waits for anybody.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from common.errors import NameRefusedError
 from common.names import FilePath
@@ -42,8 +42,7 @@ _DIFFERS = "what is listed here is not what the receiver has listed"
 _SOURCE_LOST = "the receiver on this node, which has the list, was exchanged or restored"
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """What is known once everything was looked at.
 
     Attributes:
@@ -132,16 +131,14 @@ class Known:
         return Comparison(_SOURCE_LOST, None) if self.source_lost else None
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """Why all is compared with the inventory, and why deletions are held because of it, if so."""
 
     reason: str
     hold: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class TakenBack:
+class TakenBack(msgspec.Struct, frozen=True):
     """A file on the list that the receiver has no more, or holds in quarantine.
 
     Attributes:
@@ -158,8 +155,7 @@ class TakenBack:
     gone: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NextRound:
+class NextRound(msgspec.Struct, frozen=True):
     """What is to be done.
 
     Attributes:
@@ -219,7 +215,9 @@ def next_round(
         known = replace(known, entries={**known.entries, **{each.path: each for each in ending}})
     back = tuple(_taken_back(known))
     leaving = {each.path for each in back if not each.gone}
-    entries = {path: each for path, each in known.entries.items() if path not in leaving}
+    entries = known.entries
+    if leaving:
+        entries = {path: each for path, each in entries.items() if path not in leaving}
     new, troubles, look = None, known.troubles, known.look
     lost: tuple[Entry, ...] = ()
     comparison = known.comparison
@@ -250,7 +248,9 @@ def next_round(
         scan = scan.without_deletion_files(entries)
     due = look.due(applies=options.applies)
     work = plan(scan, entries, troubles, options, facts, due, tells=tells, parts=look.parts)
-    listed = entries | {each.path: each for each in work.refreshed}
+    listed = entries
+    if work.refreshed:
+        listed = {**entries, **{each.path: each for each in work.refreshed}}
     return NextRound(known, look, back, new, scan, troubles, work, listed, ending, lost, postponed)
 
 
@@ -338,13 +338,10 @@ def _told_there(known: Known, inventory: Iterable[InventoryEntry]) -> EdgeLook:
 def _untold(look: EdgeLook) -> EdgeLook:
     """A look after which the receiver is told all deletion files from their beginning."""
     deletions = {
-        path: {
-            form: msgspec.structs.replace(sight, told=0, there=0, kept=0)
-            for form, sight in forms.items()
-        }
+        path: {form: replace(sight, told=0, there=0, kept=0) for form, sight in forms.items()}
         for path, forms in look.after.deletions.items()
     }
-    return replace(look, after=msgspec.structs.replace(look.after, deletions=deletions))
+    return replace(look, after=replace(look.after, deletions=deletions))
 
 
 def _taken_back(known: Known) -> Iterable[TakenBack]:

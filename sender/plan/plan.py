@@ -20,9 +20,12 @@ and never loses what it was made of before it has the product.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from common.wire import Propagate
 from sender.plan.compacted import unexplained
@@ -55,8 +58,7 @@ class HeldWhy(StrEnum):
     """Only the inventory knows the file: it was never seen here since."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """A deletion that waits, and why, in words that name what it waits for."""
 
     path: FilePath
@@ -64,8 +66,7 @@ class Held:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(msgspec.Struct, frozen=True):
     """A file that is not offered now; `held`: it goes together with ends that wait."""
 
     file: LocalFile
@@ -73,8 +74,7 @@ class Skipped:
     held: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RoundPlan:
+class RoundPlan(msgspec.Struct, frozen=True):
     """What a round has to do.
 
     Attributes:
@@ -209,7 +209,7 @@ def _compare(
     found = _Sorted()
     for path, file in scan.files.items():
         entry = entries.get(path)
-        if entry is not None and entry.identity == file.identity and entry.md5:
+        if entry is not None and entry.md5 and entry.is_of(file):
             _unchanged(found, entry, file)
             if path in scan.told_anew:
                 found.additions.append(Addition(file))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from common.wire import Propagate
 from sender.config import SenderConfig
@@ -10,8 +10,7 @@ from sender.config import SenderConfig
 __all__ = ["PlanOptions"]
 
 
-@dataclass(frozen=True, slots=True)
-class PlanOptions:
+class PlanOptions(msgspec.Struct, frozen=True):
     """What the configuration and this round say.
 
     Attributes:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,8 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Addition", "TaskLimits", "TaskPlan", "ToldDeletion", "Work", "cut"]
 
 
-@dataclass(frozen=True, slots=True)
-class Addition:
+class Addition(msgspec.Struct, frozen=True):
     """A file to send.
 
     Attributes:
@@ -40,8 +42,7 @@ class Addition:
         return self.replaces or self.path.is_product
 
 
-@dataclass(frozen=True, slots=True)
-class ToldDeletion:
+class ToldDeletion(msgspec.Struct, frozen=True):
     """A listed file that is gone here.
 
     Attributes:
@@ -55,8 +56,7 @@ class ToldDeletion:
     explained: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPlan:
+class TaskPlan(msgspec.Struct, frozen=True):
     """One task: all of it is one commit at the receiver.
 
     Attributes:

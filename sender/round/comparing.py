@@ -9,9 +9,11 @@ explain it, the next plan is made against the inventory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from common import wire
 from common.listed import ListedSum, deletions_text
@@ -23,22 +25,23 @@ if TYPE_CHECKING:
     from sender.plan.next_round import Known
     from sender.send.remote import Remote
 
-__all__ = ["Compared", "compare", "lost_pages"]
+__all__ = ["Compared", "ask_about", "compare", "lost_pages"]
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(msgspec.Struct, frozen=True):
     """What the comparison came to.
 
     Attributes:
         known: with what was learned.
         inventory: of the receiver, where the plan is to be made against it.
         changed: listed files that the receiver let go by itself, or did not after all.
+        agreed: the sum of the list, if that is what the receiver has.
     """
 
     known: Known
     inventory: list[wire.InventoryEntry] | None = None
     changed: tuple[Entry, ...] = ()
+    agreed: ListedSum | None = None
 
 
 def compare(remote: Remote, known: Known, since: int) -> Compared:
@@ -50,9 +53,9 @@ def compare(remote: Remote, known: Known, since: int) -> Compared:
         since: the newest commit of it that was known before this round.
     """
     before = known.entries
+    inventory = agreed = None
     if known.comparable:
-        known = _summed(remote, known, since)
-    inventory = None
+        known, agreed = _summed(remote, known, since)
     if known.comparison is not None:
         inventory = remote.patiently(lambda: list(remote.client.inventory()))
         if known.check is not None and known.check.compares:
@@ -60,20 +63,22 @@ def compare(remote: Remote, known: Known, since: int) -> Compared:
     changed = tuple(
         entry for path, entry in known.entries.items() if entry.state is not before[path].state
     )
-    return Compared(known, inventory, changed)
+    return Compared(known, inventory, changed, agreed)
 
 
-def _summed(remote: Remote, known: Known, since: int) -> Known:
-    answer = _ask(remote, known, since)
+def _summed(remote: Remote, known: Known, since: int) -> tuple[Known, ListedSum | None]:
+    found = _sum(known)
+    answer = ask_about(remote, found, since)
     if not answer.agrees and answer.ended:
         known = _without(known, answer.ended)
-        answer = _ask(remote, known, since)
-    return known if answer.agrees else replace(known, differs=True)
+        found = _sum(known)
+        answer = ask_about(remote, found, since)
+    return (known, found) if answer.agrees else (replace(known, differs=True), None)
 
 
-def _ask(remote: Remote, known: Known, since: int) -> wire.ListedAnswer:
-    found = _sum(known)
-    request = wire.ListedRequest(files=found.files, digest=found.digest, since=since)
+def ask_about(remote: Remote, listed: ListedSum, since: int) -> wire.ListedAnswer:
+    """Ask whether the receiver has the same listed; if not, what it let go since a commit."""
+    request = wire.ListedRequest(files=listed.files, digest=listed.digest, since=since)
     return remote.patiently(lambda: remote.client.listed(request))
 
 

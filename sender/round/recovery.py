@@ -20,14 +20,15 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from common import crash
 from common.digests import md5_of_fd
 from common.errors import BusyError, NameRefusedError, UnsafePathError
 from common.names import FilePath
-from common.tsfile import read_tail
 from common.wire import Result, TaskState
 from sender.select.entry import EntryState
 
@@ -49,16 +50,14 @@ _COME = frozenset({Result.LOADED, Result.ALREADY})
 _GO = frozenset({Result.DELETED, Result.RETIRED})
 
 
-@dataclass(frozen=True, slots=True)
-class Unloadable:
+class Unloadable(msgspec.Struct, frozen=True):
     """A link whose file is here no more and that is no TsFile which a receiver could take."""
 
     link: LocalFile
     fault: str
 
 
-@dataclass(frozen=True, slots=True)
-class LeftBehind:
+class LeftBehind(msgspec.Struct, frozen=True):
     """What the last tasks have left here, and what is to be done about it. Nothing is done yet.
 
     Attributes:
@@ -80,8 +79,7 @@ class LeftBehind:
     unloadable: tuple[Unloadable, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryReport:
+class RecoveryReport(msgspec.Struct, frozen=True):
     """What a recovery did.
 
     Attributes:
@@ -238,6 +236,8 @@ def _is_loaded(entries: Mapping[FilePath, Entry], dirs: DataDirs, link: LocalFil
 
 def _fault(dirs: DataDirs, link: LocalFile) -> str | None:
     """Why a link is no TsFile that a receiver could take, None if it is one."""
+    from common.tsfile import read_tail
+
     fd = dirs.trees[link.data_dir].open_read(link.rel)
     try:
         tail = read_tail(fd)

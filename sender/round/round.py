@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 
+import msgspec
+
 from common import crash, wire
 from common.durable import Tree
 from common.errors import NotFoundError, TsferryError
@@ -31,6 +33,7 @@ from sender.round.file_source import Source, open_source
 from sender.round.freed_news import forget_settled, freed_pages, renew_freed
 from sender.round.recovery import RecoveryReport, recover
 from sender.round.refusals import report_trouble
+from sender.round.rested import Rested, left_at_rest
 from sender.round.round_report import (
     FileDevice,
     FileReason,
@@ -40,8 +43,6 @@ from sender.round.round_report import (
     overdue,
 )
 from sender.round.same_centre import claim, take_over
-from sender.round.second_look import SecondLook
-from sender.round.task_run import TaskRun
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip, open_schema
 from sender.select.found import Scan
@@ -56,8 +57,7 @@ _LOST_BYTES = 2000
 """Of one file in a page of lost ones, at most."""
 
 
-@dataclass(frozen=True)
-class RoundOptions:
+class RoundOptions(msgspec.Struct, frozen=True):
     """What is asked of a round.
 
     Attributes:
@@ -82,6 +82,7 @@ class Round:
         remote: to the receiver.
         options: what is asked.
         meter: hears of progress.
+        rested: what the last one left, if no change was told of since; then what this one leaves.
         clock: seconds, for durations.
         new_id: makes task ids.
     """
@@ -89,6 +90,7 @@ class Round:
     remote: Remote
     options: RoundOptions = field(default_factory=RoundOptions)
     meter: Meter | None = None
+    rested: Rested | None = None
     clock: Callable[[], float] = time.monotonic
     new_id: Callable[[], str] = lambda: secrets.token_hex(16)
 
@@ -133,11 +135,15 @@ class Round:
             _log.warning("%s", memory.problem)
         if self.options.accept_source:
             memory.update(accept_source=True)
+        rested, self.rested = self.rested, None
         self._meter.step("check")
+        if rested is not None and self._rests(sync, memory, rested):
+            self.rested = rested
+            return
         looks = Looks.open(sync, self.remote.directory)
         if looks.problem:
             _log.warning("looks.state is unusable, all is seen anew: %s", looks.problem)
-        check = self._check(memory, looks)
+        check = self._check(memory, looks.now.last)
         claim(self.remote, sync, memory, check.engine)
         source = open_source(self.remote, memory, remember=True)
         with source.dirs:
@@ -205,6 +211,7 @@ class Round:
         finally:
             self._stand(kept, source.left(ahead.scan, kept.handed))
         source.settle(kept.handed)
+        self.rested = left_at_rest(self.remote, kept.sync, compared, ahead, self._report)
 
     def _tasks(
         self,
@@ -221,6 +228,11 @@ class Round:
         tasks = work.tasks
         if not tasks and (self._has_new_mode(kept) or (schema is not None and schema.pressing)):
             tasks = (TaskPlan(),)
+        if not tasks:
+            return
+        from sender.round.second_look import SecondLook
+        from sender.round.task_run import TaskRun
+
         again = SecondLook(source, look, kept.ledger.entries, self._report)
         for planned in tasks:
             each = again.confirmed(planned)
@@ -272,10 +284,23 @@ class Round:
 
     # -- check and recovery ----------------------------------------------------------------
 
-    def _check(self, memory: ReceiverFile, looks: Looks) -> wire.CheckAnswer:
+    def _rests(self, sync: Tree, memory: ReceiverFile, rested: Rested) -> bool:
+        """Whether there still is nothing to do, as far as was told and the receiver says."""
+        check = self._check(memory, rested.look)
+        if not self._report.quiet or not rested.holds(self.remote, check, self._since):
+            return False
+        with open_schema(self.remote, sync, check, whole=False) as schema:
+            if schema is not None:
+                self._report.schema = schema.report
+                if schema.pressing or schema.report.problem is not None:
+                    return False
+        rested.tell(self._report)
+        return True
+
+    def _check(self, memory: ReceiverFile, last_look: int) -> wire.CheckAnswer:
         now = memory.now
         self._since = now.newest_commit
-        request = self.remote.check_request(now, looks.now.last)
+        request = self.remote.check_request(now, last_look)
         check = self.remote.patiently(lambda: self.remote.client.check(request))
         if check.busy is not None:
             self._meter.step("load")

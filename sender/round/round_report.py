@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from common.errors import (
     EXIT_HELD,
     EXIT_INTERNAL,
@@ -60,16 +62,14 @@ def worst(codes: list[int]) -> int:
     return max(codes, default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class FileReason:
+class FileReason(msgspec.Struct, frozen=True):
     """A file and what became of it, in words."""
 
     file: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileDevice:
+class FileDevice(msgspec.Struct, frozen=True):
     """A file and the device that another sender owns; the device is None for a clash of content."""
 
     file: str
@@ -77,8 +77,7 @@ class FileDevice:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FileOffset:
+class FileOffset(msgspec.Struct, frozen=True):
     """A file whose transfer went on from an offset (bytes)."""
 
     file: str

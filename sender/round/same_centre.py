@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -59,8 +58,7 @@ def _rename(remote: Remote, sync: Tree, todo: tuple[Renaming, ...]) -> None:
             rename(sync, remote.directory, dirs.trees, todo)
 
 
-@dataclass(frozen=True)
-class StateFolders:
+class StateFolders(msgspec.Struct, frozen=True):
     """For one who only looks: where things lie that a round would rename.
 
     Attributes:

@@ -15,8 +15,9 @@ import re
 import stat as modes
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
 
 from common.durable import Tree
 from common.errors import UnsafePathError
@@ -39,8 +40,7 @@ _PAGES: Final = ".pst"
 _Kind = Literal["tree", "binary tree", "text", "binary", "region"]
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaFile:
+class SchemaFile(msgspec.Struct, frozen=True):
     """A file to be read.
 
     Attributes:

@@ -21,18 +21,16 @@ from common.errors import (
     TooLargeError,
     TsferryError,
 )
-from common.schemawire import encode_schema_block
-from sender.schema.beside import unread_files
-from sender.schema.database_server import DatabaseServer
+from sender.schema.beside import schema_files, unread_files
 from sender.schema.notes import SchemaNotes
-from sender.schema.server_log import ServerLog
 from sender.schema.standing import SchemaReport
-from sender.schema.text_log import TextLog, TextPlan
-from sender.schema.upstream_changes import ChangesLog, ChangesPlan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sender.schema.server_log import ServerLog
+    from sender.schema.text_log import TextLog, TextPlan
+    from sender.schema.upstream_changes import ChangesLog, ChangesPlan
     from sender.send.remote import Remote
 
 __all__ = ["SchemaShip", "look_at_schema", "open_schema"]
@@ -99,6 +97,8 @@ class SchemaShip:
         return self._end
 
     def _send(self, task: str, epoch: str | None, begin: int) -> None:
+        from common.schemawire import encode_schema_block
+
         plan = self.plan
         assert plan is not None
         most = min(self.remote.config.transfer.chunk_bytes, self.limits.max_chunk_bytes)
@@ -194,6 +194,8 @@ def _opened(
     if not check.schema:
         yield None
     elif remote.entry.source == "receiver":
+        from sender.schema.upstream_changes import ChangesLog
+
         client = remote.source_client()
         try:
             yield _planned(remote, notes, check, ChangesLog(client), whole)
@@ -209,6 +211,9 @@ def _opened(
 
 @contextmanager
 def _server_log(remote: Remote, notes: SchemaNotes) -> Iterator[ServerLog | None]:
+    from sender.schema.database_server import DatabaseServer
+    from sender.schema.server_log import ServerLog
+
     config = remote.config.schema
     try:
         server = DatabaseServer(config, remote.stop)
@@ -225,14 +230,22 @@ def _server_log(remote: Remote, notes: SchemaNotes) -> Iterator[ServerLog | None
 @contextmanager
 def _text_log(remote: Remote, notes: SchemaNotes) -> Iterator[TextLog | None]:
     with ExitStack() as stack:
-        problem = None
+        log, problem = None, None
         try:
-            log = stack.enter_context(TextLog.open(remote.config.schema_dir, notes))
+            if _has_log(remote.config.schema_dir):
+                from sender.schema.text_log import TextLog
+
+                log = stack.enter_context(TextLog.open(remote.config.schema_dir, notes))
         except (TsferryError, OSError) as error:
-            log, problem = None, f"the schema log cannot be read: {error}"
+            problem = f"the schema log cannot be read: {error}"
         unread = _unread(remote.config.schema_dir) if log is None else log.unread
         notes.update(unread=unread, **({"problem": problem} if log is None else {}))
         yield log
+
+
+def _has_log(schema_dir: Path) -> bool:
+    with Tree(schema_dir) as tree:
+        return bool(schema_files(tree))
 
 
 def _unread(schema_dir: Path) -> list[str]:

@@ -77,6 +77,11 @@ class Beside:
                     self._changes.setdefault(name.removesuffix(suffix), name)
 
     @property
+    def any_deletions(self) -> bool:
+        """Whether there may be deletion files: nearly all directories have none."""
+        return self.deletions_travel and bool(self._others)
+
+    @property
     def tsfiles(self) -> list[str]:
         """Names that end in `.tsfile`, in order."""
         return sorted(name for name in self.names if name.endswith(SUFFIX))

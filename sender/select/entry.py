@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from sender.select.found import LocalFile, Span
 
@@ -29,8 +30,7 @@ class EntryState(StrEnum):
     """Sent in a task whose outcome is not known yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """A file as the receiver has it, and the local file that it was.
 
     Attributes:
@@ -77,6 +77,12 @@ class Entry:
         if self.first_time is None or self.last_time is None:
             return None
         return Span(self.first_time, self.last_time)
+
+    def is_of(self, file: LocalFile) -> bool:
+        """Whether the local file is the one that it was, as far as its numbers tell."""
+        return (
+            self.inode == file.inode and self.mtime_ns == file.mtime_ns and self.size == file.size
+        )
 
     def same_facts(self, other: Entry) -> bool:
         """Whether both speak of the same file with the same content."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from common.digests import md5_of_fd
 from common.errors import UnsafePathError
-from common.tsfile import read_tail
 from sender.select.found import Span, stat_identity
 
 if TYPE_CHECKING:
@@ -84,6 +83,8 @@ class FileFacts:
 
 def read_span(fd: int) -> tuple[Span | None, str | None]:
     """The data times of an open TsFile, and what is wrong with its index, if anything."""
+    from common.tsfile import read_tail
+
     tail = read_tail(fd, structure=False)
     if not tail.complete:
         return None, f"{tail.status}: {tail.reason}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from common.names import Kind, parse_stem
 
@@ -51,15 +53,14 @@ class ResourceStat(NamedTuple):
     inode: int
 
 
-@dataclass(frozen=True, slots=True)
-class LocalFile:
+class LocalFile(msgspec.Struct, frozen=True, gc=False):
     """A closed TsFile that may be sent.
 
     Attributes:
         path: its name for the receiver, relative to a data directory.
         data_dir: the data directory that holds it.
-        rel: where it really is beneath `data_dir`; not `path` in a flat layout, nor for the last
-            copy of a file, which lies in a snapshot.
+        elsewhere: where it really is beneath `data_dir`, if that is not its path: in a flat layout,
+            and for the last copy of a file, which lies in a snapshot.
         size: bytes.
         mtime_ns: modification time, nanoseconds since the epoch.
         inode: number of the inode.
@@ -68,11 +69,16 @@ class LocalFile:
 
     path: FilePath
     data_dir: Path
-    rel: str
+    elsewhere: str
     size: int
     mtime_ns: int
     inode: int
     resource: ResourceStat | None = None
+
+    @property
+    def rel(self) -> str:
+        """Where it really is beneath its data directory."""
+        return self.elsewhere or self.path.text
 
     @property
     def identity(self) -> tuple[int, int, int]:
@@ -100,8 +106,7 @@ class Why(StrEnum):
     """Outside the configured storage groups. Not waiting for anything; shown, never gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True):
     """A file that is there and not sent, and why.
 
     Attributes:
@@ -143,8 +148,7 @@ class SharedDeletions(NamedTuple):
     begin: int
 
 
-@dataclass(frozen=True, slots=True)
-class LocalDeletions:
+class LocalDeletions(msgspec.Struct, frozen=True):
     """A deletion file beside a TsFile, whether that is closed or not.
 
     Attributes:
@@ -176,8 +180,7 @@ class LocalDeletions:
         return self.identity[0] - (0 if self.shared is None else self.shared.begin)
 
 
-@dataclass(frozen=True, slots=True)
-class Clash:
+class Clash(msgspec.Struct, frozen=True):
     """One path with different content in several data directories; none of them is sent."""
 
     path: FilePath
@@ -190,16 +193,14 @@ class Clash:
         return f"{self.path}: other content in each of {where}; remove or rename all but one"
 
 
-@dataclass(frozen=True, slots=True)
-class Unmounted:
+class Unmounted(msgspec.Struct, frozen=True):
     """A data directory that does not count now: nothing in it is sent, nothing of it is gone."""
 
     data_dir: Path
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(msgspec.Struct, frozen=True):
     """A directory beneath a data directory that was not looked at; nothing in it is gone."""
 
     data_dir: Path
@@ -211,8 +212,7 @@ class Unreadable:
         return not self.rel or f"{directory}/".startswith(f"{self.rel}/")
 
 
-@dataclass(frozen=True, slots=True)
-class Mounts:
+class Mounts(msgspec.Struct, frozen=True):
     """On which file systems the directories of a data directory lie.
 
     Attributes:
@@ -221,7 +221,7 @@ class Mounts:
     """
 
     opened: frozenset[str] = frozenset()
-    others: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def of(self, directory: str) -> str:
         """The name of a directory's mount, empty for that of the data directory.
@@ -244,8 +244,7 @@ def _all(_sg: str) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Scan:
+class Scan(msgspec.Struct, frozen=True):
     """All local TsFiles at one time.
 
     Attributes:
@@ -275,15 +274,15 @@ class Scan:
     unmounted: tuple[Unmounted, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
     moving: tuple[Unreadable, ...] = ()
-    mounts: Mapping[Path, Mounts] = field(default_factory=dict)
+    mounts: Mapping[Path, Mounts] = msgspec.field(default_factory=dict)
     deletions: tuple[LocalDeletions, ...] = ()
     others: frozenset[FilePath] = frozenset()
     loose_names: frozenset[str] = frozenset()
-    changing: Mapping[TimePartition, str] = field(default_factory=dict)
+    changing: Mapping[TimePartition, str] = msgspec.field(default_factory=dict)
     includes: Callable[[str], bool] = _all
-    gone_before: Mapping[FilePath, Path] = field(default_factory=dict)
+    gone_before: Mapping[FilePath, Path] = msgspec.field(default_factory=dict)
     told_anew: frozenset[FilePath] = frozenset()
-    _wholes: dict[TimePartition, str | None] = field(default_factory=dict, repr=False)
+    _wholes: dict[TimePartition, str | None] = msgspec.field(default_factory=dict)
 
     def is_gone(self, path: FilePath, data_dir: Path) -> bool:
         """Whether a file listed in `data_dir` is certainly not there any more, in any directory.

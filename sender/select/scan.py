@@ -108,6 +108,9 @@ class Scanner:
                         names.setdefault(entry.path.name, []).append(entry)
 
         def by_path(path: FilePath) -> list[Entry]:
+            if len(known) == 1:
+                entry = known[0].get(path)
+                return [] if entry is None else [entry]
             return [entry for entries in known if (entry := entries.get(path)) is not None]
 
         walk = Walk(tree, self._rules, self._cache, by_path, lambda n: names.get(n, []))
@@ -142,7 +145,10 @@ class Scanner:
     def _union(self, dirs: DataDirs, found: Mapping[Path, WalkResult]) -> Scan:
         files: dict[FilePath, LocalFile] = {}
         rivals: dict[FilePath, list[LocalFile]] = {}
-        for each in found.values():
+        for number, each in enumerate(found.values()):
+            if not number:
+                files = each.files  # nearly always all there is: it is not gone through again
+                continue
             for path, file in each.files.items():
                 if path in files:
                     rivals.setdefault(path, [files[path]]).append(file)

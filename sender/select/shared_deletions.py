@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from common.errors import TsferryError
 from common.names import RESOURCE
-from common.tsfile.resource import parse_resource
 from sender.select.found import SharedDeletions, stat_identity
 
 if TYPE_CHECKING:
@@ -46,12 +45,14 @@ def shared_deletions(
         cache: of what was read from files.
         now: by the scanner's clock.
     """
+    from common.tsfile.resource import parse_resource
+
     directory, _, name = rel.rpartition("/")
     at = rel + RESOURCE
     stat = tree.stat(at)
     if stat is None:
         return None
-    known = cache.at(tree.path, at, stat_identity(stat), now)
+    known = cache.at(tree.path, directory, f"{name}{RESOURCE}", stat_identity(stat), now)
     try:
         if known.resource is None:
             known.resource = parse_resource(tree.read(at, limit=_MOST_RESOURCE))

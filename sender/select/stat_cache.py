@@ -6,8 +6,9 @@ mtime and inode are the same. Files that are loaded need none: the ledger has th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["KnownFile", "StatCache"]
 
 
-@dataclass(slots=True)
-class KnownFile:
+class KnownFile(msgspec.Struct, gc=False):
     """What is known of one file as it is.
 
     Attributes:
@@ -49,14 +49,14 @@ class KnownFile:
 
 
 class StatCache:
-    """The records of all files, by data directory and place."""
+    """The records of all files, by directory and name."""
 
     def __init__(self) -> None:
-        self._files: dict[tuple[Path, str], KnownFile] = {}
+        self._directories: dict[tuple[Path, str], dict[str, KnownFile]] = {}
         self._round = 0
 
     def __len__(self) -> int:
-        return len(self._files)
+        return sum(map(len, self._directories.values()))
 
     def begin(self) -> None:
         """A new scan begins."""
@@ -65,24 +65,39 @@ class StatCache:
     def end(self) -> None:
         """The scan is over: what it did not meet is forgotten."""
         current = self._round
-        self._files = {
-            at: known_file for at, known_file in self._files.items() if known_file.round == current
-        }
+        for at, files in list(self._directories.items()):
+            left = {name: each for name, each in files.items() if each.round == current}
+            if not left:
+                del self._directories[at]
+            elif len(left) < len(files):
+                self._directories[at] = left
 
-    def at(self, data_dir: Path, rel: str, identity: tuple[int, int, int], now: float) -> KnownFile:
+    def at(
+        self,
+        data_dir: Path,
+        directory: str,
+        name: str,
+        identity: tuple[int, int, int],
+        now: float,
+    ) -> KnownFile:
         """The record of a file, an empty one if it is new or has changed."""
-        key = (data_dir, rel)
-        known_file = self._files.get(key)
+        files = self._directories.setdefault((data_dir, directory), {})
+        known_file = files.get(name)
         if known_file is None or known_file.identity != identity:
-            known_file = self._files[key] = KnownFile(identity, now)
+            known_file = files[name] = KnownFile(identity, now)
         known_file.round = self._round
         return known_file
 
     def of(self, file: LocalFile) -> KnownFile:
         """The record of a scanned file."""
-        return self.at(file.data_dir, file.rel, file.identity, 0.0)
+        directory, _, name = file.rel.rpartition("/")
+        return self.at(file.data_dir, directory, name, file.identity, 0.0)
 
     def forget(self, files: Iterable[LocalFile]) -> None:
         """Drop the records of files that a list of loaded files knows by now."""
-        for file in files:
-            self._files.pop((file.data_dir, file.rel), None)
+        for file in files if self._directories else ():
+            directory, _, name = file.rel.rpartition("/")
+            at = (file.data_dir, directory)
+            known = self._directories.get(at)
+            if known is not None and known.pop(name, None) is not None and not known:
+                del self._directories[at]

@@ -310,6 +310,4 @@ def _on_disk(tree: Tree, path: FilePath, entry: CatalogueEntry) -> LocalFile | s
     resource = None
     if beside is not None and modes.S_ISREG(beside.st_mode):
         resource = ResourceStat(beside.st_size, beside.st_mtime_ns, beside.st_ino)
-    return LocalFile(
-        path, tree.path, path.text, stat.st_size, stat.st_mtime_ns, stat.st_ino, resource
-    )
+    return LocalFile(path, tree.path, "", stat.st_size, stat.st_mtime_ns, stat.st_ino, resource)

@@ -14,9 +14,12 @@ import os
 import stat as modes
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from common.beneath import open_regular
 from common.errors import NameRefusedError, UnsafePathError
@@ -54,8 +57,7 @@ _RACY_SECONDS = 2.0
 """A verdict on a file that changed less than this ago is not kept: clocks of files are coarse."""
 
 
-@dataclass(frozen=True)
-class WalkRules:
+class WalkRules(msgspec.Struct, frozen=True):
     """What the configuration says of files.
 
     Attributes:
@@ -109,8 +111,7 @@ class WalkResult:
     deletions: list[LocalDeletions] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True):
     """A directory that holds TsFiles; `group` is None in a flat layout."""
 
     rel: str
@@ -281,7 +282,6 @@ class Walk:
             self._file(place, beside, name, stat)
 
     def _file(self, place: _Place, beside: Beside, name: str, stat: os.stat_result) -> None:
-        at = place.at(name)
         path = None
         if place.partition is not None:
             path = FilePath(place.kind, place.sg, place.vsg, place.partition, name)
@@ -290,21 +290,24 @@ class Walk:
             try:
                 check_file_name(name)
             except NameRefusedError as error:
-                self._wait(at, Why.REFUSED, str(error), place, stat.st_size)
+                self._wait(place.at(name), Why.REFUSED, str(error), place, stat.st_size)
                 return
         elif path is not None:
             path = entries[0].path  # one object for list and scan
         shared = self._shared_deletions(place, beside, name)
-        if path is not None:
+        if path is not None and beside.any_deletions:
             self._deletions(place, beside, path, stat.st_ino, shared)
-        verdict = self._verdict(place, beside, name, stat, path, entries)
+        loaded = _as_listed(stat, entries)
+        # Of a file that is as it was listed the numbers are there: the same objects are taken.
+        identity = stat_identity(stat) if loaded is None else loaded.identity
+        verdict = self._verdict(place, beside, name, stat, identity, path, loaded)
         if isinstance(shared, str) and isinstance(verdict, FilePath):
             verdict = Why.CHANGING, shared
         if isinstance(verdict, FilePath):
-            self._take(place, name, verdict, stat)
+            self._take(place, name, verdict, identity)
             return
         why, reason = verdict
-        self._wait(at, why, reason, place, stat.st_size, stat.st_ino)
+        self._wait(place.at(name), why, reason, place, stat.st_size, stat.st_ino)
         if path is None:
             self.found.loose_names.add(name)
         else:
@@ -353,8 +356,9 @@ class Walk:
         beside: Beside,
         name: str,
         stat: os.stat_result,
+        identity: tuple[int, int, int],
         path: FilePath | None,
-        entries: list[Entry],
+        loaded: Entry | None,
     ) -> FilePath | tuple[Why, str]:
         """The path under which the file may be sent, or why it may not."""
         if not modes.S_ISREG(stat.st_mode):
@@ -364,11 +368,9 @@ class Walk:
             return Why.CHANGING, f"{change} says that it is being changed"
         if not self._rules.by_tail and not beside.has_resource(name):
             return Why.OPEN, "has no .resource: its writer has not closed it"
-        identity = stat_identity(stat)
-        loaded = next((each for each in entries if each.identity == identity), None)
         if loaded is not None and (path is not None or loaded.span is not None):
             return path if path is not None else self._flat_path(place, name, loaded.span)
-        known_file = self._cache.at(self._tree.path, place.at(name), identity, self._now)
+        known_file = self._cache.at(self._tree.path, place.rel, name, identity, self._now)
         self._judge(place, name, known_file)
         if known_file.problem is not None:
             return (Why.OPEN if known_file.open else Why.UNREADABLE), known_file.problem
@@ -409,16 +411,12 @@ class Walk:
         partition = 0 if span is None else span.first // self._rules.interval
         return FilePath(place.kind, place.sg, place.vsg, partition, name)
 
-    def _take(self, place: _Place, name: str, path: FilePath, stat: os.stat_result) -> None:
-        self.found.files[path] = LocalFile(
-            path,
-            self._tree.path,
-            place.at(name),
-            stat.st_size,
-            stat.st_mtime_ns,
-            stat.st_ino,
-            _resource(place.fd, name),
-        )
+    def _take(
+        self, place: _Place, name: str, path: FilePath, identity: tuple[int, int, int]
+    ) -> None:
+        elsewhere = place.at(name) if place.partition is None else ""
+        resource = _resource(place.fd, name)
+        self.found.files[path] = LocalFile(path, self._tree.path, elsewhere, *identity, resource)
 
     # -- saying ----------------------------------------------------------------------------
 
@@ -442,6 +440,18 @@ class Walk:
 
     def _unreadable(self, rel: str, error: OSError) -> None:
         self._not_looked_at(rel, error.strerror or str(error))
+
+
+def _as_listed(stat: os.stat_result, entries: list[Entry]) -> Entry | None:
+    """What lists a file just as it is."""
+    for each in entries:
+        if (
+            each.inode == stat.st_ino
+            and each.mtime_ns == stat.st_mtime_ns
+            and each.size == stat.st_size
+        ):
+            return each
+    return None
 
 
 def _texts(group: TimePartition) -> tuple[str, str, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from common.errors import DigestError, StoppedError, Transient, TsferryError
 
@@ -17,8 +18,7 @@ Sleep = Callable[[float], bool]
 """Wait that many seconds; True if the process was told to stop meanwhile (`Event.wait`)."""
 
 
-@dataclass(frozen=True)
-class Backoff:
+class Backoff(msgspec.Struct, frozen=True):
     """How long to pause before the n-th retry.
 
     Half of each pause is fixed and half is chance: senders that lost one receiver together do not
@@ -81,8 +81,7 @@ def retrying(
             raise StoppedError("told to stop")
 
 
-@dataclass(frozen=True)
-class Tries:
+class Tries(msgspec.Struct, frozen=True):
     """How often and how fast to try again.
 
     Attributes:

@@ -6,7 +6,6 @@ import base64
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
@@ -37,16 +36,14 @@ _NUMBER = re.compile(r"[0-9]{1,19}\Z")
 _TUS = {"Tus-Resumable": wire.TUS_VERSION}
 
 
-@dataclass(frozen=True)
-class UploadState:
+class UploadState(msgspec.Struct, frozen=True):
     """What the receiver says of an upload: its id, and the offset that is on its disk."""
 
     id: str
     offset: int
 
 
-@dataclass(frozen=True)
-class CatalogueNow:
+class CatalogueNow(msgspec.Struct, frozen=True):
     """The whole catalogue of a receiver.
 
     Attributes:

@@ -7,16 +7,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from typing import Any, TextIO
+
+import msgspec
+from msgspec.structs import asdict
 
 from common.terminal import display_width, printable, size_text
 
 __all__ = ["Meter", "RoundProgress", "TerminalLine"]
 
 
-@dataclass(frozen=True, slots=True)
-class RoundProgress:
+class RoundProgress(msgspec.Struct, frozen=True):
     """A moment of a round.
 
     Attributes:

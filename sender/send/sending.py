@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from common import wire
 from common.errors import (
     CloneError,
@@ -99,7 +101,7 @@ class Sending:
         self._pool: ThreadPoolExecutor | None = None
         self._most_ahead = 1
         self._told_to_stop = self.calls.stop
-        tries = replace(self.calls.tries, sleep=self._pause)
+        tries = msgspec.structs.replace(self.calls.tries, sleep=self._pause)
         self.calls = replace(self.calls, tries=tries, stop=self._stopped)
 
     def run(self, jobs: Sequence[SendJob]) -> Iterator[list[tuple[SendJob, Fate]]]:

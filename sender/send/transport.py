@@ -18,11 +18,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import msgspec
 import requests
 import requests.adapters
 import requests.utils
@@ -65,8 +65,7 @@ _UNSENT = 1 << 17
 time-out for the answer runs while the question is still here."""
 
 
-@dataclass(frozen=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """A receiver's address and how to speak to it.
 
     Attributes:
@@ -98,8 +97,7 @@ class Endpoint:
             )
 
 
-@dataclass(frozen=True)
-class HttpReply:
+class HttpReply(msgspec.Struct, frozen=True):
     """A whole answer that is a success."""
 
     status: int

@@ -165,6 +165,10 @@ class ScriptedReceiver:
         self.verified: wire.VerifiedFiles | None = None
         self.history: wire.History | None = None
         self.catalogue: list[wire.CatalogueEntry] = []
+        self.looks: int | None = None
+        """The number of the last look; None: it knows no looks, and compares no lists."""
+        self.agrees = True
+        self.anew = False
         self.limits = wire.Limits(
             max_file_bytes=1 << 40,
             max_chunk_bytes=1 << 24,
@@ -230,6 +234,8 @@ class ScriptedReceiver:
             return _json(wire.HeartbeatAnswer(engine=self.engine))
         if path == "/inventory":
             return self._inventory(looked="look=true" in query)
+        if path == "/listed" and self.looks is not None:
+            return _json(wire.ListedAnswer(agrees=self.agrees))
         if path == "/catalogue":
             return _json(
                 wire.CatalogueAnswer(engine=self.engine, commit=self.commit, entries=self.catalogue)
@@ -246,6 +252,8 @@ class ScriptedReceiver:
         if history is None:
             same = asked.engine == self.engine
             history = wire.History.CONTINUES if same else wire.History.NEW
+        if self.looks is not None:
+            self.looks = max(self.looks, asked.look) + 1
         return _json(
             wire.CheckAnswer(
                 protocol=wire.PROTOCOL,
@@ -259,6 +267,9 @@ class ScriptedReceiver:
                 held=self.held,
                 held_records=self.held_records,
                 verified=self.verified,
+                look=self.looks or 0,
+                compares=self.looks is not None,
+                anew=self.anew,
             )
         )
 

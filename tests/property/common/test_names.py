@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from common.errors import NameRefusedError
-from common.names import FilePath, endpoint_dir, escape, unescape
+from common.names import FilePath, Kind, endpoint_dir, escape, unescape
 
 ANY = st.text(st.characters(), max_size=60)  # lone surrogates among them
 
@@ -78,3 +78,50 @@ def test_what_passes_the_door_is_a_line_a_path_and_itself(kind, sg, vsg, partiti
 def test_nothing_but_a_refusal_comes_out_of_the_parser(text):
     with suppress(NameRefusedError):
         assert FilePath.parse(text).text == text
+
+
+TEXTS = st.text("/.-0123456789aZ_tsfile", max_size=100)
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            "sequence",
+            "unsequence",
+            "root.a",
+            "0",
+            "-1",
+            "-0",
+            "007",
+            "a:",
+            "..",
+            "1-1-0-0.tsfile",
+            "x.tsfile",
+            ".tsfile",
+            "sync.log",
+            "x.tsfile.resource",
+            "1-1-0-0.0123456789abcdef.tsfile",
+            "\u200b.tsfile",
+        ]
+    )
+    | st.sampled_from(["a b.tsfile", "a" * 70 + ".tsfile", "1" * 30, ""]),
+    min_size=4,
+    max_size=6,
+)
+
+
+@given(TEXTS | PIECES.map("/".join))
+def test_what_is_plain_is_taken_as_after_a_close_look(text):
+    def outcome(parse):
+        try:
+            return parse(text)
+        except NameRefusedError as error:
+            return str(error)
+
+    assert outcome(FilePath.parse) == outcome(FilePath._looked_at)
+
+
+@settings(max_examples=50)
+@given(st.from_regex(r"[0-9]{1,3}(-[0-9]{1,2}){2,4}(\.[0-9a-f]{16})?\.tsfile(\.resource)?\Z"))
+def test_the_end_of_a_name_tells_no_other_than_its_numbers(name):
+    path = FilePath(Kind.SEQUENCE, "root.a", "0", 0, name)
+    stem = path.stem
+    assert path.is_product == (stem is not None and stem.compactions != (0, 0))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from common.names import FilePath
 from common.wire import Result
@@ -122,7 +122,7 @@ paths = st.builds(
 big = st.integers(0, 2**63 - 1)
 times = st.none() | st.integers(-(2**63), 2**63 - 1)
 entries = st.builds(
-    Entry,
+    lambda *facts: Entry(*facts),
     paths,
     st.just(D),
     big,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 
@@ -34,9 +33,7 @@ class Watched:
         self.number = number or self.number + 10
         looks = Looks.open(self.tree, "centre")
         assert looks.problem is None
-        scan = self.site.scan(self.entries)
-        for name, value in more.pop("scan", {}).items():
-            object.__setattr__(scan, name, value)
+        scan = msgspec.structs.replace(self.site.scan(self.entries), **more.pop("scan", {}))
         taken = looks.take(self.number, scan, self.entries, read=self.read, **more)
         looks.record(taken)
         return taken
@@ -402,12 +399,12 @@ def test_of_a_forwarded_one_what_applies_below_is_due_and_what_does_not_is_not(e
 
     def forwarded(*applied: bool) -> EdgeLook:
         segments = tuple((one * (n + 1), 5, each) for n, each in enumerate(applied))
-        noted = dataclasses.replace(file, segments=segments)
-        scan = dataclasses.replace(look.scan, deletions=[noted])
+        noted = msgspec.structs.replace(file, segments=segments)
+        scan = msgspec.structs.replace(look.scan, deletions=[noted])
         marks = tuple((end, floor) for end, floor, _ in segments)
         seen = msgspec.structs.replace(sight(look), marks=marks, told=3 * one, kept=2)
         after = msgspec.structs.replace(look.after, deletions={P.text: {"mods": seen}})
-        return dataclasses.replace(look, scan=scan, after=after)
+        return msgspec.structs.replace(look, scan=scan, after=after)
 
     assert forwarded(True, False, False).due(applies=True) == []
     assert forwarded(True, True, False).due(applies=False) == []

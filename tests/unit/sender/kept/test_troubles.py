@@ -14,7 +14,7 @@ D0 = Path("/d0")
 
 
 def a_file(at=A, size=10, mtime_ns=1):
-    return LocalFile(at, D0, at.text, size, mtime_ns, 1)
+    return LocalFile(at, D0, "", size, mtime_ns, 1)
 
 
 def a_trouble(kind=TroubleKind.CONFLICT, **more):

@@ -14,7 +14,7 @@ A, B, C = path("1-1-0.tsfile"), path("2-1-0.tsfile"), path("3-1-0.tsfile", parti
 
 
 def a_file(at=A, inode=1):
-    return LocalFile(at, D0, at.text, 10, 1, inode)
+    return LocalFile(at, D0, "", 10, 1, inode)
 
 
 def an_entry(at=A, last=100, md5="a" * 32):

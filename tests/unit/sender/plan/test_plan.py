@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from common.names import FilePath
 from common.wire import Propagate
@@ -32,7 +32,7 @@ ALL = PlanOptions(Propagate.ALL)
 
 
 def a_file(at=A, data_dir=D0, size=10, mtime_ns=1, inode=1):
-    return LocalFile(at, data_dir, at.text, size, mtime_ns, inode)
+    return LocalFile(at, data_dir, "", size, mtime_ns, inode)
 
 
 def an_entry(at=A, data_dir=D0, size=10, mtime_ns=1, inode=1, md5="a" * 32, span=(0, 9), **more):
@@ -593,4 +593,6 @@ def test_a_last_copy_is_sent_although_its_source_is_gone(tmp_path):
     result = run(scan)
     (addition,) = result.tasks[0].additions
     assert addition.path == A
-    assert addition.file == replace(file, rel=snapshot.rel(A), resource=addition.file.resource)
+    assert addition.file == replace(
+        file, elsewhere=snapshot.rel(A), resource=addition.file.resource
+    )

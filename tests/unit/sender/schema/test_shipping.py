@@ -159,7 +159,7 @@ def test_a_log_that_cannot_be_read_is_named(edge, monkeypatch):
     def broken(*_, **__):
         raise PermissionError(13, "Permission denied", "mlog.txt")
 
-    monkeypatch.setattr("sender.schema.shipping.TextLog.open", broken)
+    monkeypatch.setattr("sender.schema.text_log.TextLog.open", broken)
     remote = edge.remote()
     with remote.sync_tree() as sync:
         with open_schema(remote, sync, check(), whole=False) as schema:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from common.names import FilePath
 from sender.select import known_digests
@@ -21,7 +22,7 @@ def test_a_digest_counts_while_the_file_is_the_same():
     assert digests.of(FILE) is None
     note(digests, FILE, "a")
     assert digests.of(FILE) == "a"
-    for other in ({"size": 11}, {"mtime_ns": 21}, {"inode": 31}, {"rel": "x"}):
+    for other in ({"size": 11}, {"mtime_ns": 21}, {"inode": 31}, {"elsewhere": "x"}):
         assert digests.of(replace(FILE, **other)) is None
     assert digests.of(replace(FILE, data_dir=Path("/other"))) is None
     digests.forget(FILE)
@@ -31,7 +32,7 @@ def test_a_digest_counts_while_the_file_is_the_same():
 def test_the_oldest_are_forgotten(monkeypatch):
     monkeypatch.setattr(known_digests, "_MOST", 2)
     digests = KnownDigests()
-    files = [replace(FILE, rel=str(number)) for number in range(3)]
+    files = [replace(FILE, elsewhere=str(number)) for number in range(3)]
     for each in (*files[:2], files[0], files[2]):
         note(digests, each, each.rel)
     assert [digests.of(each) for each in files] == ["0", None, "2"]

@@ -1,0 +1,85 @@
+"""Which rounds of the daemon look at every file."""
+
+from __future__ import annotations
+
+import pytest
+
+from sender.config import DaemonConfig
+from sender.daemon.receiver_loop import ReceiverLoop, Request
+from sender.round.round import RoundOptions
+from tests.support.edge import Edge
+
+
+class Daemon:
+    """Its rounds with one receiver, one after the other, at times of the test."""
+
+    def __init__(self, receiver, root) -> None:
+        receiver.looks = 0
+        self.edge = Edge(root, receiver.url, daemon=DaemonConfig(look_period=3600.0))
+        self.now = 0.0
+        self.watched = True
+        self.loop = ReceiverLoop(
+            self.edge.remote(), watched=lambda: self.watched, clock=lambda: self.now
+        )
+        self.loop.remote.scanner.scan = self._counted(self.loop.remote.scanner.scan)
+        self.scans = 0
+
+    def _counted(self, scan):
+        def counted(*args, **more):
+            self.scans += 1
+            return scan(*args, **more)
+
+        return counted
+
+    def looks(self, request=None) -> bool:
+        """Do a round; whether it looked at the files."""
+        before = self.scans
+        self.now += 60
+        self.loop._round(request)
+        assert self.loop.last.error is None
+        return self.scans > before
+
+
+@pytest.fixture
+def daemon(receiver, tmp_path):
+    daemon = Daemon(receiver, tmp_path / "edge")
+    daemon.edge.write(1)
+    assert daemon.looks(), "the first: it loads the file"
+    assert daemon.looks(), "what it left is looked at once more"
+    yield daemon
+    daemon.loop.remote.close()
+
+
+def test_where_no_change_is_told_only_the_receiver_is_asked(daemon):
+    assert [daemon.looks() for _ in range(5)] == [False] * 5
+    assert daemon.loop.last.looked
+
+
+def test_a_change_is_looked_at(daemon):
+    assert not daemon.looks()
+    daemon.edge.write(2)
+    daemon.loop.changed()
+    assert daemon.looks()
+    assert daemon.loop.last.sent == 1
+
+
+def test_where_nobody_watches_every_round_looks(daemon):
+    daemon.watched = False
+    assert daemon.looks()
+
+
+def test_every_file_is_looked_at_now_and_then(daemon):
+    assert [daemon.looks() for _ in range(61)].count(True) == 1
+
+
+def test_who_asks_for_a_round_has_every_file_looked_at(daemon):
+    assert not daemon.looks()
+    assert daemon.looks(Request(RoundOptions(), lambda progress: None))
+
+
+def test_after_a_round_that_failed_every_file_is_looked_at(daemon, receiver):
+    receiver.token = "another"
+    with pytest.raises(AssertionError):
+        daemon.looks()
+    receiver.token = None
+    assert daemon.looks()
