@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+import msgspec
+
 from common.errors import NameRefusedError
 
 __all__ = [
@@ -83,6 +85,9 @@ class Kind(StrEnum):
     UNSEQUENCE = "unsequence"
 
 
+_KINDS: dict[str, Kind] = {each.value: each for each in Kind}
+
+
 @dataclass(frozen=True, slots=True)
 class Stem:
     """The numbers in `<creation ms>-<version>-<inner>[-<cross>]`, where a name has that form."""
@@ -104,29 +109,33 @@ def check_component(text: str, what: str, *, limit: int = 255) -> str:
     Raises:
         NameRefusedError: it is not; the message shows it escaped and says why.
     """
-    if not text:
-        raise NameRefusedError(f"{what}: empty")
-    shown = ascii(text if len(text) <= 80 else text[:77] + "...")
-    if text in (".", ".."):
-        raise NameRefusedError(f"{what} {shown}: leaves its directory")
-    if "/" in text or "\\" in text:
-        raise NameRefusedError(f"{what} {shown}: has a slash or back slash")
-    if found := _BAD.search(text):
-        raise NameRefusedError(f"{what} {shown}: has the character U+{ord(found[0]):04X}")
-    size = len(text.encode())
-    if size > limit:
-        raise NameRefusedError(f"{what} {shown}: {size} bytes, at most {limit} are allowed")
-    if len(text) >= 2 and text[1] == ":" and text[0].isascii() and text[0].isalpha():
-        raise NameRefusedError(f"{what} {shown}: begins with a drive letter")
-    if text != text.strip():
-        raise NameRefusedError(f"{what} {shown}: begins or ends with white space")
-    if text in RESERVED:
-        raise NameRefusedError(f"{what} {shown}: is a reserved word")
+    fault = _fault(text, limit)
+    if fault is not None:
+        shown = ascii(text if len(text) <= 80 else text[:77] + "...")
+        raise NameRefusedError(f"{what} {shown}: {fault}" if text else f"{what}: {fault}")
     return text
 
 
-@dataclass(frozen=True, order=True)
-class FilePath:
+def _fault(text: str, limit: int) -> str | None:
+    if not text:
+        return "empty"
+    if text in (".", ".."):
+        return "leaves its directory"
+    if "/" in text or "\\" in text:
+        return "has a slash or back slash"
+    if found := _BAD.search(text):
+        return f"has the character U+{ord(found[0]):04X}"
+    size = len(text.encode())
+    if size > limit:
+        return f"{size} bytes, at most {limit} are allowed"
+    if len(text) >= 2 and text[1] == ":" and text[0].isascii() and text[0].isalpha():
+        return "begins with a drive letter"
+    if text != text.strip():
+        return "begins or ends with white space"
+    return "is a reserved word" if text in RESERVED else None
+
+
+class FilePath(msgspec.Struct, frozen=True, order=True, dict=True):
     """The path of a TsFile (or its resource) relative to its data directory, checked.
 
     Attributes:
@@ -158,17 +167,18 @@ class FilePath:
                 f"path {text!a}: {len(pieces)} components, expected 5: "
                 "sequence|unsequence/<storage group>/<virtual group>/<partition>/<name>.tsfile"
             )
-        kind, sg, vsg, partition, name = pieces
-        if kind not in (Kind.SEQUENCE, Kind.UNSEQUENCE):
+        first, sg, vsg, partition, name = pieces
+        kind = _KINDS.get(first)
+        if kind is None:
             raise NameRefusedError(
-                f"path {text!a}: begins with {kind!a}, expected sequence or unsequence"
+                f"path {text!a}: begins with {first!a}, expected sequence or unsequence"
             )
         check_component(sg, "storage group", limit=MAX_NAME)
         check_component(vsg, "virtual storage group", limit=MAX_NAME)
         if not _is_partition(partition):
             raise NameRefusedError(f"path {text!a}: time partition {partition!a} is no integer")
         check_file_name(name)
-        return cls(Kind(kind), sg, vsg, int(partition), name)
+        return cls(kind, sg, vsg, int(partition), name)
 
     @cached_property
     def text(self) -> str:
