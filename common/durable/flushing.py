@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from common.errors import DiskError, FailedSyncError, NoSpaceError, ReadOnlyError, TooLargeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from common.errors import (
+    DiskError,
+    FailedSyncError,
+    NoSpaceError,
+    ReadOnlyError,
+    TooLargeError,
+    TsferryError,
+)
 
 __all__ = ["failed_sync", "flush", "flush_names", "may_write", "meaning"]
 
@@ -65,22 +67,38 @@ def _poison(error: OSError, what: str) -> FailedSyncError:
     return FailedSyncError(f"flushing {what} to disk failed: {error.strerror}")
 
 
-@contextmanager
-def meaning(what: str) -> Iterator[None]:
-    """Turn what an `OSError` says about the disk into an error of ours that names the file."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _FULL:
-            raise NoSpaceError(f"no space to write {what}") from error
-        if error.errno == errno.EROFS:
-            raise ReadOnlyError(f"the file system of {what} is read-only") from error
-        if error.errno == errno.EFBIG:
-            raise TooLargeError(
-                f"{what}: larger than its file system or this process (RLIMIT_FSIZE) may write"
-            ) from error
-        if error.errno in _DISK:
-            raise DiskError(
-                f"{what}: {error.strerror}; the kernel's log (dmesg) says more"
-            ) from error
-        raise
+class meaning:
+    """Turn what an `OSError` says about the disk into an error of ours that names the file.
+
+    Args:
+        what: the file.
+    """
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: object
+    ) -> None:
+        if isinstance(error, OSError):
+            ours = _meant(error, self._what)
+            if ours is not None:
+                raise ours from error
+
+
+def _meant(error: OSError, what: str) -> TsferryError | None:
+    if error.errno in _FULL:
+        return NoSpaceError(f"no space to write {what}")
+    if error.errno == errno.EROFS:
+        return ReadOnlyError(f"the file system of {what} is read-only")
+    if error.errno == errno.EFBIG:
+        return TooLargeError(
+            f"{what}: larger than its file system or this process (RLIMIT_FSIZE) may write"
+        )
+    if error.errno in _DISK:
+        return DiskError(f"{what}: {error.strerror}; the kernel's log (dmesg) says more")
+    return None
