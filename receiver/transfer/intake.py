@@ -153,6 +153,7 @@ class Intake:
         *,
         expected: Iterable[str | None],
         planned: Planned | None,
+        content: memoryview | None = None,
         single: str | None = None,
         scope: Sequence[str] = (),
         token: str | None = None,
@@ -165,6 +166,7 @@ class Intake:
             md5: of its bytes, computed here.
             expected: what the sender has said it is, in whatever place.
             planned: its TsFile's entry in the plan.
+            content: the bytes that came, of a file that came in one piece.
             single: id of its task, if it is a task of its own.
             scope: of the token, for such a task.
             token: its id.
@@ -177,7 +179,7 @@ class Intake:
         if planned is not None and not path.is_resource:
             check_md5(path, md5, planned.md5)
         check_content(fd, path)
-        _read_back(fd, path, md5)
+        _read_back(fd, path, md5, content)
         at = self._clock()
         record = record_of(fd, path, md5, at=at, single=single, scope=scope, token=token)
         if planned is None:
@@ -256,13 +258,16 @@ class Intake:
         log.warning("quarantined", extra={"path": path.text, "reason": reason})
 
 
-def _read_back(fd: int, path: FilePath, md5: str) -> None:
+def _read_back(fd: int, path: FilePath, md5: str, content: memoryview | None) -> None:
     """See that a small file has the bytes that came, not only that these were the right ones.
 
     Raises:
         DigestError: a byte was lost between here and the file.
     """
-    if os.fstat(fd).st_size > _READ_BACK_BYTES:
+    size = os.fstat(fd).st_size
+    if size > _READ_BACK_BYTES:
+        return
+    if content is not None and os.pread(fd, size, 0) == bytes(content):
         return
     found = md5_of_fd(fd)
     if found != md5:
