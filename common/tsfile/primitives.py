@@ -61,6 +61,9 @@ def located(base: int, section: str) -> Iterator[None]:
 
 def read_uvarint(buf: bytes, pos: int) -> tuple[int, int]:
     """Read a LEB128 of up to five bytes; return (number, position behind it)."""
+    number = buf[pos]
+    if number < 0x80:  # nearly all are
+        return number, pos + 1
     number = 0
     for index in range(_MAX_VARINT_BYTES):
         byte = buf[pos + index]

@@ -71,6 +71,8 @@ def test_larger_files_are_left_to_the_verification(
 def test_files_of_a_batch_are_on_their_way_before_the_first_is_waited_for(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    edge = Edge(node)
+    task = edge.start()
     seen: list[str] = []
     for name in ("begin_sync", "sync"):
         real = getattr(WriteFile, name)
@@ -80,8 +82,6 @@ def test_files_of_a_batch_are_on_their_way_before_the_first_is_waited_for(
             real(self)
 
         monkeypatch.setattr(WriteFile, name, noted)
-    edge = Edge(node)
-    files = {path_of(number): tsfile(value=number) for number in range(1, 4)}
-    results_of = edge.batch(edge.start(), files)
-    assert [each.problem for each in results_of] == [None] * 3
+    files = {path_of(number): tsfile(points=number) for number in range(1, 4)}
+    assert [each.problem for each in edge.batch(task, files)] == [None] * 3
     assert seen == ["begin_sync"] * 3 + ["sync"] * 3
