@@ -77,10 +77,17 @@ def test_all_tables_of_a_task_keep_to_the_receivers_limit(edge, receiver):
 
 def test_tables_of_files_that_are_not_in_the_task_take_no_room(edge, receiver):
     receiver.limits = msgspec.structs.replace(receiver.limits, max_page_bytes=4096)
-    for number in range(40):
-        path = edge.write(number)
-        if number < 35:
-            receiver.loaded[path] = edge.content(path)
+    known = {edge.write(number) for number in range(35)}
+    for number in range(35, 40):
+        edge.write(number)
+
+    def decide(entry):
+        if entry.path not in known:
+            return None
+        action = wire.Action.ALREADY
+        return wire.PlanDecision(path=entry.path, action=action, md5=edge.files[entry.path])
+
+    receiver.decide = decide
     edge.round()
     found = manifest(receiver).values()
     assert len([each for each in found if each.proof and each.proof.table is not None]) == 5
