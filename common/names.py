@@ -54,6 +54,8 @@ RESERVED = frozenset(
     }
 )
 _PARTITION = re.compile(r"-?(0|[1-9][0-9]{0,18})\Z")
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+"""What nothing can be wrong with but its length; nearly all names are of this kind."""
 _HEX32 = re.compile(r"[0-9a-f]{32}\Z")
 _STEM = re.compile(
     r"(?P<created>[0-9]{1,19})-(?P<version>[0-9]{1,19})-(?P<inner>[0-9]{1,9})"
@@ -119,20 +121,26 @@ def check_component(text: str, what: str, *, limit: int = 255) -> str:
 def _fault(text: str, limit: int) -> str | None:
     if not text:
         return "empty"
+    if _PLAIN.match(text) is None and (fault := _odd_fault(text)) is not None:
+        return fault
+    size = len(text.encode())
+    if size > limit:
+        return f"{size} bytes, at most {limit} are allowed"
+    return "is a reserved word" if text in RESERVED else None
+
+
+def _odd_fault(text: str) -> str | None:
     if text in (".", ".."):
         return "leaves its directory"
     if "/" in text or "\\" in text:
         return "has a slash or back slash"
     if found := _BAD.search(text):
         return f"has the character U+{ord(found[0]):04X}"
-    size = len(text.encode())
-    if size > limit:
-        return f"{size} bytes, at most {limit} are allowed"
     if len(text) >= 2 and text[1] == ":" and text[0].isascii() and text[0].isalpha():
         return "begins with a drive letter"
     if text != text.strip():
         return "begins or ends with white space"
-    return "is a reserved word" if text in RESERVED else None
+    return None
 
 
 class FilePath(msgspec.Struct, frozen=True, order=True, dict=True):
@@ -268,12 +276,15 @@ def check_file_name(name: str) -> str:
     base = name.removesuffix(RESOURCE)
     if not base.endswith(SUFFIX) or base == SUFFIX:
         raise NameRefusedError(f"file name {name!a}: does not end in .tsfile or .tsfile.resource")
-    untagged = _TAG.sub("", base.removesuffix(SUFFIX)) + SUFFIX
-    if len(untagged.encode()) > MAX_NAME:
+    if len(base.encode()) > MAX_NAME and len(_untagged(base).encode()) > MAX_NAME:
         raise NameRefusedError(f"file name {name!a}: longer than {MAX_NAME} bytes")
     if name.startswith("."):
         raise NameRefusedError(f"file name {name!a}: hidden files are not shipped")
     return name
+
+
+def _untagged(base: str) -> str:
+    return _TAG.sub("", base.removesuffix(SUFFIX)) + SUFFIX
 
 
 def is_sender_uuid(text: str) -> bool:
