@@ -259,7 +259,8 @@ def parse_stem(name: str) -> Stem | None:
     found = _STEM.match(name.removesuffix(SUFFIX))
     if found is None:
         return None
-    return Stem(*(int(found[key] or 0) for key in ("created", "version", "inner", "cross")))
+    created, version, inner, cross, _ = found.groups(default="0")
+    return Stem(int(created), int(version), int(inner), int(cross))
 
 
 def _is_partition(text: str) -> bool:
