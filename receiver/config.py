@@ -112,7 +112,7 @@ class LimitsConfig(Struct, frozen=True, kw_only=True):
         max_unloaded_bytes: of one sender, received and not loaded.
         min_free_bytes: of the file system; below it nothing is taken in.
         upload_expiry: without a byte, until an upload is dropped.
-        max_chunk_bytes: of a file in one request.
+        max_chunk_bytes: of a file that count at once (a body without a checksum may bring more).
         max_batch_bytes: of many small files in one request.
         max_page_items: of a page of a plan or an inventory.
         max_task_items: files, and ends, of one task, which is held in memory (about 3 KB each) and

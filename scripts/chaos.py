@@ -106,7 +106,7 @@ class Part:
         env = {}
         if self.planned:
             env["TSFERRY_CRASH_AT"] = f"*:{int(2 ** rng.uniform(0, 12))}"
-        self.child = self.chaos.children.start(self.command, env=env)
+        self.child = self.chaos.children.start(self.command, env=env, forked=True)
         self.starts += 1
 
     def poll(self) -> None:

@@ -45,7 +45,7 @@ def list_deletes(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
             len(each.files),
             size_text(each.bytes),
             each.points,
-            commit_time(each.since),
+            commit_time(each.since, each.since_at),
             each.reason,
         )
         for each in answer.lists

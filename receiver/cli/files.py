@@ -88,8 +88,8 @@ def files(
             size_text(each.size),
             each.devices,
             each.points,
-            commit_time(each.created),
-            commit_time(each.verified),
+            commit_time(each.created, each.created_at),
+            commit_time(each.verified, each.verified_at),
             each.physical,
         )
         for each in found

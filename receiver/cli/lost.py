@@ -85,7 +85,7 @@ def _rows(answer: LostFilesAnswer) -> list[tuple[object, ...]]:
             size_text(each.size),
             each.first,
             each.last,
-            commit_time(each.since),
+            commit_time(each.since, each.since_at),
             each.reason,
         )
         for each in answer.files

@@ -48,7 +48,8 @@ def list_owners(invocation: Invocation[ReceiverConfig], sender: str | None, as_j
         ),
     )
     rows = [
-        (each.device, each.sender, each.label or None, commit_time(each.since)) for each in found
+        (each.device, each.sender, each.label or None, commit_time(each.since, each.since_at))
+        for each in found
     ]
     show(OwnersPage(owners=found), as_json, _HEADERS, rows, "no device has an owner")
 

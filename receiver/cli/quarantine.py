@@ -50,7 +50,7 @@ def list_quarantine(
             each.sender[:8],
             size_text(each.size),
             "yes" if each.hold else "no",
-            commit_time(each.since),
+            commit_time(each.since, each.since_at),
             each.digest,
             each.reason,
         )

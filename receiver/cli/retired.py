@@ -69,7 +69,7 @@ def list_retired(
             each.sender[:8],
             size_text(each.size),
             each.points,
-            commit_time(each.since),
+            commit_time(each.since, each.since_at),
             _elsewhere(each),
             each.physical,
         )
@@ -101,7 +101,7 @@ def show_retired(invocation: Invocation[ReceiverConfig], physical: str, as_json:
     lines = {
         "path": view.path,
         "sender": view.sender,
-        "state": f"{view.state} since {commit_time(view.since)}",
+        "state": f"{view.state} since {commit_time(view.since, view.since_at)}",
         "size": size_text(view.size),
         "points": str(view.points),
         "elsewhere": _elsewhere(view),

@@ -64,7 +64,7 @@ def list_senders(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
             each.verified,
             size_text(each.bytes),
             each.quarantined,
-            commit_time(each.last_commit),
+            commit_time(each.last_commit, each.last_commit_at),
             moment(each.heartbeat_at),
             _schema(each.schema),
             _state(each),
@@ -129,6 +129,8 @@ def adopt(invocation: Invocation[ReceiverConfig], old: str, new: str, as_json: b
     """Let NEW go on in the place of OLD: a box that was replaced, with a uuid of its own.
 
     NEW gets all devices of OLD. What OLD brought stays visible, and stands below what NEW brings.
+    Where NEW is a mirror (propagate_deletes = "all"), what it had too goes with what it deletes;
+    what it never had stays, and `status` says how much that is.
     """
     answer = OperatorClient(invocation.load().value).ask(
         "POST", f"/v1/senders/{segment(old)}/adopt", OwnersMoved, body=AdoptRequest(by=new)

@@ -69,6 +69,13 @@ def moment(seconds: float | None) -> str:
     return at.isoformat(" ", "seconds")
 
 
-def commit_time(ts: int) -> str:
-    """When a commit was made."""
-    return moment((ts >> _COUNTER_BITS) / 1000) if ts else "-"
+def commit_time(ts: int, at: float | None = None) -> str:
+    """When a commit was made.
+
+    Args:
+        ts: of it; 0 for none.
+        at: when that was, by what is known of the clock; None where a server does not tell.
+    """
+    if not ts:
+        return "-"
+    return moment((ts >> _COUNTER_BITS) / 1000 if at is None else at)

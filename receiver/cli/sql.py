@@ -121,7 +121,7 @@ def write_reply(
 ) -> None:
     """Carry out a statement, and write to standard output what it gave."""
     reply = source.run(statement, at, size)
-    out = output(form, sys.stdout)
+    out = output(form, sys.stdout, reply.times)
     if not reply.columns:
         out.done(reply.message or "done", reply.commit)
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from common.errors import TsferryError
@@ -18,6 +18,7 @@ from receiver.cli.showing import commit_time
 
 if TYPE_CHECKING:
     from receiver.cli.sqlsource import SqlRow
+    from receiver.metadata.model.true_times import TrueTimes
 
 __all__ = ["Output", "OutputForm", "caret", "output"]
 
@@ -46,21 +47,25 @@ class Output(Protocol):
         """What a statement without an answer did, in which commit."""
 
 
-def output(form: OutputForm, stream: TextIO) -> Output:
-    """The output of a form to a stream."""
-    kinds: dict[OutputForm, Callable[[TextIO], Output]] = {
-        "table": _Table,
-        "json": _Lines,
-        "csv": _Csv,
-    }
-    return kinds[form](stream)
+def output(form: OutputForm, stream: TextIO, times: TrueTimes) -> Output:
+    """The output of a form to a stream.
+
+    Args:
+        form: of it; people get times, programs the commits.
+        stream: that it goes to.
+        times: that commits stand for.
+    """
+    if form == "table":
+        return _Table(stream, times)
+    return _Lines(stream) if form == "json" else _Csv(stream)
 
 
 class _Table:
     """Columns as wide as the first page wants them; wider ones later widen what follows."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, times: TrueTimes) -> None:
         self._stream = stream
+        self._times = times
         self._columns: Sequence[str] = ()
         self._widths: list[int] = []
         self._right: list[bool] = []
@@ -69,7 +74,8 @@ class _Table:
         self._columns, self._widths = columns, []
 
     def page(self, rows: Sequence[SqlRow]) -> None:
-        cells = [[_cell(name, value) for name, value in zip(self._columns, row)] for row in rows]  # noqa: B905  # a newer server may send more columns
+        # A newer server may send more columns.
+        cells = [list(map(self._cell, self._columns, row)) for row in rows]
         first = not self._widths
         if first:
             self._widths = [display_width(name) for name in self._columns]
@@ -87,7 +93,15 @@ class _Table:
             self._write(line)
 
     def done(self, message: str, commit: int) -> None:
-        self._stream.write(f"{printable(message)} ({commit_time(commit)}, commit {commit})\n")
+        when = commit_time(commit, self._times.seconds(commit))
+        self._stream.write(f"{printable(message)} ({when}, commit {commit})\n")
+
+    def _cell(self, column: str, value: Any) -> str:
+        if value is None or value == {}:
+            return "-"
+        if column in _TIMES and isinstance(value, int):
+            return commit_time(value, self._times.seconds(value))
+        return printable(_text(value))
 
     def _write(self, line: Sequence[str]) -> None:
         text = _GAP.join(map(padded, line, self._widths, self._right))
@@ -97,14 +111,6 @@ class _Table:
 def _all_numbers(values: Sequence[Any]) -> bool:
     there = [value for value in values if value is not None]
     return bool(there) and all(type(value) is int for value in there)
-
-
-def _cell(column: str, value: Any) -> str:
-    if value is None or value == {}:
-        return "-"
-    if column in _TIMES and isinstance(value, int):
-        return commit_time(value)
-    return printable(_text(value))
 
 
 def _text(value: Any) -> str:

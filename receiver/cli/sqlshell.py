@@ -152,7 +152,7 @@ class Shell:
         return True
 
     def _write(self, reply: SqlReply, begun: float) -> None:
-        out = output(self._form, sys.stdout)
+        out = output(self._form, sys.stdout, reply.times)
         if not reply.columns:
             out.done(reply.message or "done", reply.commit)
             return

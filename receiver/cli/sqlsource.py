@@ -12,6 +12,7 @@ from receiver.web.sql_wire import SqlAnswer, SqlRequest
 
 if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
+    from receiver.metadata.model.true_times import TrueTimes
 
 __all__ = ["SqlReply", "SqlRow", "SqlSource"]
 
@@ -27,6 +28,7 @@ class SqlReply:
         message: what was done, of one that does something.
         commit: that holds it, or that the answer is as of.
         pages: of the answer, fetched as they are taken; close it to have the rest forgotten.
+        times: which times commits stand for.
         offline: whether it comes from the directories.
     """
 
@@ -34,6 +36,7 @@ class SqlReply:
     message: str | None
     commit: int
     pages: Generator[Sequence[SqlRow], None, None]
+    times: TrueTimes
     offline: bool = False
 
 
@@ -70,7 +73,11 @@ class SqlSource:
             first = server.ask("POST", "/v1/sql", SqlAnswer, body=request)
         except NotRunningError as not_running:
             return _from_directories(self._config, request, not_running)
-        return SqlReply(first.columns, first.message, first.commit, _pages(server, first))
+        from receiver.metadata.model.true_times import TrueTimes
+
+        pages = _pages(server, first)
+        times = TrueTimes(first.clock)
+        return SqlReply(first.columns, first.message, first.commit, pages, times)
 
     def _server(self) -> OperatorClient:
         # One that was started anew has another address and another token.
@@ -124,4 +131,5 @@ def _from_directories(
             while rows := result.fetch(size):
                 yield rows
 
-    return SqlReply(result.columns, result.message, result.commit, pages(), offline=True)
+    columns, times = result.columns, engine.times
+    return SqlReply(columns, result.message, result.commit, pages(), times, offline=True)

@@ -54,13 +54,14 @@ def _write(view: StatusView, running: bool) -> None:
         "engine": view.engine or "none yet",
         "version": view.version,
         "since": moment(view.started) if running else "-",
-        "newest commit": commit_time(view.newest_commit),
+        "newest commit": commit_time(view.newest_commit, view.newest_commit_at),
         "senders": str(view.senders),
         "devices": str(view.devices),
         "files": f"{view.files}, {size_text(view.bytes)}",
         "verified": _verified(view),
         "retired": _retired(view.retired),
         "superseded": _superseded(view.retired),
+        "kept": _kept(view),
         "deleted, on disk": str(view.deleted_files),
         "quarantined": str(view.quarantined),
         "deletes held": f"{view.held_deletes} lists" if view.held_deletes else "none",
@@ -81,7 +82,8 @@ def _write(view: StatusView, running: bool) -> None:
 def _verified(view: StatusView) -> str:
     text = f"{view.verified} files, {view.unverified} not yet"
     if view.oldest_verification:
-        text += f", the oldest verification {commit_time(view.oldest_verification)}"
+        when = commit_time(view.oldest_verification, view.oldest_verification_at)
+        text += f", the oldest verification {when}"
     return text
 
 
@@ -95,6 +97,17 @@ def _retired(view: RetiredTotals) -> str:
 
 def _superseded(view: RetiredTotals) -> str:
     return f"{view.superseded_files}, {size_text(view.superseded_bytes)} still on disk"
+
+
+def _kept(view: StatusView) -> str:
+    """What stays of boxes that mirrors took over from, and how an operator ends it."""
+    several = [
+        f"{each.files} files, {size_text(each.bytes)}, of {each.sender}: the mirror {each.by} took "
+        "over from it and never had them: `tsferry-receiver retired list --sender "
+        f"{each.sender}`, `retired drop`"
+        for each in view.kept
+    ]
+    return "; ".join(several) or "none"
 
 
 def _schema(whole: StatusView) -> dict[str, str]:

@@ -22,7 +22,7 @@ from receiver.operator.wire import TokenRequest, TokensAnswer
 
 __all__ = ["token"]
 
-_HEADERS = ("ID", "ROLE", "SENDER", "SCOPE", "EXPIRES", "MADE", "NOTE")
+_HEADERS = ("ID", "ROLE", "SENDER", "SCOPE", "DELETES", "EXPIRES", "MADE", "NOTE")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -111,8 +111,9 @@ def list_tokens(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
             each.role,
             each.sender,
             " ".join(each.scope) or None,
+            None if each.allow_deletes else "held",
             moment(each.expires),
-            commit_time(each.created),
+            commit_time(each.created, each.created_at),
             each.note or None,
         )
         for each in answer.tokens

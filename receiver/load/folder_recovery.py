@@ -22,6 +22,7 @@ from common.wire import ManifestEntry, Propagate
 from receiver.load.deciding.change import physical_name
 from receiver.load.folder.content_checks import hash_staged
 from receiver.load.folder.current_task import CurrentTask, TaskRecord, open_task
+from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.loading import finish
 
 if TYPE_CHECKING:
@@ -89,10 +90,15 @@ def _verify_strays(folder: SenderFolder, strays: list[str], at: float) -> None:
         try:
             path = FilePath.parse(text)
             good.append(hash_staged(folder.tree, folder.staged_at(path), path, at=at))
+        except OSError as error:
+            if not is_of_one_path(error):
+                raise
+            log.warning("a received file cannot be read: %s: %s", text, error)
         except (NameRefusedError, NotATsFileError) as error:
             log.warning("a received file cannot be used", extra={"error": str(error)})
             name = text.replace("/", "_")[-200:]
-            folder.tree.rename(folder.at(f"data/{text}"), f"{folder.quarantine}/{name}")
+            with folder.beside("quarantine"):
+                folder.tree.rename(folder.at(f"data/{text}"), f"{folder.quarantine}/{name}")
     for directory in sorted({folder.staged.at(each.path).rpartition("/")[0] for each in good}):
         folder.tree.sync_dir(directory)
     folder.staged.put(good)

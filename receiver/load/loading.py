@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from common import crash
@@ -307,14 +308,14 @@ def _is_there(folder: SenderFolder, current: CurrentTask) -> bool:
 
 
 def _write_load_log(folder: SenderFolder, outcomes: Iterable[FileOutcome]) -> None:
-    load_log = LoadLog.open(folder.tree, folder.at(LOAD_LOG))
-    try:
+    with (
+        folder.beside(LOAD_LOG),
+        closing(LoadLog.open(folder.tree, folder.at(LOAD_LOG))) as load_log,
+    ):
         load_log.record(
             deleted=[FilePath.parse(each.path) for each in _with(outcomes, Result.DELETED)],
             loaded=[FilePath.parse(each.path) for each in _with(outcomes, Result.LOADED)],
         )
-    finally:
-        load_log.close()
 
 
 def _clear_staged(

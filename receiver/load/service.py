@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
+import threading
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from common.durable import free_bytes
-from common.errors import TsferryError
+from common.errors import Transient, TsferryError
 from receiver.disks import Disks
-from receiver.load.folder.sender_folder import Folders, folder_name
+from receiver.load.folder.obstacles import is_of_one_path, obstacle
+from receiver.load.folder.sender_folder import FOLDERS_ROOT, Folders, folder_name
 from receiver.load.folder_recovery import recover_folder
 from receiver.load.loader import Loader
 from receiver.load.loading import finish
@@ -22,7 +24,7 @@ from receiver.metadata.model.errors import GuardFailed
 from receiver.metadata.query.lost import lost_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from receiver.config import ReceiverConfig
     from receiver.load.folder.sender_folder import SenderFolder
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["LoadService"]
 
 log = logging.getLogger(__name__)
+
+_TRY_AGAIN = 60.0
 
 
 class _Shortage(NamedTuple):
@@ -59,6 +63,7 @@ class LoadService:
         self._resources = ExitStack()
         self.disks = disks
         self.folders = Folders(disks.home)
+        self._finding = threading.Lock()
         self._shortages: dict[str, _Shortage] = {}
         self.after_recovery: list[Callable[[SenderFolder], None]] = []
         self.keep_bytes = config.limits.max_unloaded_bytes // 2
@@ -94,21 +99,64 @@ class LoadService:
         Raises:
             ConfigError: the schema directory is another engine's.
         """
-        with engine.reading() as state:
-            named = {row.uuid: row.directory for row in state.senders.values()}
         with ExitStack() as stack:
             disks = stack.enter_context(Disks.open(config, engine))
             for away in disks.away():
                 log.error("%s", away)
             service = cls(config, engine, disks)
-            for folder in service.folders.scan(named):
-                try:
-                    service.recover(folder)
-                except (TsferryError, OSError):
-                    log.exception("recovery has to wait", extra={"folder": folder.directory})
+            service._find_folders()
             service.loader.run_due()
             service._resources = stack.pop_all()
         return service
+
+    def _find_folders(self) -> None:
+        with self._engine.reading() as state:
+            named = {row.uuid: row.directory for row in state.senders.values()}
+        for folder in self.folders.scan(named):
+            try:
+                with self.noting_obstacles(folder.uuid, folder.root):
+                    self._recover_once(folder)
+            except (TsferryError, OSError):
+                log.exception("recovery has to wait", extra={"folder": folder.directory})
+
+    def _find_again(self) -> str | None:
+        """Look again, where something was in the way of all folders; what is so still."""
+        if self.folders.problem is not None:
+            with self._finding:
+                if self.folders.problem is not None:
+                    self._find_folders()
+        return self.folders.problem
+
+    def _recover_once(self, folder: SenderFolder) -> None:
+        with folder.lock:
+            if not folder.recovered:
+                self.recover(folder)
+
+    @contextmanager
+    def noting_obstacles(self, uuid: str, root: str) -> Iterator[None]:
+        """Work on a sender's folder; what is in its way is noted, for as long as it is.
+
+        Args:
+            uuid: of the sender.
+            root: the folder, relative to the data directory.
+
+        Raises:
+            Transient: something is in the way; it says what.
+        """
+        try:
+            yield
+        except (OSError, TsferryError) as error:
+            if not is_of_one_path(error):
+                raise
+            name = str(getattr(error, "filename", None))
+            rel = name if name.startswith(root) else f"{root}/data/.uploads/"
+            why = obstacle(self.disks.first(), rel, error)
+            self.folders.hindered[uuid] = why
+            raise Transient(
+                f"nothing of sender {uuid} can be taken in: {why}", retry_after=_TRY_AGAIN
+            ) from error
+        else:
+            self.folders.hindered.pop(uuid, None)
 
     def recover(self, folder: SenderFolder) -> None:
         """Put a folder in order, and hand what is to be loaded to the loader."""
@@ -151,6 +199,9 @@ class LoadService:
         away = self.disks.away()
         if away:
             return "; ".join(map(str, away))
+        hindered = self._find_again()
+        if hindered is not None:
+            return f"nothing can be received: {hindered}"
         free = self.free_bytes()
         keep = self._config.limits.min_free_bytes
         if free < keep:
@@ -185,6 +236,15 @@ class LoadService:
         if seen is not None and size >= max(seen):
             self.forget_shortage(uuid)
 
+    def hindered(self) -> list[str]:
+        """Each sender whose folder cannot be used, or not for all that it is for, and why."""
+        found = [f"sender {uuid}: {why}" for uuid, why in sorted(self.folders.hindered.items())]
+        return found + [
+            f"sender {folder.uuid}: {why}"
+            for folder in self.folders.all()
+            for why in sorted(folder.hindered.values())
+        ]
+
     def stuck(self) -> list[str]:
         """Each verified file that cannot be put in its place, and what is in the way."""
         return [
@@ -206,6 +266,14 @@ class LoadService:
     def concerns(self) -> list[str]:
         """What does not come through, in numbers."""
         found: list[str] = []
+        hindered = len({each.partition(":")[0] for each in self.hindered()})
+        if hindered:
+            folders = (
+                "The folder of 1 sender has"
+                if hindered == 1
+                else (f"The folders of {hindered} senders have")
+            )
+            found.append(f"{folders} something in the way: `tsferry-receiver status` says what")
         stuck = len(self.stuck())
         if stuck:
             files = "1 file" if stuck == 1 else f"{stuck} files"
@@ -244,15 +312,23 @@ class LoadService:
     def folder_of(self, uuid: str, peer: str) -> SenderFolder:
         """The folder of a sender, made and entered into the engine at its first contact.
 
+        It is in order then: what an earlier process left is recovered.
+
         Raises:
             AwayError: the directory that it is in is away.
+            Transient: something is in the way of it.
         """
         self.disks.first()
+        hindered = self._find_again()
+        if hindered is not None:
+            raise Transient(f"nothing can be received: {hindered}", retry_after=_TRY_AGAIN)
         folder = self.folders.find(uuid)
-        if folder is None:
-            folder = self.folders.make(uuid, self.make_known(uuid, folder_name(peer, uuid), ""))
-        else:
-            self.make_known(uuid, folder.directory, "")
+        name = folder_name(peer, uuid) if folder is None else folder.directory
+        name = self.make_known(uuid, name, "")
+        with self.noting_obstacles(uuid, f"{FOLDERS_ROOT}/{name}"):
+            if folder is None:
+                folder = self.folders.make(uuid, name)
+            self._recover_once(folder)
         return folder
 
     def make_known(self, uuid: str, directory: str, label: str) -> str:

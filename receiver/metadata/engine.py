@@ -317,7 +317,7 @@ class Engine(Operations, Closing):
         Raises:
             HistoryGoneError: it is before the kept history; `extra["oldest"]`.
         """
-        self._window.check(ts)
+        self._window.check(ts, self.times)
 
     def at(self, when: int | datetime.datetime | None = None) -> int:
         """The timestamp that a question is about: a commit's, a moment's, or the newest.
@@ -334,7 +334,7 @@ class Engine(Operations, Closing):
             ts = self.times.first(from_seconds(when.timestamp()))
         else:
             ts = when
-        self._window.check(ts)
+        self._window.check(ts, self.times)
         return min(ts, newest)
 
     def log_since(self, ts: int) -> Iterator[records.Commit]:
@@ -345,7 +345,7 @@ class Engine(Operations, Closing):
             DamagedError: a segment that a checkpoint stands for is damaged.
         """
         with self._reading:
-            self._window.check(ts)
+            self._window.check(ts, self.times)
             lsn, newest = self._window.lsn_after(ts), self._newest
             oldest = self._window.oldest
         return commits_since(Path(self._what), lsn, newest, oldest, self._places)

@@ -85,4 +85,5 @@ def _view(state: State, row: HeldDeletesRow) -> HeldDeletesView:
         bytes=sum(each.size for each in files),
         points=sum(each.points for each in files),
         since=row.created,
+        since_at=state.clock.times.seconds(row.created),
     )

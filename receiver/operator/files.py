@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from receiver.metadata.model.records import DeletionReason
+    from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.table_rows import FileRow
     from receiver.operator.directories import ReceiverDirectories, RunningReceiver
 
@@ -78,7 +79,7 @@ def list_files(
     rows = list(islice(filter(is_wanted, every), limit + 1))
     page = rows[:limit]
     return FilesPage(
-        files=[_view(row, there.trees) for row in page],
+        files=[_view(row, there.trees, there.engine.times) for row in page],
         next=page[-1].physical if len(rows) > limit else None,
     )
 
@@ -139,7 +140,7 @@ def _state(name: str) -> FileState:
     return FileState.DELETED if name == EXPIRED else FileState(name)
 
 
-def _view(row: FileRow, trees: Sequence[Tree]) -> FileView:
+def _view(row: FileRow, trees: Sequence[Tree], times: TrueTimes) -> FileView:
     tree = tree_of(trees, row)
     return FileView(
         sender=row.sender,
@@ -160,4 +161,6 @@ def _view(row: FileRow, trees: Sequence[Tree]) -> FileView:
         points=row.points,
         resource=row.resource is not None,
         verified=row.verified,
+        created_at=times.seconds(row.created),
+        verified_at=times.seconds(row.verified) if row.verified else None,
     )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from receiver.metadata.engine import Engine
+    from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.table_rows import LostRow
 
 __all__ = ["acknowledge_lost", "list_lost"]
@@ -26,7 +27,7 @@ _MOST = 10_000
 def list_lost(engine: Engine, sender: str | None = None) -> list[LostView]:
     """Lost files that nobody has acknowledged, of a sender or of all."""
     with engine.reading() as state:
-        return [_view(row) for row in lost_files(state, sender)]
+        return [_view(row, state.clock.times) for row in lost_files(state, sender)]
 
 
 def acknowledge_lost(engine: Engine, sender: str, paths: Collection[str]) -> list[LostView]:
@@ -56,7 +57,7 @@ def acknowledge_lost(engine: Engine, sender: str, paths: Collection[str]) -> lis
             engine.commit(ops, guards)
         except GuardFailed:
             continue
-        done += map(_view, due)
+        done += [_view(row, engine.times) for row in due]
 
 
 def _check(sender: str, paths: Collection[str], there: list[LostRow]) -> None:
@@ -68,7 +69,7 @@ def _check(sender: str, paths: Collection[str], there: list[LostRow]) -> None:
         raise NotFoundError(f"nothing of sender {sender[:60]!a} is lost")
 
 
-def _view(row: LostRow) -> LostView:
+def _view(row: LostRow, times: TrueTimes) -> LostView:
     return LostView(
         sender=row.sender,
         path=row.path,
@@ -79,4 +80,5 @@ def _view(row: LostRow) -> LostView:
         reason=row.reason,
         physical=row.physical or None,
         since=row.changed,
+        since_at=times.seconds(row.changed),
     )

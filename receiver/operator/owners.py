@@ -56,6 +56,7 @@ def list_owners(
     page = found[:limit]
     with there.engine.reading() as state:
         known = [state.senders.get(row.sender) for _, row in page]
+        seconds = state.clock.times.seconds
     return OwnersPage(
         owners=[
             OwnerView(
@@ -63,6 +64,7 @@ def list_owners(
                 sender=row.sender,
                 label="" if owner is None else owner.label,
                 since=row.since,
+                since_at=seconds(row.since),
             )
             for (device, row), owner in zip(page, known, strict=True)
         ],

@@ -29,6 +29,7 @@ from receiver.operator.views import QuarantineView
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
+    from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.table_rows import FileRow, QuarantineRow
     from receiver.operator.directories import RunningReceiver
 
@@ -49,8 +50,8 @@ def list_quarantine(engine: Engine, sender: str | None = None) -> list[Quarantin
             for key, row in state.quarantine.items()
             if sender in (None, row.sender) and key not in holds
         ]
-    views = [_refused(row) for row in refused]
-    views += [_bad(row, held=hold is not None) for row, hold in bad]
+    views = [_refused(row, engine.times) for row in refused]
+    views += [_bad(row, engine.times, held=hold is not None) for row, hold in bad]
     return sorted(views, key=lambda each: (each.sender, each.path, each.digest))
 
 
@@ -182,7 +183,7 @@ def _lift(row: QuarantineRow) -> tuple[records.QuarantineDrop, Guard]:
     return records.QuarantineDrop(*_key(row)), Guard("quarantine", _key(row), row.changed)
 
 
-def _refused(row: QuarantineRow) -> QuarantineView:
+def _refused(row: QuarantineRow, times: TrueTimes) -> QuarantineView:
     return QuarantineView(
         sender=row.sender,
         path=row.path,
@@ -193,10 +194,11 @@ def _refused(row: QuarantineRow) -> QuarantineView:
         device=row.device,
         kept=row.kept is not None,
         since=row.created,
+        since_at=times.seconds(row.created),
     )
 
 
-def _bad(row: FileRow, *, held: bool) -> QuarantineView:
+def _bad(row: FileRow, times: TrueTimes, *, held: bool) -> QuarantineView:
     return QuarantineView(
         sender=row.sender,
         path=row.path,
@@ -207,6 +209,7 @@ def _bad(row: FileRow, *, held: bool) -> QuarantineView:
         kept=True,
         loaded=True,
         since=row.changed,
+        since_at=times.seconds(row.changed),
     )
 
 

@@ -133,6 +133,7 @@ def _view(there: ReceiverDirectories, row: FileRow, *, ranges: int | None) -> Re
         points=row.points,
         state=str(row.state),
         since=row.changed,
+        since_at=there.engine.times.seconds(row.changed),
         judged=found is not None or row.state is FileState.SUPERSEDED,
         unreadable=found.unreadable or None if found is not None else None,
         unique_points=sum(each.points for each in exclusive),

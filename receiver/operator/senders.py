@@ -58,6 +58,7 @@ def _view(state: State, row: SenderRow, refused: int) -> SenderView:
         first_seen=row.first_seen,
         last_task=row.last_task,
         last_commit=row.last_commit,
+        last_commit_at=state.clock.times.seconds(row.last_commit) if row.last_commit else None,
         files=files,
         bytes=size,
         quarantined=refused + loaded_bad(state, row.uuid),

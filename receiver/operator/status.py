@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import msgspec
 
 import common
 from common.durable import Tree, free_bytes
+from common.wire import Propagate
+from receiver.load.deciding.predecessors_files import heir_of
 from receiver.metadata.clock.clock_record import read_record
 from receiver.metadata.log.checkpoints import checkpoints
 from receiver.metadata.query.lost import lost_files
+from receiver.metadata.state.table_rows import FileState
 from receiver.operator.files import EXPIRED
 from receiver.operator.paging import every_row
 from receiver.operator.retired import retired_totals
 from receiver.operator.senders import loaded_bad
-from receiver.operator.views import AwayView, ClockView, SchemaView, StatusView
+from receiver.operator.views import AwayView, ClockView, KeptView, SchemaView, StatusView
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.operator.directories import ReceiverDirectories, RunningReceiver
 
 __all__ = ["running_status", "status"]
@@ -35,7 +40,7 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
         problem: why it takes no files.
     """
     engine = there.engine
-    oldest, unregistered = _of_visible(engine)
+    oldest, unregistered, kept = _of_visible(engine)
     home = there.disks.home
     away = tuple(AwayView(path=str(each.path), reason=each.reason) for each in there.disks.away())
     checkpoint_at, checkpoint_bytes = _checkpoint(there.config.schema_dir)
@@ -50,6 +55,7 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             engine=engine.uuid,
             version=common.__version__,
             newest_commit=engine.newest_commit,
+            newest_commit_at=_moment(state, engine.newest_commit),
             ready=problem is None,
             problem=problem,
             senders=len(state.senders),
@@ -63,9 +69,11 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             verified=verified,
             unverified=files - verified,
             oldest_verification=oldest,
+            oldest_verification_at=_moment(state, oldest),
             free_bytes=0 if home is None else free_bytes(home.path),
             away=away,
             retired=retired,
+            kept=kept,
             schema=msgspec.structs.replace(
                 schema,
                 max_memory=there.config.metadata.max_memory,
@@ -90,7 +98,7 @@ def running_status(there: RunningReceiver, problem: str | None) -> StatusView:
     doubt = clock.doubt()
     return msgspec.structs.replace(
         view,
-        concerns=(*there.load.stuck(), *there.load.at_quota()),
+        concerns=(*there.load.hindered(), *there.load.stuck(), *there.load.at_quota()),
         started=there.started,
         uploads=count,
         staged_bytes=staged + partial,
@@ -116,6 +124,10 @@ def _noted_clock(directory: Path, state: State) -> ClockView:
     )
 
 
+def _moment(state: State, ts: int) -> float | None:
+    return state.clock.times.seconds(ts) if ts else None
+
+
 def _schema(state: State) -> SchemaView:
     schema = state.schema
     groups = schema.groups.rows()
@@ -129,19 +141,38 @@ def _schema(state: State) -> SchemaView:
     )
 
 
-def _of_visible(engine: Engine) -> tuple[int, int]:
-    """The oldest verification of a visible file (0: none), and how many are not registered."""
+def _of_visible(engine: Engine) -> tuple[int, int, tuple[KeptView, ...]]:
+    """The oldest verification (0: none), how many are not registered, what is kept of old boxes."""
     oldest = unregistered = 0
+    kept: dict[tuple[str, str], list[int]] = defaultdict(list)
     visible = every_row(
         engine,
-        lambda state, behind, count: state.file_table.catalogue(behind, count),
-        lambda row: row.physical,
+        lambda state, behind, count: [
+            (row, _mirror(state, row)) for row in state.file_table.catalogue(behind, count)
+        ],
+        lambda each: each[0].physical,
     )
-    for row in visible:
+    for row, mirror in visible:
         if row.verified:
             oldest = min(oldest or row.verified, row.verified)
         unregistered += not row.registered
-    return oldest, unregistered
+        if mirror is not None:
+            kept[row.sender, mirror].append(row.size)
+    views = (
+        KeptView(sender=sender, by=by, files=len(sizes), bytes=sum(sizes))
+        for (sender, by), sizes in sorted(kept.items())
+    )
+    return oldest, unregistered, tuple(views)
+
+
+def _mirror(state: State, row: FileRow) -> str | None:
+    """The mirror in whose place the sender of a retired file was before; None for none."""
+    if row.state is not FileState.RETIRED:
+        return None
+    heir = state.senders.get(heir_of(state, row) or "")
+    if heir is None or heir.uuid == row.sender or heir.propagate is not Propagate.ALL:
+        return None
+    return heir.uuid
 
 
 def _checkpoint(directory: Path) -> tuple[float | None, int]:

@@ -101,6 +101,7 @@ def list_tokens(engine: Engine) -> list[TokenView]:
     """All tokens that are not revoked, the oldest first."""
     with engine.reading() as state:
         rows = sorted(state.tokens.values(), key=lambda row: row.created)
+        seconds = state.clock.times.seconds
     return [
         TokenView(
             id=row.id,
@@ -111,6 +112,7 @@ def list_tokens(engine: Engine) -> list[TokenView]:
             expires=row.expires,
             allow_deletes=row.allow_deletes,
             created=row.created,
+            created_at=seconds(row.created),
         )
         for row in rows
     ]

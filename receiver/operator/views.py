@@ -43,6 +43,7 @@ class SenderView(Struct, frozen=True, kw_only=True):
         first_seen: commit of the first contact.
         last_task: id of its last committed task.
         last_commit: commit of that task.
+        last_commit_at: when that was.
         open_task: id of a task that was started and has no end.
         loading: id of a task that is being loaded.
         trouble: why a load has to wait, if it has.
@@ -65,6 +66,7 @@ class SenderView(Struct, frozen=True, kw_only=True):
     first_seen: int = 0
     last_task: str | None = None
     last_commit: int = 0
+    last_commit_at: float | None = None
     open_task: str | None = None
     loading: str | None = None
     trouble: str | None = None
@@ -94,6 +96,7 @@ class FileView(Struct, frozen=True, kw_only=True):
         reason: of the quarantine or deletion; `expired` for what the TTL has deleted.
         task: that loaded it.
         created: commit that loaded it.
+        created_at: when that was.
         deleted: commit that deleted it, 0 if none.
         first_time: of its points, in the file's unit.
         last_time: the same.
@@ -102,6 +105,7 @@ class FileView(Struct, frozen=True, kw_only=True):
         points: how many.
         resource: whether its `.resource` is here too.
         verified: commit of its last verification, 0 for never.
+        verified_at: when that was.
     """
 
     sender: str
@@ -122,6 +126,8 @@ class FileView(Struct, frozen=True, kw_only=True):
     points: int = 0
     resource: bool = False
     verified: int = 0
+    created_at: float | None = None
+    verified_at: float | None = None
 
 
 class FilesPage(Struct, frozen=True, kw_only=True):
@@ -132,12 +138,13 @@ class FilesPage(Struct, frozen=True, kw_only=True):
 
 
 class OwnerView(Struct, frozen=True, kw_only=True):
-    """A device, who owns it, and since which commit."""
+    """A device, who owns it, and since which commit, and when that was."""
 
     device: str
     sender: str
     label: str = ""
     since: int = 0
+    since_at: float | None = None
 
 
 class OwnersPage(Struct, frozen=True, kw_only=True):
@@ -161,6 +168,7 @@ class QuarantineView(Struct, frozen=True, kw_only=True):
         kept: whether the bytes are still here.
         loaded: whether it had been loaded before it was found bad.
         since: commit.
+        since_at: when that was.
     """
 
     sender: str
@@ -173,6 +181,7 @@ class QuarantineView(Struct, frozen=True, kw_only=True):
     kept: bool
     loaded: bool = False
     since: int = 0
+    since_at: float | None = None
 
 
 class RemainderView(Struct, frozen=True):
@@ -205,6 +214,7 @@ class RetiredView(Struct, frozen=True, kw_only=True):
         points: how many.
         state: `retired`, and visible; or `superseded`: others give all of it.
         since: commit that made it so.
+        since_at: when that was.
         judged: whether it was looked at since the server was started.
         unreadable: why nothing can be said of it; None if it was read.
         unique_points: points that no other file gives.
@@ -220,6 +230,7 @@ class RetiredView(Struct, frozen=True, kw_only=True):
     points: int
     state: str
     since: int = 0
+    since_at: float | None = None
     judged: bool = False
     unreadable: str | None = None
     unique_points: int = 0
@@ -273,6 +284,7 @@ class HeldDeletesView(Struct, frozen=True, kw_only=True):
         bytes: of those.
         points: of those.
         since: commit.
+        since_at: when that was.
     """
 
     digest: str
@@ -284,6 +296,7 @@ class HeldDeletesView(Struct, frozen=True, kw_only=True):
     bytes: int
     points: int
     since: int
+    since_at: float | None = None
 
 
 class LostView(Struct, frozen=True, kw_only=True):
@@ -299,6 +312,7 @@ class LostView(Struct, frozen=True, kw_only=True):
         reason: why.
         physical: of the file in quarantine that stands for it, None where there is none.
         since: commit.
+        since_at: when that was.
     """
 
     sender: str
@@ -310,6 +324,7 @@ class LostView(Struct, frozen=True, kw_only=True):
     reason: str = ""
     physical: str | None = None
     since: int = 0
+    since_at: float | None = None
 
 
 class TokenView(Struct, frozen=True, kw_only=True):
@@ -323,6 +338,7 @@ class TokenView(Struct, frozen=True, kw_only=True):
     expires: float | None = None
     allow_deletes: bool = True
     created: int = 0
+    created_at: float | None = None
 
 
 class TokenMade(Struct, frozen=True, kw_only=True):
@@ -406,6 +422,22 @@ class AwayView(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class KeptView(Struct, frozen=True, kw_only=True):
+    """Retired files of a box that a mirror took over from, and that it is not known to have had.
+
+    Attributes:
+        sender: uuid of the old box.
+        by: of the mirror, which all their devices belong to.
+        files: how many.
+        bytes: of those.
+    """
+
+    sender: str
+    by: str
+    files: int
+    bytes: int
+
+
 class StatusView(Struct, frozen=True, kw_only=True):
     """How the receiver is.
 
@@ -413,6 +445,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
         engine: uuid of the metadata engine.
         version: of the program.
         newest_commit: of the engine.
+        newest_commit_at: when that was.
         ready: whether it takes files.
         problem: why not.
         concerns: what does not come through although it takes files.
@@ -428,12 +461,14 @@ class StatusView(Struct, frozen=True, kw_only=True):
         verified: of `files`, how many a verification has proved.
         unverified: of `files`, how many it has not.
         oldest_verification: commit of the oldest verification of the first, 0 for none.
+        oldest_verification_at: when that was.
         uploads: begun and not finished.
         staged_bytes: received and not loaded.
         loading: tasks that wait to be loaded, or are being loaded.
         free_bytes: of the first data directory.
         away: data directories that do not count: their files cannot be read, and are not safe.
         retired: files that their senders have no more, and how far their proofs are.
+        kept: what no mirror's word reaches: only the box had it that the mirror took over from.
         schema: series and what belongs to them.
         clock: the time that timestamps go by.
         history_since: the moment of the oldest answerable commit, seconds since the epoch.
@@ -457,12 +492,15 @@ class StatusView(Struct, frozen=True, kw_only=True):
     verified: int = 0
     unverified: int = 0
     oldest_verification: int = 0
+    oldest_verification_at: float | None = None
+    newest_commit_at: float | None = None
     uploads: int = 0
     staged_bytes: int = 0
     loading: int = 0
     free_bytes: int = 0
     away: tuple[AwayView, ...] = ()
     retired: RetiredTotals = RetiredTotals()
+    kept: tuple[KeptView, ...] = ()
     schema: SchemaView = SchemaView()
     clock: ClockView = ClockView()
     history_since: float | None = None

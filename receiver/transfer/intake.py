@@ -87,12 +87,10 @@ class Intake:
         Raises:
             ForbiddenError: it may not speak for that sender.
             ProtocolError: the uuid is none.
+            Transient: something is in the way of it.
         """
         check_sender(who, sender)
-        folder = self._load.folder_of(sender, who.peer)
-        if not folder.recovered:
-            self._load.recover(folder)
-        return folder
+        return self._load.folder_of(sender, who.peer)
 
     def open_task(self, folder: SenderFolder, task: str) -> CurrentTask:
         """The task, if it is the one that is open.
@@ -243,8 +241,11 @@ class Intake:
         room = self._config.limits.max_unloaded_bytes // _QUARANTINE_SHARE
         kept = None
         if kept_bytes + size <= room:
-            kept = f"{folder.quarantine}/{digest}-{part.rpartition('/')[2][:8]}"
-            folder.tree.rename(part, kept)
+            target = f"{folder.quarantine}/{digest}-{part.rpartition('/')[2][:8]}"
+            with folder.beside("quarantine"):
+                folder.tree.make_dirs(folder.quarantine)
+                folder.tree.rename(part, target)
+                kept = target
             crash.point("intake.quarantine_moved")
         ops: list[records.Op] = [
             records.QuarantineDrop(row.sender, row.path, row.digest)
@@ -256,7 +257,8 @@ class Intake:
         crash.point("intake.quarantined")
         for row in rows:
             if row.kept is not None and row.kept != kept:
-                folder.tree.unlink(row.kept, sync=False)
+                with folder.beside("quarantine"):
+                    folder.tree.unlink(row.kept, sync=False)
         log.warning("quarantined", extra={"path": path.text, "reason": reason})
 
 

@@ -88,6 +88,10 @@ class Situation:
     expiry: Expiry | None = None
     """None while nothing expires."""
 
+    def may_know(self, row: FileRow) -> bool:
+        """Whether the token covers all devices of a loaded file; else nothing is told of it."""
+        return self.scope.first_outside(row.devices) is None
+
 
 def same_content(row: FileRow | Verified, size: int, tail: str, md5: str | None) -> bool:
     """Whether a file that is here has the content that an entry describes."""
@@ -123,14 +127,18 @@ def _here_already(
     entry: PlanEntry, path: FilePath, row: FileRow | None, here: Situation
 ) -> FileRow | None:
     """The loaded file that has this content, under any name, as long as its bytes stand."""
+
+    def is_same(each: FileRow) -> bool:
+        return _is_entry(each, entry) and here.may_know(each)
+
     if row is not None and not entry.replaces:
-        return row if _is_entry(row, entry) and here.stands(row) else None
+        return row if is_same(row) and here.stands(row) else None
     return known_content(
         here.state,
         here.sender,
         path.text,
         entry.tail,
-        lambda each: _is_entry(each, entry),
+        is_same,
         here.stands,
         entry.origin,
     )
@@ -151,12 +159,10 @@ def _malformed(entry: PlanEntry) -> str | None:
 def _against(entry: PlanEntry, row: FileRow | None, here: Situation) -> PlanDecision | None:
     """A decision against the file, if there is a reason."""
     if row is not None and not entry.replaces and not _is_entry(row, entry):
-        return PlanDecision(
-            path=entry.path,
-            action=Action.CONFLICT,
-            reason="same path, other content: "
-            f"{row.size} bytes with MD5 {row.md5} are loaded under it",
-        )
+        reason = "same path, other content"
+        if here.may_know(row):
+            reason += f": {row.size} bytes with MD5 {row.md5} are loaded under it"
+        return PlanDecision(path=entry.path, action=Action.CONFLICT, reason=reason)
     if not entry.retry:
         for held in here.state.quarantine_table.at_path(here.sender, entry.path):
             if held.hold and (held.digest, held.size) == (entry.tail, entry.size):

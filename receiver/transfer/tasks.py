@@ -118,7 +118,7 @@ class Tasks:
         if early is not None:
             return early
         folder = self._intake.folder(who, sender)
-        with folder.lock:
+        with folder.lock, self._load.noting_obstacles(folder.uuid, folder.root):
             early = self._early(sender, task, request.epoch)
             if early is not None:
                 return early
@@ -307,7 +307,7 @@ class Tasks:
         """Take what is new in deletion files; what is taken is on the disk when this returns.
 
         Raises:
-            ProtocolError: a part is no whole records.
+            ProtocolError: a part is no whole records, or tells of a look that is not over.
         """
         self._check_page(len(page.parts))
         for each in page.parts:
@@ -315,6 +315,8 @@ class Tasks:
         folder = self._enter(who, sender, task, epoch)
         with folder.lock:
             current = self._open_task(who, folder, task)
+            for each in page.parts:
+                _check_floor(each, current.record.look)
             self._check_length(current.told_parts + len(page.parts))
             taken: list[DeletionsPart] = []
             again: dict[str, None] = {}
@@ -382,7 +384,8 @@ class Tasks:
         """Take a part of what the end will say: on the disk when this returns.
 
         Raises:
-            ProtocolError: pages before it did not come, or it names what is no file.
+            ProtocolError: pages before it did not come, it names what is no file, or tells of a
+                look that has not been.
         """
         _check_manifest(page.manifest, set())
         for each in page.deleted:
@@ -391,6 +394,7 @@ class Tasks:
         folder = self._enter(who, sender, task, epoch)
         with folder.lock:
             current = self._open_task(who, folder, task)
+            _check_looks(page.manifest, page.last_looks, current.record.look)
             before = current.pages[: page.number]
             self._check_length(sum(len(each.manifest) for each in (*before, page)))
             self._check_length(sum(len(each.deleted) for each in (*before, page)))
@@ -414,6 +418,7 @@ class Tasks:
             if (known := self._known(sender, task)) is not None:
                 return known
             current = self._open_task(who, folder, task)
+            _check_looks(request.manifest, request.last_looks, current.record.look)
             whole = current.whole_end(request)
             seen: set[str] = set()
             _check_manifest(whole.manifest, seen)
@@ -504,6 +509,29 @@ def _check_manifest(manifest: Iterable[ManifestEntry], seen: set[str]) -> None:
         if entry.proof is not None and not is_md5(entry.proof.root):
             raise ProtocolError(f"{entry.path!a}: its root is not 32 hex digits")
         seen.add(entry.path)
+
+
+def _check_looks(manifest: Iterable[ManifestEntry], last_looks: Iterable[int], look: int) -> None:
+    """Refuse looks that the task's own does not allow: the numbers rank files."""
+    for entry in manifest:
+        if max(entry.first_look, entry.closed_look) > look:
+            raise ProtocolError(f"{entry.path!a}: seen in a look behind the task's, {look}")
+        if entry.last_look and entry.last_look >= look:
+            raise ProtocolError(f"{entry.path!a}: gone, and not before the task's look, {look}")
+    if any(last and last >= look for last in last_looks):
+        raise ProtocolError(f"a path is gone, and not before the task's look, {look}")
+
+
+def _check_floor(part: DeletionsPart, look: int) -> None:
+    """Refuse a floor that would reach files which come later; no look could have is told as 0.
+
+    A forwarded one counts in the looks of the engine that took it from its author.
+    """
+    if not part.author and part.floor and part.floor >= look:
+        raise ProtocolError(
+            f"{part.path}: its {part.form} is told for files up to look {part.floor}, and the "
+            f"task's look is {look}"
+        )
 
 
 def _check_part(part: DeletionsPart) -> None:

@@ -15,8 +15,10 @@ from common.errors import BusyError, OffsetError
 
 __all__ = ["BLOCKS_AHEAD", "Turn", "Turns"]
 
-BLOCKS_AHEAD = 2
-"""Blocks of one upload that a sender may have on their way: each holds a thread here."""
+BLOCKS_AHEAD = 8
+"""Blocks of one upload that a sender may have on their way: each lies in memory here."""
+_OVERTAKING_S = 0.2
+"""The threads of two blocks that came in order may get here in another."""
 
 
 class Turns:
@@ -63,6 +65,7 @@ class Turns:
             OffsetError: the block does not begin where the copy ends.
         """
         with self._changed:
+            self._changed.wait_for(lambda: offset <= self._next(here), _OVERTAKING_S)
             if self._calls == 0:
                 self._coming = self._written = self._counted = here()
                 self._failed_at = None
@@ -75,6 +78,7 @@ class Turns:
             first = self._calls == 0
             self._calls += 1
             self._coming = offset + length
+            self._changed.notify_all()
         try:
             yield Turn(self, offset, offset + length, first)
         except BaseException:
@@ -85,6 +89,9 @@ class Turns:
             with self._changed:
                 self._calls -= 1
                 self._changed.notify_all()
+
+    def _next(self, here: Callable[[], int]) -> int:
+        return self._coming if self._calls else here()
 
     def await_write(self, turn: Turn) -> None:
         """Wait until all before a block is written; `OffsetError` if that failed."""

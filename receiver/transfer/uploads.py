@@ -6,6 +6,7 @@ call that brings the last byte answers when the file is verified and in its plac
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +23,7 @@ from common.errors import (
 )
 from common.names import FilePath
 from common.wire import Result
+from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.folder_recovery import single_task
 from receiver.transfer.admission import Admission
 from receiver.transfer.intake import Intake, VerifiedBytes
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from receiver.transfer.partial import Pending
 
 __all__ = ["Uploads"]
+
+log = logging.getLogger(__name__)
 
 _BLOCK = 4 << 20
 """Of what need not count at once, so many bytes count at a time."""
@@ -200,7 +204,13 @@ class Uploads:
             stem, _, kind = name.rpartition(".")
             if kind != "upload" or stem in self._register:
                 continue
-            partial = PartialUpload.open(folder.tree, folder.uploads, stem)
+            try:
+                partial = PartialUpload.open(folder.tree, folder.uploads, stem)
+            except (OSError, TsferryError) as error:
+                if not is_of_one_path(error):
+                    raise
+                log.warning("an upload cannot be resumed: %s", error)
+                continue
             if partial is not None:
                 touched = max(found.st_mtime, partial.touched)
                 self._register.add(OpenUpload(folder, partial, touched))
@@ -229,7 +239,8 @@ class Uploads:
         oldest = now - self._limits.upload_expiry
         for upload in self._register.all():
             if upload.touched < oldest:
-                self._register.drop_if_idle(upload)
+                with upload.folder.beside("data/.uploads"):
+                    self._register.drop_if_idle(upload)
 
     # -- bytes -----------------------------------------------------------------------------
 

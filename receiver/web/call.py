@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -45,14 +45,14 @@ class CallSite(Protocol):
     Attributes:
         config: of the receiver.
         node: the receiver.
-        openapi: the description of the calls, as JSON.
+        openapi: gives the description of the calls, as JSON.
         polls: calls that wait for the end of a task.
         cursors: answers to SQL of which there is more.
     """
 
     config: ReceiverConfig
     node: Node
-    openapi: bytes
+    openapi: Callable[[], bytes]
     polls: LongPolls
     cursors: Cursors
 

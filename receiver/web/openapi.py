@@ -159,4 +159,4 @@ def _problem() -> dict[str, Any]:
 @ROUTES.call("GET", "/openapi.json", Role.PUBLIC, "This document", AnswerRow(200, Any))
 def openapi(call: Call) -> Response:
     """This document."""
-    return Response(call.site.openapi, mimetype=JSON)
+    return Response(call.site.openapi(), mimetype=JSON)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import RequestRedirect
 
@@ -16,7 +15,6 @@ from receiver.metadata.query.cursors import Cursors
 from receiver.operator.client import TOKEN_FILE
 from receiver.web.access import Access
 from receiver.web.longpoll import LongPolls
-from receiver.web.openapi import document
 from receiver.web.routes import Body, Route
 from receiver.web.tus import method_of
 
@@ -42,7 +40,7 @@ class Site:
         node: the receiver.
         routes: all calls.
         access: judges who may call.
-        openapi: the description of the calls, as JSON.
+        openapi: gives the description of the calls, as JSON.
         polls: calls that wait for the end of a task.
         cursors: answers to SQL of which there is more.
     """
@@ -53,6 +51,7 @@ class Site:
         node: Node,
         routes: tuple[Route, ...],
         url_map: Map,
+        openapi: Callable[[], bytes],
         *,
         owns_node: bool,
     ) -> None:
@@ -60,7 +59,7 @@ class Site:
         self.node = node
         self.routes = routes
         self.access = Access(config, node.engine, clock=node.engine.clock)
-        self.openapi = msgspec.json.encode(document(routes))
+        self.openapi = openapi
         self.polls = LongPolls(config.listen.threads // 2)
         self.cursors = Cursors()
         self._of_endpoint = {route.name: route for route in routes}

@@ -54,7 +54,7 @@ def run_sql(call: Call) -> Response:
     else:
         most = call.node.engine.options.fetch_size
         page = call.site.cursors.open(result.answer, min(request.fetch_size or most, most))
-    return _answer(result.columns, result.message, result.commit, page)
+    return _answer(call, result.columns, result.message, result.commit, page)
 
 
 @ROUTES.call(
@@ -71,7 +71,7 @@ def sql_page(call: Call) -> Response:
     if size is not None:
         size = min(size, call.node.engine.options.fetch_size)
     answer, page = call.site.cursors.next(call.arguments["cursor"], size)
-    return _answer(answer.columns, None, answer.ts, page)
+    return _answer(call, answer.columns, None, answer.ts, page)
 
 
 @ROUTES.call("DELETE", "/v1/sql/<cursor>", Role.SQL, "Forget the rest of an answer", EMPTY)
@@ -82,9 +82,16 @@ def close_sql(call: Call) -> Response:
 
 
 def _answer(
-    columns: tuple[str, ...], message: str | None, commit: int, page: AnswerPage
+    call: Call, columns: tuple[str, ...], message: str | None, commit: int, page: AnswerPage
 ) -> Response:
     rows: list[Any] = page.rows  # tuples are as good as lists in JSON
     return json_answer(
-        SqlAnswer(columns=list(columns), rows=rows, message=message, commit=commit, next=page.next)
+        SqlAnswer(
+            columns=list(columns),
+            rows=rows,
+            message=message,
+            commit=commit,
+            next=page.next,
+            clock=call.node.engine.times.pieces,
+        )
     )

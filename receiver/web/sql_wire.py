@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from common.wire import Struct
+from receiver.metadata.model.records import TimePiece
 
 __all__ = ["SqlAnswer", "SqlRequest"]
 
@@ -33,6 +34,7 @@ class SqlAnswer(Struct, frozen=True, kw_only=True):
         message: what was done, of a statement that does something.
         commit: that the answer is as of, or that holds what was done.
         next: cursor of the next page; null at the end.
+        clock: which times commits stand for, where the clock was wrong.
     """
 
     columns: list[str]
@@ -40,3 +42,4 @@ class SqlAnswer(Struct, frozen=True, kw_only=True):
     message: str | None
     commit: int
     next: str | None
+    clock: tuple[TimePiece, ...] = ()

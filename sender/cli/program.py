@@ -79,6 +79,7 @@ def opened(
         UsageError: a name is not configured, or this sender has no identity yet.
     """
     from sender.kept import identity
+    from sender.select.known_digests import KnownDigests
     from sender.send.remote import Remote
 
     loaded = invocation.load(flags)
@@ -89,10 +90,11 @@ def opened(
     chosen = _chosen(config, names)
     uuid = identity.read(config.schema_dir)
     stop = threading.Event()
+    digests = KnownDigests()
     remotes: list[Remote] = []
     try:
         for entry in chosen:
-            remotes.append(Remote.make(config, entry, uuid, stop))
+            remotes.append(Remote.make(config, entry, uuid, stop, digests=digests))
         yield Session(config, remotes, stop)
     finally:
         for remote in remotes:

@@ -16,11 +16,13 @@ from common.errors import ConfigError, ReadOnlyError, StoppedError, TsferryError
 from common.names import Kind
 from sender.config import SenderConfig
 from sender.daemon.control import ControlServer
+from sender.daemon.digests_ahead import DigestsAhead
 from sender.daemon.processes import take_daemon_lock
 from sender.daemon.receiver_loop import ReceiverLoop, Request
 from sender.daemon.watch import Watch
 from sender.kept import identity
 from sender.round.round import RoundOptions
+from sender.select.known_digests import KnownDigests
 from sender.send.progress import RoundProgress
 from sender.send.remote import Remote
 
@@ -52,6 +54,8 @@ class Daemon:
         self._loops: dict[str, ReceiverLoop] = {}
         self._watch: Watch | None = None
         self._watched: tuple[Path, ...] = ()
+        self._digests = KnownDigests()
+        self._ahead: DigestsAhead | None = None
 
     def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Do the work of the daemon.
@@ -100,12 +104,19 @@ class Daemon:
     ) -> tuple[threading.Event, dict[str, ReceiverLoop]]:
         """What a configuration asks for, and the event that ends it; nothing is started."""
         ended = threading.Event()
-        remotes = [Remote.make(config, entry, uuid, ended) for entry in config.receivers]
+        remotes = [
+            Remote.make(config, entry, uuid, ended, digests=self._digests)
+            for entry in config.receivers
+        ]
         return ended, {remote.name: ReceiverLoop(remote) for remote in remotes}
 
     def _begin(self, ended: threading.Event, loops: dict[str, ReceiverLoop]) -> None:
         """Start it."""
         self._ended, self._loops = ended, loops
+        config = self._config
+        smallest = config.transfer.batch_bytes + 1
+        self._ahead = DigestsAhead(config.data_dirs, smallest, self._digests)
+        self._ahead.start()
         self._look_after()
         for loop in loops.values():
             loop.start()
@@ -116,6 +127,8 @@ class Daemon:
         if self._watch is not None:
             self._watch.close()
             self._watch, self._watched = None, ()
+        if self._ahead is not None:
+            self._ahead.close()
         for loop in self._loops.values():
             loop.join()
 
@@ -158,6 +171,7 @@ class Daemon:
         self._watch = Watch(
             wanted,
             self._changed,
+            closed=self._ahead.closed if self._ahead is not None else None,
             poll=self._config.daemon.watch_poll,
             recursive=self._config.layout != "flat",
         )

@@ -30,23 +30,36 @@ _NETWORK = frozenset(
     {"9p", "afs", "ceph", "cifs", "gfs2", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2"}
     | {"smb3", "smbfs", "virtiofs"}
 )
+_CLOSED = ("closed", "moved")
 _INTERESTING = (".tsfile", ".resource", ".mods", ".mods2")
 
 
 class Watch:
-    """Calls `changed` from a thread of its own when something below the directories changes."""
+    """Calls `changed` from a thread of its own when something below the directories changes.
+
+    Args:
+        directories: to watch.
+        changed: called at each change.
+        closed: called with each file that was closed by its writer, or moved here; only where
+            inotify tells of it.
+        poll: seconds between two looks, where it does not.
+        recursive: also below them.
+        mounts: gives the kernel's table of mounts.
+    """
 
     def __init__(
         self,
         directories: Sequence[Path],
         changed: Callable[[], None],
         *,
+        closed: Callable[[Path], None] | None = None,
         poll: float,
         recursive: bool = True,
         mounts: Callable[[], str] | None = None,
     ) -> None:
         self._directories = tuple(directories)
         self._changed = changed
+        self._closed = closed
         self._poll = poll
         self._recursive = recursive
         self._mounts = mounts or _read_mounts
@@ -118,6 +131,9 @@ class Watch:
         names = (os.fsdecode(event.src_path), os.fsdecode(event.dest_path or ""))
         if event.is_directory or any(name.endswith(_INTERESTING) for name in names):
             self._changed()
+        now = names[1] or names[0]
+        if self._closed and event.event_type in _CLOSED and now.endswith(".tsfile"):
+            self._closed(Path(now))
 
     def _drop_observer(self) -> None:
         observer, self._observer = self._observer, None

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -27,17 +27,19 @@ from common.tsfile.primitives import Malformed
 from sender.select.found import Scan, Why
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from common.durable import Tree
     from sender.select.entry import Entry
     from sender.select.found import LocalDeletions, LocalFile, TimePartition
 
-__all__ = ["DeletionsSight", "EdgeLook", "Looks", "LooksState", "Sight"]
+__all__ = ["LONGEST_PART", "DeletionsSight", "EdgeLook", "Looks", "LooksState", "Sight"]
 
 _FILE = "looks.state"
 _VERSION = 1
+LONGEST_PART: Final = 256 << 10
+"""Bytes of a part of a deletion file, but for a single record that is longer."""
 _HOLDS = "what it said still holds at the receiver"
 
 
@@ -65,7 +67,12 @@ class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
         marks: (bytes, look): up to there, that look is the last one that could have seen what it
             did not see; 0 for none.
         told: bytes that are committed at the receiver.
-        known: xxh3-128 (hex) of these; empty where an earlier version told them.
+        known: xxh3-128 (hex) of what the receiver has; empty where an earlier version told it.
+        there: bytes that the receiver has, where these are others than what was told of this file:
+            it was written anew, or its content has another name with a deletion file of its own.
+        most: bytes that it had when it was told before it was written anew, or cut.
+        kept: of how many marks it was told that readers are not to apply them; -1 where that is not
+            known, as of what an earlier version told.
     """
 
     identity: tuple[int, int, int]
@@ -74,10 +81,15 @@ class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
     marks: tuple[tuple[int, int], ...]
     told: int = 0
     known: str = ""
+    there: int = 0
+    most: int = 0
+    kept: int = -1
 
     @property
     def at_receiver(self) -> KnownRecords | None:
         """What the receiver has of it, None for nothing."""
+        if self.there:
+            return KnownRecords(self.there, self.known)
         if not self.told:
             return None
         whole = self.digest if self.told == self.size else ""
@@ -191,23 +203,53 @@ class EdgeLook:
                 found[path] = forms
         return replace(self, after=msgspec.structs.replace(self.after, deletions=found))
 
-    @property
-    def due(self) -> list[LocalDeletions]:
-        """Deletion files of which the receiver does not have all."""
+    def parts(self, file: LocalDeletions) -> int:
+        """In how many parts a deletion file is told from its begin, at most."""
+        sight = self.sight(file)
+        return 0 if sight is None else len(sight.marks) + sight.size // LONGEST_PART
+
+    def due(self, *, applies: bool) -> list[LocalDeletions]:
+        """Deletion files of which the receiver does not have all, or only keeps what it may apply.
+
+        Args:
+            applies: whether readers are to leave out what is deleted.
+        """
         return [
             file
             for file in self.scan.deletions
-            if self.number and (sight := self.sight(file)) is not None and sight.told < sight.size
+            if self.number
+            and (sight := self.sight(file)) is not None
+            and self.begin(file, applies=applies) < sight.size
         ]
+
+    def begin(self, file: LocalDeletions, *, applies: bool) -> int:
+        """From which byte on a deletion file that could be read is told.
+
+        From its begin, where something was told as not to be applied, and now it is; or may be.
+        """
+        sight = self.after.deletions[file.path.text][file.form]
+        if applies and sight.told and sight.kept:
+            now = _kept(file, sight, range(1, sight.told + 1), applies=applies)
+            if sight.kept < 0 or now < sight.kept:
+                return 0
+        return sight.told
+
+    def kept_of(self, file: LocalDeletions, begin: int, end: int, *, applies: bool) -> int:
+        """`DeletionsSight.kept`, once these bytes of a deletion file are told."""
+        sight = self.after.deletions[file.path.text][file.form]
+        if begin and sight.kept < 0:
+            return -1
+        before = sight.kept if begin else 0
+        return before + _kept(file, sight, range(begin + 1, end + 1), applies=applies)
 
     @property
     def kept_deletions(self) -> list[tuple[FilePath, str]]:
         """TsFiles of which less is deleted here than the receiver was told, and why."""
         told = {
-            (path, form): sight.size
+            (path, form): max(sight.size, sight.most)
             for path, forms in self.after.deletions.items()
             for form, sight in forms.items()
-            if sight.told
+            if sight.told or sight.there
         }
         for file in self.scan.deletions if told else ():
             at = (file.path.text, file.form)
@@ -319,14 +361,20 @@ class Looks:
         """Remember a look: on disk before this returns."""
         self._write(look.after)
 
-    def told(self, files: Mapping[tuple[str, str], int]) -> None:
-        """Remember how much of deletion files is committed: (path, form) -> bytes."""
+    def told(self, files: Mapping[tuple[str, str], tuple[int, int]]) -> None:
+        """Remember how much of deletion files is committed.
+
+        Args:
+            files: (path, form) -> bytes, and `DeletionsSight.kept`.
+        """
         deletions = {path: dict(forms) for path, forms in self.now.deletions.items()}
-        for (path, form), size in files.items():
+        for (path, form), (size, kept) in files.items():
             sight = deletions.get(path, {}).get(form)
             if sight is not None:
-                known = sight.digest if size == sight.size else ""
-                deletions[path][form] = msgspec.structs.replace(sight, told=size, known=known)
+                known = sight.digest if size == sight.size and not sight.there else sight.known
+                deletions[path][form] = msgspec.structs.replace(
+                    sight, told=size, known=known, kept=kept
+                )
         self._write(msgspec.structs.replace(self.now, deletions=deletions))
 
     def _write(self, state: LooksState) -> None:
@@ -492,40 +540,89 @@ def _seen(
     if content is None or not size:
         return known
     if known is not None and size < known.size:
-        return msgspec.structs.replace(known, identity=file.identity)
+        if file.segments:
+            return msgspec.structs.replace(known, identity=file.identity)
+        return _written_anew(file, known, size, content)
     if file.segments:
         same = known is not None and _digest(content[: known.size]) == known.digest
         marks = tuple((end, floor) for end, floor, _ in file.segments)
         there = known.at_receiver if known is not None and same else None
         told, at_receiver = (there.size, there.digest) if there is not None else (0, "")
+        kept = known.kept if known is not None and told else 0
         digest = _digest(content[:size])
-        return DeletionsSight(file.identity, size, digest, marks, told, at_receiver)
-    candidates = [(each, 0, "") for each in moved]
-    if known is not None:
-        there = known.at_receiver or KnownRecords(0, "")
-        candidates.insert(0, (known, there.size, there.digest))
-    for each, told, at_receiver in candidates:
+        return DeletionsSight(file.identity, size, digest, marks, told, at_receiver, kept=kept)
+    for each in (*([] if known is None else [known]), *moved):
         if each.size <= size and _digest(content[: each.size]) == each.digest:
             marks = each.marks if each.size == size else (*each.marks, (size, floor))
             digest = _digest(content[:size])
-            return DeletionsSight(file.identity, size, digest, marks, told, at_receiver)
-    return DeletionsSight(file.identity, size, _digest(content[:size]), ((size, floor),))
+            found = DeletionsSight(file.identity, size, digest, marks, kept=0)
+            return found if each is not known else _told_before(found, known)
+    if known is not None:
+        return _written_anew(file, known, size, content)
+    return DeletionsSight(file.identity, size, _digest(content[:size]), ((size, floor),), kept=0)
+
+
+def _told_before(now: DeletionsSight, known: DeletionsSight) -> DeletionsSight:
+    """A deletion file that has grown: what was told of it holds."""
+    there = known.at_receiver or KnownRecords(0, "")
+    return msgspec.structs.replace(
+        now,
+        told=known.told,
+        known=there.digest,
+        there=known.there,
+        most=known.most,
+        kept=known.kept,
+    )
+
+
+def _written_anew(
+    file: LocalDeletions, known: DeletionsSight, size: int, content: bytes
+) -> DeletionsSight:
+    """A deletion file that does not begin as it did, or is shorter: a database may compact it.
+
+    What it said holds at the receiver. What it says now is told behind that, from the begin, for
+    nobody knows what of it is new. So none of it is later than the first that was seen of it: what
+    was written between may be written again, and not be deleted.
+    """
+    there = known.at_receiver or KnownRecords(0, "")
+    floor = min(floor for _, floor in known.marks)
+    return DeletionsSight(
+        file.identity,
+        size,
+        _digest(content[:size]),
+        ((size, floor),),
+        known=there.digest,
+        there=there.size,
+        most=max(known.most, known.size) if there.size else 0,
+        kept=0,
+    )
 
 
 def _as_known(sight: DeletionsSight | None, known: KnownRecords | None) -> DeletionsSight:
     """A deletion file as it is here, of which the receiver has something, or nothing."""
     if known is None:
         assert sight is not None
-        return msgspec.structs.replace(sight, told=0, known="")
-    if sight is not None and sight.at_receiver == known:
-        return sight
-    if sight is not None and sight.size > known.size:
-        return msgspec.structs.replace(sight, told=0, known="")
-    if sight is not None and (sight.size, sight.digest) == known:
-        return msgspec.structs.replace(sight, told=known.size, known=known.digest)
-    identity = (0, 0, 0) if sight is None else sight.identity
+        return msgspec.structs.replace(sight, told=0, known="", there=0, kept=0)
     size, digest = known
-    return DeletionsSight(identity, size, digest, ((size, 0),), told=size, known=digest)
+    if sight is None:
+        return DeletionsSight((0, 0, 0), size, digest, ((size, 0),), told=size, known=digest)
+    if sight.at_receiver == known:
+        return sight
+    if (sight.size, sight.digest) == known:
+        return msgspec.structs.replace(sight, told=size, known=digest, there=0, kept=-1)
+    # It never takes anything back: while it has no less, it has all that it was told.
+    is_more = size >= sight.there if sight.there else size > sight.size
+    told = sight.told if sight.told == sight.size and is_more else 0
+    kept = sight.kept if told else 0
+    return msgspec.structs.replace(sight, told=told, known=digest, there=size, kept=kept)
+
+
+def _kept(
+    file: LocalDeletions, sight: DeletionsSight, told: Container[int], *, applies: bool
+) -> int:
+    """How many marks are told as not to be applied, of those that end among some bytes."""
+    let = {end: is_applied for end, _, is_applied in file.segments}
+    return sum(end in told and not (applies and let.get(end, True)) for end, _ in sight.marks)
 
 
 def _digest(content: bytes) -> str:

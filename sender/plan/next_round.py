@@ -248,7 +248,8 @@ def next_round(
     tells = look.number > 0
     if not tells:
         scan = scan.without_deletion_files(entries)
-    work = plan(scan, entries, troubles, options, facts, look.due, tells=tells)
+    due = look.due(applies=options.applies)
+    work = plan(scan, entries, troubles, options, facts, due, tells=tells, parts=look.parts)
     listed = entries | {each.path: each for each in work.refreshed}
     return NextRound(known, look, back, new, scan, troubles, work, listed, ending, lost, postponed)
 
@@ -337,7 +338,10 @@ def _told_there(known: Known, inventory: Iterable[InventoryEntry]) -> EdgeLook:
 def _untold(look: EdgeLook) -> EdgeLook:
     """A look after which the receiver is told all deletion files from their beginning."""
     deletions = {
-        path: {form: msgspec.structs.replace(sight, told=0) for form, sight in forms.items()}
+        path: {
+            form: msgspec.structs.replace(sight, told=0, there=0, kept=0)
+            for form, sight in forms.items()
+        }
         for path, forms in look.after.deletions.items()
     }
     return replace(look, after=msgspec.structs.replace(look.after, deletions=deletions))

@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING
 from common.wire import Propagate
 from sender.plan.compacted import unexplained
 from sender.plan.plan_options import PlanOptions
-from sender.plan.task_plan import Addition, TaskPlan, ToldDeletion, Work, cut
+from sender.plan.task_plan import Addition, TaskLimits, TaskPlan, ToldDeletion, Work, cut
 from sender.select.entry import Entry, EntryState
 from sender.select.facts import ContentFacts
 from sender.select.found import LocalFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from common.names import FilePath
     from sender.kept.troubles import Trouble
@@ -129,6 +129,7 @@ def plan(
     deletion_files: Iterable[LocalDeletions] = (),
     *,
     tells: bool = False,
+    parts: Callable[[LocalDeletions], int] = lambda file: 1,
 ) -> RoundPlan:
     """Compare a scan with what is loaded; see the module.
 
@@ -141,13 +142,18 @@ def plan(
         deletion_files: of which the receiver does not have all (`EdgeLook.due`).
         tells: whether it is told of deletion files; those of a file that is sent go along in any
             case, since it is another file than the one that they were told of.
+        parts: in how many a deletion file is told.
     """
     found = _compare(scan, entries, troubles, facts)
     if options.anew:
         return _anew(scan, found)
+    beside: Counter[FilePath] = Counter()
+    for each in scan.deletions if tells else ():
+        beside[each.path] += parts(each)
+    _skip_too_long(found, beside, options.task_most)
     blocked = _blocked_groups(scan, troubles, found, options)
     verdicts = _deletions(scan, entries, found, options, facts, blocked)
-    _hold_together(found, verdicts, _too_long(found, verdicts, options) | blocked)
+    _hold_together(found, verdicts, _too_long(found, verdicts, options, beside) | blocked)
     by_group: dict[TimePartition, Work] = defaultdict(Work)
     for addition in found.additions:
         by_group[addition.path.group].additions.append(addition)
@@ -158,10 +164,14 @@ def plan(
     travelling = {each.path for each in found.additions} if tells else set()
     along = [each for each in scan.deletions if each.path in travelling]
     for each in dict.fromkeys([*deletion_files, *along]):
-        by_group[each.path.group].deletion_files.append(each)
-    mirror = options.propagate is Propagate.ALL
+        if (number := parts(each)) > options.task_most:
+            why = _too_many(f"its deletion file is told in {number} parts", options.task_most)
+            verdicts.held.append(Held(each.path, HeldWhy.PARTITION, why))
+        else:
+            by_group[each.path.group].deletion_files.append(each)
+    limits = TaskLimits(options.task_max_files, options.task_max_bytes, options.task_most, parts)
     return RoundPlan(
-        cut(by_group, options.task_max_files, options.task_max_bytes, mirror=mirror),
+        cut(by_group, limits, mirror=options.propagate is Propagate.ALL),
         tuple(verdicts.held),
         tuple(found.skipped),
         tuple(found.refreshed),
@@ -283,8 +293,24 @@ def _deletions(
     return verdicts
 
 
+def _skip_too_long(found: _Sorted, beside: Mapping[FilePath, int], most: int) -> None:
+    """Do not offer files whose deletion files are more than a task may have."""
+    staying = []
+    for addition in found.additions:
+        if (number := beside.get(addition.path, 0)) > most:
+            why = _too_many(f"its deletion file is told in {number} parts", most)
+            found.skipped.append(Skipped(addition.file, why))
+        else:
+            staying.append(addition)
+    found.additions = staying
+
+
+def _too_many(what: str, most: int) -> str:
+    return f"{what}, and the receiver takes {most} in one task: raise its limits.max_task_items"
+
+
 def _too_long(
-    found: _Sorted, verdicts: _Deletions, options: PlanOptions
+    found: _Sorted, verdicts: _Deletions, options: PlanOptions, beside: Mapping[FilePath, int]
 ) -> dict[TimePartition, str]:
     """Partitions whose ends, and what goes together with them, are more than a task may have."""
     mirror, most = options.propagate is Propagate.ALL, options.task_most
@@ -292,13 +318,16 @@ def _too_long(
     ends.update(each.path.group for each in found.additions if each.replaces)
     together = Counter(each.path.group for each in found.additions if each.goes_with_ends)
     files = together
+    records: Counter[TimePartition] = Counter()
+    groups = ends.keys() | together.keys()
+    for each in found.additions:
+        if each.goes_with_ends or (mirror and each.path.group in groups):
+            records[each.path.group] += beside.get(each.path, 0)
     if mirror:
-        groups = ends.keys() | together.keys()
         files = Counter(each.path.group for each in found.additions if each.path.group in groups)
     return {
-        group: f"{number} of them go together, and the receiver takes {most} in one task: raise "
-        "its limits.max_task_items"
-        for several in (ends, files)
+        group: _too_many(f"{number} of them go together", most)
+        for several in (ends, files, records)
         for group, number in several.items()
         if number > most
     }

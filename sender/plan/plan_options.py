@@ -21,6 +21,7 @@ class PlanOptions:
         task_most: what a receiver takes in one task, of files and of ends.
         accept_source: the operator says that this node has all that it should have, this time.
         anew: the list begins anew: the receiver's operator says that this sender was restored.
+        applies: whether readers at the receiver are to leave out what is deleted.
         hold_deletions: why no deletion may travel in this round; None if they may.
     """
 
@@ -31,6 +32,7 @@ class PlanOptions:
     accept_source: bool = False
     hold_deletions: str | None = None
     anew: bool = False
+    applies: bool = True
 
     @classmethod
     def of(
@@ -47,4 +49,5 @@ class PlanOptions:
             config.task_max_bytes,
             accept_source=accept_source,
             hold_deletions=hold_deletions,
+            applies=config.deletion_files == "apply",
         )

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from common.names import FilePath
     from sender.select.found import LocalDeletions, LocalFile, TimePartition
 
-__all__ = ["Addition", "TaskPlan", "ToldDeletion", "Work", "cut"]
+__all__ = ["Addition", "TaskLimits", "TaskPlan", "ToldDeletion", "Work", "cut"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,25 +138,50 @@ class Work:
     deletion_files: list[LocalDeletions] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class TaskLimits:
+    """What a task may have.
+
+    Attributes:
+        files: of it, and ends.
+        bytes: of the files.
+        most_parts: of deletion files.
+        parts: in how many one is told.
+    """
+
+    files: int
+    bytes: int
+    most_parts: int = 1 << 62
+    parts: Callable[[LocalDeletions], int] = lambda file: 1
+
+    def parts_of(self, files: Iterable[LocalDeletions]) -> int:
+        """Of several deletion files."""
+        return sum(map(self.parts, files))
+
+
 def cut(
-    work: Mapping[TimePartition, Work], max_files: int, max_bytes: int, *, mirror: bool = False
+    work: Mapping[TimePartition, Work], limits: TaskLimits, *, mirror: bool = False
 ) -> tuple[TaskPlan, ...]:
     """Tasks in order, oldest partitions first.
 
     The ends of a partition, and what goes together with them, stay in one task, however large; in
-    a mirror that is the whole partition. What need not wait for them may be cut, and goes before.
+    a mirror that is the whole partition. What need not wait for them may be cut, and goes before:
+    deletion files of what is loaded, too.
     """
     tasks: list[TaskPlan] = []
     pieces: list[TaskPlan] = []
-    files = size = 0
-    for piece in _pieces(work, max_files, max_bytes, mirror):
+    files = size = parts = 0
+    for piece in _pieces(work, limits, mirror):
         more = len(piece.additions) + len(piece.deletions) + len(piece.deletion_files)
-        if pieces and (files + more > max_files or size + piece.bytes > max_bytes):
+        told = limits.parts_of(piece.deletion_files)
+        too_many = files + more > limits.files or parts + told > limits.most_parts
+        if pieces and (too_many or size + piece.bytes > limits.bytes):
             tasks.append(_joined(pieces, mirror))
-            pieces, files, size = [], 0, 0
+            pieces, files, size, parts = [], 0, 0, 0
         pieces.append(piece)
         files += more
         size += piece.bytes
+        parts += told
     if pieces:
         tasks.append(_joined(pieces, mirror))
     return tuple(tasks)
@@ -173,44 +197,72 @@ def _joined(pieces: list[TaskPlan], mirror: bool) -> TaskPlan:
 
 
 def _pieces(
-    work: Mapping[TimePartition, Work], max_files: int, max_bytes: int, mirror: bool
+    work: Mapping[TimePartition, Work], limits: TaskLimits, mirror: bool
 ) -> Iterator[TaskPlan]:
     """Each partition, or, where it may be cut, its parts."""
     for group in sorted(work, key=lambda each: (each[2], each[0], each[1])):
         additions = tuple(sorted(work[group].additions, key=_age))
         deletions = tuple(sorted(work[group].deletions, key=lambda each: each.path))
-        files = tuple(work[group].deletion_files)
         together = bool(deletions) or any(each.goes_with_ends for each in additions)
-        if together and mirror:
-            yield TaskPlan(additions, deletions, deletion_files=files)
-            continue
-        beside: dict[FilePath, list[LocalDeletions]] = defaultdict(list)
-        for deletion_file in files:
-            beside[deletion_file.path].append(deletion_file)
-
-        part: list[Addition] = []
-        size = 0
+        beside: dict[FilePath, list[LocalDeletions]] = {each.path: [] for each in additions}
+        alone: list[LocalDeletions] = []
+        for deletion_file in work[group].deletion_files:
+            beside.get(deletion_file.path, alone).append(deletion_file)
+        for several in _cut_files(alone, limits):
+            yield TaskPlan(deletion_files=several)
+        before: list[Addition] = []
+        last: list[Addition] = []
         for each in additions:
-            if each.goes_with_ends:
-                continue
-            if part and (len(part) >= max_files or size + each.file.size > max_bytes):
-                yield _with_deletion_files(part, beside)
-                part, size = [], 0
-            part.append(each)
-            size += each.file.size
-        if part:
+            (last if together and (mirror or each.goes_with_ends) else before).append(each)
+        for part in _cut_additions(before, beside, limits):
             yield _with_deletion_files(part, beside)
-        if together or beside:
-            products = tuple(each for each in additions if each.goes_with_ends)
-            left = tuple(each for several in beside.values() for each in several)
-            yield TaskPlan(products, deletions, deletion_files=left)
+        if together:
+            yield replace(_with_deletion_files(last, beside), deletions=deletions)
+
+
+def _cut_files(
+    files: Iterable[LocalDeletions], limits: TaskLimits
+) -> Iterator[tuple[LocalDeletions, ...]]:
+    several: list[LocalDeletions] = []
+    parts = size = 0
+    for each in files:
+        told = limits.parts(each)
+        too_many = len(several) >= limits.files or parts + told > limits.most_parts
+        if several and (too_many or size + each.size > limits.bytes):
+            yield tuple(several)
+            several, parts, size = [], 0, 0
+        several.append(each)
+        parts += told
+        size += each.size
+    if several:
+        yield tuple(several)
+
+
+def _cut_additions(
+    additions: Iterable[Addition],
+    beside: Mapping[FilePath, Sequence[LocalDeletions]],
+    limits: TaskLimits,
+) -> Iterator[list[Addition]]:
+    part: list[Addition] = []
+    parts = size = 0
+    for each in additions:
+        told = limits.parts_of(beside[each.path])
+        too_many = len(part) >= limits.files or parts + told > limits.most_parts
+        if part and (too_many or size + each.file.size > limits.bytes):
+            yield part
+            part, parts, size = [], 0, 0
+        part.append(each)
+        parts += told
+        size += each.file.size
+    if part:
+        yield part
 
 
 def _with_deletion_files(
-    part: Sequence[Addition], beside: dict[FilePath, list[LocalDeletions]]
+    part: Sequence[Addition], beside: Mapping[FilePath, Sequence[LocalDeletions]]
 ) -> TaskPlan:
-    """Files with what belongs to them, which is taken out of `beside`."""
-    along = tuple(each for one in part for each in beside.pop(one.path, ()))
+    """Files with what belongs to them."""
+    along = tuple(each for one in part for each in beside[one.path])
     return TaskPlan(tuple(part), deletion_files=along)
 
 

@@ -102,8 +102,17 @@ class DirectorySource:
         return self.remote.scanner.facts(self.dirs)
 
     def md5_known(self, file: LocalFile) -> str | None:
-        """Nothing is known without reading."""
-        return None
+        """As it was read before."""
+        return self.remote.digests.of(file)
+
+    def read_whole(self, file: LocalFile, md5: str) -> None:
+        """The next receiver's transfer need not digest it."""
+        self.remote.digests.note(file.data_dir, file.rel, file.identity, md5)
+
+    def disproved(self, file: LocalFile) -> str:
+        """What it means that a file has not the MD5 that was known."""
+        self.remote.digests.forget(file)
+        return "its bytes are not what they were when they were read before: read anew next time"
 
 
 @dataclass
@@ -217,6 +226,13 @@ class CatalogueSource:
     def md5_known(self, file: LocalFile) -> str | None:
         """As it was verified when it was loaded here."""
         return self._found.facts.md5(file)
+
+    def read_whole(self, file: LocalFile, md5: str) -> None:
+        """Nothing that was not known."""
+
+    def disproved(self, file: LocalFile) -> str:
+        """What it means that a file has not the MD5 that was known."""
+        return "its bytes here are not what was loaded here: run tsferry-receiver fsck"
 
 
 Source = DirectorySource | CatalogueSource

@@ -88,7 +88,7 @@ class TaskRun:
         self._whole: dict[str, tuple[Prepared, str]] = {}
         """Files that the receiver has whole, with the MD5 of what is here."""
         self._left_out: set[str] = set()
-        self._told: dict[tuple[str, str], int] = {}
+        self._told: dict[tuple[str, str], tuple[int, int]] = {}
         self._tells_mode = False
         self._proofs = Proofs(kept.snapshot, check.limits)
         self._verdicts = Verdicts(report)
@@ -291,10 +291,14 @@ class TaskRun:
         """Tell what is new in deletion files; what the receiver has lost comes again from 0."""
         applied = self._remote.config.deletion_files == "apply"
         limits = self._check.limits
-        begins = {  # of a file that is sent: it is another one than they were told of
-            (file.path.text, file.form): 0 if file.path in self._additions else sight.told
+        files = {
+            (file.path.text, file.form): file
             for file in self._plan.deletion_files
-            if (sight := self._look.sight(file)) is not None
+            if self._look.sight(file) is not None
+        }
+        begins = {  # of a file that is sent: it is another one than they were told of
+            key: 0 if file.path in self._additions else self._look.begin(file, applies=applied)
+            for key, file in files.items()
         }
         again = {file.path.text for file in self._plan.deletion_files}
         for _ in range(2):
@@ -311,7 +315,10 @@ class TaskRun:
                 answer = self._remote.patiently(lambda body=body: self._deletions(body))  # type: ignore[misc]
                 again.update(answer.again)
                 for part in page:
-                    self._told[part.path, part.form] = part.base + len(part.content)
+                    key = (part.path, part.form)
+                    end = part.base - self._behind(*key, begins[key]) + len(part.content)
+                    kept = self._look.kept_of(files[key], begins[key], end, applies=applied)
+                    self._told[key] = end, kept
             crash.point("task.deletions.sent")
             begins = dict.fromkeys(begins, 0)
             if not again:
@@ -325,7 +332,15 @@ class TaskRun:
     ) -> Iterator[wire.DeletionsPart]:
         sight, content = self._look.sight(file), self._source.deletion_file(file)
         if sight is not None and content is not None:
-            yield from deletion_parts(file, sight, content, begin=begin, applied=applied)
+            behind = self._behind(file.path.text, file.form, begin)
+            yield from deletion_parts(
+                file, sight, content, begin=begin, applied=applied, behind=behind
+            )
+
+    def _behind(self, path: str, form: str, begin: int) -> int:
+        """Bytes that the receiver has of the path besides what was told of the file as it is."""
+        sight = self._look.after.deletions[path][form]
+        return sight.there - sight.told if begin and sight.there else 0
 
     def _deletions(self, body: wire.DeletionsPage) -> wire.DeletionsAnswer:
         return self._remote.client.deletions(self._task, self._epoch, body)
@@ -380,10 +395,11 @@ class TaskRun:
             if job.file:
                 known = self._kept.md5_known(file)
                 if known is not None and known != fate.md5:
-                    reason = f"its bytes have MD5 {fate.md5}, the catalogue says {known}: run "
-                    reason += "tsferry-receiver fsck"
+                    reason = f"its bytes have MD5 {fate.md5}, not {known}"
+                    reason += f"; {self._source.disproved(file)}"
                     self._verdicts.failed(file, TsferryError(reason))
                     return False
+                self._source.read_whole(file, fate.md5)
                 self._whole[job.path] = (job.prepared, fate.md5)
             return True
         self._whole.pop(job.path, None)
@@ -393,7 +409,7 @@ class TaskRun:
         else:
             _log.warning("%s: %s is left: %s", self._remote.name, job.path, fate.message)
             if isinstance(fate, DigestError) and self._kept.md5_known(file) is not None:
-                hint = "its bytes here are not what was loaded here: run tsferry-receiver fsck"
+                hint = self._source.disproved(file)
                 fate = DigestError(f"{fate.message}; {hint}", extra=fate.extra)
             self._verdicts.failed(file, fate)
         return False

@@ -6,12 +6,13 @@ import datetime
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from common.config import Timetable
 from common.errors import StoppedError
 from sender.send.backoff import Sleep
 
-__all__ = ["Bandwidth", "PacedBody"]
+__all__ = ["Bandwidth", "Departure", "PacedBody"]
 
 _BURST_S = 0.25
 """What an idle line may save up: a quarter of a second of its rate."""
@@ -89,6 +90,24 @@ class Bandwidth:
             raise StoppedError("told to stop while waiting for bandwidth")
 
 
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """How far a body has gone, for whoever waits to send the next one.
+
+    Attributes:
+        begun: the head of its request is out.
+        out: the line has taken all of it.
+    """
+
+    begun: threading.Event = field(default_factory=threading.Event)
+    out: threading.Event = field(default_factory=threading.Event)
+
+    def over(self) -> None:
+        """Nothing more of it will go."""
+        self.begun.set()
+        self.out.set()
+
+
 class PacedBody:
     """A request body that is given as fast as the line's budget allows, without a copy.
 
@@ -98,20 +117,21 @@ class PacedBody:
     Args:
         content: the bytes.
         bandwidth: the budget.
-        sent: called when the line has taken the last piece.
+        departure: hears of it.
     """
 
     def __init__(
-        self, content: bytes, bandwidth: Bandwidth, sent: Callable[[], None] = lambda: None
+        self, content: bytes, bandwidth: Bandwidth, departure: Departure | None = None
     ) -> None:
         self._content = memoryview(content)
         self._bandwidth = bandwidth
-        self._sent = sent
+        self._departure = departure or Departure()
 
     def __len__(self) -> int:
         return len(self._content)
 
     def __iter__(self) -> Iterator[bytes]:
+        self._departure.begun.set()
         at, size = 0, _SMALLEST_PIECE
         while at < len(self._content):
             piece = self._content[at : at + min(size, self._bandwidth.piece())]
@@ -121,4 +141,4 @@ class PacedBody:
             at += len(piece)
             quick = self._bandwidth.now() - begin < _QUICK_S
             size = min(size * 2, _LARGEST_PIECE) if quick else max(size // 2, _SMALLEST_PIECE)
-        self._sent()
+        self._departure.over()

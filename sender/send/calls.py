@@ -17,7 +17,7 @@ from common import wire
 from common.digests import xxh3_128
 from common.errors import GoneError, NotFoundError, ProtocolError
 from common.schemaitems import SchemaChanges
-from sender.send.bandwidth import Bandwidth
+from sender.send.bandwidth import Bandwidth, Departure
 from sender.send.transport import (
     Endpoint,
     HttpReply,
@@ -323,7 +323,7 @@ class Client:
         offset: int,
         block: bytes,
         repr_md5: str | None = None,
-        sent: Callable[[], None] = lambda: None,
+        departure: Departure | None = None,
     ) -> int:
         """Send one block with its checksum; returns the offset that is on the receiver's disk.
 
@@ -333,7 +333,7 @@ class Client:
             offset: where the block begins.
             block: the bytes.
             repr_md5: MD5 of the whole file, where it is known (hex).
-            sent: called when the block is out.
+            departure: hears how far the block has gone.
         """
         checksum = base64.b64encode(xxh3_128(block)).decode()
         headers = _TUS | {
@@ -344,7 +344,17 @@ class Client:
         if repr_md5 is not None:
             headers["Repr-Digest"] = f"md5=:{base64_md5(repr_md5)}:"
         path = f"/files/{_checked_id(upload)}"
-        reply = self._send("PATCH", path, body=block, epoch=epoch, headers=headers, sent=sent)
+        # The answer to one that goes ahead comes behind those to the blocks before it.
+        longer = 0.0 if departure is None else self.endpoint.read_timeout
+        reply = self._send(
+            "PATCH",
+            path,
+            body=block,
+            epoch=epoch,
+            headers=headers,
+            longer=longer,
+            departure=departure,
+        )
         return self._number(reply, "Upload-Offset")
 
     def drop_upload(self, upload: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from common.digests import xxh3_128
 from common.tsfile.deletion_records import whole_records
 from common.wire import DeletionsForm, DeletionsPart
+from sender.kept.looks import LONGEST_PART
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,14 +17,18 @@ if TYPE_CHECKING:
 
 __all__ = ["deletion_pages", "deletion_parts"]
 
-_LONGEST = 256 << 10
-"""Bytes of a part, but for a single record that is longer."""
 _FRAME = 1500
 """Of a part in JSON, without its content, at most."""
 
 
 def deletion_parts(
-    file: LocalDeletions, sight: DeletionsSight, content: bytes, *, begin: int, applied: bool
+    file: LocalDeletions,
+    sight: DeletionsSight,
+    content: bytes,
+    *,
+    begin: int,
+    applied: bool,
+    behind: int = 0,
 ) -> Iterator[DeletionsPart]:
     """What a look saw of a deletion file, from some place on.
 
@@ -33,18 +38,19 @@ def deletion_parts(
         content: as it is now; if what was seen has changed, there are no parts.
         begin: bytes that the receiver has.
         applied: whether readers there are to leave out what is deleted.
+        behind: bytes that it has more, of what stands in the file no more, or of another name.
     """
     if xxh3_128(content[: sight.size]).hex() != sight.digest:
         return
     let = {end: is_applied for end, _, is_applied in file.segments}
     for end, floor in sight.marks:
         while begin < end:
-            records = content[begin : min(end, begin + _LONGEST)]
+            records = content[begin : min(end, begin + LONGEST_PART)]
             size = whole_records(records, file.form) or end - begin
             yield DeletionsPart(
                 path=file.path.text,
                 form=DeletionsForm(file.form),
-                base=begin,
+                base=begin + behind,
                 content=content[begin : begin + size],
                 floor=floor,
                 applied=applied and let.get(end, True),

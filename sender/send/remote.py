@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import common
@@ -20,6 +20,7 @@ from common.terminal import printable
 from sender.config import ReceiverEntry, SenderConfig
 from sender.kept import identity
 from sender.kept.receiver_file import Receiver
+from sender.select.known_digests import KnownDigests
 from sender.select.scan import Scanner
 from sender.send.backoff import Backoff, Tries, retrying
 from sender.send.bandwidth import Bandwidth
@@ -51,6 +52,7 @@ class Remote:
         bandwidth: the line's budget, one for all rounds.
         client: the calls.
         clock: seconds since the epoch, as this machine has it: the receiver is told.
+        digests: of files that were read whole, for this receiver or another.
     """
 
     config: SenderConfig
@@ -61,15 +63,31 @@ class Remote:
     bandwidth: Bandwidth
     client: Client
     clock: Callable[[], float] = time.time
+    digests: KnownDigests = field(default_factory=KnownDigests)
 
     @classmethod
     def make(
-        cls, config: SenderConfig, entry: ReceiverEntry, uuid: str, stop: threading.Event
+        cls,
+        config: SenderConfig,
+        entry: ReceiverEntry,
+        uuid: str,
+        stop: threading.Event,
+        *,
+        digests: KnownDigests | None = None,
     ) -> Remote:
         """A remote with its own connections; nothing is contacted yet."""
         bandwidth = Bandwidth(config.transfer.bandwidth_limit, sleep=stop.wait)
         client = Client(endpoint(config, entry, uuid), bandwidth=bandwidth)
-        return cls(config, entry, uuid, stop, Scanner(config), bandwidth, client)
+        return cls(
+            config,
+            entry,
+            uuid,
+            stop,
+            Scanner(config),
+            bandwidth,
+            client,
+            digests=digests or KnownDigests(),
+        )
 
     @property
     def name(self) -> str:

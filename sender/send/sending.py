@@ -22,7 +22,7 @@ from common.errors import (
 )
 from sender.config import TransferConfig
 from sender.kept.snapshot import Snapshot
-from sender.send.ahead import AHEAD
+from sender.send.ahead import AHEAD, MOST_AHEAD
 from sender.send.batch import BatchSender
 from sender.send.calls import UploadState
 from sender.send.content import (
@@ -97,6 +97,7 @@ class Sending:
     def __post_init__(self) -> None:
         self._halt = threading.Event()
         self._pool: ThreadPoolExecutor | None = None
+        self._most_ahead = 1
         self._told_to_stop = self.calls.stop
         tries = replace(self.calls.tries, sleep=self._pause)
         self.calls = replace(self.calls, tries=tries, stop=self._stopped)
@@ -112,11 +113,14 @@ class Sending:
         if not units:
             return
         workers = min(self.config.parallel, len(units))
+        # A file that travels alone may use the connections that several would share.
+        most = min(self.limits.blocks_ahead, MOST_AHEAD)
+        self._most_ahead = max(min(AHEAD, most), most // workers)
         with (
-            ThreadPoolExecutor(AHEAD * workers, "block") as blocks,
+            ThreadPoolExecutor(self._most_ahead * workers, "block") as blocks,
             ThreadPoolExecutor(workers, "send") as pool,
         ):
-            self._pool = blocks if self.limits.blocks_ahead > 1 else None
+            self._pool = blocks if self._most_ahead > 1 else None
             futures = [pool.submit(self._unit, unit) for unit in units]
             failure: TsferryError | None = None
             try:
@@ -271,6 +275,8 @@ class Sending:
             begin,
             (lambda: self.ask(job.prepared)) if asks else (lambda: False),
             self._pool,
+            self._most_ahead,
+            job.prepared.entry.md5 if asks else None,
         )
         try:
             return upload.run()

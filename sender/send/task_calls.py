@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from common import wire
 from common.errors import StoppedError, TsferryError
 from sender.send.backoff import Tries
+from sender.send.bandwidth import Departure
 from sender.send.calls import Client, UploadState
 
 __all__ = ["TaskCalls"]
@@ -47,10 +48,10 @@ class TaskCalls:
         offset: int,
         block: bytes,
         md5: str | None,
-        sent: Callable[[], None] = lambda: None,
+        departure: Departure | None = None,
     ) -> int:
         """See `Client.patch_upload`."""
-        return self.client.patch_upload(upload, self.epoch, offset, block, md5, sent)
+        return self.client.patch_upload(upload, self.epoch, offset, block, md5, departure)
 
     def pause(self, what: str, failures: int, error: TsferryError) -> None:
         """Wait before `what` is tried again.

@@ -45,7 +45,7 @@ from common.errors import (
     UnreachableError,
 )
 from common.terminal import printable
-from sender.send.bandwidth import Bandwidth, PacedBody
+from sender.send.bandwidth import Bandwidth, Departure, PacedBody
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -233,7 +233,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         longer: float = 0.0,
         outcomes: bool = False,
-        sent: Callable[[], None] = lambda: None,
+        departure: Departure | None = None,
     ) -> HttpReply:
         """One request and its whole answer; an answer that is no success is raised.
 
@@ -245,7 +245,7 @@ class Transport:
             headers: beside those of every request.
             longer: seconds that the answer may take beyond the usual.
             outcomes: whether the answer may have the outcome of each path of a task.
-            sent: called when the body is out.
+            departure: hears how far the body has gone.
         """
         most = MAX_OUTCOMES if outcomes else MAX_ANSWER
         url = f"{self.endpoint.url}{wire.BASE}{path}"
@@ -256,7 +256,7 @@ class Transport:
                 method,
                 url,
                 headers=self._headers(epoch, body) | dict(headers or {}),
-                data=PacedBody(body, self.bandwidth, sent) if body else None,
+                data=PacedBody(body, self.bandwidth, departure) if body else None,
                 timeout=(self.endpoint.connect_timeout, self.endpoint.read_timeout + longer),
                 verify=str(self.endpoint.ca_file) if self.endpoint.ca_file else True,
                 proxies=self._proxies(url),

@@ -27,14 +27,17 @@ from common.errors import (
     TsferryError,
     UnreachableError,
 )
-from sender.send.ahead import BlocksAhead
+from sender.send.ahead import AHEAD, BlocksAhead
 from sender.send.backoff import retry_helps
+from sender.send.bandwidth import Departure
 from sender.send.calls import UploadState
 from sender.send.task_calls import TaskCalls
 
 __all__ = ["Content", "ReceivedFile", "RunningMd5", "TusUpload"]
 
 SMALLEST_BLOCK = 1 << 16
+_FIRST_BLOCK = 1 << 20
+"""Of a line that nobody knows yet, or that is slow: an answer waits for all before it."""
 
 
 class Content(Protocol):
@@ -99,6 +102,19 @@ class RunningMd5:
             self._at += len(block)
 
 
+class _KnownMd5:
+    """MD5 of a file that was read before."""
+
+    def __init__(self, md5: str) -> None:
+        self._md5 = md5
+
+    def take(self, offset: int, block: bytes) -> None:
+        """Nothing is left to be known."""
+
+    def hexdigest(self) -> str:
+        return self._md5
+
+
 class ChangedWhileSentError(Exception):
     """The file is not any more what was chosen; it is dropped from the task, nobody's fault."""
 
@@ -114,6 +130,8 @@ class TusUpload:
         begin: a partial upload to go on with, as the plan has it.
         ask: what the receiver would have done with the file now: True when it has it whole.
         pool: sends blocks ahead of the answers to those before them; None: one after the other.
+        most_ahead: blocks that may be on their way at once.
+        md5: of the content, where it is known; the receiver finds out if it is wrong.
     """
 
     calls: TaskCalls
@@ -122,6 +140,8 @@ class TusUpload:
     begin: UploadState | None = None
     ask: Callable[[], bool] = lambda: False
     pool: Executor | None = None
+    most_ahead: int = AHEAD
+    md5: str | None = None
     _upload: str | None = field(default=None, init=False)
     _offset: int | None = field(default=None, init=False)
     _in_doubt: int = field(default=0, init=False)
@@ -130,6 +150,7 @@ class TusUpload:
     _travelled: int = field(default=0, init=False)
     _resumed: int | None = field(default=None, init=False)
     _ask_first: bool = field(default=False, init=False)
+    _is_read: bool = field(default=False, init=False)
 
     def run(self) -> ReceivedFile:
         """Send what is missing; returns once the receiver has verified the whole file.
@@ -139,8 +160,8 @@ class TusUpload:
             StoppedError: told to stop; what was acknowledged stays at the receiver.
             TsferryError: it failed for good, or once too often.
         """
-        self._digest = RunningMd5(self.content)
-        self._block_bytes = self.block_bytes
+        self._digest = RunningMd5(self.content) if self.md5 is None else _KnownMd5(self.md5)
+        self._block_bytes = min(self.block_bytes, _FIRST_BLOCK)
         self._take_up()
         while True:
             if self.calls.stop():
@@ -167,6 +188,7 @@ class TusUpload:
         if self._upload is None:
             made = self.calls.create_upload(self.content.path, self.content.size)
             self._upload, self._offset, self._in_doubt = made.id, made.offset, 0
+            self._is_read = True
             if made.offset != 0:
                 raise ProtocolError(f"{self.content.path}: a new upload begins at {made.offset}")
         if self._offset is None:
@@ -194,10 +216,11 @@ class TusUpload:
         acknowledged = self.calls.patch_upload(upload, offset, block, last)
         return self._acknowledged(acknowledged, end, len(block))
 
-    def _read_block(self, offset: int) -> bytes:
+    def _read_block(self, offset: int, most: int | None = None) -> bytes:
         """The block that begins at an offset, in the digest and as good as sent."""
         left = self.content.size - offset
-        limit = min(self.calls.client.bandwidth.block(self._block_bytes), left)
+        wanted = self._block_bytes if most is None else min(most, self._block_bytes)
+        limit = min(self.calls.client.bandwidth.block(wanted), left)
         block = self.content.read(offset, limit)
         if len(block) < limit or not self.content.unchanged():
             raise ChangedWhileSentError(self.content.path)
@@ -212,17 +235,17 @@ class TusUpload:
             raise ProtocolError(
                 f"{self.content.path}: {end} bytes were sent, the receiver answers {answer}"
             )
-        self._offset = end
+        self._offset, self._is_read = end, True
         self.calls.sent(size)
         self._block_bytes = min(self.block_bytes, self._block_bytes * 2)
         self._note_progress(end)
         return end == self.content.size
 
     def _may_go_ahead(self, offset: int) -> bool:
-        """Whether a block went through whole, and there are more to come."""
+        """Whether the receiver need not read what it has first, and there are more to come."""
         return (
             self.pool is not None
-            and offset > 0
+            and self._is_read
             and self._failures == 0
             and offset + self._block_bytes < self.content.size
             and self.calls.client.bandwidth.rate() is None
@@ -233,27 +256,28 @@ class TusUpload:
         assert self.pool is not None
         size, at = self.content.size, offset
 
-        def send(begin: int, block: bytes, out: Callable[[], None]) -> int:
+        def send(begin: int, block: bytes, departure: Departure) -> int:
             last = self._digest.hexdigest() if begin + len(block) == size else None
             crash.point("upload.block.before")
-            return self.calls.patch_upload(upload, begin, block, last, out)
+            return self.calls.patch_upload(upload, begin, block, last, departure)
 
-        ahead = BlocksAhead(self.pool, send)
+        ahead = BlocksAhead(self.pool, send, self.most_ahead)
         try:
             while at < size or ahead:
                 if self.calls.stop():
                     raise StoppedError("told to stop")
                 if at < size and not ahead.full:
-                    block = self._read_block(at)
+                    block = self._read_block(at, _FIRST_BLOCK if ahead.slow else None)
                     ahead.put(at, block)
                     at += len(block)
                 else:
                     self._acknowledged(*ahead.next())
         except (OffsetError, BusyError):
             ahead.settle()
-            if self._offset == offset:
-                raise
-            return False  # one overtook the one before it; those before it are there
+            # One overtook the one before it, those before it are there; or the offset was wrong,
+            # which the next block finds out, sent alone.
+            self._is_read = self._offset != offset
+            return False
         except Exception:
             ahead.settle()
             raise
@@ -284,7 +308,9 @@ class TusUpload:
             return True
         if isinstance(error, DigestError | ProtocolError):
             self._give_up_upload()  # the whole is not what was sent, or answers are not about it
-            return not creating or isinstance(error, DigestError)
+            if isinstance(error, DigestError):
+                return self.md5 is None  # what is known stays; another try would find the same
+            return not creating
         if isinstance(error, NotFoundError | GoneError):
             # After the last block it may have been taken in, and only that answer was lost.
             self._ask_first = self._in_doubt == self.content.size

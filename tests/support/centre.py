@@ -45,7 +45,9 @@ class Centre:
         ready = self.root / "ready"
         ready.unlink(missing_ok=True)
         self.server = self.processes.start(
-            [COMMAND, "--config", str(self.config), "serve", "--ready-file", str(ready)], env=env
+            [COMMAND, "--config", str(self.config), "serve", "--ready-file", str(ready)],
+            env=env,
+            forked=True,
         )
         self.server.until(lambda: ready.exists() and ready.read_text().strip(), "listening")
         url = ready.read_text().strip()

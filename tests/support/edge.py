@@ -17,6 +17,7 @@ from sender.round.freeing import Freeing, FreeOptions, FreeReport
 from sender.round.round import Round, RoundOptions
 from sender.round.round_report import RoundReport
 from sender.select.data_dirs import mark
+from sender.select.known_digests import KnownDigests
 from sender.send.remote import Remote
 from tests.support.tsfile_bytes import build
 
@@ -52,6 +53,7 @@ class Edge:
         self.uuid = identity.create(self.schema)
         mark(self.data, self.uuid)
         self.stop = threading.Event()
+        self.digests = KnownDigests()
 
     def with_settings(self, **changes: Any) -> None:
         """Change the configuration."""
@@ -136,7 +138,8 @@ class Edge:
     # -- rounds ----------------------------------------------------------------------------
 
     def remote(self) -> Remote:
-        return Remote.make(self.config, self.config.receivers[0], self.uuid, self.stop)
+        entry = self.config.receivers[0]
+        return Remote.make(self.config, entry, self.uuid, self.stop, digests=self.digests)
 
     def round(self, **options: bool) -> RoundReport:
         """A round in this process, under the lock."""

@@ -9,8 +9,9 @@ with world.node() as node:
 from __future__ import annotations
 
 import hashlib
+import itertools
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,7 @@ class Edge:
     newest: int = 0
     mode: wire.Propagate | None = None
     """What was committed of it; another one is told in a task of its own, which ends nothing."""
+    looks: Iterator[int] = field(default_factory=lambda: itertools.count(1 << 61))
 
     def __post_init__(self) -> None:
         if self.who is None:
@@ -220,7 +222,9 @@ class Edge:
         propagate: wire.Propagate = wire.Propagate.REPLACED,
         *,
         settle: bool = True,
+        look: int | None = None,
     ) -> str:
+        """Start a task; one that is not given a look has one far behind all that tests tell of."""
         task = task or secrets.token_hex(16)
         if self.last_task is not None and propagate is not self.mode and settle:
             empty = self.start(None, propagate, settle=False)
@@ -228,7 +232,10 @@ class Edge:
             self.outcome(empty)
         self.mode = propagate
         request = wire.StartRequest(
-            engine=self.node.engine.uuid, epoch=self.epoch, propagate=propagate
+            engine=self.node.engine.uuid,
+            epoch=self.epoch,
+            propagate=propagate,
+            look=next(self.looks) if look is None else look,
         )
         answer = self.node.tasks.start(self.who, self.uuid, task, request)
         if answer.epoch is not None:
@@ -269,12 +276,19 @@ class Edge:
         *,
         looks: Mapping[str, tuple[int, int]] | None = None,
         last_looks: Iterable[int] = (),
+        copies: Mapping[str, int] | None = None,
     ) -> None:
-        """End a task; `looks` are (first, first closed) of its files."""
+        """End a task; `looks` are (first, first closed) of its files.
+
+        `copies` are those that were sent from a link and are gone, with their last looks.
+        """
         request = wire.EndRequest(
             manifest=[
                 msgspec.structs.replace(
-                    manifest_entry(path, content), first_look=first, closed_look=closed
+                    manifest_entry(path, content),
+                    first_look=first,
+                    closed_look=closed,
+                    last_look=(copies or {}).get(path, 0),
                 )
                 for path, content in files.items()
                 for first, closed in [(looks or {}).get(path, (0, 0))]

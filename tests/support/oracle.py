@@ -143,10 +143,23 @@ class CentreView:
                     found[key] = value
         return found
 
-    def of_others(self, sender: str) -> set[tuple[Key, int]]:
-        """Points of files that other senders listed."""
+    def of_others(self, sender: str, *, proved: bool = True) -> set[tuple[Key, int]]:
+        """Points of files that other senders listed, and of which it never had all.
+
+        Args:
+            sender: who took over from them.
+            proved: whether what could be proved was; else of all files.
+        """
+        mine = (row for row in self.rows if row.sender == sender)
+        had = {key for row in mine for _, chunk in self.contents[row.md5] for key in chunk}
         rows = (row for row in self.visible if row.sender != sender)
-        return {point for row in rows for point in self.points(row).items()}
+        found = [self.points(row) for row in rows]
+        return {
+            point
+            for points in found
+            if not (proved and had.issuperset(points))
+            for point in points.items()
+        }
 
     def answer(self, *, superseded: bool = False) -> Points:
         """What readers get; also, what they would if nothing had been proved."""
@@ -171,9 +184,10 @@ class CentreView:
         return set(self.points(row)) <= given
 
 
-def rows_read(schema_dir: Path) -> Iterator[dict[str, Any]]:
-    """The rows that a reader of a receiver's catalogue gets."""
-    options = parse_options({"form": "long", "catalog": str(schema_dir)})
+def rows_read(schema_dir: Path, as_of: int | None = None) -> Iterator[dict[str, Any]]:
+    """The rows that a reader of a receiver's catalogue gets, now or as of a commit."""
+    given = {} if as_of is None else {"asOf": str(as_of)}
+    options = parse_options({"form": "long", "catalog": str(schema_dir), **given})
     query = plan_of(options, columns_of(options))
     sources = list_sources(options)
     span, picker = query.selection.span, query.picker()

@@ -220,6 +220,7 @@ class DeadlyPlay(Play):
         where.write_bytes(content)
         os.utime(where, ns=(there.st_atime_ns, there.st_mtime_ns))
         self.rotten.add(row.physical)
+        self.rotted = True  # what cannot be read is not proved
         self._note("rot", row.path, row.state)
 
     def _find_rot(self) -> None:

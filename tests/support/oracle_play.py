@@ -78,6 +78,7 @@ class Play:
         self.backup: EdgeBackup | None = None
         self.accepting = False
         self.ended: set[Key] = set()
+        self.rotted = False
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -359,6 +360,8 @@ class Play:
 
     def _weak(self) -> None:
         """After any round: nothing that was given is lost or older, unless the edge says so."""
+        if self.world.mode == "all" and len(self.world.senders) > 1:
+            self.world.host.prove()  # what was proved goes with what a mirror deletes, no more
         view, edge = self.world.view(), self.database.answer(ttl=False)
         now = view.answer()
         self._supersession(view)
@@ -408,7 +411,8 @@ class Play:
             raise WrongAnswer("the product's reader differs", difference(read, points))
         if self.world.mode == "all":
             edge = self.database.answer(ttl=False)
-            older = view.of_others(self.world.edge.uuid)  # no mirror's word reaches those
+            # Its mirror's word does not reach those.
+            older = view.of_others(self.world.edge.uuid, proved=not self.rotted)
             mirrored = {  # what a restored edge has no more is retired, in a mirror too
                 key: got[key]
                 for key in got

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.support.architecture import ROOT
+from tests.support import warm
 
 BOUND = 30.0
 """Seconds after which a condition that should have come true has not."""
@@ -33,20 +33,17 @@ class Child:
     """One process, the leader of a session of its own, with its output in a file."""
 
     def __init__(
-        self, arguments: Sequence[str], output: Path, *, env: Mapping[str, str] | None = None
+        self,
+        arguments: Sequence[str],
+        output: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+        forked: bool = False,
     ) -> None:
         self.arguments = list(arguments)
         self.output = output
-        with open(output, "ab") as out:
-            self._process = subprocess.Popen(
-                self.arguments,
-                cwd=ROOT,
-                env={**os.environ, **(env or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        start = warm.fork if forked else warm.spawn
+        self._process = start(self.arguments, output, output, env)
         self.pid = self._process.pid
 
     @property
@@ -115,10 +112,16 @@ class Children:
         """`python -m module arguments...`, with the interpreter of the tests."""
         return self.start([sys.executable, "-m", module, *map(str, arguments)], env=env)
 
-    def start(self, arguments: Sequence[str], *, env: Mapping[str, str] | None = None) -> Child:
-        """Any program."""
+    def start(
+        self,
+        arguments: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        forked: bool = False,
+    ) -> Child:
+        """Any program; one of ours may be a fork of what has imported it (`tests.support.warm`)."""
         output = self._directory / f"output-{len(self._all)}.txt"
-        child = Child(arguments, output, env=env)
+        child = Child(arguments, output, env=env, forked=forked)
         self._all.append(child)
         return child
 

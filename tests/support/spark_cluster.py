@@ -17,6 +17,7 @@ _DEFAULTS = f"""
 spark.ui.enabled                              false
 spark.driver.host                             127.0.0.1
 spark.driver.bindAddress                      127.0.0.1
+spark.driver.extraJavaOptions                 {_JAVA}
 spark.executor.memory                         512m
 spark.executor.extraJavaOptions               {_JAVA}
 spark.scheduler.minRegisteredResourcesRatio   1

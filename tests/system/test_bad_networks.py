@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -111,6 +113,26 @@ def test_bytes_that_were_acknowledged_do_not_travel_again(shared, line, edge_on)
     blocks = 4 * 3 * 65536  # under way when the line broke: two, and one that came too early
     assert line.up - before < 1_200_000 + blocks + 60_000
     in_sync(edge, shared.root)
+
+
+def test_blocks_that_travel_by_several_connections_arrive_once_whatever_breaks(
+    shared, line, edge_on, monkeypatch
+):
+    monkeypatch.setattr("sender.send.ahead._SLOW_S", 0.0)
+    edge = edge_on(parallel=1, read_timeout=10.0)
+    slow = Fault(rate=500_000, delay=0.005)
+    for seed, breaks in enumerate((0, 3, 8)):
+        chance = random.Random(seed)
+        edge.write(10 + seed, size=2_000_000)
+        cuts = [replace(slow, cut_up=chance.randrange(400_000)) for _ in range(breaks)]
+        line.then(slow, *cuts)
+        line.always(slow)
+        before = line.connections
+        report = edge.round()
+        assert report.exit_code == 0, report.as_json()
+        assert line.connections - before >= 8
+        in_sync(edge, shared.root)
+        once(shared.root, edge.uuid)
 
 
 def test_a_black_hole_ends_the_round_within_its_patience(shared, line, edge_on):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import threading
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from common import crash
 from common.crash import SimulatedCrash
 from receiver.metadata.state.table_rows import FileState
 from sender.kept import identity
+from tests.support import warm
 from tests.support.centre import COMMAND as RECEIVER
 from tests.support.centre import centre as serving
 from tests.support.edge import Edge
@@ -56,12 +56,7 @@ def died(edge: Edge, at: str) -> None:
 
 
 def operator(centre, *arguments: str) -> int:
-    done = subprocess.run(
-        [RECEIVER, "--config", str(centre.config), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = warm.run([RECEIVER, "--config", str(centre.config), *arguments])
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode
 

@@ -252,3 +252,34 @@ def test_what_is_deleted_while_a_box_is_replaced_is_deleted_of_what_the_old_one_
     exchanged(world)
     in_step(world)
     assert ("a", 0) not in world.answer()
+
+
+@pytest.mark.parametrize("world", ["all"], indirect=True)
+@pytest.mark.parametrize("compacted", [False, True])
+def test_what_a_mirror_lets_expire_that_took_over_is_gone(world, compacted):
+    ten_files(world)
+    in_step(world)
+    if compacted:
+        world.database.inner(0, late=False, count=10)
+    exchanged(world)
+    in_step(world)
+    world.host.prove()
+    world.database.expire(SPAN)
+    world.round()
+    assert world.answer() == world.read() == {}
+
+
+@pytest.mark.parametrize("world", ["all"], indirect=True)
+def test_a_mirror_that_took_over_with_an_empty_disk_deletes_nothing(world):
+    ten_files(world)
+    in_step(world)
+    before = world.answer()
+    world.database.remove(world.database.closed())
+    world.database.write("a", 10)
+    world.database.close(world.database.opened()[0])
+    exchanged(world)
+    world.round()
+    world.host.prove()
+    world.database.expire(SPAN)
+    world.round()
+    assert world.answer() == before

@@ -80,7 +80,7 @@ def test_a_second_receiver_does_not_start(own_etcd, tmp_path):
         first.start()
         second = EtcdCentre(tmp_path / "two", processes, settings)
         child = processes.start(
-            [*first.server.arguments[:1], "--config", str(second.config), "serve"]
+            [*first.server.arguments[:1], "--config", str(second.config), "serve"], forked=True
         )
         assert child.wait(bound=60) == 5, child.text()
         assert "in etcd" in child.text()

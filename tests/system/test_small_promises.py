@@ -99,8 +99,8 @@ def test_ctrl_c_in_a_round_of_many_files_ends_with_130_and_the_next_goes_on(
         edge.write(number, size=200_000)
     config = edge.write_config()
     with children(tmp_path) as processes:
-        slow = ["--set", "transfer.bandwidth_limit=100KiB/s", *settings]
-        sending = processes.start([COMMAND, "--config", str(config), *slow, "sync"])
+        slow = ["--set", "transfer.bandwidth_limit=1MiB/s", *settings]
+        sending = processes.start([COMMAND, "--config", str(config), *slow, "sync"], forked=True)
         parts = shared.data / "sync-receiver"
         sending.until(
             lambda: any(
@@ -125,7 +125,7 @@ def test_a_second_sync_beside_a_running_one_ends_with_5(shared, make_edge, tmp_p
     config = edge.write_config()
     with children(tmp_path) as processes:
         slow = ["--set", "transfer.bandwidth_limit=100KiB/s"]
-        first = processes.start([COMMAND, "--config", str(config), *slow, "sync"])
+        first = processes.start([COMMAND, "--config", str(config), *slow, "sync"], forked=True)
         first.until(lambda: list(edge.data.glob("sync-sender/*/sync.log")), "the task")
         done = call(config, "sync")
         assert done.returncode == 5
@@ -201,10 +201,10 @@ def test_ctrl_c_of_a_sync_that_only_watches_the_daemon_leaves_the_daemon_alone(
     config = edge.write_config()
     with children(tmp_path) as processes:
         flags = ["--set", "transfer.bandwidth_limit=500KiB/s", "--set", "daemon.watch=false"]
-        daemon = processes.start([COMMAND, "--config", str(config), *flags, "run"])
+        daemon = processes.start([COMMAND, "--config", str(config), *flags, "run"], forked=True)
         daemon.until(lambda: (edge.schema / "sync" / "daemon.lock").exists(), "the daemon")
         daemon.until(lambda: list(edge.data.glob("sync-sender/*/sync.log")), "the task")
-        watching = processes.start([COMMAND, "--config", str(config), "sync"])
+        watching = processes.start([COMMAND, "--config", str(config), "sync"], forked=True)
         watching.until(lambda: has_socket(watching.pid), "that it speaks to the daemon")
         watching.signal(signal.SIGINT)
         assert watching.wait(bound=10) == 130

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import shutil
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from common import wire
+from common.wire import InventoryEntry
 from receiver.config import ReceiverConfig
 from receiver.metadata.model import records
 from receiver.metadata.state.state import State
 from receiver.node import Node
 from sender.plan.next_round import Known
 from sender.round.task_run import TaskRun
+from sender.send.calls import Client
 from tests.support.centre import Centre
 from tests.support.edge import Edge
 from tests.support.scripted_receiver import ScriptedReceiver
 from tests.support.tsfile_bytes import resource, vstr
 
 
+def line(edge: Edge, time: int) -> bytes:
+    return f"DELETION,{edge.sg}.d1.s1,9223372036854775807,{time},{time}\n".encode()
+
+
 def mods(edge: Edge, path: str, time: int) -> bytes:
-    content = f"DELETION,{edge.sg}.d1.s1,9223372036854775807,{time},{time}\n".encode()
+    content = line(edge, time)
     (edge.data / f"{path}.mods").write_bytes(content)
     return content
 
@@ -184,3 +192,70 @@ def _told(state: State, edge: Edge, path: str) -> bytes:
     row = state.file_table.held(edge.uuid, path)
     assert row is not None
     return b"".join(each.content for each in state.deletion_table.of_file(row.physical))
+
+
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """One entry a comparison in full."""
+    found: list[None] = []
+    original = Client.inventory
+
+    def inventory(self: Client) -> Iterator[InventoryEntry]:
+        found.append(None)
+        return original(self)
+
+    monkeypatch.setattr(Client, "inventory", inventory)
+    return found
+
+
+def settled(edge: Edge, comparisons: list[None]) -> None:
+    """After a few rounds both sides agree by their sums, and nothing is left to tell."""
+    for _ in range(3):
+        assert edge.round().error is None
+    comparisons.clear()
+    edge.round()
+    assert comparisons == []
+
+
+def test_two_names_of_a_content_with_other_deletions_are_not_compared_each_round(
+    centre, make_edge, monkeypatch
+):
+    comparisons = compared(monkeypatch)
+    edge = make_edge(centre.start())
+    one = edge.write(1)
+    edge.round()
+    two = one.replace("-1-0-0.", "-2-0-0.")
+    for end in ("", ".resource"):
+        shutil.copy(edge.data / f"{one}{end}", edge.data / f"{two}{end}")
+    said = [mods(edge, path, 1003 + at) for at, path in enumerate((one, two))]
+    settled(edge, comparisons)
+    for at, path in enumerate((one, two)):
+        said.append(line(edge, 1005 + at))
+        with (edge.data / f"{path}.mods").open("ab") as file:
+            file.write(said[-1])
+    settled(edge, comparisons)
+    (content,) = known(centre, edge, one)
+    assert sorted(content.splitlines(keepends=True)) == sorted(said)
+
+
+def test_a_deletion_file_that_is_written_anew_is_told_and_takes_nothing_back(
+    centre, make_edge, monkeypatch
+):
+    comparisons = compared(monkeypatch)
+    edge = make_edge(centre.start())
+    path = edge.write(1)
+    where = edge.data / f"{path}.mods"
+    before = mods(edge, path, 1003) + line(edge, 1004)
+    where.write_bytes(before)
+    edge.round()
+    where.write_bytes(line(edge, 1005))  # shorter
+    settled(edge, comparisons)
+    report = edge.round()
+    assert [each.file for each in report.kept_deletions] == [path]
+    with where.open("ab") as file:
+        file.write(line(edge, 1006))
+    settled(edge, comparisons)
+    where.write_bytes(b"".join(line(edge, time) for time in range(1006, 1003, -1)))  # as long
+    settled(edge, comparisons)
+    (content,) = known(centre, edge, path)
+    assert content.startswith(before + line(edge, 1005) + line(edge, 1006))
+    assert content.endswith(where.read_bytes())

@@ -37,5 +37,6 @@ def carried(table: DeletionTable, old: FileRow, physical: str) -> Iterator[recor
                 applied=segment.applied,
                 held=segment.held,
                 author=row.by,
+                kept=segment.kept,
             )
             base = segment.end

@@ -21,23 +21,31 @@ from common.wire import EndMeaning, Propagate, Result
 from receiver.config import DeletesConfig
 from receiver.load.deciding.carried_deletions import carried
 from receiver.load.deciding.delete_guard import DeleteGuard
-from receiver.load.deciding.inherited_deletions import inherited, notes_of, predecessors
+from receiver.load.deciding.inherited_deletions import (
+    inherited,
+    inherited_kept,
+    notes_of,
+    predecessors,
+)
 from receiver.load.deciding.known_content import known_content, somebody_elses
 from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.load.deciding.origins import ended_origin, has_ended, is_deleted, origin_of
+from receiver.load.deciding.predecessors_files import files_that_go_with
 from receiver.load.deciding.taken_paths import TakenPaths
 from receiver.load.schema.registering import SeriesRefusal
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
+from receiver.metadata.model.ranks import name_rank
 from receiver.metadata.model.records import FileOutcome
 from receiver.metadata.state.table_rows import FileState
 from receiver.scope import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from common.wire import DeletionsPart
     from receiver.load.deciding.expiry import Expiry
+    from receiver.load.deciding.known_deletions import KeptRecords
     from receiver.load.folder.current_task import Planned, TaskRecord
     from receiver.load.folder.staged import Verified
     from receiver.load.schema.registering import Registering
@@ -181,9 +189,9 @@ def decide_change(
     assert isinstance(done, records.TaskDone)
     done = msgspec.structs.replace(done, untold=tuple(untold))
     deleted = [op.physical for op in change.ops if isinstance(op, records.FileDeleted)]
-    notes = guard.judge_records(known.ops, deleted)
-    change.ops += notes
-    change.ops += _inherited(state, record.sender, change.loads, notes)
+    notes, kept = guard.judge_records(known.noted(), deleted, list(known.kept()))
+    change.ops += [*notes, *(each.op for each in kept)]
+    change.ops += _inherited(state, record.sender, change.loads, notes, kept)
     guard.finish()
     change.ops += [*guard.ops, done]
     change.guards += guard.guards
@@ -191,7 +199,11 @@ def decide_change(
 
 
 def _inherited(
-    state: State, heir: str, loads: Sequence[Load], notes: Sequence[records.DeletionsNoted]
+    state: State,
+    heir: str,
+    loads: Sequence[Load],
+    notes: Sequence[records.DeletionsNoted],
+    kept: Sequence[KeptRecords],
 ) -> Iterator[records.Op]:
     """What is noted for those whom a sender took over from."""
     table = state.deletion_table
@@ -201,7 +213,7 @@ def _inherited(
         for note in notes_of(table.unloaded(heir, each.candidate.path.text), each.physical.text)
     ]
     every += notes
-    if not every:
+    if not (every or kept):
         return
     contents = {
         each.physical.text: (each.candidate.staged.tail, each.candidate.staged.md5)
@@ -209,6 +221,7 @@ def _inherited(
     }
     for predecessor in predecessors(state, heir):
         yield from inherited(state, predecessor, every, contents)
+        yield from inherited_kept(state, predecessor, kept)
 
 
 class _Decision:
@@ -323,8 +336,12 @@ class _Decision:
 
         It may be under another name, or retired: it is its sender's under this name from now on.
         """
-        if held is not None and self.paths.is_renewed(held):
-            return self._is_same(path, held, candidate)  # it came for another path of it
+        last = self.manifest[path.text].last_look
+        if held is not None and self.paths.is_renewed(held):  # it came for another path of it
+            is_same = self._is_same(path, held, candidate)
+            if is_same and last:
+                self._emit(self.paths.free(path.text, last))
+            return is_same
         row = self._known(path, held, candidate)
         if row is None:
             return False
@@ -332,9 +349,8 @@ class _Decision:
             self._rows_guarded.add(row.physical)
             self.change.guards.append(Guard("file", row.physical, row.changed))
         origin = origin_of(self.manifest[path.text].origin)
-        if has_ended(origin):
-            if self.paths.held(path.text) is row:
-                self._emit(self.paths.free(path.text))
+        if has_ended(origin) or last:
+            self._end_name(path, row, last)
             goes_on = path.text not in row.paths or self.paths.has_path(row)
         else:
             if self.paths.held(path.text) is not row:
@@ -344,11 +360,24 @@ class _Decision:
             self._emit([records.OriginNoted(row.physical, origin)])
         return True
 
+    def _end_name(self, path: FilePath, row: FileRow, last: int) -> None:
+        """End the name of a file that is here, and that came from a link, or ended below.
+
+        A name that it does not have here is none of its own. But if it has no other, the link tells
+        that it was there again, until the look that had it last.
+        """
+        is_free = self.paths.held(path.text) is None and not self.paths.has_path(row)
+        if last and is_free and name_rank(path) == name_rank(row.parsed):
+            self._emit(self.paths.give(row, path.text))
+        if self.paths.held(path.text) is row:
+            self._emit(self.paths.free(path.text, last))
+
     def _known(
         self, path: FilePath, held: FileRow | None, candidate: Candidate | None
     ) -> FileRow | None:
         def is_same(row: FileRow) -> bool:
-            return self._is_same(path, row, candidate)
+            covered = self.scope.first_outside(row.devices) is None
+            return covered and self._is_same(path, row, candidate)
 
         if held is not None and held.visible and not self._replaces(path):
             return held if is_same(held) and self.stands(held) else None
@@ -431,7 +460,7 @@ class _Decision:
             return FileOutcome(
                 path.text, result, registers.device, registers.reason, hold=registers.hold
             )
-        self._guard_owners(candidate)
+        self._guard_owners(each.name for each in candidate.devices)
         self.change.loads.append(Load(candidate, physical))
         self.change.ops += [*before, loaded, *registers]
         if again is not None:
@@ -482,12 +511,15 @@ class _Decision:
         Until a later round told its end it would count as together with what took its place.
         """
         last = self.manifest[loaded.path].last_look
-        if last:
-            yield records.FileRetired(loaded.physical, last)
-            if self.mirrors:
-                yield records.FileDeleted(loaded.physical, "gone")
-        elif has_ended(loaded.origin):
-            yield records.FileRetired(loaded.physical, max(loaded.first_look, self.record.look))
+        if not last and not has_ended(loaded.origin):
+            return
+        row = self.paths.held(loaded.path)
+        if row is not None and self.paths.is_renewed(row):  # it may have other names, that stand
+            yield from self.paths.free(loaded.path, last or max(row.first_look, self.record.look))
+            return
+        yield records.FileRetired(loaded.physical, last or max(loaded.first_look, self.record.look))
+        if last and self.mirrors:
+            yield records.FileDeleted(loaded.physical, "gone")
 
     def _transferred(self, candidate: Candidate) -> int:
         """The last commit that gave one of a file's devices to this sender; 0 if none did."""
@@ -497,12 +529,12 @@ class _Decision:
             default=0,
         )
 
-    def _guard_owners(self, candidate: Candidate) -> None:
-        for each in candidate.devices:
-            if each.name not in self._owners_guarded:
-                self._owners_guarded.add(each.name)
-                seen = self.state.changed("owner", each.name)
-                self.change.guards.append(Guard("owner", each.name, seen))
+    def _guard_owners(self, devices: Iterable[str]) -> None:
+        for name in devices:
+            if name not in self._owners_guarded:
+                self._owners_guarded.add(name)
+                seen = self.state.changed("owner", name)
+                self.change.guards.append(Guard("owner", name, seen))
 
     def _held(self, path: FilePath) -> FileRow | None:
         row = self.state.file_table.held(self.record.sender, path.text)
@@ -635,9 +667,17 @@ class _Decision:
         kept = {text for row in ended if row.physical in staying for text in row.paths}
         going = [row for row in ended if row.physical not in staying]
         self._emit([records.FileDeleted(row.physical, self._reason(row)) for row in going])
+        self._delete_predecessors(going)
         for text in self.record.deleted:
             if self.change.outcomes[text].result is Result.RETIRED and text not in kept:
                 self.change.outcomes[text] = FileOutcome(text, Result.DELETED)
+
+    def _delete_predecessors(self, going: Sequence[FileRow]) -> None:
+        """What a mirror deletes is deleted of those whom its sender took over from."""
+        for row in files_that_go_with(self.state, going):
+            self.change.guards.append(Guard("file", row.physical, row.changed))
+            self._guard_owners(row.devices)
+            self._emit([records.FileDeleted(row.physical, "gone")])
 
     def _reason(self, row: FileRow) -> records.DeletionReason:
         ends = (self.ends.get(path) for path in row.paths)

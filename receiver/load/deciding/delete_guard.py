@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from receiver.config import DeletesConfig
+    from receiver.load.deciding.known_deletions import KeptRecords
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow, HeldDeletesRow
 
@@ -39,8 +40,24 @@ _FileRanges = tuple[tuple[str, str, int], list[tuple[str, int, int]]]
 """A file's partition, and (device, first, last) of its devices."""
 _VETO = "the token that it came with forbids deletes"
 _OUTSIDE = "it hides points outside of the token's scope"
+_DOUBTFUL = (
+    "an earlier version noted it as not to be applied, and did not note whether an operator had "
+    "dropped it"
+)
 _DIGITS = 32
 _MOST_TOLD = 100
+
+
+class _Fresh(NamedTuple):
+    """Records that are to be applied from the commit at hand on.
+
+    Attributes:
+        part: them.
+        salt: of the digest of a list that holds them.
+    """
+
+    part: RecordsPart
+    salt: str
 
 
 class DeleteGuard:
@@ -200,43 +217,54 @@ class DeleteGuard:
     # -- records -------------------------------------------------------------------------------
 
     def judge_records(
-        self, noted: Sequence[records.DeletionsNoted], ended: Iterable[str]
-    ) -> list[records.DeletionsNoted]:
+        self,
+        noted: Sequence[records.DeletionsNoted],
+        ended: Iterable[str],
+        kept: Sequence[KeptRecords] = (),
+    ) -> tuple[list[records.DeletionsNoted], list[KeptRecords]]:
         """Records as they are to be committed: those that hide too much are held.
 
         Args:
             noted: what the commit is to note.
             ended: physical paths of files that it deletes.
+            kept: what was noted before, and is to be applied.
         """
         gone = set(ended)
-        groups: dict[str, list[records.DeletionsNoted]] = defaultdict(list)
+        groups: dict[str, list[_Fresh]] = defaultdict(list)
         for op in noted:
             if op.applied:
-                groups[storage_group_of(op.path)].append(op)
+                part = (op.content, op.floor, author_of(op.sender, op.author))
+                groups[storage_group_of(op.path)].append(_fresh(op, op.base, *part))
+        doubtful: set[str] = set()
+        for each in kept:
+            group = storage_group_of(each.op.path)
+            for base, content, segment in each.parts():
+                part = (content, segment.floor, each.row.author)
+                groups[group].append(_fresh(each.op, base, *part))
+            if not each.certain:
+                doubtful.add(group)
         digests: dict[str, str] = {}
-        for group, ops in groups.items():
-            digest = self._judge_records(group, ops, gone)
+        for group, fresh in groups.items():
+            digest = self._judge_records(group, fresh, gone, doubtful=group in doubtful)
             if digest:
                 digests[group] = digest
-        return [self._as_held(op, digests) for op in noted]
+        applied = []
+        for each in kept:
+            digest = digests.get(storage_group_of(each.op.path), "")
+            if digest or each.certain:
+                settled = msgspec.structs.replace(each.op, held=digest)
+                applied.append(each._replace(op=settled))
+        return [self._as_held(op, digests) for op in noted], applied
 
     @staticmethod
     def _as_held(op: records.DeletionsNoted, digests: Mapping[str, str]) -> records.DeletionsNoted:
         digest = digests.get(storage_group_of(op.path)) if op.applied else None
         return op if digest is None else msgspec.structs.replace(op, applied=False, held=digest)
 
-    def _judge_records(self, group: str, ops: list[records.DeletionsNoted], gone: set[str]) -> str:
-        fresh = [
-            RecordsPart(
-                group,
-                op.physical,
-                op.form,
-                op.content,
-                op.floor,
-                author_of(op.sender, op.author),
-            )
-            for op in ops
-        ]
+    def _judge_records(
+        self, group: str, told: list[_Fresh], gone: set[str], *, doubtful: bool
+    ) -> str:
+        fresh = [each.part for each in told]
         new = HidingRecords(self._state, fresh)
         visible = [row for row in self._visible(group) if row.physical not in gone]
         touched = [row for row in visible if new.concerns(row)]
@@ -249,6 +277,8 @@ class DeleteGuard:
         outside = [row for row in touched if self._scope.first_outside(row.devices) is not None]
         if outside and self.may_delete:
             hidden, reason = outside, _OUTSIDE
+        elif self.may_delete and doubtful:
+            hidden, reason = touched, _DOUBTFUL
         elif self.may_delete:
             reason = self._too_much(group, hidden, 0, ends=hidden, visible=visible)
             if reason is None:
@@ -256,8 +286,8 @@ class DeleteGuard:
                 return ""
         else:
             hidden, reason = touched, _VETO
-        salt = [f"{op.path}\n{op.form}\n{op.base}\n" for op in ops]
-        contents = [op.content for op in ops]
+        salt = [each.salt for each in told]
+        contents = [each.part.content for each in told]
         files = {row.physical for row in hidden}
         return self._hold(group, files, reason, salt=salt, contents=contents)
 
@@ -392,6 +422,17 @@ class DeleteGuard:
             )
         )
         return digest
+
+
+def _fresh(
+    op: records.DeletionsNoted | records.KeptRecordsApplied,
+    base: int,
+    content: bytes,
+    floor: int,
+    author: str,
+) -> _Fresh:
+    part = RecordsPart(storage_group_of(op.path), op.physical, op.form, content, floor, author)
+    return _Fresh(part, f"{op.path}\n{op.form}\n{base}\n")
 
 
 def held_records_of(state: State, sender: str) -> list[HeldRecords]:

@@ -8,20 +8,22 @@ lists nothing any more and all devices of its files are the heir's.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from receiver.metadata.model.records import DeletionsNoted
+from receiver.metadata.model.records import DeletionsNoted, KeptRecordsApplied
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from receiver.load.deciding.known_deletions import KeptRecords
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow
 
-__all__ = ["inherited", "notes_of", "predecessors"]
+__all__ = ["inherited", "inherited_kept", "notes_of", "predecessors"]
 
 _KEPT = (FileState.RETIRED, FileState.SUPERSEDED)
 
@@ -67,6 +69,7 @@ def notes_of(rows: Iterable[DeletionsRow], loaded: str | None = None) -> Iterato
                 applied=each.applied,
                 held=each.held,
                 author=row.by,
+                kept=each.kept,
             )
             base = each.end
 
@@ -107,6 +110,35 @@ def inherited(
             yield msgspec.structs.replace(
                 op, sender=predecessor, physical=physical, base=len(before), content=content
             )
+
+
+def inherited_kept(
+    state: State, predecessor: str, kept: Sequence[KeptRecords]
+) -> Iterator[KeptRecordsApplied]:
+    """What an heir lets be applied of what it had only kept, of a predecessor's deletion files.
+
+    Args:
+        state: committed.
+        predecessor: a sender that it took over from.
+        kept: the heir's.
+    """
+    theirs: dict[tuple[str, str], list[DeletionsRow]] = defaultdict(list)
+    for row in state.deletion_table.of_sender(predecessor) if kept else ():
+        if not row.past:
+            theirs[row.path, row.form].append(row)
+    for each in kept:
+        told = {(part.floor, content) for _, content, part in each.parts()}
+        for row in theirs[each.op.path, each.op.form]:
+            begin, ends = 0, []
+            for segment in row.segments:
+                records = (segment.floor, row.content[begin : segment.end])
+                if segment.may_apply and records in told:
+                    ends.append(segment.end)
+                begin = segment.end
+            if ends:
+                yield msgspec.structs.replace(
+                    each.op, sender=predecessor, physical=row.physical, ends=ends
+                )
 
 
 def _is_inherited(state: State, predecessor: str, op: DeletionsNoted) -> bool:

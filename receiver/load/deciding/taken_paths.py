@@ -61,8 +61,13 @@ class TakenPaths:
         """Files that had a path and have none any more."""
         return list(self._ended.values())
 
-    def free(self, path: str) -> list[records.Op]:
-        """Take a path from the file that has it, if one has it."""
+    def free(self, path: str, last: int = 0) -> list[records.Op]:
+        """Take a path from the file that has it, if one has it.
+
+        Args:
+            path: that is free from now on.
+            last: the last look that had it there; what was told of its end, if 0.
+        """
         row = self.held(path)
         if row is None:
             return []
@@ -73,7 +78,7 @@ class TakenPaths:
         if paths:
             return [records.FileUnnamed(row.physical, path, self._anew(before, paths[0]))]
         self._ended[row.physical] = row
-        last = self._last_looks.get(path, 0)
+        last = last or self._last_looks.get(path, 0)
         # A look that did not get to all of a directory counts for none of it, and yet has files.
         return [records.FileRetired(row.physical, last and max(last, row.first_look))]
 

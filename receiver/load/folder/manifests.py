@@ -100,7 +100,10 @@ def tables_path(directory: str, task: str) -> str:
 
 
 def write_tables(folder: SenderFolder, task: str, proofs: Mapping[str, ProofEntry]) -> None:
-    """Keep the tables of a task, by path; on the disk when this returns, or nothing to be kept."""
+    """Keep the tables of a task, by path; on the disk when this returns.
+
+    Where there is nothing to be kept, or something is in their way, there are none.
+    """
     entries, tables = [], []
     for path, proof in proofs.items():
         if proof.table is not None:
@@ -111,19 +114,24 @@ def write_tables(folder: SenderFolder, task: str, proofs: Mapping[str, ProofEntr
     directory = msgspec.msgpack.encode(entries)
     check = xxhash.xxh3_64_intdigest(directory)
     head = _HEAD.pack(_MAGIC, _VERSION, len(directory), check)
-    folder.tree.make_dirs(folder.manifests)
     rel = tables_path(folder.directory, task)
-    folder.tree.write_atomic(rel, b"".join((head, directory, *tables)), mode=0o640)
+    with folder.beside("manifests"):  # without them a verification names fewer series
+        folder.tree.make_dirs(folder.manifests)
+        folder.tree.write_atomic(rel, b"".join((head, directory, *tables)), mode=0o640)
 
 
 def remove_tables(folder: SenderFolder, task: str) -> None:
     """Let the tables of a task go; there may be none."""
-    folder.tree.unlink(tables_path(folder.directory, task))
+    with folder.beside("manifests"):
+        folder.tree.unlink(tables_path(folder.directory, task))
 
 
 def kept_tasks(folder: SenderFolder) -> list[str]:
     """The tasks that tables are kept of."""
-    names = (name.removesuffix(_SUFFIX) for name, _ in folder.tree.listing(folder.manifests))
+    found: list[tuple[str, os.stat_result]] = []
+    with folder.beside("manifests"):
+        found = folder.tree.listing(folder.manifests)
+    names = (name.removesuffix(_SUFFIX) for name, _ in found)
     return [name for name in names if is_task_id(name)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import stat
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from common.errors import ReadOnlyError, TsferryError, UnsafePathError
 if TYPE_CHECKING:
     from common.durable import Tree
 
-__all__ = ["is_of_one_path", "kind_of", "obstacle"]
+__all__ = ["is_of_one_path", "kind_of", "misplaced", "obstacle"]
 
 _OF_ONE_PATH = frozenset(
     {
@@ -53,8 +54,28 @@ def obstacle(tree: Tree, rel: str, error: Exception) -> str:
         if found is not None and not stat.S_ISDIR(found.st_mode):
             return f"{here} is {kind_of(found.st_mode)} where a directory has to be"
     if isinstance(error, OSError):
-        return f"{rel}: {error.strerror}"
+        return f"{rel.rstrip('/')}: {error.strerror}"
     return str(error)
+
+
+def misplaced(tree: Tree, rel: str, *, directory: bool) -> str | None:
+    """What is there in place of a directory or of a file, in words; None if it is one, or nothing.
+
+    Args:
+        tree: the data directory.
+        rel: the path in it.
+        directory: whether a directory has to be there.
+    """
+    wanted = "a directory" if directory else "a file"
+    try:
+        found = tree.stat(rel)
+        if found is None or kind_of(found.st_mode) == wanted:
+            if found is not None and directory:
+                os.close(tree.open_dir(rel))
+            return None
+    except (OSError, TsferryError) as error:
+        return obstacle(tree, rel, error)
+    return f"{rel} is {kind_of(found.st_mode)} where {wanted} has to be"
 
 
 def kind_of(mode: int) -> str:

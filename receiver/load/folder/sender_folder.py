@@ -17,9 +17,10 @@ from __future__ import annotations
 import logging
 import stat
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from common.errors import NameRefusedError
+from common.errors import NameRefusedError, TsferryError
 from common.names import escape, is_sender_uuid, unescape
 from receiver.load.folder.current_task import (
     DELETIONS_LOG,
@@ -30,11 +31,12 @@ from receiver.load.folder.current_task import (
     SYNC_LOG,
     TASK_RECORD,
 )
+from receiver.load.folder.obstacles import is_of_one_path, misplaced, obstacle
 from receiver.load.folder.schema_stage import SchemaStage
 from receiver.load.folder.staged import Staged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from common.durable import Tree
     from common.names import FilePath
@@ -53,6 +55,8 @@ log = logging.getLogger(__name__)
 
 FOLDERS_ROOT = "sync-receiver"
 VERIFIED_LOG = "verified.log"
+_STAGE = "schema.stage"
+_ROOMS = "", "data", "data/.uploads", "quarantine", "manifests"
 _KEPT = SYNC_LOG, LOAD_LOG, SYNC_END, TASK_RECORD, PLAN_LOG, DELETIONS_LOG, MANIFEST_LOG
 
 
@@ -86,6 +90,7 @@ class SenderFolder:
         task: the task that is open or loading, None between tasks.
         recovered: whether what a crash left here was put in order since this process runs.
         stuck: what keeps verified files from their places, by path, as the last load found it.
+        hindered: what is in the way of something beside the files, which go on, by its name.
     """
 
     def __init__(self, tree: Tree, uuid: str, directory: str) -> None:
@@ -95,10 +100,11 @@ class SenderFolder:
         self.lock = threading.RLock()
         self.root = f"{FOLDERS_ROOT}/{directory}"
         self.staged = Staged(tree, self.at(VERIFIED_LOG), self.at("data"))
-        self.schema = SchemaStage(tree, self.at("schema.stage"))
+        self.schema = SchemaStage(tree, self.at(_STAGE))
         self.task: CurrentTask | None = None
         self.recovered = False
         self.stuck: dict[str, str] = {}
+        self.hindered: dict[str, str] = {}
 
     def at(self, name: str) -> str:
         """The path of something in this folder, relative to the data directory."""
@@ -138,21 +144,54 @@ class SenderFolder:
         }
         self.stuck = kept | dict(stuck)
 
+    @contextmanager
+    def beside(self, name: str) -> Iterator[None]:
+        """Work on something beside the files: what is in its way is noted, and stops nothing else.
+
+        Args:
+            name: of it, in this folder.
+        """
+        try:
+            yield
+        except (OSError, TsferryError) as error:
+            if not is_of_one_path(error):
+                raise
+            self.hindered[name] = obstacle(self.tree, self.at(f"{name}/"), error)
+            log.warning("something is in the way: %s", self.hindered[name])
+        else:
+            if name in self.hindered and not (name in _ROOMS and self._misplaced(name)):
+                del self.hindered[name]
+
+    def _misplaced(self, name: str) -> str | None:
+        return misplaced(self.tree, self.at(name).rstrip("/"), directory=name in _ROOMS)
+
+    def misplaced(self) -> dict[str, str]:
+        """What is not what it has to be in this folder, in words, by path; it changes nothing."""
+        names = (*_ROOMS, *_KEPT, VERIFIED_LOG, _STAGE)
+        found = {self.at(name).rstrip("/"): self._misplaced(name) for name in names}
+        return {path: why for path, why in found.items() if why is not None}
+
     def make(self) -> None:
         """Make the folder and those in it; what is there stays."""
-        for name in ("data", "data/.uploads", "quarantine"):
+        for name in ("data", "data/.uploads"):
             self.tree.make_dirs(self.at(name))
+        with self.beside("quarantine"):
+            self.tree.make_dirs(self.quarantine)
 
     def sweep(self) -> None:
         """Remove what writes that were cut off have left: temporaries and half an upload."""
-        uploads = {name for name, _ in self.tree.listing(self.uploads)}
+        listed = self.tree.listing(self.uploads)
+        uploads = {name for name, found in listed if stat.S_ISREG(found.st_mode)}
         for name in sorted(uploads):
             stem, _, kind = name.rpartition(".")
             other = {"part": f"{stem}.upload", "upload": f"{stem}.part"}.get(kind)
             if other not in uploads:
                 self.tree.unlink(f"{self.uploads}/{name}", sync=False)
-        for below in ("", "/data", "/quarantine", "/manifests"):
+        for below in ("", "/data"):
             self.tree.sweep_temporaries(f"{self.root}{below}", deep=False)
+        for name in ("quarantine", "manifests"):
+            with self.beside(name):
+                self.tree.sweep_temporaries(self.at(name), deep=False)
 
     def forget_task(self) -> None:
         """Remove the files of a task that is over, sync.log first.
@@ -167,11 +206,20 @@ class SenderFolder:
             self.task.close()
             self.task = None
         for name in others:
-            self.tree.unlink(self.at(name))
+            if name == LOAD_LOG:  # for people; nothing rests on it
+                with self.beside(name):
+                    self.tree.unlink(self.at(name))
+            else:
+                self.tree.unlink(self.at(name))
 
 
 class Folders:
-    """All folders of all senders, by uuid."""
+    """All folders of all senders, by uuid.
+
+    Attributes:
+        problem: what is in the way of all of them, None if nothing is.
+        hindered: what is in the way of one sender's, by uuid, as it was found last.
+    """
 
     def __init__(self, tree: Tree | None) -> None:
         """Those in a data directory; none, if it is away."""
@@ -179,6 +227,8 @@ class Folders:
         self._known: dict[str, SenderFolder] = {}
         self._named: dict[str, str] = {}
         self._lock = threading.Lock()
+        self.problem: str | None = None
+        self.hindered: dict[str, str] = {}
 
     def scan(self, named: dict[str, str]) -> list[SenderFolder]:
         """Find the folders on the disk.
@@ -188,9 +238,19 @@ class Folders:
                 uuid this one is taken, else the first.
         """
         self._named = named
-        if self._tree is not None:
+        if self._tree is None:
+            return []
+        try:
             self._tree.make_dirs(FOLDERS_ROOT)
-        return self.look()
+            found = self.look()
+        except (OSError, TsferryError) as error:
+            if not is_of_one_path(error):
+                raise
+            self.problem = obstacle(self._tree, f"{FOLDERS_ROOT}/", error)
+            log.error("no sender's folder can be used: %s", self.problem)
+            return []
+        self.problem = None
+        return found
 
     def look(self) -> list[SenderFolder]:
         """Find the folders on the disk, and write nothing."""
@@ -200,9 +260,26 @@ class Folders:
             uuid = uuid_of(name)
             if uuid is None or not stat.S_ISDIR(found.st_mode):
                 log.warning("not a sender's folder, left alone", extra={"found": name})
+                why = misplaced(self._tree, f"{FOLDERS_ROOT}/{name}", directory=True)
+                if uuid is not None and why and self._named.get(uuid, name) == name:
+                    self.hindered[uuid] = why
             elif self._named.get(uuid) == name or uuid not in self._known:
                 self._known[uuid] = SenderFolder(self._tree, uuid, name)
         return self.all()
+
+    def misplaced(self) -> dict[str, str]:
+        """What is in the way of folders, or in them, in words, by path; it changes nothing."""
+        if self._tree is None:
+            return {}
+        why = misplaced(self._tree, FOLDERS_ROOT, directory=True)
+        if why is not None:
+            return {FOLDERS_ROOT: why}
+        found: dict[str, str] = {}
+        for name, _ in self._tree.listing(FOLDERS_ROOT):
+            uuid = uuid_of(name)
+            if uuid is not None:
+                found |= SenderFolder(self._tree, uuid, name).misplaced()
+        return found
 
     def find(self, uuid: str) -> SenderFolder | None:
         """The folder of a sender, if it has one."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -38,13 +38,12 @@ from receiver.load.folder.current_task import (
     TaskRecord,
 )
 from receiver.load.folder.manifests import damages, kept_tasks, tables_path
-from receiver.load.folder.sender_folder import VERIFIED_LOG, Folders
+from receiver.load.folder.sender_folder import FOLDERS_ROOT, VERIFIED_LOG, Folders
 from receiver.metadata import repair as log_repair
 from receiver.metadata.engine import Engine
 from receiver.metadata.log.journal import JOURNAL, parse_journal
 from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.metadata.model import records
-from receiver.metadata.model.timestamps import to_seconds
 from receiver.metadata.state.table_rows import FileState
 from receiver.open_engine import open_engine
 
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.disks import Away
     from receiver.load.folder.sender_folder import SenderFolder
+    from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["Found", "Report", "examine", "fsck"]
@@ -139,15 +139,17 @@ def _damaged_engine(directory: Path, error: DamagedError) -> Found:
         return Found(kind="engine", path=where, detail=error.message)
     if log.problem is None:
         return Found(kind="engine", path=where, detail=error.message)
-    totals = log.state.file_table.totals()
+    totals, times = log.state.file_table.totals(), log.state.clock.times
     where_it_is = f"{log.file} is damaged at offset {log.offset}"
     detail = log.problem if log.offset is None else where_it_is
     detail += (
-        f"; {log.commits} commits are sound (to {_moment(log.newest)}: {totals.files} files), "
+        f"; {log.commits} commits are sound "
+        f"(to {_moment(log.newest, times)}: {totals.files} files), "
         f"{len(log.behind)} frames behind the damage cannot be used without what is missing"
     )
     if log.behind:
-        detail += f" ({_moment(log.behind[0][1])} to {_moment(log.behind[-1][2])})"
+        first, last = log.behind[0][1], log.behind[-1][2]
+        detail += f" ({_moment(first, times)} to {_moment(last, times)})"
     detail += (
         "; restore the file from a copy, or with the server down `fsck --repair --cut-log` keeps "
         "the commits before the damage and puts the rest aside: senders bring their files again; "
@@ -156,8 +158,8 @@ def _damaged_engine(directory: Path, error: DamagedError) -> Found:
     return Found(kind="engine", path=where, detail=detail)
 
 
-def _moment(ts: int) -> str:
-    return datetime.fromtimestamp(to_seconds(ts), UTC).isoformat(sep=" ", timespec="seconds")
+def _moment(ts: int, times: TrueTimes) -> str:
+    return datetime.fromtimestamp(times.seconds(ts), UTC).isoformat(sep=" ", timespec="seconds")
 
 
 def examine(
@@ -182,8 +184,13 @@ def examine(
         found += _check_file(row, trees, all_here=not away)
     found += _strays(engine, trees)
     for tree in trees:
+        found += [
+            Found(kind="folder", path=path, detail=detail)
+            for path, detail in Folders(tree).misplaced().items()
+        ]
         for folder in _folders(tree):
-            found += _check_folder(folder)
+            if not folder.misplaced():
+                found += _check_folder(folder)
             found += _check_tables(folder, engine)
     found += _check_quarantine(engine, trees)
     found += _check_journal(engine, schema)
@@ -285,9 +292,9 @@ def _expected(tree: Tree) -> Iterator[str]:
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             record = None
         names = [(record.task, each.path) for each in record.manifest or ()] if record else []
-        names += [
-            (each.single, each.path) for each in folder.staged.recorded() if each.single is not None
-        ]
+        with suppress(OSError, TsferryError):
+            staged = folder.staged.recorded()
+            names += [(each.single, each.path) for each in staged if each.single is not None]
         for task, text in names:
             try:
                 yield physical_name(folder.uuid, task, FilePath.parse(text)).text
@@ -299,7 +306,8 @@ def _expected(tree: Tree) -> Iterator[str]:
 
 
 def _folders(tree: Tree) -> list[SenderFolder]:
-    return Folders(tree).look()
+    folders = Folders(tree)
+    return [] if FOLDERS_ROOT in folders.misplaced() else folders.look()
 
 
 def _check_folder(folder: SenderFolder) -> Iterator[Found]:

@@ -100,7 +100,8 @@ class Reaper:
             with self._engine.reading() as state:
                 kept = {row.kept for row in state.quarantine.values()}
             for folder in self._folders.all():
-                self._clear_leftovers(folder, now - self._leftover_age, kept)
+                with folder.beside("data"):
+                    self._clear_leftovers(folder, now - self._leftover_age, kept)
         if self._tables_due:
             self._clear_tables()
             self._tables_due = False
@@ -237,7 +238,8 @@ class Reaper:
             if folder.task is None:
                 stale = [each for each in folder.staged.all() if each.at < oldest]
                 folder.staged.discard(each.path for each in stale if each.single is None)
-        for name, found in folder.tree.listing(folder.quarantine):
-            rel = f"{folder.quarantine}/{name}"
-            if rel not in kept and found.st_mtime < oldest:
-                folder.tree.unlink(rel)
+        with folder.beside("quarantine"):
+            for name, found in folder.tree.listing(folder.quarantine):
+                rel = f"{folder.quarantine}/{name}"
+                if rel not in kept and found.st_mtime < oldest:
+                    folder.tree.unlink(rel)

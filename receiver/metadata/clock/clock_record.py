@@ -40,6 +40,7 @@ class ClockRecord(msgspec.Struct, kw_only=True, frozen=True):
         since: the first timestamp that hangs on that clock.
         chain: the first timestamp that nothing has confirmed, of earlier boots too.
         began: offset of the wall clock when this boot was first seen, where it was in doubt then.
+        booted: the first timestamp of this boot, where it began in doubt.
         is_log_ahead: whether timestamps of before may be ahead of the time.
         most: offset that the time does not pass while in doubt, where the log itself is ahead.
         corrected: the newest correction in the log.
@@ -56,6 +57,7 @@ class ClockRecord(msgspec.Struct, kw_only=True, frozen=True):
     since: int = 0
     chain: int = 0
     began: float | None = None
+    booted: int | None = None
     is_log_ahead: bool = False
     most: float | None = None
     corrected: int = 0

@@ -30,18 +30,22 @@ def correction(
         ts: of the commit: the last one that is given as before.
         boot_id: of this boot of this machine.
     """
-    moment = from_seconds(now)
+    moment, by = from_seconds(now), round(step.by * 1000) << COUNTER_BITS
     since, floor = step.since, 0
     if since > 0:
         floor = times.moment(since - 1)
-    if step.by < 0 and (step.is_log_ahead or floor > moment):
+    if step.by < 0 and (step.is_log_ahead or (step.is_sure and floor > moment)):
         # What was taken for right is ahead of the time: from the first commit on that is.
         number = bisect_left(commits, times.first(moment + 1))
         since = commits[number - 1] + 1 if number else commits[0] if commits else ts
         floor = times.moment(since - 1) if number else 0
+    if step.by < 0 and step.booted is not None:
+        # All of this boot is off by as much, what the time has come up with since then too.
+        since = min(since, step.booted)
+        floor = min(floor, times.moment(step.booted) + by)
     corrected = times.corrected(
         since,
-        by=round(step.by * 1000) << COUNTER_BITS,
+        by=by,
         now=moment,
         newest=ts,
         floor=min(floor, moment),

@@ -74,6 +74,7 @@ class ClockStep(NamedTuple):
         since: the first timestamp that the clock gave wrongly.
         is_log_ahead: where the time is earlier than was believed, it is the first that is ahead of
             the time instead: the log itself is.
+        booted: the first timestamp of this boot, where the log is ahead: all since then are.
         by: seconds by which the time was later than it was believed to be.
         offset: that is right.
         why: see `records.ClockCorrected`.
@@ -82,6 +83,7 @@ class ClockStep(NamedTuple):
 
     since: int
     is_log_ahead: bool
+    booted: int | None
     by: float
     offset: float
     why: str
@@ -122,6 +124,13 @@ class _Standing:
     """Offset beyond which the time is not believed in doubt, where the log itself is ahead."""
     chain: int = 0
     began: float | None = None
+    booted: int | None = None
+
+    def is_sure_since(self, ts: int) -> None:
+        """What was given before `ts` is right: nothing that is learnt later concerns it."""
+        self.since = self.chain = ts
+        self.began = self.booted = None
+        self.is_log_ahead = False
 
 
 class JudgedClock:
@@ -254,7 +263,7 @@ class JudgedClock:
             if standing.doubted_since is None and self._who(boot, standing.offset) in _SURE:
                 standing.anchor = standing.offset
                 if self._step() is None:
-                    standing.since = self._newest + 1
+                    standing.is_sure_since(self._newest + 1)
             record = self._record(boot)
             if not renew and not self._is_due(boot, record):
                 return
@@ -276,11 +285,18 @@ class JudgedClock:
         if abs(by) < _STEP and not self._is_forced:
             return None
         since = standing.since
-        if standing.began is not None and abs(standing.offset - standing.began) > self._jump:
-            # The machine was not off until then: its clock was set since, so it was wrong before.
+        if standing.began is not None:
+            # An outage and a clock that was wrong before it look the same. What nobody confirmed is
+            # taken for as young as it may be: that keeps it too long, and deletes nothing too soon.
             since = min(since, standing.chain)
         return ClockStep(
-            since, standing.is_log_ahead, by, standing.offset, self._why, self._is_sure
+            since,
+            standing.is_log_ahead,
+            standing.booted,
+            by,
+            standing.offset,
+            self._why,
+            self._is_sure,
         )
 
     def time_of(self, step: ClockStep) -> float:
@@ -294,9 +310,9 @@ class JudgedClock:
             standing.applied = step.offset
             self._corrected = ts
             self._why, self._is_sure, self._is_forced = "step", False, False
-            if standing.is_log_ahead or step.is_sure:
-                standing.since, standing.is_log_ahead = ts + 1, False
-                standing.chain, standing.began = ts + 1, None
+            standing.is_log_ahead = False
+            if step.is_sure:
+                standing.is_sure_since(ts + 1)
 
     def _record(self, boot: float) -> ClockRecord:
         standing = self._standing
@@ -311,6 +327,7 @@ class JudgedClock:
             since=standing.since,
             chain=standing.chain,
             began=standing.began,
+            booted=standing.booted,
             is_log_ahead=standing.is_log_ahead,
             most=standing.most if math.isfinite(standing.most) else None,
             corrected=self._corrected,
@@ -343,7 +360,7 @@ class JudgedClock:
             if same.offset >= behind - _STEP:
                 return same
         last = behind if record is None else max(behind, record.believed - boot)
-        since = chain = 0 if record is None else record.since
+        since = chain = 0 if record is None else _unsure_since(record)
         if record is not None and record.boot_id is None and record.doubt is not None:
             # 0.1.0 did not believe the clock, and gave timestamps by it all the same.
             most = record.believed - boot
@@ -357,9 +374,17 @@ class JudgedClock:
         was_time = last + boot >= WRITTEN  # or the clock began without a battery, in 1970
         if was_time and (record is None or record.doubt is None):
             since = logged.newest + 1
-        elif record is not None and record.doubt is not None:
-            chain = min(since, record.chain)
-        return _Standing(last, last, last, since, True, boot + last, chain=chain, began=wall - boot)
+        return _Standing(
+            last,
+            last,
+            last,
+            since,
+            True,
+            boot + last,
+            chain=chain,
+            began=wall - boot,
+            booted=logged.newest + 1,
+        )
 
     def _judge(self, why: str = "step") -> float:
         """Follow the wall clock or not; returns the boot clock. The caller holds the lock."""
@@ -410,6 +435,11 @@ class JudgedClock:
         )
 
 
+def _unsure_since(record: ClockRecord) -> int:
+    """The first timestamp that nothing has confirmed."""
+    return record.since if record.began is None else min(record.since, record.chain)
+
+
 def _of_same_boot(record: ClockRecord, logged: LoggedClock, boot_id: str) -> _Standing:
     """As the record has it, or the correction that was committed after it was written."""
     if logged.corrected > record.corrected and logged.boot == boot_id:
@@ -426,6 +456,7 @@ def _of_same_boot(record: ClockRecord, logged: LoggedClock, boot_id: str) -> _St
         most,
         record.chain,
         record.began,
+        record.booted,
     )
 
 

@@ -20,6 +20,7 @@ from receiver.metadata.model.ranks import NOW, name_rank, stands_above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from receiver.metadata.model.ranks import Rank
     from receiver.metadata.state.state import State
@@ -49,6 +50,7 @@ def with_revivals(state: State, ops: Sequence[records.Op]) -> Sequence[records.O
     if not any(isinstance(op, _SHAKING) for op in ops):
         return ops
     settled = {op.physical for op in ops if isinstance(op, _SETTLING)}
+    gone = {op.physical for op in ops if isinstance(op, records.FileDeleted)}
     made: list[records.Op] = []
     paths: dict[str, list[str]] = {}
     for op in ops:
@@ -57,7 +59,7 @@ def with_revivals(state: State, ops: Sequence[records.Op]) -> Sequence[records.O
             # A name is often given and another one taken in one commit.
             names = paths.setdefault(op.physical, list(state.files[op.physical].paths))
             _name_anew(names, op)
-        for row in _shaken(state, op, paths):
+        for row in _shaken(state, op, paths, gone):
             if row.physical not in settled:
                 settled.add(row.physical)
                 made.append(records.FileRevived(row.physical))
@@ -71,15 +73,18 @@ def _name_anew(paths: list[str], op: records.FileNamed | records.FileUnnamed) ->
         paths.remove(op.path)
 
 
-def _shaken(state: State, op: records.Op, paths: Mapping[str, Sequence[str]]) -> Iterable[FileRow]:
+def _shaken(
+    state: State, op: records.Op, paths: Mapping[str, Sequence[str]], gone: AbstractSet[str]
+) -> Iterable[FileRow]:
     """Superseded files that may no longer rest on the file that an operation is about.
 
     Args:
         state: committed.
         op: the operation.
         paths: of files whose names change in the commit, with this operation.
+        gone: files that it deletes.
     """
-    resting = state.file_table.resting_on(op.physical) if isinstance(op, _SHAKING) else ()
+    resting = _resting(state, op.physical, gone) if isinstance(op, _SHAKING) else ()
     if not resting or not isinstance(op, _SHAKING):
         return ()
     row = state.files[op.physical]
@@ -92,6 +97,18 @@ def _shaken(state: State, op: records.Op, paths: Mapping[str, Sequence[str]]) ->
     left = paths.get(op.physical, row.paths)
     rank = _rank_after(row, op, left[0] if left else row.path)
     return [each for each in resting if not stands_above(rank, each.rank)]
+
+
+def _resting(state: State, physical: str, gone: AbstractSet[str]) -> list[FileRow]:
+    """What rests on a file, or on a superseded one that rests on it and goes with it."""
+    found = []
+    waiting = [physical]
+    while waiting:
+        for row in state.file_table.resting_on(waiting.pop()):
+            found.append(row)
+            if row.physical in gone:
+                waiting.append(row.physical)
+    return found
 
 
 def _rank_after(row: FileRow, op: records.Op, path: str) -> Rank:

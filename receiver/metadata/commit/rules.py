@@ -210,6 +210,8 @@ class Rules:
             raise _refusal(op, f"{op.role!a} is no role")
         if (op.role == records.SENDER) is not (op.sender is not None):
             raise _refusal(op, "a sender's token, and no other, is bound to a sender")
+        if op.role != records.SENDER and not op.allow_deletes:
+            raise _refusal(op, "a sender's token, and no other, can forbid deletes")
         if op.sender is not None and not is_sender_uuid(op.sender):
             raise _refusal(op, f"{op.sender!a} is no sender uuid")
         if op.expires is not None and not math.isfinite(op.expires):
@@ -343,21 +345,33 @@ class Rules:
         self._put(("file", op.physical), replace(file, state=FileState.RETIRED, retired=True))
 
     def _deletions_noted(self, op: records.DeletionsNoted) -> None:
+        if op.form not in _FORMS or op.floor not in _INT64 or op.floor < 0:
+            raise _refusal(op, f"{op.form!a} with the look {op.floor} is no deletion file")
+        key, known = self._deletion_file(op)
+        if op.base not in (0, known):
+            raise _refusal(op, f"{op.path}: {known} bytes of deletions are known, not {op.base}")
+        self._put(key, op.base + len(op.content))
+
+    def _kept_records_applied(self, op: records.KeptRecordsApplied) -> None:
+        key, known = self._deletion_file(op)
+        if not op.ends or not 0 < min(op.ends) <= max(op.ends) <= known:
+            raise _refusal(op, f"{op.path}: {known} bytes of deletions are known")
+        self._put(key, known)
+
+    def _deletion_file(
+        self, op: records.DeletionsNoted | records.KeptRecordsApplied
+    ) -> tuple[TouchedKey, int]:
+        """What stands for a deletion file, and how many bytes of it are known."""
         self._need_sender(op.sender, op)
         _parse(op, op.path)
         if op.physical is not None:
             file = self._file(op.physical)
             if file is None or file.sender != op.sender:
                 raise _refusal(op, f"{op.physical} is no file of {op.sender}")
-        if op.form not in _FORMS or op.floor not in _INT64 or op.floor < 0:
-            raise _refusal(op, f"{op.form!a} with the look {op.floor} is no deletion file")
         begun = bool(self._changes.get(("list_begun", op.sender)))
         table = "deletions anew" if begun else "deletions"
         key = (table, op.sender, op.path if op.physical is None else op.physical, op.form)
-        known = self._get(key, lambda: 0 if begun else self._known_deletions(op))
-        if op.base not in (0, known):
-            raise _refusal(op, f"{op.path}: {known} bytes of deletions are known, not {op.base}")
-        self._put(key, op.base + len(op.content))
+        return key, self._get(key, lambda: 0 if begun else self._known_deletions(op))
 
     def _deletes_counted(self, op: records.DeletesCounted) -> None:
         self._need_sender(op.sender, op)
@@ -431,7 +445,7 @@ class Rules:
         held = self._state.held_deletes.rows
         return bool(self._get(("held_deletes", digest), lambda: digest in held))
 
-    def _known_deletions(self, op: records.DeletionsNoted) -> int:
+    def _known_deletions(self, op: records.DeletionsNoted | records.KeptRecordsApplied) -> int:
         table = self._state.deletion_table
         if op.physical is None:
             rows = table.unloaded(op.sender, op.path)
@@ -591,6 +605,7 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.FileRevived: Rules._file_revived,
     records.FileUndeleted: Rules._file_undeleted,
     records.DeletionsNoted: Rules._deletions_noted,
+    records.KeptRecordsApplied: Rules._kept_records_applied,
     records.DeletesCounted: Rules._deletes_counted,
     records.DeletesHeld: Rules._deletes_held,
     records.DeletesSettled: Rules._deletes_settled,

@@ -38,7 +38,7 @@ class EmbeddedKV(SnapshotKV):
         """See `SnapshotKV.load`."""
         with self._reading as state:
             if ts is not None and ts < self._window.oldest:
-                self._window.check(ts)  # refuses it
+                self._window.check(ts, state.clock.times)  # refuses it
             value = state.keys.load(key, ts)
         if value is None:
             when = "" if ts is None else f" at {ts}"

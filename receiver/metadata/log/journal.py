@@ -20,11 +20,11 @@ from common.durable import temporary_name
 from common.errors import NoSpaceError, TsferryError
 from common.linelog import parse_lines
 from common.terminal import printable
-from receiver.metadata.model.timestamps import to_seconds
 from receiver.metadata.state.tables.owners import OwnerChange
 
 if TYPE_CHECKING:
     from common.durable import Tree, WriteFile
+    from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.state import State
 
 __all__ = ["JOURNAL", "OwnerJournal", "parse_journal"]
@@ -69,19 +69,36 @@ def _parse(line: str) -> tuple[str, str]:
     return device, owner
 
 
-def _format(change: OwnerChange) -> str:
-    moment = datetime.datetime.fromtimestamp(to_seconds(change.ts), datetime.UTC)
+def _time(ts: int, times: TrueTimes) -> str:
+    moment = datetime.datetime.fromtimestamp(times.seconds(ts), datetime.UTC)
+    return moment.isoformat(timespec="milliseconds")
+
+
+def _timed(data: bytes, times: TrueTimes) -> bytes:
+    """Sound lines, with the times that their commits stand for now."""
+    title, *lines = data.removesuffix(b"\n").split(b"\n")
+    found = [title]
+    for line in lines:
+        _, commit, rest = line.split(b" ", 2)
+        found.append(b"%s %s %s" % (_time(int(commit), times).encode(), commit, rest))
+    return b"\n".join([*found, b""])
+
+
+def _format(change: OwnerChange, times: TrueTimes) -> str:
     device = json.dumps(change.device, ensure_ascii=not change.device.isprintable())
-    time = moment.isoformat(timespec="milliseconds")
+    time = _time(change.ts, times)
     return f"{time} {change.ts} {device} {change.sender or '-'} {printable(change.reason)}\n"
 
 
 class OwnerJournal:
     """The journal of a running engine. Nothing hangs on it: it never stops a commit."""
 
-    def __init__(self, file: WriteFile, size: int) -> None:
-        self._file = file
+    def __init__(self, tree: Tree, state: State, size: int) -> None:
+        self._tree = tree
+        self._file: WriteFile = tree.open_write(JOURNAL)
         self._size = size
+        self._clock = state.clock
+        self._corrected = state.clock.row.changed
         self._pending: list[OwnerChange] = []
         self._lost = False
 
@@ -90,11 +107,13 @@ class OwnerJournal:
         """Bring the journal up to the state, and let it follow from now on."""
         data = tree.read(JOURNAL, limit=_LIMIT) if tree.exists(JOURNAL) else b""
         owners, good = parse_journal(data)
-        if good < len(data) or not good:
-            if data:
-                _log.warning("the journal of owners is not whole", extra={"good_bytes": good})
-            good = _put(tree, data[:good] or f"{_TITLE}\n".encode())
-        journal = cls(tree.open_write(JOURNAL), good)
+        if data and good < len(data):
+            _log.warning("the journal of owners is not whole", extra={"good_bytes": good})
+        sound = data[:good] or f"{_TITLE}\n".encode()
+        timed = _timed(sound, state.clock.times)
+        if timed != data:
+            _put(tree, timed)
+        journal = cls(tree, state, len(timed))
         for change in _differences(owners, state):
             journal.note(change)
         journal.write()
@@ -108,10 +127,12 @@ class OwnerJournal:
 
     def write(self) -> None:
         """Write what was noted, without waiting for the disk."""
-        if not self._pending:
+        if self._lost or not (self._pending or self._corrected != self._clock.row.changed):
             return
         try:
-            lines = "".join(map(_format, self._pending)).encode()
+            self._correct()
+            times = self._clock.times
+            lines = "".join(_format(each, times) for each in self._pending).encode()
             self._size += self._file.write(lines, at=self._size)
         except NoSpaceError as error:  # they stay pending
             _log.warning("the journal of owners is behind", extra={"reason": str(error)})
@@ -126,6 +147,21 @@ class OwnerJournal:
             )
         else:
             self._pending.clear()
+
+    def _correct(self) -> None:
+        """After a correction of the clock, give the lines that are there the times they stand for.
+
+        By a commit of it the times of lines are other ones; the commits in them stay.
+        """
+        if self._corrected == self._clock.row.changed:
+            return
+        written = self._tree.read(JOURNAL, limit=_LIMIT)[: self._size]
+        timed = _timed(written, self._clock.times)
+        if timed != written:
+            self._size = _put(self._tree, timed)
+            before, self._file = self._file, self._tree.open_write(JOURNAL)
+            before.close()
+        self._corrected = self._clock.row.changed
 
     def close(self) -> None:
         """Flush and close it."""

@@ -56,6 +56,7 @@ __all__ = [
     "FileUndeleted",
     "FileUnnamed",
     "FileVerified",
+    "KeptRecordsApplied",
     "KeysWritten",
     "ListBegun",
     "LoadedDevice",
@@ -556,6 +557,8 @@ class DeletionsNoted(Record, frozen=True, tag=30):
         held: the digest of the list of held deletes that these records stand on, if they do.
         author: in whose files, and by which engine's looks, `floor` counts, of a forwarded one
             (`FileOrigin.author`); empty for the sender and its own looks.
+        kept: of what neither is applied nor held, whether its sender may let it be applied yet:
+            False where an operator dropped it, None where it is not known (earlier versions).
     """
 
     sender: str
@@ -568,6 +571,27 @@ class DeletionsNoted(Record, frozen=True, tag=30):
     applied: bool = True
     held: str = ""
     author: str = ""
+    kept: bool | None = None
+
+
+class KeptRecordsApplied(Record, frozen=True, tag=46):
+    """Records of a deletion file that were only kept hide from this commit on, or are held.
+
+    Attributes:
+        sender: whose.
+        path: of the TsFile.
+        physical: the loaded file that has them; None while none has.
+        form: see `DeletionsNoted`.
+        ends: up to which bytes of the deletion file each part of them goes.
+        held: see `DeletionsNoted`.
+    """
+
+    sender: str
+    path: str
+    physical: str | None
+    form: str
+    ends: Sequence[int]
+    held: str = ""
 
 
 class OriginNoted(Record, frozen=True, tag=35):
@@ -762,6 +786,7 @@ Op = (
     | FileNamed
     | FileUnnamed
     | DeletionsNoted
+    | KeptRecordsApplied
     | OriginNoted
     | FileSuperseded
     | FileRevived

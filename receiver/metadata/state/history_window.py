@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from receiver.metadata.model.errors import HistoryGoneError
-from receiver.metadata.model.timestamps import COUNTER_BITS, from_seconds, to_seconds
+from receiver.metadata.model.timestamps import COUNTER_BITS, from_seconds
 
 if TYPE_CHECKING:
     from receiver.metadata.model.engine_options import EngineOptions
+    from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.tables.clock_corrections import ClockCorrections
 
 __all__ = ["HistoryWindow", "Horizon"]
@@ -49,8 +50,12 @@ class HistoryWindow:
         self.commits.append(ts)
         self.lsn += 1
 
-    def check(self, ts: int) -> None:
+    def check(self, ts: int, times: TrueTimes) -> None:
         """See that a time can be asked about.
+
+        Args:
+            ts: of it.
+            times: which moments timestamps stand for.
 
         Raises:
             HistoryGoneError: it is before the window; `extra["oldest"]`.
@@ -59,7 +64,7 @@ class HistoryWindow:
         if ts < oldest:
             raise HistoryGoneError(
                 f"{ts} is before the kept history, which begins at {oldest} "
-                f"({time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(to_seconds(oldest)))}); ask "
+                f"({time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(times.seconds(oldest)))}); ask "
                 "for that or later, or keep a longer history",
                 extra={"oldest": oldest},
             )

@@ -304,6 +304,7 @@ class DeletionsSegment(msgspec.Struct, frozen=True, array_like=True, gc=False):
         commit: that noted them, or let them be applied.
         applied: see `records.DeletionsNoted`.
         held: the digest of the list of held deletes that they stand on, while they do.
+        kept: see `records.DeletionsNoted`.
     """
 
     end: int
@@ -311,6 +312,12 @@ class DeletionsSegment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     commit: int
     applied: bool
     held: str = ""
+    kept: bool | None = None
+
+    @property
+    def may_apply(self) -> bool:
+        """Whether they are kept, as far as is known, and no operator decided about them."""
+        return not self.applied and not self.held and self.kept is not False
 
 
 class DeletionsRow(_Row, frozen=True, kw_only=True):

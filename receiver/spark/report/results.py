@@ -303,6 +303,7 @@ class Verification:
         spans: rows of `DeviceSpan`.
         unlooked: pairs of files with a device in common that were not looked at for duplicates,
             because there were too many.
+        merged_points: of all files, each time of a series once; None where it is not known.
     """
 
     engine: str
@@ -321,6 +322,7 @@ class Verification:
     chunks: ArrowBatches
     spans: ArrowBatches
     unlooked: int = 0
+    merged_points: int | None = None
 
     def findings(self) -> Iterator[FindingRow]:
         """All findings of all files, with their files."""

@@ -62,6 +62,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         bytes: of all files.
         series: of all files, counted in each.
         points: decoded.
+        merged_points: of these, what readers get: each time of a series once; None where the run
+            does not know it (docs/spark.md).
         chunks: decoded.
         pages: decoded.
         passed_over: visible files that the scope left out.
@@ -89,6 +91,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     chunks: int
     pages: int
     passed_over: int
+    merged_points: int | None
     delivery: Delivery | None
     findings: list[ReportedFinding]
 
@@ -135,6 +138,7 @@ def summarise(run: Verification, delivery: Delivery | None = None) -> Summary:
         chunks=sum(each.chunks for each in files),
         pages=sum(each.pages for each in files),
         passed_over=run.passed_over,
+        merged_points=run.merged_points,
         delivery=delivery,
         findings=findings,
     )

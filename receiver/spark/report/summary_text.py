@@ -24,6 +24,8 @@ def text(summary: Summary) -> str:
         f"{summary.proved:,} proved, {summary.bad:,} bad, {summary.unproved:,} unproved; "
         f"{summary.problems:,} problems, {summary.notes:,} notes",
     ]
+    if summary.merged_points is not None:
+        lines.append(f"{summary.merged_points:,} points for readers, each time of a series once")
     if summary.passed_over:
         lines.append(f"{summary.passed_over:,} files were not asked for ({summary.scope})")
     if summary.delivery is not None:

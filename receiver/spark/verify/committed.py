@@ -75,6 +75,7 @@ class CommittedFile:
         row: of the catalogue.
         label: the name that its sender gave itself.
         directory: of its sender's folder.
+        loaded_at: when it was loaded, seconds since the epoch.
         findings: what is wrong with it as far as the catalogue alone can tell.
     """
 
@@ -82,6 +83,7 @@ class CommittedFile:
     row: FileRow
     label: str
     directory: str
+    loaded_at: float
     findings: tuple[Finding, ...]
 
     @property
@@ -115,6 +117,7 @@ class CommittedFiles(Closing):
         commit: the newest one that is seen.
         files: those that are asked for, by physical path.
         passed_over: how many visible files are not.
+        is_hidden: whether points may be hidden: a file is retired, or deletions are applied.
     """
 
     def __init__(
@@ -150,6 +153,9 @@ class CommittedFiles(Closing):
             self.files = [self._committed(state, row, expiry) for row in rows]
             self._others = [row for row in visible if not scope.wants(row, now, times)]
             self.passed_over = len(self._others)
+            self.is_hidden = any(not each.current for each in self.files) or any(
+                each.applied for row in state.deletion_table for each in row.segments
+            )
             known = scope.task is None or any(
                 state.task_table.has(each, scope.task) for each in state.senders
             )
@@ -270,6 +276,7 @@ class CommittedFiles(Closing):
             row=row,
             label=sender.label if sender else "",
             directory=sender.directory if sender else "",
+            loaded_at=state.clock.times.seconds(row.created),
             findings=(*_ownership(state, row, expected.devices or ()), *_expired(row, expiry)),
         )
 

@@ -116,6 +116,7 @@ class VerifyJob(Closing):
         findings: of files against each other, by number.
         duplicates: likewise, all of them.
         unlooked: meetings that were left out.
+        overlapping: whether files of one kind overlap.
     """
 
     def __init__(
@@ -145,6 +146,7 @@ class VerifyJob(Closing):
         self.codecs: tuple[CodecTotal, ...] = ()
         self.findings: dict[int, list[Finding]] = defaultdict(list)
         self.duplicates: tuple[Duplicates, ...] = ()
+        self.overlapping = False
         self.unlooked = 0
         self._rows: DataFrame | None = None
         self._packed: Broadcast[list[bytes]] | None = None
@@ -247,6 +249,7 @@ class VerifyJob(Closing):
             met = list(meetings(spans, sequence, unsequence))
         else:
             crossing, met = self._compare_far(sequence, unsequence, others)
+        self.overlapping = bool(crossing)
         for each in crossing:
             self._overlap(each)
         own = len(self._files)

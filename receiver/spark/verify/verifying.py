@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from common.tsfile.device_names import in_database
 from common.tsfile.proof import SeriesTable
 from receiver.load.upkeep.verdicts import Verdict
-from receiver.metadata.model.timestamps import to_seconds
 from receiver.spark.finder import kind_of, shown
 from receiver.spark.report.results import FileResult, Finding, Judgement, Severity, Verification
 from receiver.spark.verify.job import Neighbours, Subject, VerifyJob
@@ -151,7 +150,28 @@ def _outcome(
         chunks=job.chunks,
         spans=job.spans,
         unlooked=job.unlooked,
+        merged_points=merged_points(job, files, catalogue),
     )
+
+
+def merged_points(
+    job: VerifyJob, files: Sequence[FileResult], catalogue: CommittedFiles | None
+) -> int | None:
+    """The points of all files that readers get; None where that takes more than this run has read.
+
+    Where no two files of one kind overlap, a time of a series stands in one sequence and in one
+    unsequence file at most, and those in both were counted. What deletions hide, what retired files
+    give, and files that were not asked for or not proved, are not known so cheaply.
+    """
+    if catalogue is None or catalogue.passed_over or catalogue.is_hidden:
+        return None
+    if job.overlapping or job.unlooked or any(each.verdict != Judgement.PROVED for each in files):
+        return None
+    shared = [each.points for each in job.duplicates]
+    counted = [each for each in shared if each is not None]
+    if len(counted) < len(shared):
+        return None
+    return sum(each.points for each in files) - sum(counted)
 
 
 # -- one file ------------------------------------------------------------------------------------
@@ -224,7 +244,7 @@ def _result(
         first_time=part.first_time,
         last_time=part.last_time,
         loaded_commit=row.created if row else 0,
-        loaded_at=_moment(to_seconds(row.created)) if row else None,
+        loaded_at=_moment(file.loaded_at) if file else None,
         verdict=_judge(findings),
         findings=_capped(findings, part.dropped),
         seconds=part.seconds,

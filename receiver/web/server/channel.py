@@ -174,6 +174,22 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         else:
             super().handle_read()
 
+    def recv(self, buffer_size: int) -> bytes | memoryview:
+        """What has come; of a body whose length is known, where it belongs."""
+        room = self.body_room()
+        if room is None:
+            came: bytes = super().recv(buffer_size)
+            return came
+        size = self.socket.recv_into(room)
+        if not size:
+            self.handle_close()
+        return room[:size]
+
+    def body_room(self, least: int = 1) -> memoryview | None:
+        """Where what comes next belongs, if it is of a body that so much is missing of."""
+        room = self.request.room() if self.request is not None else None
+        return room if room is not None and len(room) >= least else None
+
     def handle_write(self) -> None:
         """Send what can be sent; close when all is."""
         if self.close_when_flushed and self.unread and not self.will_close:
@@ -226,9 +242,12 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         with self.requests_lock:
             self.serving += 1
             self.server.busy.add(self)
+            block = self.requests[0].block if self.requests else None
         try:
             super().service()
         finally:
+            if block is not None:
+                self.server.order.done(block.upload)
             with self.requests_lock:
                 self.serving -= 1
                 if not self.serving:

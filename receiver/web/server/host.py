@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import ssl
 
     from receiver.web.server.head import Gate
+    from receiver.web.server.in_order import InOrder
+    from receiver.web.server.whole_body import Spares
 
 __all__ = ["READ_BYTES", "BodyMemory", "Host", "ServerOptions"]
 
@@ -73,6 +75,8 @@ class Host(Protocol):
         options: how much it takes on.
         gate: judges a request by its head.
         memory: counts the bodies that wait.
+        spares: where bodies lie.
+        order: of blocks that come by several connections.
         tls: None where it speaks in clear.
         channels: all connections, by descriptor.
         busy: those with a request that a worker has.
@@ -81,6 +85,8 @@ class Host(Protocol):
     options: ServerOptions
     gate: Gate
     memory: BodyMemory
+    spares: Spares
+    order: InOrder
     tls: ssl.SSLContext | None
     channels: dict[int, Any]
     busy: set[Any]

@@ -28,6 +28,7 @@ from waitress.utilities import BadRequest
 
 from common.errors import BusyError, ProtocolError, TooLargeError, TsferryError
 from receiver.web.server.head import RequestHead
+from receiver.web.server.in_order import Block
 from receiver.web.server.refusal import ServerRefusal
 from receiver.web.server.whole_body import WholeBody
 
@@ -90,6 +91,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
     expect_continue: bool
     headers_finished: bool
     body_rcv: Any
+    completed: bool
     headers: dict[str, str]
     path = ""
     """Until the request line is read; waitress logs it when a peer leaves before that."""
@@ -103,6 +105,8 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
         self.began = time.monotonic()
         self.limit = 0
         self._judged = False
+        self._whole: WholeBody | None = None
+        self.block: Block | None = None
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -135,7 +139,13 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
             self.body_rcv = _Chunks(OverflowableBuffer(self.adj.inbuf_overflow))
 
     def _receive_whole(self, size: int) -> None:
-        self.body_rcv = FixedStreamReceiver(size, WholeBody(size))
+        self.block = self._as_block(size)
+        self._whole = WholeBody(size, self.channel.server.spares)
+        self.body_rcv = FixedStreamReceiver(size, self._whole)
+
+    def room(self) -> memoryview | None:
+        """Where the next bytes of the body belong; None: they are to be parsed."""
+        return None if self._whole is None or self.completed else self._whole.room()
 
     def close(self) -> None:
         """Drop the body."""
@@ -199,6 +209,15 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
         self.expect_continue = False
         self.channel.unread = True
 
+    def _as_block(self, size: int) -> Block | None:
+        offset = self.headers.get("UPLOAD_OFFSET", "")
+        below = self.channel.server.options.split_below
+        if self._method != "PATCH" or not self.route_path.startswith(below):
+            return None
+        if not _OFFSET.match(offset):
+            return None
+        return Block(self.route_path, int(offset), int(offset) + size)
+
     @property
     def _method(self) -> str:
         """What is asked for, as the application sees it."""
@@ -213,7 +232,8 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
             raise TooLargeError(f"the body has {self.content_length} bytes, at most {self.limit}")
         if "UPLOAD_CHECKSUM" in self.headers:
             raise TooLargeError(
-                f"a body with a checksum has at most {self.limit} bytes: send smaller chunks"
+                "a body with a checksum counts whole or not at all, so it has at most "
+                f"{self.limit} bytes: send smaller chunks, or no checksum"
             )
         offset = self.headers.get("UPLOAD_OFFSET", "")
         if not _OFFSET.match(offset):

@@ -30,8 +30,10 @@ from waitress.task import ThreadedTaskDispatcher
 from common.errors import ConfigError
 from receiver.web.server.channel import Channel
 from receiver.web.server.host import READ_BYTES, BodyMemory, ServerOptions
+from receiver.web.server.in_order import InOrder
 from receiver.web.server.listen import BACKLOG, Address
 from receiver.web.server.tls import TlsChannel
+from receiver.web.server.whole_body import Spares
 
 if TYPE_CHECKING:
     import ssl
@@ -73,6 +75,8 @@ class Server:
         self.tls = tls
         self.adj = _adjustments(self.options, tls is not None)
         self.memory = BodyMemory(self.options.max_buffered_bytes)
+        self.spares = Spares()
+        self.order = InOrder()
         self.channels: dict[int, Any] = {}
         self.active_channels = self.channels  # waitress' name; entries are the same
         self.busy: set[Channel] = set()
@@ -164,6 +168,8 @@ class Server:
                 self._accept(self._listeners[fd])
             elif (channel := self.channels.get(fd)) is not None:
                 self._dispatch(channel, events)
+        for channel in self.order.ready(self.channels.values()):
+            self._workers.add_task(channel)
         now = time.monotonic()
         if not self._listening and now >= self._accept_again and not self.stopping.is_set():
             self._listen(True)
@@ -216,6 +222,7 @@ class Server:
         for channel in list(self.channels.values()):
             if channel.overdue(now):
                 self._drop(channel)
+        self.spares.sweep()
 
     def _drop(self, channel: Channel) -> None:
         try:
@@ -275,8 +282,12 @@ class Server:
     # -- what channels call ------------------------------------------------------------------------
 
     def add_task(self, channel: Channel) -> None:
-        """Give a channel with a complete request to a worker."""
-        self._workers.add_task(channel)
+        """Give a channel with a complete request to a worker; with a block, when it is its turn."""
+        if channel.requests[0].block is None:
+            self._workers.add_task(channel)
+        else:
+            self.order.arrived(channel)
+            self._wakeup.wake()
 
     def pull_trigger(self) -> None:
         """Look at the channels that workers are busy with (waitress' name)."""

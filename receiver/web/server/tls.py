@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TlsChannel", "server_context"]
 
+_RECORD_BYTES = 1 << 14
 _READS_AT_ONCE = 16
 """TLS records read before other connections have their turn."""
 
@@ -178,7 +179,7 @@ class TlsChannel(Channel):
         self._read_wants_write = False
         try:
             with self._tls:
-                data = self.socket.recv(READ_BYTES)
+                data = self._take()
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLWantWriteError:
@@ -192,6 +193,13 @@ class TlsChannel(Channel):
         self.last_activity = time.monotonic()
         self.received(data)
         return True
+
+    def _take(self) -> bytes | memoryview:
+        room = self.body_room(least=_RECORD_BYTES)
+        if room is None:
+            came: bytes = self.socket.recv(READ_BYTES)
+            return came
+        return room[: self.socket.recv_into(room)]
 
     # -- sending, also from workers --------------------------------------------------------------
 

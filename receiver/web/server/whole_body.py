@@ -3,12 +3,57 @@
 from __future__ import annotations
 
 import io
+import mmap
+from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["WholeBody"]
+__all__ = ["Spares", "WholeBody"]
+
+_SMALL = 1 << 16
+_KEPT = 4
+
+
+class Spares:
+    """Memory for bodies: what one is done with serves the next. All calls are safe from any thread.
+
+    It is the kernel's, a page at a time as a body comes: who announces a long body and sends none
+    takes nothing. The same pages again spare the kernel giving out and clearing new ones, which
+    costs as much as the copy into them.
+    """
+
+    def __init__(self) -> None:
+        self._free: deque[mmap.mmap] = deque(maxlen=_KEPT)
+        self._used = False
+
+    def take(self, length: int) -> bytearray | mmap.mmap:
+        """Memory for so many bytes, or more; what is in it is anybody's."""
+        if length < _SMALL:
+            return bytearray(length)
+        self._used = True
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            return mmap.mmap(-1, length)
+        return memory if length <= len(memory) else mmap.mmap(-1, length)
+
+    def give(self, memory: bytearray | mmap.mmap) -> None:
+        """Done with it; unless somebody still looks at it, it is the next one's."""
+        if isinstance(memory, bytearray):
+            return
+        try:
+            memory.resize(len(memory))
+        except (BufferError, SystemError):  # looked at; or none of this system's abilities
+            return
+        self._free.append(memory)
+
+    def sweep(self) -> None:
+        """Let go of what nothing was taken from since the last call."""
+        if not self._used:
+            self._free.clear()
+        self._used = False
 
 
 class WholeBody(io.RawIOBase):
@@ -18,9 +63,10 @@ class WholeBody(io.RawIOBase):
         length: bytes it will have.
     """
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: int, spares: Spares) -> None:
         self.length = length
-        self._bytes = bytearray(length)
+        self._spares = spares
+        self._bytes = spares.take(length)
         self._filled = 0
         self._at = 0
 
@@ -30,10 +76,15 @@ class WholeBody(io.RawIOBase):
     def __bool__(self) -> bool:
         return True
 
-    def append(self, data: bytes) -> None:
+    def room(self) -> memoryview:
+        """Where the next bytes belong; who puts them there gives that part of it to `append`."""
+        return memoryview(self._bytes)[self._filled : self.length]
+
+    def append(self, data: bytes | memoryview) -> None:
         """Take what came next."""
         end = self._filled + len(data)
-        self._bytes[self._filled : end] = data
+        if not (isinstance(data, memoryview) and data.obj is self._bytes):
+            self._bytes[self._filled : end] = data
         self._filled = end
 
     def getfile(self) -> WholeBody:
@@ -52,12 +103,14 @@ class WholeBody(io.RawIOBase):
         """As a file: the next bytes; how many."""
         into = memoryview(buffer)
         size = min(len(into), self._filled - self._at)
-        into[:size] = self.whole()[self._at : self._at + size]
+        with self.whole() as whole:
+            into[:size] = whole[self._at : self._at + size]
         self._at += size
         return size
 
     def close(self) -> None:
         """Let the memory go."""
+        self._spares.give(self._bytes)
         self._bytes = bytearray()
-        self._filled = 0
+        self._filled = self.length = 0
         super().close()

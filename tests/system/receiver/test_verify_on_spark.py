@@ -143,6 +143,7 @@ def test_good_files_are_proved_and_every_kind_of_fault_is_named_and_committed(
     }  # fmt: skip
     assert (code, told["files"], told["proved"], told["bad"], told["unproved"]) == (1, 12, 6, 6, 0)
     assert told["delivery"] == {"verified": 6, "quarantined": 6, "stale": 0}
+    assert told["merged_points"] is None
     for name in ("files", "findings", "chunks", "spans", "days", "codecs", "duplicates"):
         assert (report / f"{name}.parquet").is_file()
     import pyarrow.parquet as pq
@@ -176,6 +177,8 @@ def test_a_disk_that_is_not_mounted_costs_no_verdict(tmp_path: Path, verify: Ver
     world = World(tmp_path)
     place = load(world, 1, series(f"{PARK}.d1", 0))
     world.engine.close()
+    code, told = verify("--config", str(world.config))
+    assert (code, told["proved"], told["merged_points"]) == (0, 1, told["points"])
     world.data.rename(tmp_path / "elsewhere")
     world.data.mkdir()
     code, told = verify("--config", str(world.config))
@@ -319,6 +322,7 @@ def test_large_files_in_parts_and_large_runs_say_the_same_as_small_ones(
         small = summary(job)
         assert [finding.device for finding in job.findings[0]] == [f"{PARK}.d2"]
         assert [each.points for each in job.duplicates] == [9]
+        assert job.overlapping
         assert [finding.check for finding in job.findings[1]] == ["overlap"]
         assert sum(each.points for each in job.days) == sum(
             each.points for each in job.results.values()

@@ -29,7 +29,7 @@ def daemon(processes, edge: Edge, *settings: str, **config):
     arguments = [COMMAND, "--config", str(file)]
     for each in settings:
         arguments += ["--set", each]
-    child = processes.start([*arguments, "run"])
+    child = processes.start([*arguments, "run"], forked=True)
     child.until(lambda: answers(edge), "the daemon's answer")
     return child, file
 
@@ -93,7 +93,7 @@ def test_a_dead_receiver_does_not_hold_up_the_other(shared, make_edge, processes
     arguments = [COMMAND, "--config", str(file)]
     for each in ("transfer.retry_first=1h", "transfer.retry_max=1h", "daemon.watch_settle=50ms"):
         arguments += ["--set", each]
-    child = processes.start([*arguments, "run"])
+    child = processes.start([*arguments, "run"], forked=True)
     child.until(lambda: answers(edge), "the daemon's answer")
     edge.write(1)
     wait_until(lambda: edge.path(1) in edge.listed, "the load")
@@ -224,8 +224,8 @@ def test_sighup_reads_the_configuration_again_and_ends_nothing(shared, make_edge
     assert shared.url in good
     for wrong in ("no toml [", good.replace("[[receiver]]", "[receivr]")):
         config.write_text(wrong)
-        child.signal(signal.SIGHUP)
         told = child.text().count("the configuration stays as it was")
+        child.signal(signal.SIGHUP)
         wait_until(
             lambda told=told: child.text().count("the configuration stays as it was") > told,
             "the word of it",

@@ -13,7 +13,7 @@ import pytest
 
 from common.config import Secret
 from sender.kept import identity
-from tests.support.architecture import ROOT
+from tests.support import warm
 from tests.support.edge import Edge
 from tests.support.faultproxy import CLEAN, Fault, FaultProxy
 from tests.support.procs import children, wait_until
@@ -23,14 +23,7 @@ COMMAND = str(Path(sys.executable).with_name("tsferry-sender"))
 
 
 def call(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, "--config", str(config), *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return warm.run([COMMAND, "--config", str(config), *arguments])
 
 
 def in_sync(edge: Edge, centre) -> None:
@@ -146,6 +139,7 @@ def test_a_sender_killed_in_mid_file_goes_on_from_there(shared, make_edge, tmp_p
         dying = processes.start(
             [COMMAND, "--config", str(config), "sync"],
             env={"TSFERRY_CRASH_AT": "upload.block.acknowledged:7"},
+            forked=True,
         )
         assert dying.wait() == -signal.SIGKILL
     done = call(config, "sync", "--json")
@@ -166,6 +160,7 @@ def test_an_interrupted_task_is_resumed_under_its_id(shared, make_edge, tmp_path
         processes.start(
             [COMMAND, "--config", str(config), "sync"],
             env={"TSFERRY_CRASH_AT": "upload.block.acknowledged:3"},
+            forked=True,
         ).wait()
     (log,) = edge.data.glob("sync-sender/*/sync.log")
     task = log.read_text().split()[2]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.architecture import ROOT
+from tests.support import warm
 from tests.support.schemas import SchemaLog, position, schema_of
 from tests.system.sender import test_forwarding
 
@@ -111,11 +110,5 @@ def test_one_that_was_behind_a_checkpoint_gets_what_it_needs(chain):
 
 
 def sql(centre, statement: str) -> None:
-    done = subprocess.run(
-        [RECEIVER, "--config", centre.config, "sql", statement],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = warm.run([RECEIVER, "--config", str(centre.config), "sql", statement])
     assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from common.tlogtext import write_slot
-from tests.support.architecture import ROOT
+from tests.support import warm
 from tests.support.binary_mlog import (
     aligned,
     created,
@@ -309,17 +309,7 @@ def test_a_sender_that_dies_on_the_way_goes_on_where_it_was(shared, make_edge, p
 
 
 def run(config: Path, *arguments: str, env: dict[str, str] | None = None):
-    import os
-
-    return subprocess.run(
-        [COMMAND, "--config", str(config), *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=os.environ | (env or {}),
-    )
+    return warm.run([COMMAND, "--config", str(config), *arguments], env=env)
 
 
 def status(config: Path, *arguments: str):
@@ -330,8 +320,9 @@ def status(config: Path, *arguments: str):
 
 def test_a_dry_run_says_what_would_travel_of_the_schema_and_changes_nothing(shared, edge, log):
     def dry(*options: str) -> str:
-        command = [COMMAND, "--config", str(config), "sync", "--dry-run", *options]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        done = run(config, "sync", "--dry-run", *options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     config = edge.write_config()
     assert json.loads(dry("--json"))["schema"] is None

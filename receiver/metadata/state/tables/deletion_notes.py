@@ -88,19 +88,17 @@ class DeletionTable:
         """What it does with operations."""
         return {
             records.DeletionsNoted: self._deletions_noted,
+            records.KeptRecordsApplied: self._kept_records_applied,
             records.FileLoaded: self._file_loaded,
             records.DeletesSettled: self._deletes_settled,
             records.ListBegun: self._list_begun,
         }
 
     def _deletions_noted(self, op: records.DeletionsNoted, ts: int) -> None:
-        if op.physical is None:
-            known = self._unloaded.get((op.sender, op.path), {}).get(op.form)
-        else:
-            known = self._of_file.get(op.physical, {}).get(op.form)
+        known = self._known(op)
         before = known if known is not None and op.base else None
         content = (before.content if before else b"") + op.content
-        segment = DeletionsSegment(len(content), op.floor, ts, op.applied, op.held)
+        segment = DeletionsSegment(len(content), op.floor, ts, op.applied, op.held, op.kept)
         self.restore(
             DeletionsRow(
                 sender=op.sender,
@@ -115,6 +113,24 @@ class DeletionTable:
             )
         )
 
+    def _known(
+        self, op: records.DeletionsNoted | records.KeptRecordsApplied
+    ) -> DeletionsRow | None:
+        if op.physical is None:
+            return self._unloaded.get((op.sender, op.path), {}).get(op.form)
+        return self._of_file.get(op.physical, {}).get(op.form)
+
+    def _kept_records_applied(self, op: records.KeptRecordsApplied, ts: int) -> None:
+        row, ends = self._known(op), set(op.ends)
+        assert row is not None  # the rules hold it
+        segments = tuple(
+            DeletionsSegment(each.end, each.floor, ts, not op.held, op.held)
+            if each.end in ends and each.may_apply
+            else each
+            for each in row.segments
+        )
+        self.restore(msgspec.structs.replace(row, segments=segments, changed=ts))
+
     def _file_loaded(self, op: records.FileLoaded, ts: int) -> None:
         """What a look noted of the file while it was not loaded is its own from now on."""
         for row in self._unloaded.pop((op.sender, op.path), {}).values():
@@ -127,7 +143,7 @@ class DeletionTable:
         for row in list(self):
             if any(each.held == op.digest for each in row.segments):
                 segments = tuple(
-                    DeletionsSegment(each.end, each.floor, ts, op.verdict == "allow")
+                    DeletionsSegment(each.end, each.floor, ts, op.verdict == "allow", kept=False)
                     if each.held == op.digest
                     else each
                     for each in row.segments

@@ -17,6 +17,8 @@ import pytest
 import requests
 from tusclient.client import TusClient
 
+from tests.support import warm
+from tests.support.centre import COMMAND
 from tests.support.node_world import A, path_of
 from tests.support.tsfile_bytes import build
 from tests.support.web import BOUND, make_certificate, until
@@ -37,9 +39,8 @@ class Process:
         self.cli("init", str(self.config), config=False)
 
     def cli(self, *arguments: str, config=True, code=0) -> str:
-        done = subprocess.run(
-            self.command(*arguments, config=config), capture_output=True, text=True, timeout=60
-        )
+        given = ["--config", str(self.config), *self.settings] if config else []
+        done = warm.run([COMMAND, *given, *arguments])
         assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
         return done.stdout if code == 0 else done.stderr
 

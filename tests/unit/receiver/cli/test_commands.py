@@ -15,6 +15,7 @@ from common.config import load
 from receiver.cli.commands import cli
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
+from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.operator.files import list_files
@@ -200,6 +201,22 @@ def test_tokens_with_and_without_a_server(either, command):
     assert made["id"] in command("token", "revoke", made["id"])
     assert made["id"] not in command("token", "list")
     command("token", "revoke", made["id"], code=2)
+
+
+def test_a_token_can_forbid_deletes(either, command, config):
+    made = json.loads(command("token", "create", "--sender", A, "--no-deletes", "--json"))
+    other = json.loads(command("token", "create", "--sender", B, "--json"))
+    listed = json.loads(command("token", "list", "--json"))["tokens"]
+    assert {each["id"]: each["allow_deletes"] for each in listed} == {
+        made["id"]: False,
+        other["id"]: True,
+    }
+    shown = {line.split()[0]: line for line in command("token", "list").splitlines()[1:]}
+    assert "held" in shown[made["id"]]
+    assert "held" not in shown[other["id"]]
+    assert "only a sender" in command("token", "create", "--role", "reader", "--no-deletes", code=2)
+    with Engine.read_only(config.schema_dir).reading() as state:
+        assert not state.tokens[made["id"]].allow_deletes
 
 
 def test_owners_and_senders_are_changed_by_the_server(running, command):

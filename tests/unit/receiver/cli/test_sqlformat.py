@@ -7,6 +7,7 @@ import json
 import pytest
 
 from receiver.cli.sqlformat import output
+from receiver.metadata.model.true_times import TrueTimes
 
 COLUMNS = ("timeseries", "heat", "tags", "isAligned")
 ROWS = [
@@ -23,7 +24,7 @@ class Terminal(io.StringIO):
 
 def written(form, pages, stream=None):
     stream = stream or io.StringIO(newline="")
-    out = output(form, stream)
+    out = output(form, stream, TrueTimes())
     out.begin(COLUMNS)
     for page in pages:
         out.page(page)
@@ -80,7 +81,7 @@ def test_csv_on_a_terminal_obeys_no_name():
 @pytest.mark.parametrize("form", ["table", "json", "csv"])
 def test_what_was_done_is_said(form):
     stream = io.StringIO()
-    output(form, stream).done("2 timeseries created", 5 << 18)
+    output(form, stream, TrueTimes()).done("2 timeseries created", 5 << 18)
     if form == "json":
         assert json.loads(stream.getvalue()) == {
             "message": "2 timeseries created",

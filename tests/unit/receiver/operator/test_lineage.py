@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from common.errors import NotFoundError, UsageError
+from common.wire import Propagate
+from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node
 from receiver.operator.owners import adopt_sender, set_owner
-from tests.support.node_world import OPERATOR, A, B, Edge, path_of, plan_entry, results, tsfile
+from receiver.operator.status import running_status
+from receiver.operator.views import KeptView
+from tests.support.node_world import (
+    OPERATOR,
+    A,
+    B,
+    Edge,
+    World,
+    path_of,
+    plan_entry,
+    results,
+    tsfile,
+)
+from tests.support.proving import in_this_process
 from tests.support.tsfile_bytes import build
 
 FILES = {path_of(n): tsfile(f"root.sg.d{n}", first=n * 100) for n in (1, 2)}
@@ -33,8 +50,10 @@ def successor(old: Edge) -> Edge:
     return edge
 
 
-def load(edge: Edge, files: dict[str, bytes], look: int) -> dict[str, str]:
-    task = edge.start()
+def load(
+    edge: Edge, files: dict[str, bytes], look: int, propagate: Propagate = Propagate.REPLACED
+) -> dict[str, str]:
+    task = edge.start(propagate=propagate)
     edge.plan(task, [plan_entry(path, content) for path, content in files.items()])
     edge.batch(task, files)
     edge.end(task, files, looks=dict.fromkeys(files, (look, look)))
@@ -90,3 +109,91 @@ def test_only_senders_that_are_known_and_differ(old: Edge) -> None:
             adopt_sender(old.node.engine, OPERATOR, one, two)
     with pytest.raises(UsageError):
         adopt_sender(old.node.engine, OPERATOR, A, A)
+
+
+# -- a mirror in the place of another box -------------------------------------------------------
+
+
+def mirror(old: Edge, files: dict[str, bytes]) -> Edge:
+    """A successor in mode `all` that brings files."""
+    new = successor(old)
+    look = new.check().look
+    adopt_sender(old.node.engine, OPERATOR, A, B)
+    load(new, files, look, Propagate.ALL)
+    return new
+
+
+def end(edge: Edge, *paths: str, files: dict[str, bytes] | None = None) -> None:
+    edge.round(files or {}, list(paths), propagate=Propagate.ALL)
+
+
+def prove(node: Node) -> int:
+    in_this_process(node)
+    return node.prover.run_once()
+
+
+def states_of(node: Node, sender: str = A) -> dict[str, str]:
+    return {row.path: str(row.state) for row in rows_of(node) if row.sender == sender}
+
+
+@pytest.mark.parametrize("proved", [False, True])
+def test_what_a_mirror_had_goes_with_its_end_and_what_it_never_had_stays(
+    old: Edge, proved: bool
+) -> None:
+    new = mirror(old, {path_of(1): FILES[path_of(1)]})
+    if proved:
+        assert not proved or prove(old.node) == 1
+    end(new, path_of(1))
+    assert states_of(old.node) == {path_of(1): "deleted", path_of(2): "retired"}
+
+
+def test_what_a_mirrors_files_were_proved_to_give_goes_with_them(old: Edge) -> None:
+    both = build({f"root.sg.d{n}": {"s1": [(n * 100, 7), (n * 100 + 1, 7)]} for n in (1, 2)})
+    old.round({path_of(3): build({"root.sg.d1": {"s1": [(100, 1)]}})})
+    new = mirror(old, {path_of(4): both})
+    assert prove(old.node) > 0
+    before = states_of(old.node)
+    assert before[path_of(3)] == "superseded"
+    end(new, path_of(4))
+    assert states_of(old.node)[path_of(3)] == "deleted"
+
+
+def test_what_was_proved_by_files_of_others_too_comes_back(old: Edge) -> None:
+    new = mirror(old, {path_of(4): build({"root.sg.d1": {"s1": [(100, 1)]}})})
+    rows = {(row.sender, row.path): row.physical for row in rows_of(old.node)}
+    rests = [rows[B, path_of(4)], rows[A, path_of(2)]]
+    old.node.engine.commit([records.FileSuperseded(rows[A, path_of(1)], rests)])
+    end(new, path_of(4))
+    assert states_of(old.node) == {path_of(1): "retired", path_of(2): "retired"}
+
+
+def test_a_device_that_another_sender_has_by_now_keeps_its_file(old: Edge) -> None:
+    new = mirror(old, FILES)
+    set_owner(old.node.engine, OPERATOR, "root.sg.d1", None)
+    end(new, *FILES)
+    assert states_of(old.node) == {path_of(1): "retired", path_of(2): "deleted"}
+
+
+def test_what_the_guard_holds_takes_nothing_with_it(tmp_path: Path) -> None:
+    with World(tmp_path, deletes={"max_fraction": 0.5}).node() as node:
+        old = Edge(node)
+        old.round(FILES)
+        end(mirror(old, FILES), *FILES)  # the last ones of their storage group
+        assert set(states_of(node, B).values()) == {"live"}
+        assert set(states_of(node).values()) == {"retired"}
+
+
+def test_status_says_what_a_mirror_never_had(old: Edge) -> None:
+    mirror(old, {path_of(1): FILES[path_of(1)]})
+    assert prove(old.node) == 1
+    size = len(FILES[path_of(2)])
+    kept = running_status(old.node.operator, None).kept
+    assert kept == (KeptView(sender=A, by=B, files=1, bytes=size),)
+
+
+@pytest.mark.parametrize("mode", [Propagate.REPLACED, Propagate.NEVER])
+def test_no_mirror_takes_nothing(old: Edge, mode: Propagate) -> None:
+    new = mirror(old, FILES)
+    end(new)
+    new.round({}, list(FILES), propagate=mode)
+    assert set(states_of(old.node).values()) == {"retired"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from common import wire
@@ -115,13 +116,33 @@ def test_what_is_told_once_more_is_known_already(edge: Edge) -> None:
     assert content_of(edge.node) == (ONE + TWO, [(len(ONE), 7), (both, 9)])
 
 
-def test_what_is_shorter_takes_nothing_back_and_what_is_other_takes_its_place(edge: Edge) -> None:
+def test_what_is_shorter_takes_nothing_back_and_what_is_other_comes_behind_it(edge: Edge) -> None:
     edge.round({P: tsfile()})
     round_with(edge, part(ONE + TWO))
     round_with(edge, part(ONE))
     assert content_of(edge.node)[0] == ONE + TWO
+    for _ in range(2):  # told again it is known, and where it has grown, what is new
+        round_with(edge, part(OTHER, floor=9))
+        assert content_of(edge.node)[0] == ONE + TWO + OTHER
+    more = part(ONE, len(OTHER), floor=9)
+    round_with(edge, part(OTHER, floor=9), more)
+    assert content_of(edge.node)[0] == ONE + TWO + OTHER + ONE
+
+
+def test_beside_a_file_that_is_not_loaded_what_is_other_takes_its_place(edge: Edge) -> None:
+    round_with(edge, part(ONE + TWO))
     round_with(edge, part(OTHER, floor=9))
     assert content_of(edge.node) == (OTHER, [(len(OTHER), 9)])
+
+
+def test_two_names_of_a_content_tell_what_is_deleted_of_it(edge: Edge) -> None:
+    other = path_of(2)
+    edge.round({P: tsfile()})
+    edge.round({other: tsfile()})
+    round_with(edge, part(ONE), part(ONE, path=other))
+    assert content_of(edge.node)[0] == ONE
+    round_with(edge, part(TWO, len(ONE)), part(OTHER, len(ONE), path=other))
+    assert content_of(edge.node)[0] == content_of(edge.node, other)[0] == ONE + TWO + OTHER
 
 
 def test_a_part_whose_begin_is_not_here_is_asked_for_again(edge: Edge) -> None:
@@ -246,3 +267,36 @@ def test_a_large_deletion_file_is_not_copied_for_each_of_its_parts(edge: Edge) -
             assert known.take(part(block, number * len(block)))
         assert time.process_time() - begun < 2
     assert sum(len(each.content) for each in known.ops) == 4000 * len(block)
+
+
+@pytest.mark.parametrize("floor", [20, 21, 1 << 60])
+def test_a_floor_that_reaches_files_to_come_is_refused(edge: Edge, floor: int) -> None:
+    edge.round({P: tsfile()})
+    task = edge.start(look=20)
+    with pytest.raises(ProtocolError, match=f"up to look {floor}, and the task's look is 20"):
+        tell(edge, task, part(ONE, floor=floor))
+    assert tell(edge, task, part(ONE, floor=19)) == []
+    edge.end(task, {})
+    edge.outcome(task)
+    assert content_of(edge.node) == (ONE, [(len(ONE), 19)])
+
+
+def test_a_task_without_a_look_tells_of_no_looks(edge: Edge) -> None:
+    edge.round({P: tsfile()})
+    request = wire.StartRequest(engine=edge.node.engine.uuid, epoch=edge.epoch)
+    task = "5" * 32
+    edge.epoch = edge.node.tasks.start(edge.who, edge.uuid, task, request).epoch or edge.epoch
+    with pytest.raises(ProtocolError, match="the task's look is 0"):
+        tell(edge, task, part(ONE, floor=1))
+    assert tell(edge, task, part(ONE, floor=0)) == []
+    edge.end(task, {})
+    edge.outcome(task)
+    assert content_of(edge.node) == (ONE, [(len(ONE), 0)])
+
+
+def test_a_forwarded_floor_counts_in_another_engines_looks(edge: Edge) -> None:
+    edge.round({P: tsfile()})
+    task = edge.start(look=20)
+    author = f"{A}@{'9' * 32}"
+    told = msgspec.structs.replace(part(ONE, floor=1 << 40), author=author)
+    assert tell(edge, task, told) == []

@@ -18,6 +18,7 @@ from common.errors import (
 )
 from receiver.metadata.model import records
 from receiver.node import Node
+from tests.support import tiers
 from tests.support.node_world import (
     A,
     B,
@@ -385,10 +386,10 @@ def test_a_task_has_a_limit_and_what_is_told_again_counts_once(world: World) -> 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_ends_of_a_partition_of_201000_files_and_their_product_are_one_commit(
+def test_the_ends_of_a_partition_of_many_files_and_their_product_are_one_commit(
     world: World,
 ) -> None:
-    number, product, step = 201_000, path_of(1, inner=1), 20_000
+    number, product, step = 201_000 if tiers.is_long() else 11_000, path_of(1, inner=1), 2_000
     paths = [path_of(10 + each) for each in range(number)]
     with world.node() as node:
         edge = Edge(node)
@@ -419,6 +420,7 @@ def test_the_ends_of_a_partition_of_201000_files_and_their_product_are_one_commi
         task = edge.start()
         edge.plan(task, [plan_entry(product, CONTENT)])
         most = node.config.limits.max_page_items
+        assert node.config.limits.max_task_items > 201_000
         for at in range(0, number, most):
             edge.deleted(task, paths[at : at + most])
         edge.batch(task, {product: CONTENT})
@@ -530,3 +532,29 @@ def test_a_batch_has_a_limit(edge: Edge) -> None:
         edge.node.tasks.batch(
             edge.who, A, task, edge.epoch, b"x" * (edge.node.config.limits.max_batch_bytes + 1)
         )
+
+
+@pytest.mark.parametrize("looks", [(21, 21), (20, 21), (1 << 60, 0)])
+def test_a_file_of_a_look_to_come_is_refused(edge: Edge, looks: tuple[int, int]) -> None:
+    path, content = path_of(1), tsfile()
+    edge.round({})
+    task = edge.start(look=20)
+    edge.plan(task, [plan_entry(path, content)])
+    edge.batch(task, {path: content})
+    with pytest.raises(ProtocolError, match="behind the task's, 20"):
+        edge.end(task, {path: content}, looks={path: looks})
+    edge.end(task, {path: content}, looks={path: (20, 20)})
+    assert results(edge.outcome(task)) == {path: "loaded"}
+
+
+@pytest.mark.parametrize("last", [20, 1 << 60])
+def test_what_is_gone_was_seen_before_the_tasks_look(edge: Edge, last: int) -> None:
+    edge.round({path_of(1): tsfile()})
+    task = edge.start(look=20)
+    edge.deleted(task, [path_of(1)])
+    with pytest.raises(ProtocolError, match="not before the task's look, 20"):
+        page(edge, task, 0, deleted=[path_of(1)], last_looks=[last])
+    with pytest.raises(ProtocolError, match="not before the task's look, 20"):
+        edge.end(task, {}, [path_of(1)], last_looks=[last])
+    edge.end(task, {}, [path_of(1)], last_looks=[19])
+    edge.outcome(task)

@@ -25,7 +25,7 @@ class Described(FlaskClient):
     def open(self, *args: Any, **kwargs: Any) -> Any:
         answer = super().open(*args, **kwargs)
         site = site_of(self.application)
-        check_described(json.loads(site.openapi), answer.request, answer)
+        check_described(json.loads(site.openapi()), answer.request, answer)
         return answer
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from receiver.web.server.whole_body import WholeBody
+from receiver.web.server.whole_body import Spares, WholeBody
 
 
 def test_it_is_filled_read_in_place_and_read_as_a_file():
-    body = WholeBody(10)
+    body = WholeBody(10, Spares())
     assert (len(body), bool(body), bytes(body.whole())) == (0, True, b"")
     for piece in (b"abc", b"", b"defg", b"hij"):
         body.append(piece)
@@ -20,6 +20,45 @@ def test_it_is_filled_read_in_place_and_read_as_a_file():
 
 
 def test_what_did_not_come_is_not_there():
-    body = WholeBody(10)
+    body = WholeBody(10, Spares())
     body.append(b"abc")
     assert (bytes(body.whole()), body.read()) == (b"abc", b"abc")
+
+
+def test_what_is_put_in_its_room_is_taken_without_a_copy():
+    body = WholeBody(1 << 17, Spares())
+    for piece in (b"abc", b"defg"):
+        room = body.room()
+        room[: len(piece)] = piece
+        body.append(room[: len(piece)])
+    assert bytes(body.whole()) == b"abcdefg"
+    assert len(body.room()) == (1 << 17) - 7
+
+
+def test_memory_serves_the_next_body_once_nobody_looks_at_it():
+    spares = Spares()
+    first = WholeBody(1 << 17, spares)
+    first.append(b"a" * (1 << 17))
+    looked_at = first.whole()
+    first.close()
+    second = WholeBody(1 << 17, spares)
+    second.append(b"b" * (1 << 17))
+    assert set(looked_at) == {ord("a")}, "whoever has it keeps it"
+    memory = second.room().obj
+    second.close()
+    third = WholeBody(1 << 16, spares)
+    assert third.room().obj is memory
+    assert (len(third), len(third.room()), bytes(third.whole())) == (0, 1 << 16, b"")
+    assert WholeBody(1 << 17, spares).room().obj is not memory, "it has it"
+
+
+def test_what_nobody_used_between_two_sweeps_is_let_go():
+    spares = Spares()
+    memory = spares.take(1 << 17)
+    spares.give(memory)
+    spares.sweep()
+    assert spares.take(1 << 17) is memory
+    spares.give(memory)
+    spares.sweep()
+    spares.sweep()
+    assert spares.take(1 << 17) is not memory

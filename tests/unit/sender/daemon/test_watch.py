@@ -45,6 +45,18 @@ def test_a_new_file_is_noticed(tree, started):
     assert changed.event.wait(10)
 
 
+def test_what_was_closed_or_moved_here_is_told(tree, started):
+    closed = []
+    started(lambda: None, closed=closed.append)
+    place = tree / "root.a/0/0"
+    (place / "1-1-0-0.tsfile").write_bytes(b"x")
+    (place / "1-1-0-0.tsfile.resource").write_bytes(b"x")
+    (place / "2-2-0-0.tsfile.new").write_bytes(b"x")
+    (place / "2-2-0-0.tsfile.new").rename(place / "2-2-0-0.tsfile")
+    wait_until(lambda: len(closed) >= 2, "both")
+    assert closed == [place / "1-1-0-0.tsfile", place / "2-2-0-0.tsfile"]
+
+
 def test_a_file_in_a_new_directory_is_noticed(tree, started):
     changed = Counter()
     started(changed)

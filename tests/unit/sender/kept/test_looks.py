@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from common.durable import Tree
@@ -49,9 +51,9 @@ class Watched:
         with where.open("ab") as file:
             file.write(b"".join(LINE % each for each in ranges))
 
-    def told(self, size: int, at: FilePath = P) -> None:
+    def told(self, size: int, at: FilePath = P, kept: int = 0) -> None:
         looks = Looks.open(self.tree, "centre")
-        looks.told({(at.text, "mods"): size})
+        looks.told({(at.text, "mods"): (size, kept)})
 
     def read(self, file) -> bytes:
         return (file.data_dir / file.rel).read_bytes()
@@ -252,7 +254,7 @@ def test_a_receiver_that_knows_no_looks_is_told_none(edge):
     edge.site.put(P)
     looks = Looks.open(edge.tree, "centre")
     look = looks.take(0, edge.site.scan(), {})
-    assert (look.first(P), look.closed(P), look.last(P), look.due) == (0, 0, 0, [])
+    assert (look.first(P), look.closed(P), look.last(P), look.due(applies=True)) == (0, 0, 0, [])
 
 
 def test_a_last_copy_was_last_seen_when_its_source_was(edge):
@@ -356,13 +358,62 @@ def test_records_of_a_first_look_hide_nothing_elsewhere(edge):
 def test_what_is_told_is_due_no_more_until_there_is_more(edge):
     edge.site.put(P)
     edge.mods(P, (1, 2))
-    assert [each.path for each in edge.look().due] == [P]
+    assert [each.path for each in edge.look().due(applies=True)] == [P]
     edge.told(len(LINE % (1, 2)))
-    assert edge.look().due == []
+    assert edge.look().due(applies=True) == []
     edge.mods(P, (5, 6))
     look = edge.look()
-    assert [each.path for each in look.due] == [P]
+    assert [each.path for each in look.due(applies=True)] == [P]
     assert sight(look).told == len(LINE % (1, 2))
+
+
+@pytest.mark.parametrize("kept", [1, -1])  # -1: told by a version that did not note it
+def test_what_was_told_as_only_kept_is_due_once_it_applies(edge, kept):
+    edge.site.put(P)
+    edge.mods(P, (1, 2))
+    one = len(LINE % (1, 2))
+    look = edge.look()
+    (file,) = look.due(applies=False)
+    assert (look.begin(file, applies=True), look.kept_of(file, 0, one, applies=False)) == (0, 1)
+    edge.told(one, kept=kept)
+    look = edge.look()
+    assert look.due(applies=False) == []
+    assert [each.path for each in look.due(applies=True)] == [P]
+    edge.mods(P, (5, 6))
+    look = edge.look()
+    (file,) = look.due(applies=False)
+    assert (look.begin(file, applies=False), look.begin(file, applies=True)) == (one, 0)
+    both = {1: 2, -1: -1}[kept]
+    assert look.kept_of(file, one, 2 * one, applies=False) == both
+    assert look.kept_of(file, 0, 2 * one, applies=True) == 0
+    edge.told(2 * one, kept=0)
+    assert edge.look().due(applies=True) == edge.look().due(applies=False) == []
+
+
+def test_a_memory_of_an_earlier_version_does_not_say_what_was_only_kept():
+    assert msgspec.json.decode(b'[[1,2,3],9,"d",[[9,0]],9,"d"]', type=DeletionsSight).kept == -1
+
+
+def test_of_a_forwarded_one_what_applies_below_is_due_and_what_does_not_is_not(edge):
+    edge.site.put(P)
+    edge.mods(P, (1, 2), (3, 4), (5, 6))
+    look, one = edge.look(), len(LINE % (1, 2))
+    (file,) = look.due(applies=True)
+
+    def forwarded(*applied: bool) -> EdgeLook:
+        segments = tuple((one * (n + 1), 5, each) for n, each in enumerate(applied))
+        noted = dataclasses.replace(file, segments=segments)
+        scan = dataclasses.replace(look.scan, deletions=[noted])
+        marks = tuple((end, floor) for end, floor, _ in segments)
+        seen = msgspec.structs.replace(sight(look), marks=marks, told=3 * one, kept=2)
+        after = msgspec.structs.replace(look.after, deletions={P.text: {"mods": seen}})
+        return dataclasses.replace(look, scan=scan, after=after)
+
+    assert forwarded(True, False, False).due(applies=True) == []
+    assert forwarded(True, True, False).due(applies=False) == []
+    (due,) = forwarded(True, True, False).due(applies=True)
+    assert forwarded(True, True, False).begin(due, applies=True) == 0
+    assert forwarded(True, True, False).kept_of(due, 0, 3 * one, applies=True) == 1
 
 
 def test_a_torn_record_waits(edge):
@@ -379,10 +430,29 @@ def test_a_deletion_file_that_vanished_or_shrank_is_not_withdrawn(edge):
     edge.mods(P, (1, 2), (3, 4))
     before = sight(edge.look())
     where = edge.site.beside(edge.site.place(P), ".mods")
-    where.write_bytes(LINE % (1, 2))
-    assert sight(edge.look()).marks == before.marks
     where.unlink()
     assert sight(edge.look()).marks == before.marks
+
+
+def test_a_deletion_file_that_was_written_anew_is_told_behind_what_it_said(edge):
+    """A database may compact it: nobody knows what of it is later than its first record."""
+    edge.site.put(P)
+    edge.load()
+    edge.look()
+    edge.mods(P, (1, 2), (3, 4))
+    look = edge.look()
+    edge.told(size := sight(look).size)
+    where = edge.site.beside(edge.site.place(P), ".mods")
+    for content in (LINE % (1, 4), LINE % (5, 6) * 3):
+        where.write_bytes(content)
+        look = edge.look()
+        assert [each.path for each in look.due(applies=True)] == [P]
+        assert (sight(look).told, sight(look).there) == (0, size)
+        assert sight(look).marks == ((len(content), 10),)
+    look = look.told_as({P.text: f"mods:{size + len(content)}:{'e' * 32}"})
+    assert look.due(applies=True) == [
+        edge.site.scan(edge.entries).deletions[0]
+    ]  # it was not told yet
 
 
 def test_a_deletion_file_that_vanished_or_shrank_is_named_as_far_as_it_was_told(edge):

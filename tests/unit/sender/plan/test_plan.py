@@ -12,7 +12,17 @@ from sender.plan.plan import HeldWhy, plan
 from sender.plan.plan_options import PlanOptions
 from sender.plan.task_plan import Addition, TaskPlan, ToldDeletion
 from sender.select.entry import Entry, EntryState
-from sender.select.found import Clash, LocalFile, Scan, Span, Unmounted, Unreadable, Waiting, Why
+from sender.select.found import (
+    Clash,
+    LocalDeletions,
+    LocalFile,
+    Scan,
+    Span,
+    Unmounted,
+    Unreadable,
+    Waiting,
+    Why,
+)
 from tests.support.site import FakeFacts, Site, path, tsfile
 
 D0, D1 = Path("/d0"), Path("/d1")
@@ -416,6 +426,68 @@ def test_ends_and_products_of_a_partition_are_never_cut():
         a_scan(*files), gone, options=replace(ALL, task_max_files=10, accept_source=True)
     ).tasks
     assert (len(task.additions), len(task.deletions)) == (40, 30)
+
+
+def told(at, parts=1):
+    """A deletion file, that is told in as many parts as its size says."""
+    return LocalDeletions(at, D0, f"{at}.mods", "mods", (parts, 1, 1), 1)
+
+
+def run_deletions(scan, due, entries=(), options=None):
+    return plan(
+        scan,
+        listed(*entries),
+        {},
+        options or PlanOptions(task_most=10),
+        FakeFacts(),
+        due,
+        tells=True,
+        parts=lambda file: file.size,
+    )
+
+
+def parts_of(result):
+    return [sum(each.size for each in task.deletion_files) for task in result.tasks]
+
+
+@pytest.mark.parametrize("mode", [Propagate.REPLACED, Propagate.ALL])
+def test_deletion_files_of_a_partition_are_cut_at_what_a_receiver_takes(mode):
+    due = [told(each, 3) for each in many(11)]
+    entries = [an_entry(each.path) for each in due]
+    gone = an_entry(path("9-9-0.tsfile"))
+    scan = a_scan(*(a_file(each.path) for each in due), deletions=tuple(due))
+    options = PlanOptions(mode, task_most=10, accept_source=True)
+    result = run_deletions(scan, due, [*entries, gone], options)
+    assert parts_of(result) == [9, 9, 9, 6]
+    assert deletions(result) == {gone.path}
+
+
+def test_files_with_their_deletion_files_are_cut_at_what_a_receiver_takes():
+    due = [told(each, 4) for each in many(5)]
+    scan = a_scan(*(a_file(each.path) for each in due), deletions=tuple(due))
+    result = run_deletions(scan, due)
+    assert parts_of(result) == [8, 8, 4]
+    for task in result.tasks:
+        assert [each.path for each in task.additions] == [each.path for each in task.deletion_files]
+
+
+def test_products_whose_deletion_files_are_too_many_wait_with_their_ends():
+    due = [told(path(f"{n}-5-1.tsfile"), 4) for n in range(3)]
+    scan = a_scan(*(a_file(each.path) for each in due), deletions=tuple(due))
+    result = run_deletions(scan, due, [an_entry(path("9-9-0.tsfile"))])
+    assert (additions(result), deletions(result)) == (set(), set())
+    assert "limits.max_task_items" in result.held[0].reason
+
+
+def test_a_deletion_file_of_more_parts_than_a_receiver_takes_is_named_and_others_go_on():
+    due = [told(A, 11), told(B, 11), told(C, 1)]
+    scan = a_scan(a_file(A), a_file(B), a_file(C), deletions=tuple(due))
+    result = run_deletions(scan, due, [an_entry(A), an_entry(C)])
+    assert [each.path for task in result.tasks for each in task.deletion_files] == [C]
+    assert additions(result) == set()
+    assert {each.path for each in result.held} == {A, B}
+    assert [each.file.path for each in result.skipped] == [B]
+    assert all("limits.max_task_items" in each.reason for each in (*result.held, *result.skipped))
 
 
 def test_a_partition_of_more_than_a_receiver_takes_at_once_is_held_and_others_go_on():

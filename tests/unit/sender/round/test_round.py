@@ -14,6 +14,7 @@ from common.config import Secret
 from common.errors import (
     CloneError,
     ConflictError,
+    DigestError,
     ForbiddenError,
     GoneError,
     NotATsFileError,
@@ -22,6 +23,7 @@ from common.errors import (
 from common.wire import Action, History, Outcome, Result
 from sender.config import StorageGroupFilter
 from sender.round.round_report import as_text
+from sender.select.found import stat_identity
 from tests.support.edge import Edge
 from tests.support.scripted_receiver import (
     Alter,
@@ -627,3 +629,34 @@ def test_the_alarm_can_be_set_and_spares_what_is_filtered_out(receiver, tmp_path
         path = edge.write(1)
         (edge.data / f"{path}.resource").unlink()
         assert edge.round().exit_code == code
+
+
+# -- digests that are known ----------------------------------------------------------------------
+
+
+def test_a_file_that_was_digested_before_is_offered_with_its_digest(edge, receiver):
+    path = edge.write(1, size=200_000)
+    (file,) = edge.files.items()
+    edge.digests.note(edge.data, path, stat_identity((edge.data / path).stat()), file[1])
+    edge.round()
+    assert [each.md5 for each in receiver.plans] == [file[1]]
+    in_sync(edge, receiver)
+
+
+@pytest.mark.parametrize("size", [200_000, None])
+def test_a_digest_that_proves_wrong_is_forgotten(edge, receiver, size):
+    path = edge.write(1, size=size)
+    edge.digests.note(edge.data, path, stat_identity((edge.data / path).stat()), "0" * 32)
+    receiver.fault("PATCH", *(Alter(lambda r: r) for _ in range(3)), Answer(problem(DigestError)))
+    report = edge.round()
+    assert [each.file for each in report.failed] == [path]
+    assert "not what they were" in report.failed[0].reason
+    assert edge.round().sent == 1
+    in_sync(edge, receiver)
+
+
+def test_what_one_receiver_was_sent_is_known_for_the_next(edge, receiver):
+    path = edge.write(1, size=200_000)
+    edge.round()
+    found = stat_identity((edge.data / path).stat())
+    assert edge.digests._known == {(edge.data, path): (found, edge.files[path])}

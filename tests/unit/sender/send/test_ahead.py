@@ -24,8 +24,9 @@ def test_the_next_block_goes_when_the_one_before_is_out_and_before_its_answer(po
     def send(offset, block, told):
         begun.append(offset)
         if offset == 0:
+            told.begun.set()
             assert out.wait(20)
-            told()
+            told.out.set()
             assert answer.wait(20)
         return offset + len(block)
 
@@ -57,3 +58,51 @@ def test_a_request_that_fails_before_its_body_is_out_holds_nobody_up(pool):
         ahead.next()
     ahead.settle()
     assert not ahead
+
+
+def test_on_a_slow_line_blocks_do_not_wait_for_each_other(monkeypatch):
+    monkeypatch.setattr("sender.send.ahead._SLOW_S", 0.05)
+    go = threading.Event()
+    begun: list[int] = []
+
+    def send(offset, block, told):
+        begun.append(offset)
+        told.begun.set()
+        assert go.wait(20)
+        return offset + len(block)
+
+    with ThreadPoolExecutor(4) as pool:
+        ahead = BlocksAhead(pool, send, most=4)
+        for offset in range(4):
+            assert not ahead.full
+            ahead.put(offset, b"x")
+        assert (ahead.slow, ahead.full) == (True, True)
+        go.set()
+        assert [ahead.next() for _ in range(4)] == [(n + 1, n + 1, 1) for n in range(4)]
+    assert sorted(begun) == [0, 1, 2, 3]
+
+
+def test_a_block_waits_for_the_head_of_the_one_before_it_on_a_slow_line_too(monkeypatch):
+    monkeypatch.setattr("sender.send.ahead._SLOW_S", 0.01)
+    head, end = threading.Event(), threading.Event()
+    begun: list[int] = []
+
+    def send(offset, block, told):
+        begun.append(offset)
+        assert head.wait(20)
+        told.begun.set()
+        assert end.wait(20)
+        return offset + len(block)
+
+    with ThreadPoolExecutor(2) as pool:
+        ahead = BlocksAhead(pool, send)
+        ahead.put(0, b"a")
+        second = threading.Thread(target=ahead.put, args=(1, b"b"))
+        second.start()
+        second.join(0.2)
+        assert (second.is_alive(), begun) == (True, [0])
+        head.set()
+        second.join(20)
+        assert not second.is_alive()
+        end.set()
+        ahead.settle()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import hashlib
 import random
 import threading
@@ -23,7 +24,7 @@ from common.errors import (
 from sender.send.backoff import Backoff, Tries
 from sender.send.calls import UploadState
 from sender.send.task_calls import TaskCalls
-from sender.send.upload import ChangedWhileSentError, ReceivedFile, TusUpload
+from sender.send.upload import ChangedWhileSentError, ReceivedFile, RunningMd5, TusUpload
 from tests.support.scripted_receiver import (
     Alter,
     Answer,
@@ -180,6 +181,23 @@ def test_a_whole_digest_that_never_agrees_ends(receiver, upload, pauses):
     with pytest.raises(DigestError):
         upload().run()
     assert len(pauses) == 5
+
+
+def test_a_digest_that_is_known_is_told_and_not_computed(receiver, upload, monkeypatch):
+    monkeypatch.setattr(RunningMd5, "take", lambda *_: pytest.fail("it is known"))
+    known = hashlib.md5(CONTENT).hexdigest()
+    assert upload(md5=known).run() == ReceivedFile(known, 100_000, None)
+    assert receiver.received[PATH] == CONTENT
+    told = base64.b64encode(bytes.fromhex(known)).decode()
+    assert receiver.requests[-1].headers["repr-digest"] == f"md5=:{told}:"
+
+
+def test_a_digest_that_is_known_and_wrong_ends_the_upload_at_once(receiver, upload, pauses):
+    receiver.fault("PATCH", *(Answer(problem(DigestError)) for _ in range(100)))
+    with pytest.raises(DigestError):
+        upload(md5="0" * 32).run()
+    assert pauses == []
+    assert receiver.count("DELETE /files") == 1
 
 
 @pytest.mark.parametrize("offset", [0, 1, 29_999, 99_999_999, -1, 2**63, "9" * 5000, "", "x"])

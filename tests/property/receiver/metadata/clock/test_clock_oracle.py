@@ -198,5 +198,5 @@ class Clocks(RuleBasedStateMachine):
 
 TestClocks = Clocks.TestCase
 TestClocks.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, report_multiple_bugs=False
+    max_examples=40, stateful_step_count=25, deadline=None, report_multiple_bugs=False
 )

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from common import wire
 from common.errors import NotFoundError
+from receiver.metadata.engine import Engine
+from receiver.metadata.model import records
+from receiver.metadata.query.applied_deletions import applied_deletions
 from receiver.node import Node
 from receiver.operator.deletes import allow_held_deletes, drop_held_deletes, list_held_deletes
 from receiver.operator.files import list_files
 from receiver.operator.status import running_status
 from receiver.operator.tokens import make_token
-from tests.support.node_world import A, Clock, Edge, World, path_of, results, sender, tsfile
+from tests.support.node_world import (
+    A,
+    Clock,
+    Edge,
+    World,
+    path_of,
+    plan_entry,
+    results,
+    sender,
+    tsfile,
+)
 
 ALL, REPLACED = wire.Propagate.ALL, wire.Propagate.REPLACED
 DAY = 86_400
@@ -82,7 +95,9 @@ def test_fewer_than_ten_files_may_go_but_the_last_one_may_not(edge: Edge, node: 
 
 def test_groups_are_counted_apart(edge: Edge, node: Node) -> None:
     paths, others = load(edge, 10), load(edge, 10, sg="root.other")
-    assert gone(edge, [*paths[:5], *others[:5]]) == {"deleted"}
+    assert gone(edge, [*paths[:5], *others[:2]]) == {"deleted"}
+    outcome = edge.round({}, [paths[5], others[2]], propagate=ALL)  # 8 of all 20 together
+    assert results(outcome) == {paths[5]: "held", others[2]: "deleted"}
 
 
 def test_a_window_ends_by_the_times_of_commits_and_what_is_held_stays_held(
@@ -227,11 +242,13 @@ def test_status_and_health_say_that_something_is_held(edge: Edge, node: Node) ->
 # -- deletion files --------------------------------------------------------------------------------
 
 
-def tell(edge: Edge, path: str, line: str, *, floor: int = 0, base: int = 0) -> int:
+def tell(
+    edge: Edge, path: str, line: str, *, floor: int = 0, base: int = 0, applied: bool = True
+) -> int:
     task = edge.start(propagate=edge.mode or REPLACED)
     content = line.encode()
     part = wire.DeletionsPart(
-        path=path, form="mods", base=base, content=content, floor=floor, applied=True
+        path=path, form="mods", base=base, content=content, floor=floor, applied=applied
     )
     page = wire.DeletionsPage(parts=[part])
     edge.node.tasks.deletions(edge.who, edge.uuid, task, edge.epoch, page)
@@ -277,8 +294,126 @@ def test_records_that_were_dropped_never_hide(edge: Edge, node: Node) -> None:
     paths = load(edge, 10)
     tell(edge, paths[0], EVERYTHING, floor=2**60)
     drop_held_deletes(node.engine, digests(node)[0])
+    tell(edge, paths[0], EVERYTHING, floor=2**60)
     assert hidden(node) == [False]
     assert digests(node) == []
+
+
+def only_kept(node: Node) -> list[tuple[bool, bool | None]]:
+    with node.engine.reading() as state:
+        return [(each.applied, each.kept) for row in state.deletion_table for each in row.segments]
+
+
+def test_what_was_only_kept_is_applied_from_the_commit_on_that_is_told_so(guarded: World) -> None:
+    with guarded.node() as node:
+        edge = Edge(node)
+        edge.check()
+        paths = load(edge, 10)
+        size = tell(edge, paths[0], A_PART)
+        tell(edge, paths[0], A_PART, base=size, applied=False)
+        tell(edge, paths[1], A_PART, applied=False)
+        tell(edge, paths[1], A_PART, applied=False)
+        node.engine.checkpoint()
+    with guarded.node() as node:
+        edge.node = node
+        assert only_kept(node) == [(True, None), (False, True), (False, True)]
+        tell(edge, paths[1], A_PART)
+        assert only_kept(node) == [(True, None), (False, True), (True, None)]
+        before = node.engine.newest_commit
+        tell(edge, paths[0], A_PART + A_PART + A_PART)
+        with node.engine.reading() as state:
+            (row,) = state.deletion_table.of_file(state.file_table.held(A, paths[0]).physical)  # type: ignore[union-attr]
+            assert [each.commit > before for each in row.segments] == [False, True, True]
+            assert len(list(applied_deletions([row], before))) == 1
+            assert len(list(applied_deletions([row], state.newest))) == 3
+        node.engine.checkpoint()
+    with guarded.node() as node:
+        assert [each for each, _ in only_kept(node)] == [True] * 4
+        assert digests(node) == []
+
+
+def test_a_part_of_what_was_kept_together_does_not_apply_it(edge: Edge, node: Node) -> None:
+    paths = load(edge, 10)
+    tell(edge, paths[0], A_PART + A_PART, applied=False)
+    tell(edge, paths[0], A_PART)
+    assert hidden(node) == [False]
+    tell(edge, paths[0], A_PART * 2)
+    assert hidden(node) == [True]
+
+
+def test_what_was_kept_of_a_file_to_come_applies_when_it_comes(edge: Edge, node: Node) -> None:
+    load(edge, 10)
+    path, content = path_of(11), tsfile(first=110, salt=11)
+    tell(edge, path, A_PART, applied=False)
+    task = edge.start(propagate=ALL)
+    edge.plan(task, [plan_entry(path, content)])
+    part = wire.DeletionsPart(path=path, form="mods", base=0, content=A_PART.encode(), floor=0)
+    page = wire.DeletionsPage(parts=[part])
+    edge.node.tasks.deletions(edge.who, edge.uuid, task, edge.epoch, page)
+    edge.batch(task, {path: content})
+    edge.end(task, {path: content})
+    assert results(edge.outcome(task)) == {path: "loaded"}
+    assert hidden(node) == [True]
+
+
+def test_what_a_task_tells_to_be_kept_and_then_to_be_applied_is_applied(
+    edge: Edge, node: Node
+) -> None:
+    paths = load(edge, 10)
+    task = edge.start(propagate=ALL)
+    for applied in (False, True):  # its sender died in between, and goes on with another mode
+        part = wire.DeletionsPart(
+            path=paths[0], form="mods", base=0, content=A_PART.encode(), floor=0, applied=applied
+        )
+        page = wire.DeletionsPage(parts=[part])
+        edge.node.tasks.deletions(edge.who, edge.uuid, task, edge.epoch, page)
+    edge.end(task, {})
+    edge.outcome(task)
+    assert only_kept(node) == [(True, None)]
+
+
+@pytest.mark.parametrize("verdict", [allow_held_deletes, drop_held_deletes])
+def test_what_was_kept_and_hides_too_much_is_held(
+    edge: Edge, node: Node, verdict: Callable[[Engine, str], object]
+) -> None:
+    paths = load(edge, 10)
+    tell(edge, paths[0], EVERYTHING, floor=2**60, applied=False)
+    assert digests(node) == []
+    for _ in range(2):
+        tell(edge, paths[0], EVERYTHING, floor=2**60)
+        assert hidden(node) == [False]
+        (held,) = list_held_deletes(node.engine)
+        assert (held.records, held.files) == (True, paths)
+    verdict(node.engine, held.digest)
+    tell(edge, paths[0], EVERYTHING, floor=2**60)
+    assert hidden(node) == [verdict is allow_held_deletes]
+    assert digests(node) == []
+
+
+def test_what_was_kept_counts_in_the_window(edge: Edge, node: Node) -> None:
+    paths = load(edge, 10)
+    for path in paths[:3]:
+        tell(edge, path, EVERYTHING, applied=False)
+    for path in paths[:6]:
+        tell(edge, path, EVERYTHING)
+    assert hidden(node) == [True] * 5 + [False]
+    assert len(digests(node)) == 1
+
+
+def test_what_an_earlier_version_noted_waits_for_an_operator(edge: Edge, node: Node) -> None:
+    paths = load(edge, 10)
+    with node.engine.reading() as state:
+        physical = state.file_table.held(A, paths[0]).physical  # type: ignore[union-attr]
+    note = records.DeletionsNoted(
+        A, paths[0], physical, "mods", 0, A_PART.encode(), 0, applied=False
+    )
+    node.engine.commit([note])
+    tell(edge, paths[0], A_PART)
+    assert hidden(node) == [False]
+    (held,) = list_held_deletes(node.engine)
+    assert "did not note whether an operator" in held.reason
+    allow_held_deletes(node.engine, held.digest)
+    assert hidden(node) == [True]
 
 
 def test_records_of_series_count_when_all_of_a_device_are_named(edge: Edge, node: Node) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from common import wire
@@ -46,7 +48,7 @@ def inventory(edge: Edge) -> list[str]:
 def test_a_renamed_file_keeps_its_row_and_does_not_travel(edge: Edge) -> None:
     edge.round({path_of(1): ONE})
     before = row_at(edge.node, path_of(1))
-    task = edge.start()
+    task = edge.start(look=0)
     (decision,) = edge.plan(task, [plan_entry(path_of(9, partition=3), ONE)])
     assert decision.action is wire.Action.ALREADY
     edge.end(task, {path_of(9, partition=3): ONE}, [path_of(1)])
@@ -103,6 +105,64 @@ def test_a_retired_file_comes_back_under_another_name(edge: Edge) -> None:
     assert results(edge.round({path_of(5): ONE})) == {path_of(5): "already"}
     (row,) = rows_of(edge.node)
     assert (row.paths, row.retired, row.rank.last) == ((path_of(5),), False, NOW)
+
+
+# -- last copies: links of files that are gone --------------------------------------------------
+
+
+def send_copies(edge: Edge, copies: dict[str, int], propagate: wire.Propagate) -> dict[str, str]:
+    """A task of links with one content, whose names are gone, or not where the look is 0."""
+    files = dict.fromkeys(copies, ONE)
+    task = edge.start(propagate=propagate)
+    edge.plan(task, [plan_entry(path, content) for path, content in files.items()])
+    edge.batch(task, files)
+    edge.end(task, files, looks=dict.fromkeys(files, (7, 7)), copies=copies)
+    return results(edge.outcome(task))
+
+
+@pytest.fixture(params=[wire.Propagate.REPLACED, ALL])
+def mode(request: pytest.FixtureRequest) -> wire.Propagate:
+    found: wire.Propagate = request.param
+    return found
+
+
+def test_a_name_that_is_gone_ends_alone_where_the_bytes_come_again(
+    edge: Edge, world: World, mode: wire.Propagate
+) -> None:
+    edge.round({path_of(1): ONE}, propagate=mode)
+    edge.round({path_of(2): ONE}, propagate=mode)
+    (world.data / row_at(edge.node, path_of(1)).physical).unlink()
+    assert send_copies(edge, {path_of(1): 7}, mode) == {path_of(1): "loaded"}
+    (row,) = (each for each in rows_of(edge.node) if each.visible)
+    assert (row.paths, row.retired) == ((path_of(2),), False)
+
+
+def test_a_name_that_is_gone_gives_what_stands_no_name(edge: Edge, mode: wire.Propagate) -> None:
+    edge.round({path_of(1): ONE}, propagate=mode)
+    assert send_copies(edge, {path_of(2): 7}, mode) == {path_of(2): "already"}
+    assert row_at(edge.node, path_of(1)).paths == (path_of(1),)
+
+
+@pytest.mark.parametrize(
+    ("again", "last"), [(path_of(1, partition=3), 7), (path_of(1, inner=1), 5)]
+)
+def test_what_had_ended_does_not_come_back_by_a_link_of_it(
+    edge: Edge, again: str, last: int
+) -> None:
+    edge.round({path_of(1): ONE})
+    task = edge.start()
+    edge.end(task, {}, [path_of(1)], last_looks=[5])
+    edge.outcome(task)
+    send_copies(edge, {again: 7}, wire.Propagate.REPLACED)
+    (row,) = rows_of(edge.node)
+    assert (row.retired, row.rank.last) == (True, last)
+
+
+def test_the_listed_name_of_a_link_ends_when_it_is_gone(edge: Edge, mode: wire.Propagate) -> None:
+    edge.round({path_of(1): ONE}, propagate=mode)
+    send_copies(edge, {path_of(1): 7}, mode)
+    (row,) = rows_of(edge.node)
+    assert (row.retired or not row.visible, row.rank.last) == (True, 7)
 
 
 def test_files_without_points_are_told_apart_by_their_paths(edge: Edge) -> None:
@@ -164,6 +224,43 @@ def test_an_end_outside_of_the_tokens_scope_is_held(node: Node) -> None:
     outcome = narrow.round({}, [path_of(1), path_of(2)])
     assert results(outcome) == {path_of(1): "held", path_of(2): "retired"}
     assert outcome[path_of(1)].device == "root.sg.d1"
+
+
+# -- content outside of the token's scope ---------------------------------------------------------
+
+
+@pytest.fixture
+def narrow(node: Node) -> Edge:
+    """A sender that has a file, and whose token is limited to another storage group by now."""
+    wide = Edge(node)
+    wide.check()
+    wide.round({path_of(1): ONE})
+    edge = Edge(node, who=sender(A, scope=["root.other.**"]))
+    edge.epoch, edge.last_task, edge.mode = wide.epoch, wide.last_task, wide.mode
+    return edge
+
+
+@pytest.mark.parametrize("path", [path_of(1), path_of(2, sg="root.other")])
+def test_a_plan_does_not_tell_of_content_outside_of_the_scope(narrow: Edge, path: str) -> None:
+    task = narrow.start()
+    told = plan_entry(path, ONE)
+    plan = [told, msgspec.structs.replace(told, devices=[]), plan_entry(path, TWO)]
+    plan[2] = msgspec.structs.replace(plan[2], devices=[])
+    found = [narrow.plan(task, [each])[0] for each in plan]
+    assert [each.action for each in found[:2]] == [wire.Action.REFUSED, wire.Action.SEND]
+    assert not any(each.md5 or hashlib.md5(ONE).hexdigest() in str(each) for each in found)
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_content_outside_of_the_scope_gets_no_name(narrow: Edge, sent: bool) -> None:
+    path = path_of(2, sg="root.other")
+    task = narrow.start()
+    narrow.plan(task, [plan_entry(path, ONE, devices=[])])
+    if sent:
+        narrow.batch(task, {path: ONE})
+    narrow.end(task, {path: ONE})
+    assert results(narrow.outcome(task)) == {path: "refused" if sent else "missing"}
+    assert row_at(narrow.node, path_of(1)).paths == (path_of(1),)
 
 
 # -- what a sender's word takes away ----------------------------------------------------------

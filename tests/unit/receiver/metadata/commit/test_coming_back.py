@@ -77,6 +77,18 @@ def test_what_rests_on_a_deleted_file_comes_back_with_it(engine: Engine, reason:
     assert state_of(engine, 1) is FileState.RETIRED
 
 
+@pytest.mark.parametrize("order", [(2, 3), (3, 2)])
+def test_what_rests_on_two_that_go_together_comes_back(
+    engine: Engine, order: tuple[int, int]
+) -> None:
+    loaded(engine, 1, 2, 3)
+    retire(engine, 1, 2)
+    rest(engine, 1, 2)
+    rest(engine, 2, 3)
+    engine.commit([records.FileDeleted(name(each), "gone") for each in order])
+    assert state_of(engine, 1) is FileState.RETIRED
+
+
 def test_a_file_past_its_ttl_brings_nothing_back(engine: Engine) -> None:
     loaded(engine, 1, 2, 3)
     retire(engine, 1)

@@ -67,6 +67,7 @@ def test_new_files_are_those_without_a_verdict_or_changed_since_it(world: World)
     with catalogue(world, FileScope(new=True)) as found:
         assert names(found) == ["3"]
         assert found.passed_over == 2
+        assert not found.is_hidden
     world.engine.commit([records.FileRetired(physical=physical[0])])
     with catalogue(world, FileScope(new=True)) as found:
         assert names(found) == ["1", "3"]
@@ -101,6 +102,8 @@ def test_files_of_the_same_partition_are_neighbours_and_retired_ones_are_not(wor
     with catalogue(world, FileScope(new=True)) as found:
         assert names(found) == ["3"]
         assert found.neighbours() == []
+    with catalogue(world, FileScope()) as found:
+        assert found.is_hidden  # a retired file gives points, too
     world.load(NORTH, PATH.format(n=4), file_of("root.wind_park.d4"))
     with catalogue(world, FileScope(new=True)) as found:
         (neighbour,) = found.neighbours()

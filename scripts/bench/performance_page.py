@@ -1,0 +1,139 @@
+"""Measures transfers beside their peers, and writes docs/performance.md's tables and plots from it.
+
+    sudo .venv/bin/python scripts/bench/performance_page.py [--runs 5] [--into DIR] [--only-write]
+
+Each benchmark leaves its JSON in the directory (`build/bench`); `--only-write` makes the page from
+what lies there. A part of the page stands between `<!-- name -->` and `<!-- / -->`; the rest of it
+is written by hand. The long wire needs root (see there) and is left out without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "performance.md"
+PLOTS = ROOT / "docs" / "plots"
+_BAR, _GAP, _LABEL, _WIDTH = 18, 6, 330, 420
+
+
+def measure(into: Path, runs: int) -> None:
+    """Run the benchmarks, one after the other."""
+    into.mkdir(parents=True, exist_ok=True)
+    commands: dict[str, list[object]] = {
+        "transfer": ["transfer.py", "--runs", runs, "--at", "/tmp", "--at", "/dev/shm"],
+    }
+    if os.getuid() == 0:
+        commands["long-wire"] = ["long_wire.py", "--mib", 64]
+    for name, (script, *args) in commands.items():
+        words = [ROOT / "scripts" / "bench" / str(script), *args, "--json", into / f"{name}.json"]
+        subprocess.run([sys.executable, *map(str, words)], check=True, cwd=ROOT)
+
+
+def of_transfers(found: dict[str, Any]) -> tuple[str, str]:
+    """The table and the plot of transfer.py."""
+    lines = ["| work | where | way | seconds | CPU | ratio |", "|" + "---|" * 6]
+    bars: list[tuple[str, float]] = []
+    for each in found["results"]:
+        for way, spent in each["ways"].items():
+            ratio = spent["ratio"]
+            lines.append(
+                f"| {each['work']} | {_where(each['at'])} | {way} | "
+                f"{spent['seconds']['median']:.2f} | {spent['cpu']['median']:.2f} | "
+                f"{ratio['median']:.2f} ({ratio['least']:.2f} to {ratio['greatest']:.2f}) |"
+            )
+            if way != "tsferry":
+                bars.append((f"{each['work']}, {_where(each['at'])}: {way}", ratio["median"]))
+    machine = found["machine"]
+    lines.append("")
+    lines.append(
+        f"Medians of {machine['runs']} alternating runs, {machine['cpus']} cores, "
+        f"Linux {machine['kernel'].partition('-')[0]}, Python {machine['python']}."
+    )
+    return "\n".join(lines), plot("Seconds of the other way by those of tsferry", bars)
+
+
+def of_long_wire(found: dict[str, Any]) -> tuple[str, str]:
+    """The table and the plot of long_wire.py."""
+    settings, seconds = found["settings"], found["seconds"]
+    ours = seconds["tsferry"]
+    lines = ["| way | seconds | ratio |", "|" + "---|" * 3]
+    bars = []
+    for way, spent in seconds.items():
+        ratio = sorted(b / a for a, b in zip(ours, spent, strict=True))[len(ours) // 2]
+        lines.append(f"| {way} | {sorted(spent)[len(spent) // 2]:.0f} | {ratio:.1f} |")
+        bars.append((way, ratio))
+    lines.append("")
+    lines.append(
+        f"One file of {settings['mib']} MiB; {settings['delay'] * 1000:.0f} ms there and back, "
+        f"{settings['loss']:.0%} of the packets lost, {settings['congestion']}."
+    )
+    return "\n".join(lines), plot("Seconds of the other way by those of tsferry", bars)
+
+
+def plot(title: str, bars: list[tuple[str, float]]) -> str:
+    """Bars with their numbers, and a line at 1, as SVG."""
+    most = max(1.0, *(value for _, value in bars)) * 1.15
+    height = 30 + len(bars) * (_BAR + _GAP)
+    one = _LABEL + _WIDTH / most
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_LABEL + _WIDTH + 20} {height}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="100%" height="100%" fill="#fff"/><text x="4" y="16">{escape(title)}</text>',
+    ]
+    for number, (label, value) in enumerate(bars):
+        y = 26 + number * (_BAR + _GAP)
+        color = "#2b7a4b" if value >= 1 else "#b5651d"
+        width = _WIDTH * value / most
+        out.append(
+            f'<text x="{_LABEL - 6}" y="{y + 13}" text-anchor="end">{escape(label)}</text>'
+            f'<rect x="{_LABEL}" y="{y}" width="{width:.1f}" height="{_BAR}" fill="{color}"/>'
+            f'<text x="{_LABEL + width + 4:.1f}" y="{y + 13}">{value:.2f}</text>'
+        )
+    out.append(f'<line x1="{one:.1f}" x2="{one:.1f}" y1="22" y2="{height}" stroke="#333"/></svg>')
+    return "\n".join(out) + "\n"
+
+
+def write(into: Path) -> None:
+    """Make the parts of the page for which there is JSON."""
+    PLOTS.mkdir(exist_ok=True)
+    text = PAGE.read_text()
+    for name, make in (("transfer", of_transfers), ("long-wire", of_long_wire)):
+        source = into / f"{name}.json"
+        if not source.exists():
+            continue
+        table, drawn = make(json.loads(source.read_text()))
+        (PLOTS / f"{name}.svg").write_text(drawn)
+        begin, end = f"<!-- {name} -->\n", "<!-- / -->"
+        before, found, rest = text.partition(begin)
+        if not found:
+            raise SystemExit(f"{PAGE}: has no part {begin.strip()}")
+        after = rest[rest.index(end) :]
+        text = f"{before}{begin}{table}\n\n![ratios](plots/{name}.svg)\n{after}"
+    PAGE.write_text(text)
+
+
+def _where(at: str) -> str:
+    return "tmpfs" if at.startswith("/dev/shm") else "disk"
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--runs", type=int, default=5)
+    options.add_argument("--into", type=Path, default=ROOT / "build" / "bench")
+    options.add_argument("--only-write", action="store_true")
+    given = options.parse_args()
+    if not given.only_write:
+        measure(given.into, given.runs)
+    write(given.into)
+
+
+if __name__ == "__main__":
+    main()
