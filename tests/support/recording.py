@@ -97,8 +97,14 @@ class Recorded:
         self._directory = directory
         self._number = 0
 
-    def start(self, arguments: Sequence[str], *, env: Mapping[str, str] | None = None) -> Child:
-        """Start a program; recorded from its first call."""
+    def start(
+        self,
+        arguments: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        forked: bool = False,
+    ) -> Child:
+        """Start a program; recorded from its first call, so never a fork (`forked`) of another."""
         self._number += 1
         output = self._directory / f"calls-{self._number}"
         output.mkdir(parents=True)
