@@ -45,6 +45,7 @@ O_NONBLOCK also that somebody holds a lease on the file, which may not."""
 _LARGE = getattr(os, "O_LARGEFILE", 0)
 
 _MAX_COMPONENT = 255
+_NO_NAMES = frozenset({"", ".", ".."})
 _MAX_PATH = 4095
 
 
@@ -54,6 +55,16 @@ class _OpenHow(ctypes.Structure):
         ("mode", ctypes.c_uint64),
         ("resolve", ctypes.c_uint64),
     )
+
+
+_NUMBER = ctypes.c_long(_SYS_OPENAT2)
+_HOW_SIZE = ctypes.c_size_t(ctypes.sizeof(_OpenHow))
+
+
+@cache
+def _how(flags: int, mode: int) -> object:
+    """How to open, by reference; the kernel only reads it."""
+    return ctypes.byref(_OpenHow(flags=flags | _LARGE, mode=mode, resolve=_RESOLVE))
 
 
 @cache
@@ -106,13 +117,15 @@ def parts(rel: str) -> list[str]:
     if rel in ("", "."):
         return []
     pieces = rel.split("/")
-    if "\0" in rel or any(piece in ("", ".", "..") for piece in pieces):
+    if "\0" in rel or not _NO_NAMES.isdisjoint(pieces):
         raise NameRefusedError(f"{_shown(rel)} is no path beneath a directory")
     try:
-        sizes = [len(os.fsencode(piece)) for piece in pieces]
+        size = len(os.fsencode(rel))
     except UnicodeEncodeError as error:
         raise NameRefusedError(f"{_shown(rel)} is no name that a file can have") from error
-    if max(sizes) > _MAX_COMPONENT or sum(sizes) + len(sizes) - 1 > _MAX_PATH:
+    if size > _MAX_PATH or (
+        size > _MAX_COMPONENT and max(len(os.fsencode(piece)) for piece in pieces) > _MAX_COMPONENT
+    ):
         raise NameRefusedError(f"{_shown(rel)} is too long for a path")
     return pieces
 
@@ -223,16 +236,10 @@ def _two_names_of_one(source_dir: int, source: str, target_dir: int, target: str
 def _openat2(root: int, rel: str, flags: int, mode: int) -> int:
     call = _syscall()
     assert call is not None
-    how = _OpenHow(flags=flags | _LARGE, mode=mode, resolve=_RESOLVE)
+    name, how = os.fsencode(rel), _how(flags, mode)
     races = 0
     while True:
-        fd = call(
-            ctypes.c_long(_SYS_OPENAT2),
-            ctypes.c_long(root),
-            os.fsencode(rel),
-            ctypes.byref(how),
-            ctypes.c_size_t(ctypes.sizeof(how)),
-        )
+        fd = call(_NUMBER, ctypes.c_long(root), name, how, _HOW_SIZE)
         if fd >= 0:
             return int(fd)
         code = ctypes.get_errno()

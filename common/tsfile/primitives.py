@@ -8,9 +8,7 @@ in the file.
 
 from __future__ import annotations
 
-import contextlib
 import struct
-from collections.abc import Iterator
 from typing import Final
 
 __all__ = [
@@ -48,19 +46,30 @@ class Malformed(Exception):
         self.at = at
 
 
-@contextlib.contextmanager
-def located(base: int, section: str) -> Iterator[None]:
+class located:
     """Raise ``Corrupt`` for what goes wrong in a buffer that stands at ``base`` in the file."""
-    try:
-        yield
-    except Malformed as bad:
-        raise Corrupt(f"{bad.what} at offset {base + bad.at}") from bad
-    except (IndexError, struct.error) as bad:
-        raise Corrupt(f"{section} at offset {base} ends in the middle of an entry") from bad
+
+    __slots__ = ("_base", "_section")
+
+    def __init__(self, base: int, section: str) -> None:
+        self._base = base
+        self._section = section
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, bad: BaseException | None, tb: object) -> None:
+        if isinstance(bad, Malformed):
+            raise Corrupt(f"{bad.what} at offset {self._base + bad.at}") from bad
+        if isinstance(bad, IndexError | struct.error):
+            reason = f"{self._section} at offset {self._base} ends in the middle of an entry"
+            raise Corrupt(reason) from bad
 
 
 def read_uvarint(buf: bytes, pos: int) -> tuple[int, int]:
     """Read a LEB128 of up to five bytes; return (number, position behind it)."""
+    number = buf[pos]
+    if number < 0x80:  # nearly all are
+        return number, pos + 1
     number = 0
     for index in range(_MAX_VARINT_BYTES):
         byte = buf[pos + index]

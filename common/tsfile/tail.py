@@ -173,6 +173,6 @@ def _sum_up(verdict: TailVerdict, footer: Footer, devices: tuple[Device, ...]) -
         meta_offset=footer.meta_offset,
         first_time=min(starts, default=None),
         last_time=max(ends, default=None),
-        series_count=sum(device.series_count for device in devices),
-        point_count=sum(device.point_count for device in devices),
+        series_count=sum([device.series_count for device in devices]),
+        point_count=sum([device.point_count for device in devices]),
     )

@@ -97,7 +97,9 @@ def _judge(size: int, head: bytes, last: bytes) -> TailVerdict:
         reason = f"the file begins with {head[:6]!r} instead of {MAGIC!r}"
         return TailVerdict(Status.NOT_A_TSFILE, None, size, reason)
     after = head[len(MAGIC) :]
-    if after and any(after.startswith(mark) or mark.startswith(after) for mark in _LEGACY_HEADS):
+    if after.startswith(_LEGACY_HEADS) or (
+        0 < len(after) < 6 and any(mark.startswith(after) for mark in _LEGACY_HEADS)
+    ):
         name = after.decode("ascii", "replace")
         reason = f"version {name!r} at offset 6: a TsFile of before version 3, which is not read"
         return TailVerdict(Status.LEGACY, None, size, reason)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Collected"]
 
+_SMALL = 1 << 18
+"""Bytes of a file that is read in one go."""
+
 
 class Collected:
     """The files of a manifest: those that can be loaded, and why the others cannot.
@@ -97,8 +100,9 @@ class Collected:
     ) -> None:
         fd = self._folder.tree.open_read(rel)
         try:
-            tail = read_tail(fd, structure=True)
-            registers = read_series(fd, tail, path.sg)
+            source = os.pread(fd, staged.size, 0) if staged.size <= _SMALL else fd
+            tail = read_tail(source, structure=True)
+            registers = read_series(source, tail, path.sg)
         except (Corrupt, IllegalPathError) as error:
             self._fail(path, Result.QUARANTINED, str(error))
             return

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from common import crash
 from common.errors import ConflictError, TooLargeError, TsferryError
 from common.linelog import LoadLog
-from common.names import FilePath
+from common.names import RESOURCE, FilePath
 from common.wire import Result
 from receiver.disks import whole_in
 from receiver.load.collecting import Collected
@@ -243,14 +243,17 @@ def _place(folder: SenderFolder, current: CurrentTask, change: Change) -> dict[s
     Returns:
         what stands in the way of files that cannot be placed, by path.
     """
-    loads = {load.candidate.path for load in change.loads}
-    every = [FilePath.parse(entry.path) for entry in current.record.manifest or ()]
+    loads = {load.candidate.path.text: load.candidate.path for load in change.loads}
+    left = [
+        FilePath.parse(entry.path)
+        for entry in current.record.manifest or ()
+        if entry.path not in loads
+    ]
     move_back(
         folder.tree,
         [
             (folder.staged_at(each), physical_name(folder.uuid, current.id, each))
-            for path in every
-            if path not in loads
+            for path in left
             for each in (path, path.resource)
         ],
     )
@@ -261,7 +264,7 @@ def _place(folder: SenderFolder, current: CurrentTask, change: Change) -> dict[s
             moves.append((folder.staged_at(load.candidate.path.resource), load.physical.resource))
     stuck = move_in(folder.tree, moves)
     found: dict[str, str] = {}
-    for path in loads:
+    for path in loads.values():
         why = stuck.get(folder.staged_at(path)) or stuck.get(folder.staged_at(path.resource))
         if why is not None:
             found[path.text] = why
@@ -340,7 +343,7 @@ def _clear_staged(
 
 
 def _remove_empty(folder: SenderFolder, outcomes: Iterable[FileOutcome]) -> None:
-    directories = {FilePath.parse(each.path).directory for each in outcomes}
+    directories = {each.path.rpartition("/")[0] for each in outcomes}
     for directory in sorted(directories):
         try:
             while directory and folder.tree.remove_empty(folder.at(f"data/{directory}")):
@@ -356,5 +359,4 @@ def _with(outcomes: Iterable[FileOutcome], result: Result) -> list[FileOutcome]:
 
 
 def _and_resources(outcomes: Iterable[FileOutcome]) -> list[str]:
-    paths = [FilePath.parse(each.path) for each in outcomes]
-    return [text for path in paths for text in (path.text, path.resource.text)]
+    return [text for each in outcomes for text in (each.path, each.path + RESOURCE)]

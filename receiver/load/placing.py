@@ -73,19 +73,29 @@ def _make_directory(tree: Tree, physical: FilePath) -> str | None:
 def _move(tree: Tree, rel: str, physical: FilePath, left: set[str]) -> str | None:
     """Move a file, if that was not done before; in words why that cannot be."""
     try:
-        if not tree.exists(rel):
-            return None
-        found = tree.stat(physical.text)
-        if found is not None and not stat.S_ISREG(found.st_mode):
-            return f"{physical} is {kind_of(found.st_mode)}"
-        tree.rename(rel, physical.text, sync=False)
+        try:
+            tree.rename(rel, physical.text, replace=False, sync=False)
+        except FileExistsError:
+            found = tree.stat(physical.text)
+            if found is not None and not stat.S_ISREG(found.st_mode):
+                return f"{physical} is {kind_of(found.st_mode)}"
+            tree.rename(rel, physical.text, sync=False)
     except (OSError, TsferryError) as error:
+        if _is_gone(tree, rel):
+            return None
         if not is_of_one_path(error):
             raise
         return obstacle(tree, physical.text, error)
     left.add(rel.rpartition("/")[0])
     crash.point("placing.moved")
     return None
+
+
+def _is_gone(tree: Tree, rel: str) -> bool:
+    try:
+        return not tree.exists(rel)
+    except (OSError, TsferryError):
+        return False
 
 
 def move_back(tree: Tree, moves: Iterable[Move]) -> None:

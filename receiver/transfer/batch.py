@@ -1,9 +1,15 @@
-"""Many small files in one body: each is judged by itself, the good ones are put away together."""
+"""Many small files in one body: each is judged by itself, the good ones are put away together.
+
+The disk flushes many files for little more than one. So some are open at once, and the flush of the
+first is waited for when all of them are on their way.
+"""
 
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from common import crash
 from common.digests import is_md5, md5
@@ -19,11 +25,17 @@ from common.wire import BatchAnswer, BatchEntry, BatchResult, check_block, decod
 from receiver.transfer.intake import VerifiedBytes
 
 if TYPE_CHECKING:
-    from receiver.load.folder.current_task import CurrentTask
+    from collections.abc import Sequence
+
+    from common.durable import WriteFile
+    from receiver.load.folder.current_task import CurrentTask, Planned
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.transfer.intake import Intake
 
 __all__ = ["receive_batch"]
+
+_OPEN: Final = 64
+"""Files of one body that are open at once."""
 
 
 def receive_batch(
@@ -41,28 +53,105 @@ def receive_batch(
     """
     files = list(decode_batch(body))
     intake.check_room(folder, sum(entry.size for entry, _ in files), partial_bytes)
+    receiving = _Receiving(intake, folder, current)
     results: list[BatchResult] = []
-    good: dict[str, VerifiedBytes] = {}
-    parts: list[str] = []
     try:
-        for entry, content in files:
-            part = f"{folder.uploads}/{secrets.token_hex(16)}.part"
-            parts.append(part)
-            try:
-                received = _receive(intake, folder, current, entry, content, part)
-                good[received.path.text] = received
-                results.append(BatchResult(path=entry.path))
-            except TsferryError as error:
-                if error.retry:
-                    raise
-                results.append(_failed(entry.path, error))
+        for begin in range(0, len(files), _OPEN):
+            results += receiving.take(files[begin : begin + _OPEN])
         crash.point("batch.received")
-        stuck = _stage(intake, folder, list(good.values()))
+        stuck = _stage(intake, folder, list(receiving.good.values()))
         results = [stuck.get(each.path, each) for each in results]
+        placed = (each.part for path, each in receiving.good.items() if path not in stuck)
+        receiving.parts.difference_update(placed)
     finally:
-        for part in parts:
+        for part in receiving.parts:
             folder.tree.unlink(part, sync=False)
     return BatchAnswer(results=results)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A file that is on its way to the disk under the temporary name `part`."""
+
+    entry: BatchEntry
+    content: memoryview
+    path: FilePath
+    planned: Planned | None
+    part: str
+    file: WriteFile
+
+
+@dataclass
+class _Receiving:
+    """Takes the files of a body in, some at a time.
+
+    Attributes:
+        good: those that are flushed and verified, by path.
+        parts: temporary names that may be left.
+    """
+
+    intake: Intake
+    folder: SenderFolder
+    current: CurrentTask
+    good: dict[str, VerifiedBytes] = field(default_factory=dict, init=False)
+    parts: set[str] = field(default_factory=set, init=False)
+
+    def take(self, files: Sequence[tuple[BatchEntry, memoryview]]) -> list[BatchResult]:
+        """Write some files, then flush and verify each."""
+        with ExitStack() as opened:
+            begun = [self._write(entry, content, opened) for entry, content in files]
+            return [self._finish(each) if isinstance(each, _Written) else each for each in begun]
+
+    def _write(
+        self, entry: BatchEntry, content: memoryview, opened: ExitStack
+    ) -> _Written | BatchResult:
+        try:
+            path, planned = self._expected(entry, content)
+            part = f"{self.folder.uploads}/{secrets.token_hex(16)}.part"
+            self.parts.add(part)
+            file = opened.enter_context(self.folder.tree.create(part))
+            file.write(content, at=0)
+            file.begin_sync()
+        except TsferryError as error:
+            return _failed(entry.path, error)
+        return _Written(entry, content, path, planned, part, file)
+
+    def _expected(self, entry: BatchEntry, content: memoryview) -> tuple[FilePath, Planned | None]:
+        """Where a file belongs, and what was planned, if it may come and is whole."""
+        path = FilePath.parse(entry.path)
+        self.intake.check_size(path, entry.size)
+        if not is_md5(entry.md5):
+            raise ProtocolError(f"{path}: {entry.md5[:40]!a} is no MD5 in hex")
+        check_block(content, entry.xxh3, path.text)
+        planned = self.current.planned.get(path.tsfile.text)
+        if planned is not None and planned.refused is not None:
+            raise ConflictError(f"{path}: the plan said {planned.refused}: {planned.reason}")
+        return path, planned
+
+    def _finish(self, each: _Written) -> BatchResult:
+        try:
+            each.file.sync()
+            self.good[each.path.text] = self._verified(each)
+        except TsferryError as error:
+            return _failed(each.entry.path, error)
+        return BatchResult(path=each.entry.path)
+
+    def _verified(self, each: _Written) -> VerifiedBytes:
+        fd, path, entry = each.file.fileno(), each.path, each.entry
+        found = md5(each.content).hexdigest()
+        try:
+            record = self.intake.verify(
+                fd,
+                path,
+                found,
+                expected=(entry.md5,),
+                planned=each.planned,
+                content=each.content,
+            )
+        except NotATsFileError as error:
+            self.intake.quarantine(self.folder, each.part, path, fd, entry.size, error.message)
+            raise
+        return VerifiedBytes(path, each.part, record)
 
 
 def _stage(
@@ -82,37 +171,10 @@ def _stage(
     return {}
 
 
-def _receive(
-    intake: Intake,
-    folder: SenderFolder,
-    current: CurrentTask,
-    entry: BatchEntry,
-    content: memoryview,
-    part: str,
-) -> VerifiedBytes:
-    path = FilePath.parse(entry.path)
-    intake.check_size(path, entry.size)
-    if not is_md5(entry.md5):
-        raise ProtocolError(f"{path}: {entry.md5[:40]!a} is no MD5 in hex")
-    check_block(content, entry.xxh3, path.text)
-    planned = current.planned.get(path.tsfile.text)
-    if planned is not None and planned.refused is not None:
-        raise ConflictError(f"{path}: the plan said {planned.refused}: {planned.reason}")
-    with folder.tree.create(part) as file:
-        file.write(content)
-        file.sync()
-        found = md5(content).hexdigest()
-        try:
-            record = intake.verify(
-                file.fileno(), path, found, expected=(entry.md5,), planned=planned
-            )
-        except NotATsFileError as error:
-            intake.quarantine(folder, part, path, file.fileno(), entry.size, error.message)
-            raise
-    return VerifiedBytes(path, part, record)
-
-
 def _failed(path: str, error: TsferryError) -> BatchResult:
+    """What becomes of one file; an error that passes concerns all of the body."""
+    if error.retry:
+        raise error
     return BatchResult(
         path=path,
         problem=to_problem(error, path=path),

@@ -32,6 +32,7 @@ from receiver.metadata.model import records
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from common.tsfile import TsFileOrigin
     from receiver.config import ReceiverConfig
     from receiver.load.folder.current_task import CurrentTask, Planned
     from receiver.load.folder.sender_folder import SenderFolder
@@ -151,6 +152,7 @@ class Intake:
         *,
         expected: Iterable[str | None],
         planned: Planned | None,
+        content: memoryview | None = None,
         single: str | None = None,
         scope: Sequence[str] = (),
         token: str | None = None,
@@ -163,6 +165,7 @@ class Intake:
             md5: of its bytes, computed here.
             expected: what the sender has said it is, in whatever place.
             planned: its TsFile's entry in the plan.
+            content: the bytes that came, of a file that came in one piece.
             single: id of its task, if it is a task of its own.
             scope: of the token, for such a task.
             token: its id.
@@ -174,10 +177,11 @@ class Intake:
         check_md5(path, md5, *expected)
         if planned is not None and not path.is_resource:
             check_md5(path, md5, planned.md5)
-        check_content(fd, path)
-        _read_back(fd, path, md5)
-        at = self._clock()
-        record = record_of(fd, path, md5, at=at, single=single, scope=scope, token=token)
+        source = _read_back(fd, path, md5, content)
+        check_content(source, path)
+        record = record_of(
+            fd, path, md5, source=source, at=self._clock(), single=single, scope=scope, token=token
+        )
         if planned is None:
             return record
         if path.is_resource:
@@ -258,17 +262,24 @@ class Intake:
         log.warning("quarantined", extra={"path": path.text, "reason": reason})
 
 
-def _read_back(fd: int, path: FilePath, md5: str) -> None:
+def _read_back(fd: int, path: FilePath, md5: str, content: memoryview | None) -> TsFileOrigin:
     """See that a small file has the bytes that came, not only that these were the right ones.
+
+    Returns:
+        what to go on reading: the file, or its bytes if all of them were read at once.
 
     Raises:
         DigestError: a byte was lost between here and the file.
     """
-    if os.fstat(fd).st_size > _READ_BACK_BYTES:
-        return
+    size = os.fstat(fd).st_size
+    if content is not None and (there := os.pread(fd, size, 0)) == bytes(content):
+        return there
+    if size > _READ_BACK_BYTES:
+        return fd
     found = md5_of_fd(fd)
     if found != md5:
         raise DigestError(f"{path}: came with MD5 {md5}, and is read back with MD5 {found}")
+    return fd
 
 
 def _place(folder: SenderFolder, files: list[VerifiedBytes]) -> None:

@@ -38,6 +38,7 @@ __all__ = ["DroppedFile", "LinkedFiles", "Snapshot", "SnapshotFile", "still_same
 _log = logging.getLogger(__name__)
 _NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
 _CHANGED = "changed between selection and opening"
+_Identity = tuple[int, int, int]
 
 
 class SnapshotFile(msgspec.Struct, frozen=True):
@@ -52,7 +53,7 @@ class SnapshotFile(msgspec.Struct, frozen=True):
 
     file: LocalFile
     rel: str
-    identity: tuple[int, int, int]
+    identity: _Identity
     copied: bool = False
 
     @property
@@ -108,16 +109,18 @@ class Snapshot:
         """
         taken: list[SnapshotFile] = []
         dropped: list[DroppedFile] = []
-        touched: set[tuple[Path, str]] = set()
+        touched: dict[tuple[Path, str], set[str]] = {}
         for file in files:
+            where = file.data_dir, f"{self._base}/{file.path.directory}"
             try:
-                taken.append(self._take(file))
+                if where not in touched:
+                    touched[where] = self._names(*where)
+                taken.append(self._take(file, touched[where]))
             except FileNotFoundError:
                 dropped.append(DroppedFile(file.path, "was deleted between selection and opening"))
             except (_ChangedError, UnsafePathError) as error:
                 dropped.append(DroppedFile(file.path, str(error)))
             else:
-                touched.add((file.data_dir, f"{self._base}/{file.path.directory}"))
                 crash.point("snapshot.taken")
                 continue
             if file.rel != self.rel(file.path):  # a last copy is nobody's to remove
@@ -172,37 +175,46 @@ class Snapshot:
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _take(self, file: LocalFile) -> SnapshotFile:
+    def _names(self, data_dir: Path, directory: str) -> set[str]:
+        """Make a directory of the snapshot; what is in it."""
+        tree = self._trees[data_dir]
+        tree.make_dirs(directory)
+        return {name for name, _ in tree.listing(directory)}
+
+    def _take(self, file: LocalFile, there: set[str]) -> SnapshotFile:
+        """Bring a file in; `there` are the names in its directory."""
         tree = self._trees[file.data_dir]
         rel = self.rel(file.path)
         if file.rel == rel:
             return self._check_last_copy(tree, file)
-        tree.make_dirs(rel.rpartition("/")[0])
-        copied = self._bring(tree, file.rel, rel, file.identity)
+        name = file.path.name
+        identity, copied = self._bring(tree, file.rel, rel, file.identity, name in there)
+        there.add(name)
         crash.point("snapshot.linked")
-        if file.resource is not None:
-            beside = file.resource
-            identity = (beside.size, beside.mtime_ns, beside.inode)
+        beside = file.resource
+        if beside is not None:
+            wanted = (beside.size, beside.mtime_ns, beside.inode)
+            resource = rel + RESOURCE
             try:
-                self._bring(tree, file.rel + RESOURCE, rel + RESOURCE, identity)
+                self._bring(tree, file.rel + RESOURCE, resource, wanted, name + RESOURCE in there)
+                there.add(name + RESOURCE)
             except FileNotFoundError:
                 raise _ChangedError(_CHANGED) from None
-        else:
+        elif name + RESOURCE in there:
             tree.unlink(rel + RESOURCE, sync=False)
-        return SnapshotFile(file, rel, stat_identity(_stat(tree, rel)), copied)
+        return SnapshotFile(file, rel, identity, copied)
 
     def _check_last_copy(self, tree: Tree, file: LocalFile) -> SnapshotFile:
-        identity = stat_identity(_stat(tree, file.rel))
-        if identity != file.identity:
-            raise _ChangedError(_CHANGED)
-        return SnapshotFile(file, file.rel, identity)
+        return SnapshotFile(file, file.rel, _expect(tree, file.rel, file.identity))
 
-    def _bring(self, tree: Tree, source: str, target: str, wanted: tuple[int, int, int]) -> bool:
-        """Link (or copy) one file; whether it was copied."""
-        there = tree.stat(target)
-        if there is not None:
-            if stat_identity(there) == wanted:
-                return False
+    def _bring(
+        self, tree: Tree, source: str, target: str, wanted: _Identity, there: bool
+    ) -> tuple[_Identity, bool]:
+        """Link (or copy) one file, of which something may be there: what it is, if it is a copy."""
+        if there:
+            found = tree.stat(target)
+            if found is not None and stat_identity(found) == wanted:
+                return wanted, False
             tree.unlink(target, sync=False)
         tree.sync_file(source)  # whoever wrote it may not have: the link would come back empty
         try:
@@ -214,9 +226,8 @@ class Snapshot:
             _expect(tree, source, wanted)
             tree.copy(source, target)
             _expect(tree, source, wanted)
-            return True
-        _expect(tree, target, wanted)
-        return False
+            return stat_identity(_stat(tree, target)), True
+        return _expect(tree, target, wanted), False
 
     def _warn(self, data_dir: Path, error: OSError) -> None:
         if data_dir not in self._warned:
@@ -245,9 +256,10 @@ def _stat(tree: Tree, rel: str) -> os.stat_result:
     return found
 
 
-def _expect(tree: Tree, rel: str, wanted: tuple[int, int, int]) -> None:
+def _expect(tree: Tree, rel: str, wanted: _Identity) -> _Identity:
     if stat_identity(_stat(tree, rel)) != wanted:
         raise _ChangedError(_CHANGED)
+    return wanted
 
 
 def _path(text: str) -> FilePath | None:

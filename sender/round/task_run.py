@@ -182,7 +182,7 @@ class TaskRun:
             known = self._kept.md5_known(addition.file)
             origin = self._source.origin(snap.path)
             edge = "" if origin is None else origin.sender
-            found = prepare(self._kept.snapshot, snap, addition, known, edge)
+            found = prepare(self._kept.snapshot, snap, addition, known, edge, proofs=self._proofs)
             if isinstance(found, Prepared):
                 yield found
             elif found.changed:
@@ -210,6 +210,7 @@ class TaskRun:
             case Action.HAVE | Action.ALREADY:
                 yield from self._compare(prepared, decision)
             case _:
+                self._proofs.drop(prepared.entry.path)
                 self._verdicts.decided(file, decision)
 
     def _compare(self, prepared: Prepared, decision: wire.PlanDecision) -> Iterator[SendJob]:
@@ -224,6 +225,8 @@ class TaskRun:
             self._whole[prepared.entry.path] = (prepared, ours)
             if decision.action is Action.HAVE:
                 self._proofs.add(prepared.entry.path, prepared.snap)
+            else:
+                self._proofs.drop(prepared.entry.path)
         elif decision.action is Action.HAVE:
             yield SendJob(prepared, resource=decision.resource)
         elif prepared.entry.md5 is None:

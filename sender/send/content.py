@@ -17,6 +17,7 @@ from common.tsfile.tail_digest import tail_digest
 from sender.kept.snapshot import Snapshot, SnapshotFile, still_same
 from sender.plan.task_plan import Addition
 from sender.select.found import Span, stat_identity
+from sender.send.proofs import Proofs
 
 __all__ = [
     "OpenFile",
@@ -31,6 +32,10 @@ __all__ = [
     "small_resource",
     "without_devices",
 ]
+
+
+_SMALL = 1 << 20
+"""Bytes of a file that is read whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +101,15 @@ class Unfit:
 
 
 def prepare(
-    snapshot: Snapshot, snap: SnapshotFile, addition: Addition, md5: str | None, origin: str = ""
+    snapshot: Snapshot,
+    snap: SnapshotFile,
+    addition: Addition,
+    md5: str | None,
+    origin: str = "",
+    *,
+    proofs: Proofs,
 ) -> Prepared | Unfit:
-    """Read the tail of a snapshot file.
+    """Read the tail of a snapshot file; of a small one all there is, once.
 
     Args:
         snapshot: that holds it.
@@ -106,14 +117,17 @@ def prepare(
         addition: why it is sent.
         md5: of the file, where it is known without reading it.
         origin: the edge that it comes from, of a forwarded file.
+        proofs: take the tables of small files.
     """
     try:
         fd = snapshot.open(snap)
     except (OSError, UnsafePathError) as error:
         return Unfit(addition, f"cannot be opened: {error}", changed=True)
     try:
-        tail = read_tail(fd)
-        digest = tail_digest(fd)
+        small = addition.file.size <= _SMALL
+        source = os.pread(fd, addition.file.size, 0) if small else fd
+        tail = read_tail(source)
+        digest = tail_digest(source)
         resource, identity = _resource(snapshot, snap)
         same = still_same(fd, snap)
     except (OSError, Corrupt, UnsafePathError) as error:
@@ -124,6 +138,8 @@ def prepare(
         return Unfit(addition, "changed while it was read", changed=True)
     if not tail.complete:
         return Unfit(addition, f"{tail.status}: {tail.reason}", changed=False)
+    if small:
+        proofs.take(addition.path.text, source, tail)
     entry = wire.PlanEntry(
         path=addition.path.text,
         size=addition.file.size,

@@ -1,7 +1,8 @@
 """What this sender says of every series of what it sends, for the receiver to be checked against.
 
-A table is made of the very bytes that travelled, while they are still in the page cache. It is a
-second opinion, never a condition: a file whose chunks cannot be read this way is sent as it is.
+A table is made of the very bytes that travel: of a small file while it is in memory to be offered,
+of a large one behind it, while it is still in the page cache. It is a second opinion, never a
+condition: a file whose chunks cannot be read this way is sent as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import xxhash
 
 from common import wire
 from common.errors import UnsafePathError
-from common.tsfile import Corrupt, read_tail
+from common.tsfile import Corrupt, Tail, TsFileOrigin, read_tail
 from common.tsfile.proof import compress
 from common.tsfile.proving import series_proofs
 from sender.kept.snapshot import Snapshot, SnapshotFile, still_same
@@ -44,36 +45,48 @@ class Proofs:
         self._room = min(MAX_TABLES, limits.max_page_bytes // SHARE)
         self._found: dict[str, wire.ProofEntry] = {}
 
-    def add(self, path: str, snap: SnapshotFile) -> None:
-        """Make the table of a file that the receiver has whole."""
-        made = self._make(path, snap)
-        if made is None:
-            self._found.pop(path, None)
+    def take(self, path: str, source: TsFileOrigin, tail: Tail) -> None:
+        """Make the table of a file that has been read."""
+        try:
+            data = series_proofs(source, tail).encode()
+        except (OSError, Corrupt) as error:
+            _log.warning("%s: no table of its series: %s", path, error)
             return
-        root, packed = made
-        length = -(-len(packed) // 3) * 4
+        packed = compress(data)
+        length = _length(packed)
         fits = len(packed) <= MAX_TABLE and length <= self._room
         if fits:
             self._room -= length
+        root = xxhash.xxh3_128_hexdigest(data)
         self._found[path] = wire.ProofEntry(root=root, table=packed if fits else None)
+
+    def add(self, path: str, snap: SnapshotFile) -> None:
+        """Make the table of a file that the receiver has whole, if that is not done."""
+        if path in self._found:
+            return
+        try:
+            fd = self._snapshot.open(snap)
+        except (OSError, UnsafePathError) as error:
+            _log.warning("%s: no table of its series: %s", path, error)
+            return
+        try:
+            self.take(path, fd, read_tail(fd))
+            if not still_same(fd, snap):
+                self.drop(path)
+        finally:
+            os.close(fd)
+
+    def drop(self, path: str) -> None:
+        """Let the table of a file go that is not in the task after all; there may be none."""
+        found = self._found.pop(path, None)
+        if found is not None and found.table is not None:
+            self._room += _length(found.table)
 
     def of(self, path: str) -> wire.ProofEntry | None:
         """What goes into the manifest for a file; None where nothing can be said."""
         return self._found.get(path)
 
-    def _make(self, path: str, snap: SnapshotFile) -> tuple[str, bytes] | None:
-        try:
-            fd = self._snapshot.open(snap)
-        except (OSError, UnsafePathError) as error:
-            _log.warning("%s: no table of its series: %s", path, error)
-            return None
-        try:
-            data = series_proofs(fd, read_tail(fd)).encode()
-            if not still_same(fd, snap):
-                return None
-        except (OSError, Corrupt) as error:
-            _log.warning("%s: no table of its series: %s", path, error)
-            return None
-        finally:
-            os.close(fd)
-        return xxhash.xxh3_128_hexdigest(data), compress(data)
+
+def _length(packed: bytes) -> int:
+    """Bytes of a table in JSON, which takes it as base64."""
+    return -(-len(packed) // 3) * 4

@@ -104,8 +104,7 @@ class Recorded:
         env: Mapping[str, str] | None = None,
         forked: bool = False,
     ) -> Child:
-        """Start a program; recorded from its first call, so no fork of one that runs."""
-        del forked
+        """Start a program; recorded from its first call, so never a fork (`forked`) of another."""
         self._number += 1
         output = self._directory / f"calls-{self._number}"
         output.mkdir(parents=True)

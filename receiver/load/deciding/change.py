@@ -206,7 +206,9 @@ class _Decision:
         change.guards.append(Guard("task", (sender, task), 0))
         self.mirrors = self._take_mode() and not self.anew
         for text in self.manifest:
-            change.outcomes[text] = self._addition(FilePath.parse(text))
+            candidate = self.candidates.get(text)
+            path = FilePath.parse(text) if candidate is None else candidate.path
+            change.outcomes[text] = self._addition(path, candidate)
         self._find_holds()
         self._judge_ends()
         self._ends()
@@ -234,9 +236,8 @@ class _Decision:
 
     # -- additions -------------------------------------------------------------------------
 
-    def _addition(self, path: FilePath) -> FileOutcome:
+    def _addition(self, path: FilePath, candidate: Candidate | None) -> FileOutcome:
         held = self._held(path)
-        candidate = self.candidates.get(path.text)
         if self._came_before(path, held, candidate):
             return FileOutcome(path.text, Result.ALREADY)
         if candidate is None:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from common.names import FilePath
-    from common.tsfile import Tail
+    from common.tsfile import Tail, TsFileOrigin
 
 __all__ = ["check_content", "check_md5", "hash_staged", "record_of"]
 
 
-def check_content(fd: int, path: FilePath) -> None:
+def check_content(source: TsFileOrigin, path: FilePath) -> None:
     """Read the tail of a TsFile with its whole structure; a resource may hold anything.
 
     Raises:
@@ -29,7 +29,7 @@ def check_content(fd: int, path: FilePath) -> None:
     """
     if path.is_resource:
         return
-    tail: Tail = read_tail(fd, structure=True)
+    tail: Tail = read_tail(source, structure=True)
     if not tail.complete:
         raise NotATsFileError(f"{path}: {tail.status.replace('_', ' ')}: {tail.reason}")
 
@@ -50,18 +50,22 @@ def record_of(
     path: FilePath,
     md5: str,
     *,
+    source: TsFileOrigin,
     at: float,
     single: str | None = None,
     scope: Sequence[str] = (),
     token: str | None = None,
 ) -> Verified:
-    """The record of a verified file that is open as `fd` (renaming keeps inode and mtime)."""
+    """The record of a verified file that is open as `fd` (renaming keeps inode and mtime).
+
+    `source` is that file as well, or its bytes where they have been read.
+    """
     found = os.fstat(fd)
     return Verified(
         path=path.text,
         size=found.st_size,
         md5=md5,
-        tail="" if path.is_resource else tail_digest(fd),
+        tail="" if path.is_resource else tail_digest(source),
         inode=found.st_ino,
         mtime_ns=found.st_mtime_ns,
         at=at,
@@ -81,6 +85,6 @@ def hash_staged(tree: Tree, rel: str, path: FilePath, *, at: float) -> Verified:
     fd = tree.open_read(rel)
     try:
         check_content(fd, path)
-        return record_of(fd, path, md5_of_fd(fd), at=at)
+        return record_of(fd, path, md5_of_fd(fd), source=fd, at=at)
     finally:
         os.close(fd)

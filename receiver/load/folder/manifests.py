@@ -70,8 +70,9 @@ def contradiction(proof: ProofEntry, tail: Tail) -> str | None:
         return None
     own = series_statistics(tail)
     try:
-        # An honest table is as long as our own; a little more, so that a difference can be named.
-        data = inflate(proof.table, limit=2 * len(own.encode()) + _SPARE)
+        # An honest table is as long as our own, which is shorter than twice the index; a little
+        # more, so that a difference can be named.
+        data = inflate(proof.table, limit=2 * (tail.size - tail.meta_offset) + _SPARE)
         table = SeriesTable.decode(data)
     except Corrupt as error:
         return str(error)

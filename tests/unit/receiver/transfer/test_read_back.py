@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from common.durable import WriteFile
@@ -64,3 +66,22 @@ def test_larger_files_are_left_to_the_verification(
     monkeypatch.setattr(intake, "_READ_BACK_BYTES", len(CONTENT) - 1)
     Edge(node).upload(None, PATH, CONTENT)
     assert list(world.loaded().values()) != [CONTENT]
+
+
+def test_files_of_a_batch_are_on_their_way_before_the_first_is_waited_for(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edge = Edge(node)
+    task = edge.start()
+    seen: list[str] = []
+    for name in ("begin_sync", "sync"):
+        real = getattr(WriteFile, name)
+
+        def noted(self: WriteFile, name: str = name, real: Any = real) -> None:
+            seen.append(name)
+            real(self)
+
+        monkeypatch.setattr(WriteFile, name, noted)
+    files = {path_of(number): tsfile(points=number) for number in range(1, 4)}
+    assert [each.problem for each in edge.batch(task, files)] == [None] * 3
+    assert seen == ["begin_sync"] * 3 + ["sync"] * 3

@@ -52,6 +52,7 @@ def test_taking_a_file_twice_is_harmless(site):
     file = scanned(site)
     snapshot = site.snapshot()
     assert snapshot.take([file]).files == snapshot.take([file]).files
+    assert snapshot.take([file, file]).files == 2 * snapshot.take([file]).files
 
 
 @pytest.mark.parametrize("change", ["content", "replaced", "deleted", "resource", "symlink"])

@@ -6,12 +6,18 @@ import os
 
 import pytest
 
+from common import wire
 from sender.plan.task_plan import Addition
 from sender.send import content
 from sender.send.content import Prepared, prepare, small_file, small_resource
+from sender.send.proofs import Proofs
 from tests.support.site import Site, path
 
 A = path("1-1-0.tsfile")
+LIMITS = wire.Limits(
+    max_file_bytes=1 << 20, max_chunk_bytes=1 << 20, max_batch_bytes=1 << 20,
+    max_page_items=100, max_page_bytes=1 << 20,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -25,7 +31,8 @@ def offered(site):
     """The file in the snapshot, ready to be offered, and the snapshot."""
     file, snapshot = site.scan().files[A], site.snapshot()
     (taken,) = snapshot.take([file]).files
-    return prepare(snapshot, taken, Addition(file), None), snapshot
+    proofs = Proofs(snapshot, LIMITS)
+    return prepare(snapshot, taken, Addition(file), None, proofs=proofs), snapshot
 
 
 def touched(site, name):

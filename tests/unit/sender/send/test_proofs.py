@@ -75,6 +75,24 @@ def test_all_tables_of_a_task_keep_to_the_receivers_limit(edge, receiver):
     assert sum(len(msgspec.json.encode(each.proof.table)) for each in with_table) <= 1024 + 80
 
 
+def test_tables_of_files_that_are_not_in_the_task_take_no_room(edge, receiver):
+    receiver.limits = msgspec.structs.replace(receiver.limits, max_page_bytes=4096)
+    known = {edge.write(number) for number in range(35)}
+    for number in range(35, 40):
+        edge.write(number)
+
+    def decide(entry):
+        if entry.path not in known:
+            return None
+        action = wire.Action.ALREADY
+        return wire.PlanDecision(path=entry.path, action=action, md5=edge.files[entry.path])
+
+    receiver.decide = decide
+    edge.round()
+    found = manifest(receiver).values()
+    assert len([each for each in found if each.proof and each.proof.table is not None]) == 5
+
+
 def test_a_file_whose_chunks_are_not_where_its_index_says_is_sent_without_a_table(edge, receiver):
     content = build({"root.a.d": {"s1": [(1, 1), (2, 2)]}})
     (series,) = next(iter(read_tail(content).devices)).series()
