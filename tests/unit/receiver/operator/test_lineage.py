@@ -15,6 +15,7 @@ from receiver.operator.owners import adopt_sender, set_owner
 from receiver.operator.senders import list_senders
 from receiver.operator.status import running_status
 from receiver.operator.views import KeptView
+from receiver.transfer.look_numbers import latest_look
 from tests.support.node_world import (
     OPERATOR,
     A,
@@ -180,7 +181,11 @@ def test_what_a_successor_deletes_is_deleted_of_what_can_come_back(old: Edge, pr
     new = mirror(old, FILES)
     assert not proved or prove(old.node) == 2
     record = DeletionsPart(
-        path=path_of(1), form=DeletionsForm.MODS, base=0, content=DELETION, floor=1 << 60
+        path=path_of(1),
+        form=DeletionsForm.MODS,
+        base=0,
+        content=DELETION,
+        floor=latest_look(new.node.engine) - 1,
     )
     task = new.start(propagate=Propagate.ALL)
     page = DeletionsPage(parts=[record])

@@ -13,6 +13,7 @@ from receiver.metadata.model.ranks import NOW
 from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node
 from receiver.operator.senders import accept_sender
+from receiver.transfer.look_numbers import latest_look
 from tests.support.node_world import A, B, Edge, World, path_of, plan_entry, results, sender, tsfile
 from tests.support.tsfile_bytes import build
 
@@ -304,7 +305,7 @@ def test_what_a_list_that_begins_anew_lacks_had_ended_before_its_look(edge: Edge
     edge.round({path_of(1): ONE})
     accept_sender(edge.node.engine, A)
     edge.check()
-    look = 1 << 62
+    look = latest_look(edge.node.engine) - 1
     task = edge.start(anew=True, look=look)
     edge.end(task, {}, [path_of(1)], last_looks=[7])  # a look of the copy's
     edge.outcome(task)
