@@ -180,13 +180,24 @@ class Debts:
         if found := _REQUEST.match(data):
             self._word("before the request", found[1].decode(), own + self._left())
         elif _ANSWER.match(data):
-            beside = (each for each in self._own() if each.thread not in self._loaders)
+            beside = [each for each in self._own() if each.thread not in self._loaders]
+            beside = [each for each in beside if not self._is_next_block(each, asked, step.thread)]
             self._word("before the answer to", asked, [*beside, *self._left()])
         elif asked and _DONE.search(data):
             self.words["done"] += 1
             task = re.search(r"/tasks/([^/? ]+)", asked)
             if task is None or task[1].encode() not in self._committed:
                 self._break(asked, "answered done before its commit is flushed")
+
+    @staticmethod
+    def _is_next_block(debt: Debt, asked: str, thread: int) -> bool:
+        """Whether a debt is of a block behind the one that is answered, which has its own answer.
+
+        The thread that answers a block is the one that wrote and flushed it.
+        """
+        upload = re.match(r"PATCH \S+/files/([0-9a-f]{32})", asked)
+        mine = upload is not None and re.search(rf"/\.uploads/{upload[1]}\.\w+$", debt.path)
+        return bool(mine) and debt.thread != thread
 
     def _writes(self, step: Step, own: list[Debt]) -> None:
         rel = self._rel(step.descriptors[0])
