@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,12 +45,20 @@ class Centre:
         """Serve; returns the URL, which stays the same over restarts."""
         ready = self.root / "ready"
         ready.unlink(missing_ok=True)
-        self.server = self.processes.start(
-            [COMMAND, "--config", str(self.config), "serve", "--ready-file", str(ready)],
-            env=env,
-            forked=True,
-        )
-        self.server.until(lambda: ready.exists() and ready.read_text().strip(), "listening")
+        for _ in range(10):
+            self.server = self.processes.start(
+                [COMMAND, "--config", str(self.config), "serve", "--ready-file", str(ready)],
+                env=env,
+                forked=True,
+            )
+            try:
+                self.server.until(lambda: ready.exists() and ready.read_text().strip(), "listening")
+                break
+            except AssertionError as error:
+                # Between two starts another program's connection may have been given the port.
+                if "Address already in use" not in str(error):
+                    raise
+                time.sleep(0.5)
         url = ready.read_text().strip()
         if not self.port:
             self.port = int(url.rpartition(":")[2])
