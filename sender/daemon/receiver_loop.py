@@ -177,10 +177,10 @@ class ReceiverLoop:
 
     def _round(self, request: Request | None) -> None:
         begin = self._clock()
-        rested = self._take_rested(begin) if request is None else None
+        with self._wake:  # a change that is told from here on is the next round's
+            told, self._changed_at = self._changed_at is not None, None
+        rested = None if told or request is not None else self._take_rested(begin)
         self._rested = None
-        with self._wake:
-            self._changed_at = None
         self.state = "in a round"
         tell = request.tell if request else (lambda progress: None)
         self._meter = Meter(self.remote.name, tell)
@@ -200,10 +200,9 @@ class ReceiverLoop:
             request.done.set()
 
     def _take_rested(self, now: float) -> Rested | None:
-        """What the last round left, if no change was told of since, and each would have been."""
-        told = self._changed_at is not None or self._failures
+        """What the last round left, if each change since would have been told of."""
         late = now - self._looked >= self.remote.config.daemon.look_period
-        return None if told or late or not self._watched() else self._rested
+        return None if self._failures or late or not self._watched() else self._rested
 
     def _finish(self, report: RoundReport, begin: float) -> None:
         if not report.looked and self.last is not None:

@@ -83,3 +83,10 @@ def test_after_a_round_that_failed_every_file_is_looked_at(daemon, receiver):
         daemon.looks()
     receiver.token = None
     assert daemon.looks()
+
+
+def test_a_change_that_is_told_as_a_round_begins_is_looked_at_by_the_next(daemon):
+    daemon.loop._watched = lambda: daemon.loop.changed() or True
+    assert not daemon.looks()
+    daemon.loop._watched = lambda: True
+    assert daemon.looks()
