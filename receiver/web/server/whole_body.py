@@ -45,7 +45,7 @@ class Spares:
             return
         try:
             memory.resize(len(memory))
-        except (BufferError, SystemError):  # looked at; or none of this system's abilities
+        except (BufferError, OSError, SystemError, ValueError):  # looked at, or not possible here
             return
         self._free.append(memory)
 
