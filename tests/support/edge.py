@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import threading
@@ -161,12 +162,13 @@ class Edge:
 
     @property
     def listed(self) -> list[str]:
-        """What `last_local_files.txt` says."""
-        return sorted(
-            line
-            for found in self.data.glob("sync-sender/*/last_local_files.txt")
-            for line in found.read_text().splitlines()
-        )
+        """What `last_local_files.txt` says; nothing of a list that is being replaced."""
+        lines: list[str] = []
+        for found in self.data.glob("sync-sender/*/last_local_files.txt"):
+            # The old list is deleted before the new one takes its name: seen between, it is away.
+            with contextlib.suppress(FileNotFoundError):
+                lines += found.read_text().splitlines()
+        return sorted(lines)
 
     @property
     def leftovers(self) -> list[str]:
