@@ -22,7 +22,6 @@ from receiver.load.deciding.carried_deletions import carried
 from receiver.load.deciding.delete_guard import DeleteGuard
 from receiver.load.deciding.inherited_deletions import (
     inherited,
-    inherited_kept,
     notes_of,
     predecessors,
 )
@@ -147,8 +146,7 @@ def _inherited(
         for each in loads
     }
     for predecessor in predecessors(state, heir):
-        yield from inherited(state, predecessor, every, contents)
-        yield from inherited_kept(state, predecessor, kept)
+        yield from inherited(state, predecessor, every, contents, kept)
 
 
 class _Decision:
