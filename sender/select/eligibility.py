@@ -78,6 +78,11 @@ class Beside:
                     self._changes.setdefault(name.removesuffix(suffix), name)
 
     @property
+    def is_usual(self) -> bool:
+        """Whether nothing but TsFiles and resources is here: nothing is said of any of them."""
+        return not self._others
+
+    @property
     def any_deletions(self) -> bool:
         """Whether there may be deletion files: nearly all directories have none."""
         return self.deletions_travel and bool(self._others)
