@@ -281,9 +281,7 @@ class Round:
         report.looked = True
         if len(self.remote.config.receivers) == 1:
             self.remote.digests.settle(lambda rel: _is_listed(rel, kept.ledger.entries))
-        self.remote.scanner.forget(
-            file for path, file in scan.files.items() if path in kept.ledger.entries
-        )
+        self.remote.scanner.forget(scan.files, kept.ledger.entries)
 
     # -- check and recovery ----------------------------------------------------------------
 
