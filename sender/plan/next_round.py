@@ -19,6 +19,7 @@ from common.wire import LOADED, History, Propagate
 from sender.kept.rebuilt import Rebuilt, rebuilt
 from sender.kept.troubles import Trouble, expired_paths, living, without_expired
 from sender.plan.assurance import Remaining, remaining
+from sender.plan.begun_anew import why_not_at_once
 from sender.plan.plan import RoundPlan, plan
 from sender.select.entry import Entry, EntryState
 from sender.select.path_table import lacking, one_of_each_directory, with_changes
@@ -249,7 +250,15 @@ def next_round(
     if not tells:
         scan = scan.without_deletion_files(entries)
     due = look.due(applies=options.applies)
-    work = plan(scan, entries, troubles, options, facts, due, tells=tells, parts=look.parts)
+
+    def planned(options: PlanOptions) -> RoundPlan:
+        return plan(scan, entries, troubles, options, facts, due, tells=tells, parts=look.parts)
+
+    work = planned(options)
+    why = why_not_at_once(work.tasks[0], options.limits(look.parts)) if anew else None
+    if why is not None:
+        postponed = f"{_ACCEPTED}; it waits: {why}"
+        work = planned(replace(options, hold_deletions=postponed, anew=False))
     listed = entries
     if work.refreshed:
         listed = with_changes(entries, work.refreshed)
