@@ -339,6 +339,8 @@ class Looks:
         scan = _misplaced(scan, places, entries)
         if not number:
             return EdgeLook(0, scan, before, replace(before, places=places))
+        deletions, unread = _deletions(before, scan, entries, read)
+        scan = scan.waiting_for(unread)
         gone = [each for each in last_copies if each.path not in scan.files]
         earlier, torn = _earlier(before, number, scan, entries)
         after = LooksState(
@@ -350,7 +352,7 @@ class Looks:
                 **dict(_sights(before, number, scan, entries, gone)),
             },
             missing=dict(_missing_since(before, number, scan, entries, gone)),
-            deletions=_deletions(before, scan, entries, read),
+            deletions=deletions,
             places=places,
         )
         return EdgeLook(number, scan, before, after)
@@ -498,7 +500,8 @@ def _deletions(
     scan: Scan,
     entries: Mapping[FilePath, Entry],
     read: Callable[[LocalDeletions], bytes | None],
-) -> dict[str, dict[str, DeletionsSight]]:
+) -> tuple[dict[str, dict[str, DeletionsSight]], dict[FilePath, str]]:
+    """What is known of deletion files, and of which TsFiles they cannot be read, and why."""
     here = {(each.path.text, each.form) for each in scan.deletions}
     moved = [
         sight
@@ -512,13 +515,22 @@ def _deletions(
         stands = parsed in entries or parsed in scan.files or parsed in scan.others
         if stands or scan.why_not_listed(parsed.directory):
             found[path] = dict(forms)  # one that vanished beside its TsFile is not withdrawn
+    unread: dict[FilePath, str] = {}
     for file in scan.deletions:
         known = before.deletions.get(file.path.text, {}).get(file.form)
         if known is None or known.identity != file.identity:
-            known = _seen(before.floor_of(file.path.directory), file, known, moved, read)
+            content = read(file)
+            try:
+                if content is None:
+                    raise Malformed("it cannot be read", 0)
+                known = _seen(before.floor_of(file.path.directory), file, known, moved, content)
+            except Malformed as error:
+                unread[file.path] = (
+                    f"its deletion file ({file.form}), byte {error.at}: {error.what}"
+                )
         if known is not None:
             found.setdefault(file.path.text, {})[file.form] = known
-    return found
+    return found, unread
 
 
 def _seen(
@@ -526,18 +538,17 @@ def _seen(
     file: LocalDeletions,
     known: DeletionsSight | None,
     moved: Sequence[DeletionsSight],
-    read: Callable[[LocalDeletions], bytes | None],
+    content: bytes,
 ) -> DeletionsSight | None:
     """A deletion file that is new or has changed.
 
     What it begins with may have been seen before, also beside another path: its TsFile has moved.
+
+    Raises:
+        Malformed: something in it is no record.
     """
-    content = read(file)
-    try:
-        size = 0 if content is None else whole_records(content, file.form)
-    except Malformed:
-        return known
-    if content is None or not size:
+    size = whole_records(content, file.form)
+    if not size:
         return known
     if known is not None and size < known.size:
         if file.segments:
