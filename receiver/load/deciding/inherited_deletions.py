@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from receiver.metadata.model.records import DeletionsNoted, KeptRecordsApplied
+from receiver.load.deciding.known_deletions import KeptRecords
+from receiver.metadata.model.records import DeletionsNoted
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from receiver.load.deciding.known_deletions import KeptRecords
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow
 
@@ -111,7 +111,7 @@ def inherited(
 
 def inherited_kept(
     state: State, predecessor: str, kept: Sequence[KeptRecords]
-) -> Iterator[KeptRecordsApplied]:
+) -> Iterator[KeptRecords]:
     """What an heir lets be applied of what it had only kept, of a predecessor's deletion files.
 
     Args:
@@ -133,9 +133,10 @@ def inherited_kept(
                     ends.append(segment.end)
                 begin = segment.end
             if ends:
-                yield msgspec.structs.replace(
+                op = msgspec.structs.replace(
                     each.op, sender=predecessor, physical=row.physical, ends=ends
                 )
+                yield KeptRecords(op, row)
 
 
 def _is_inherited(state: State, predecessor: str, op: DeletionsNoted) -> bool:
