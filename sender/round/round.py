@@ -24,6 +24,7 @@ from sender.kept.receiver_state import ReceiverState
 from sender.kept.takeover import under_way
 from sender.kept.troubles import Trouble, expired_paths
 from sender.plan.assurance import remaining
+from sender.plan.begun_anew import in_turn
 from sender.plan.next_round import Known, NextRound, next_round
 from sender.plan.plan import RoundPlan
 from sender.plan.plan_options import PlanOptions
@@ -234,7 +235,7 @@ class Round:
         from sender.round.task_run import TaskRun
 
         again = SecondLook(source, look, kept.ledger.entries, self._report)
-        for planned in tasks:
+        for planned in in_turn(tasks, lambda: kept.ledger.entries):
             each = again.confirmed(planned)
             task = (None if each.anew else resumable.take(each)) or self.new_id()
             _log.info(

@@ -22,7 +22,6 @@ from receiver.load.deciding.carried_deletions import carried
 from receiver.load.deciding.delete_guard import DeleteGuard
 from receiver.load.deciding.inherited_deletions import (
     inherited,
-    inherited_kept,
     notes_of,
     predecessors,
 )
@@ -118,9 +117,8 @@ def decide_change(
     taking_over = _TakingOver(state, record.sender, change.loads)
     noted, kept = known.noted(), list(known.kept())
     notes, kept = guard.judge_records(noted, deleted, kept, taking_over.of_task(noted, kept))
-    inherits = taking_over.of_task([*taking_over.of_loads(), *notes], kept)
     change.ops += [*notes, *(each.op for each in kept)]
-    change.ops += [each.op if isinstance(each, KeptRecords) else each for each in inherits]
+    change.ops += taking_over.of_task([*taking_over.of_loads(), *notes], kept)
     guard.finish()
     change.ops += [*guard.ops, done]
     change.guards += guard.guards
@@ -144,7 +142,7 @@ class _TakingOver:
 
     def of_task(
         self, notes: Sequence[records.DeletionsNoted], kept: Sequence[KeptRecords]
-    ) -> list[records.DeletionsNoted | KeptRecords]:
+    ) -> list[records.DeletionsNoted | records.KeptRecordsApplied]:
         """What the heir notes, and lets be applied, as of its predecessors."""
         if not (notes or kept):
             return []
@@ -152,11 +150,11 @@ class _TakingOver:
             each.physical.text: (each.candidate.staged.tail, each.candidate.staged.md5)
             for each in self._loads
         }
-        found: list[records.DeletionsNoted | KeptRecords] = []
-        for predecessor in predecessors(self._state, self._heir):
-            found += inherited(self._state, predecessor, notes, contents)
-            found += inherited_kept(self._state, predecessor, kept)
-        return found
+        return [
+            op
+            for predecessor in predecessors(self._state, self._heir)
+            for op in inherited(self._state, predecessor, notes, contents, kept)
+        ]
 
 
 class _Decision:

@@ -21,6 +21,7 @@ import msgspec
 from common.names import storage_group_of
 from common.wire import HeldRecords
 from receiver.load.deciding.hidden_files import HidingRecords, RecordsPart, applied_parts
+from receiver.load.deciding.known_deletions import KeptRecords
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState, author_of
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from receiver.config import DeletesConfig
-    from receiver.load.deciding.known_deletions import KeptRecords
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import FileRow, HeldDeletesRow
+    from receiver.metadata.state.table_rows import DeletionsRow, FileRow, HeldDeletesRow
 
 __all__ = ["DeleteGuard", "held_records_of"]
 
@@ -221,7 +221,7 @@ class DeleteGuard:
         noted: Sequence[records.DeletionsNoted],
         ended: Iterable[str],
         kept: Sequence[KeptRecords] = (),
-        inherited: Sequence[records.DeletionsNoted | KeptRecords] = (),
+        inherited: Sequence[records.DeletionsNoted | records.KeptRecordsApplied] = (),
     ) -> tuple[list[records.DeletionsNoted], list[KeptRecords]]:
         """Records as they are to be committed: those that hide too much are held.
 
@@ -259,22 +259,29 @@ class DeleteGuard:
                 applied.append(each._replace(op=settled))
         return [self._as_held(op, digests) for op in noted], applied
 
-    @staticmethod
     def _theirs(
-        inherited: Sequence[records.DeletionsNoted | KeptRecords],
+        self, inherited: Sequence[records.DeletionsNoted | records.KeptRecordsApplied]
     ) -> dict[str, list[RecordsPart]]:
         """What is to hide points of each predecessor's files."""
         found: dict[str, list[RecordsPart]] = defaultdict(list)
-        for each in inherited:
-            if isinstance(each, records.DeletionsNoted):
-                part = (each.content, each.floor, author_of(each.sender, each.author))
-                if each.applied:
-                    found[each.sender].append(_fresh(each, each.base, *part).part)
+        for op in inherited:
+            if isinstance(op, records.DeletionsNoted):
+                part = (op.content, op.floor, author_of(op.sender, op.author))
+                if op.applied:
+                    found[op.sender].append(_fresh(op, op.base, *part).part)
                 continue
-            for base, content, segment in each.parts():
-                part = (content, segment.floor, each.row.author)
-                found[each.op.sender].append(_fresh(each.op, base, *part).part)
+            for row in self._noted_by(op):
+                for base, content, segment in KeptRecords(op, row).parts():
+                    part = (content, segment.floor, row.author)
+                    found[op.sender].append(_fresh(op, base, *part).part)
         return found
+
+    def _noted_by(self, op: records.KeptRecordsApplied) -> list[DeletionsRow]:
+        table = self._state.deletion_table
+        rows = table.unloaded(op.sender, op.path)
+        if op.physical is not None:
+            rows = table.of_file(op.physical)
+        return [row for row in rows if row.form == op.form]
 
     @staticmethod
     def _as_held(op: records.DeletionsNoted, digests: Mapping[str, str]) -> records.DeletionsNoted:
