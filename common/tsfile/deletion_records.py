@@ -3,18 +3,20 @@
 A database appends to `X.tsfile.mods` (text, a record a line) and `X.tsfile.mods2` (binary, records
 back to back; the receiver's `receiver.points.deletion_files` has the format). What is read while it
 writes, or after a crash, may end within a record: that part is left for later.
+
+What passes here is what readers can read: a record that is none would stop each of them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from common.tsfile.primitives import Malformed, read_uvarint
+from common.tsfile.primitives import Malformed, read_uvarint, read_vstr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DELETION_FORMS", "whole_records"]
+__all__ = ["DELETION_FORMS", "text_record", "whole_records"]
 
 DELETION_FORMS: Final = ("mods", "mods2")
 """The endings of deletion files behind `X.tsfile.`, each a form of its own."""
@@ -34,28 +36,70 @@ def whole_records(content: bytes, form: str) -> int:
         Malformed: something in it is no record.
     """
     if form == "mods":
-        return content.rfind(b"\n") + 1
+        return _whole_lines(content)
     at = 0
     while at < len(content):
         try:
-            end = _record(content, at)
+            at = _record(content, at)
         except IndexError:
             break
-        if end > len(content):
-            break
-        at = end
     return at
 
 
-# Each takes a position and gives the one behind what it skips; beyond the end is torn.
+def text_record(line: bytes, at: int) -> tuple[str, int, int, int]:
+    """Path, begin, end and offset of a line of a `.mods`, without its newline.
+
+    Args:
+        line: it.
+        at: where it begins, for people.
+
+    Raises:
+        Malformed: it is no deletion.
+    """
+    try:
+        fields = line.removesuffix(b"\r").decode().split(",")
+    except UnicodeDecodeError:
+        raise Malformed("a deletion that is not UTF-8", at) from None
+    if fields[0] != "DELETION" or len(fields) < 4:
+        raise Malformed("a line that is no deletion", at)
+    offset, start, end = (_int64(field) for field in fields[-3:])
+    if offset is None:  # the field is the end of the path
+        offset, start, path = start, -(2**63), fields[1:-2]
+    else:
+        path = fields[1:-3]
+    if offset is None or start is None or end is None or not path:
+        raise Malformed("a deletion without its times or its path", at)
+    return ",".join(path), start, end, offset
+
+
+def _int64(field: str) -> int | None:
+    """A number as Java reads one; None for anything else."""
+    digits = field[1:] if field[:1] in ("+", "-") else field
+    if not (0 < len(digits) <= 20 and digits.isascii() and digits.isdigit()):
+        return None
+    number = int(field)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _whole_lines(content: bytes) -> int:
+    at = 0
+    while (end := content.find(b"\n", at)) >= 0:
+        line = content[at:end]
+        if line not in (b"", b"\r"):
+            text_record(line, at)
+        at = end + 1
+    return at
+
+
+# Each takes a position and gives the one behind what it skips, or an `IndexError`: it is torn.
 
 
 def _record(buf: bytes, pos: int) -> int:
     kind, at = buf[pos], pos + _TIMES
     if kind == 1:
-        return _string(buf, at)
+        return _name(buf, at)
     if kind == 0:
-        return _several(buf, _condition(buf, _string(buf, at), 0), _string)
+        return _several(buf, _condition(buf, _name(buf, at), 0), _name)
     raise Malformed(f"a deletion of the unknown kind {kind}", pos)
 
 
@@ -69,23 +113,25 @@ def _condition(buf: bytes, pos: int, depth: int) -> int:
         case 1:
             return _device(buf, at)
         case 2:
-            return read_uvarint(buf, _string(buf, at))[1]
+            return _count(buf, _string(buf, at))[1]
         case 3:
             return _several(buf, at, lambda buf, pos: _condition(buf, pos, depth + 1))
         case 4:
             return _several(buf, at, _device)
         case 5:
-            return read_uvarint(buf, at)[1]
+            return _count(buf, at)[1]
     raise Malformed(f"a condition of the unknown kind {kind}", pos)
 
 
 def _several(buf: bytes, pos: int, skip: Callable[[bytes, int], int]) -> int:
-    zigzag, at = read_uvarint(buf, pos)
-    return _items(buf, at, zigzag >> 1, skip)
+    number, at = _count(buf, pos)
+    return _items(buf, at, number, skip)
 
 
 def _device(buf: bytes, pos: int) -> int:
     number, at = read_uvarint(buf, pos)
+    if number == 0:
+        raise Malformed("a device without segments", pos)
     return _items(buf, at, number, _string)
 
 
@@ -95,6 +141,24 @@ def _items(buf: bytes, pos: int, number: int, skip: Callable[[bytes, int], int])
     return pos
 
 
+def _count(buf: bytes, pos: int) -> tuple[int, int]:
+    zigzag, at = read_uvarint(buf, pos)
+    if zigzag & 1:
+        raise Malformed("a negative number", pos)
+    return zigzag >> 1, at
+
+
+def _name(buf: bytes, pos: int) -> int:
+    end = _string(buf, pos)
+    if read_uvarint(buf, pos)[0] < 2:  # the lengths 0 and -1
+        raise Malformed("a deletion without a name", pos)
+    return end
+
+
 def _string(buf: bytes, pos: int) -> int:
     zigzag, at = read_uvarint(buf, pos)
-    return at if zigzag & 1 else at + (zigzag >> 1)
+    if not zigzag & 1 and at + (zigzag >> 1) > len(buf):
+        if b"\0" in buf[at:]:  # it is no text, so what is wrong is the length
+            raise Malformed("a deletion with a string that spans others", pos)
+        raise IndexError
+    return read_vstr(buf, pos)[1]

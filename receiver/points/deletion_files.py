@@ -37,6 +37,7 @@ import struct
 from collections.abc import Callable
 from typing import Final, NoReturn, TypeVar
 
+from common.tsfile.deletion_records import text_record
 from common.tsfile.primitives import TIMES, Malformed, read_uvarint, read_vstr
 from receiver.points.deletion_entries import (
     AllOf,
@@ -99,28 +100,10 @@ def parse_text(content: bytes, name: str) -> DeletionFile:
 
 def _parse_line(line: bytes, pos: int, name: str) -> Deletion:
     try:
-        fields = line.decode().split(",")
-    except UnicodeDecodeError:
-        _damaged("a deletion that is not UTF-8", name, pos)
-    if fields[0] != "DELETION" or len(fields) < 4:
-        _damaged("a line that is no deletion", name, pos)
-    offset, start, end = (_int64(field) for field in fields[-3:])
-    if offset is None:  # the field is the end of the path
-        offset, start, path = start, -(2**63), fields[1:-2]
-    else:
-        path = fields[1:-3]
-    if offset is None or start is None or end is None or not path:
-        _damaged("a deletion without its times or its path", name, pos)
-    return Deletion(PathPattern(",".join(path)), start, end, offset)
-
-
-def _int64(field: str) -> int | None:
-    """A number as Java reads one; None for anything else."""
-    digits = field[1:] if field[:1] in ("+", "-") else field
-    if not (0 < len(digits) <= 20 and digits.isascii() and digits.isdigit()):
-        return None
-    number = int(field)
-    return number if -(2**63) <= number < 2**63 else None
+        path, start, end, offset = text_record(line, pos)
+    except Malformed as bad:
+        _damaged(bad.what, name, bad.at)
+    return Deletion(PathPattern(path), start, end, offset)
 
 
 def parse_binary(content: bytes, name: str, *, start: int = 0) -> DeletionFile:

@@ -25,6 +25,7 @@ from common.listed import KnownRecords, parse_deletions
 from common.names import FilePath
 from common.tsfile.deletion_records import whole_records
 from common.tsfile.primitives import Malformed
+from sender.kept.rival_deletions import without_rivals
 from sender.select.found import Scan, Why
 from sender.select.listed_table import unsettled
 from sender.select.path_table import lacking, one_of_each_directory
@@ -287,6 +288,7 @@ class Looks:
     Attributes:
         now: what is remembered.
         problem: why the file could not be used; None if it could, or was not there.
+        forgot: whether nothing was remembered, as before the first look.
     """
 
     def __init__(self, sync: Tree, endpoint: str) -> None:
@@ -294,6 +296,7 @@ class Looks:
         self._rel = f"{endpoint}/{_FILE}"
         self.now = LooksState()
         self.problem: str | None = None
+        self.forgot = True
 
     @classmethod
     def open(cls, sync: Tree, endpoint: str) -> Looks:
@@ -312,7 +315,7 @@ class Looks:
             looks.problem = str(error)
             return looks
         if found.version == _VERSION:
-            looks.now = found
+            looks.now, looks.forgot = found, False
         else:
             looks.problem = f"version {found.version} is not known here"
         return looks
@@ -339,9 +342,13 @@ class Looks:
         if 0 < number <= before.last:
             before = LooksState(places=before.places)
         places = _places(before.places, scan, entries)
-        scan = _misplaced(scan, places, entries)
+        if self.forgot and number:
+            places = _with_unknown(places, scan, entries)
+        scan = _misplaced(without_rivals(scan, read), places, entries)
         if not number:
             return EdgeLook(0, scan, before, replace(before, places=places))
+        deletions, unread = _deletions(before, scan, entries, read)
+        scan = scan.waiting_for(unread)
         gone = [each for each in last_copies if each.path not in scan.files]
         earlier, torn = _earlier(before, number, scan, entries)
         after = LooksState(
@@ -353,7 +360,7 @@ class Looks:
                 **dict(_sights(before, number, scan, entries, gone)),
             },
             missing=dict(_missing_since(before, number, scan, entries, gone)),
-            deletions=_deletions(before, scan, entries, read),
+            deletions=deletions,
             places=places,
         )
         return EdgeLook(number, scan, before, after)
@@ -386,7 +393,7 @@ class Looks:
         self._tree.make_dirs(self._rel.rpartition("/")[0])
         content = zlib.compress(msgspec.json.encode(state), level=1)
         self._tree.write_atomic(self._rel, content)
-        self.now, self.problem = state, None
+        self.now, self.problem, self.forgot = state, None, False
 
 
 def _sights(
@@ -503,7 +510,8 @@ def _deletions(
     scan: Scan,
     entries: Mapping[FilePath, Entry],
     read: Callable[[LocalDeletions], bytes | None],
-) -> dict[str, dict[str, DeletionsSight]]:
+) -> tuple[dict[str, dict[str, DeletionsSight]], dict[FilePath, str]]:
+    """What is known of deletion files, and of which TsFiles they cannot be read, and why."""
     here = {(each.path.text, each.form) for each in scan.deletions}
     moved = [
         sight
@@ -517,13 +525,22 @@ def _deletions(
         stands = parsed in entries or parsed in scan.files or parsed in scan.others
         if stands or scan.why_not_listed(parsed.directory):
             found[path] = dict(forms)  # one that vanished beside its TsFile is not withdrawn
+    unread: dict[FilePath, str] = {}
     for file in scan.deletions:
         known = before.deletions.get(file.path.text, {}).get(file.form)
         if known is None or known.identity != file.identity:
-            known = _seen(before.floor_of(file.path.directory), file, known, moved, read)
+            content = read(file)
+            try:
+                if content is None:
+                    raise Malformed("it cannot be read", 0)
+                known = _seen(before.floor_of(file.path.directory), file, known, moved, content)
+            except Malformed as error:
+                unread[file.path] = (
+                    f"its deletion file ({file.form}), byte {error.at}: {error.what}"
+                )
         if known is not None:
             found.setdefault(file.path.text, {})[file.form] = known
-    return found
+    return found, unread
 
 
 def _seen(
@@ -531,18 +548,17 @@ def _seen(
     file: LocalDeletions,
     known: DeletionsSight | None,
     moved: Sequence[DeletionsSight],
-    read: Callable[[LocalDeletions], bytes | None],
+    content: bytes,
 ) -> DeletionsSight | None:
     """A deletion file that is new or has changed.
 
     What it begins with may have been seen before, also beside another path: its TsFile has moved.
+
+    Raises:
+        Malformed: something in it is no record.
     """
-    content = read(file)
-    try:
-        size = 0 if content is None else whole_records(content, file.form)
-    except Malformed:
-        return known
-    if content is None or not size:
+    size = whole_records(content, file.form)
+    if not size:
         return known
     if known is not None and size < known.size:
         if file.segments:
@@ -667,6 +683,22 @@ def _moved(before: _Places, scan: Scan) -> Iterator[tuple[Path, str]]:
                 yield data_dir, directory
 
 
+def _with_unknown(places: _Places, scan: Scan, entries: Mapping[FilePath, Entry]) -> _Places:
+    """Places, where it is not remembered on which mount any was.
+
+    Of a directory that has no file at all nobody knows whether what is listed in it is gone, or
+    lies on a mount that is away.
+    """
+    here = {(each.data_dir, each.path.directory) for each in scan.files.values()}
+    here |= {(each.data_dir, each.text.rpartition("/")[0]) for each in scan.waiting}
+    after = {data_dir: dict(several) for data_dir, several in places.items()}
+    for path, entry in entries.items():
+        if (entry.data_dir, path.directory) not in here and scan.is_missing(path):
+            after.setdefault(str(entry.data_dir), {})[path.directory] = _UNKNOWN
+    return after
+
+
+_UNKNOWN = "unknown"
 _DEPTH = 3
 """Slashes in `<kind>/<storage group>/<virtual group>/<partition>`."""
 
@@ -680,15 +712,19 @@ def _is_there(scan: Scan, data_dir: Path, listed: Iterable[Entry]) -> bool:
 
 def _misplaced(scan: Scan, places: _Places, entries: Mapping[FilePath, Entry]) -> Scan:
     """The scan, where partitions of missing files count as not looked at whole if need be."""
-    wrong = {
-        path.group: f"{entry.data_dir}/{path.directory} is not on the file system that its files "
-        "were listed on; if they are gone for good: tsferry-sender resync"
-        for path, entry in _missing(scan, entries)
-        if entry.data_dir in scan.mounts
-        and scan.mounts[entry.data_dir].of(path.directory)
-        != places.get(str(entry.data_dir), {}).get(path.directory, "")
-    }
+    wrong: dict[TimePartition, str] = {}
+    for path, entry in _missing(scan, entries):
+        if entry.data_dir in scan.mounts:
+            known = places.get(str(entry.data_dir), {}).get(path.directory, "")
+            if scan.mounts[entry.data_dir].of(path.directory) != known:
+                why = _FORGOTTEN if known == _UNKNOWN else _ELSEWHERE
+                wrong[path.group] = f"{entry.data_dir}/{path.directory} {why}; {_FOR_GOOD}"
     return replace(scan, changing={**wrong, **scan.changing}, _wholes={}) if wrong else scan
+
+
+_ELSEWHERE = "is not on the file system that its files were listed on"
+_FORGOTTEN = "has no file, and looks.state, which knew whether it was mounted, was lost"
+_FOR_GOOD = "if they are gone for good: tsferry-sender resync"
 
 
 def _missing(scan: Scan, entries: Mapping[FilePath, Entry]) -> Iterable[tuple[FilePath, Entry]]:

@@ -244,7 +244,7 @@ def standing(remote: Remote) -> ReceiverStanding:
             found.lost = _lost_json(lost)
             found.pending_files, found.pending_bytes = left.files, left.bytes
             found.complete_until = left.complete_until
-            found.waiting = tuple(_waiting(view.scan))
+            found.waiting = tuple(_waiting(known.scan))
             found.kept_deletions = tuple(kept_deletions(known.look, remote))
             found.clashes = tuple(FileReason(c.path.text, c.reason) for c in view.scan.clashes)
             found.unmounted = tuple(

@@ -375,16 +375,25 @@ class Scan(msgspec.Struct, frozen=True):
 
     def without_deletion_files(self, listed: Container[FilePath]) -> Scan:
         """This scan for a receiver that takes no deletion files: files that have one wait."""
-        wait = {
-            each.path: file
-            for each in self.deletions
-            if each.path not in listed and (file := self.files.get(each.path)) is not None
-        }
+        reason = "has a deletion file, and its receiver takes none yet"
+        wait = (each.path for each in self.deletions if each.path not in listed)
+        return self.waiting_for(dict.fromkeys(wait, reason))
+
+    def waiting_for(self, reasons: Mapping[FilePath, str]) -> Scan:
+        """This scan, where some files wait for something, and why."""
+        wait = {path: file for path in reasons if (file := self.files.get(path)) is not None}
         if not wait:
             return self
-        reason = "has a deletion file, and its receiver takes none yet"
         waiting = [
-            Waiting(file.rel, file.data_dir, Why.CHANGING, reason, file.size, path.group)
+            Waiting(
+                file.rel,
+                file.data_dir,
+                Why.CHANGING,
+                reasons[path],
+                file.size,
+                path.group,
+                inode=file.inode,
+            )
             for path, file in wait.items()
         ]
         return replace(

@@ -379,9 +379,9 @@ class Walk:
                 stat = os.stat(f"{path.name}.{form}", dir_fd=place.fd, follow_symlinks=False)
             except FileNotFoundError:
                 continue
-            if modes.S_ISREG(stat.st_mode):
-                identity = stat_identity(stat)
-                found[form] = LocalDeletions(path, self._tree.path, rel, form, identity, inode)
+            # What is no regular file is not read, so that its TsFile waits.
+            identity = stat_identity(stat)
+            found[form] = LocalDeletions(path, self._tree.path, rel, form, identity, inode)
         if isinstance(shared, Shared):
             own = found.get("mods2") or LocalDeletions(
                 path, self._tree.path, "", "mods2", (0, 0, 0), inode

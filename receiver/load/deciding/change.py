@@ -26,7 +26,7 @@ from receiver.load.deciding.inherited_deletions import (
     predecessors,
 )
 from receiver.load.deciding.known_content import known_content, somebody_elses
-from receiver.load.deciding.known_deletions import KnownDeletions
+from receiver.load.deciding.known_deletions import KeptRecords, KnownDeletions
 from receiver.load.deciding.origins import ended_origin, has_ended, is_deleted, origin_of
 from receiver.load.deciding.predecessors_files import files_that_go_with
 from receiver.load.deciding.refused_files import RefusedFiles
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from common.wire import DeletionsPart
     from receiver.load.deciding.expiry import Expiry
-    from receiver.load.deciding.known_deletions import KeptRecords
     from receiver.load.folder.current_task import Planned, TaskRecord
     from receiver.load.schema.registering import Registering
     from receiver.metadata.state.state import State
@@ -117,38 +116,47 @@ def decide_change(
     assert isinstance(done, records.TaskDone)
     done = msgspec.structs.replace(done, untold=tuple(untold))
     deleted = [op.physical for op in change.ops if isinstance(op, records.FileDeleted)]
-    notes, kept = guard.judge_records(known.noted(), deleted, list(known.kept()))
+    taking_over = _TakingOver(state, record.sender, change.loads)
+    noted, kept = known.noted(), list(known.kept())
+    notes, kept = guard.judge_records(noted, deleted, kept, taking_over.of_task(noted, kept))
     change.ops += [*notes, *(each.op for each in kept)]
-    change.ops += _inherited(state, record.sender, change.loads, notes, kept)
+    change.ops += taking_over.of_task([*taking_over.of_loads(), *notes], kept)
     guard.finish()
     change.ops += [*guard.ops, done]
     change.guards += guard.guards
     return change
 
 
-def _inherited(
-    state: State,
-    heir: str,
-    loads: Sequence[Load],
-    notes: Sequence[records.DeletionsNoted],
-    kept: Sequence[KeptRecords],
-) -> Iterator[records.Op]:
+class _TakingOver:
     """What is noted for those whom a sender took over from."""
-    table = state.deletion_table
-    every = [
-        note
-        for each in loads
-        for note in notes_of(table.unloaded(heir, each.candidate.path.text), each.physical.text)
-    ]
-    every += notes
-    if not (every or kept):
-        return
-    contents = {
-        each.physical.text: (each.candidate.staged.tail, each.candidate.staged.md5)
-        for each in loads
-    }
-    for predecessor in predecessors(state, heir):
-        yield from inherited(state, predecessor, every, contents, kept)
+
+    def __init__(self, state: State, heir: str, loads: Sequence[Load]) -> None:
+        self._state = state
+        self._heir = heir
+        self._loads = loads
+
+    def of_loads(self) -> Iterator[records.DeletionsNoted]:
+        """What was noted of files before they were loaded."""
+        table = self._state.deletion_table
+        for each in self._loads:
+            rows = table.unloaded(self._heir, each.candidate.path.text)
+            yield from notes_of(rows, each.physical.text)
+
+    def of_task(
+        self, notes: Sequence[records.DeletionsNoted], kept: Sequence[KeptRecords]
+    ) -> list[records.DeletionsNoted | records.KeptRecordsApplied]:
+        """What the heir notes, and lets be applied, as of its predecessors."""
+        if not (notes or kept):
+            return []
+        contents = {
+            each.physical.text: (each.candidate.staged.tail, each.candidate.staged.md5)
+            for each in self._loads
+        }
+        return [
+            op
+            for predecessor in predecessors(self._state, self._heir)
+            for op in inherited(self._state, predecessor, notes, contents, kept)
+        ]
 
 
 class _Decision:

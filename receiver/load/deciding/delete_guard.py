@@ -21,18 +21,18 @@ import msgspec
 from common.names import storage_group_of
 from common.wire import HeldRecords
 from receiver.load.deciding.hidden_files import HidingRecords, RecordsPart, applied_parts
+from receiver.load.deciding.known_deletions import KeptRecords
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState, author_of
 from receiver.scope import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from receiver.config import DeletesConfig
-    from receiver.load.deciding.known_deletions import KeptRecords
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import FileRow, HeldDeletesRow
+    from receiver.metadata.state.table_rows import DeletionsRow, FileRow, HeldDeletesRow
 
 __all__ = ["DeleteGuard", "held_records_of"]
 
@@ -98,7 +98,7 @@ class DeleteGuard:
         self._limits = limits
         self._counted: Counter[str] = Counter()
         self._settled: set[str] = set()
-        self._hiding: HidingRecords | None = None
+        self._hiding: dict[str, HidingRecords] = {}
         self.may_delete = may_delete
         self.ops: list[records.Op] = []
         self.guards: list[Guard] = []
@@ -212,7 +212,7 @@ class DeleteGuard:
             device in spans and spans[device][0] <= first and last <= spans[device][1]
             for device, first, last in row.devices.ranges()
         )
-        return spanned or self._known_hiding.hides(row)
+        return spanned or self._hiding_of(self._sender).hides(row)
 
     # -- records -------------------------------------------------------------------------------
 
@@ -221,6 +221,7 @@ class DeleteGuard:
         noted: Sequence[records.DeletionsNoted],
         ended: Iterable[str],
         kept: Sequence[KeptRecords] = (),
+        inherited: Sequence[records.DeletionsNoted | records.KeptRecordsApplied] = (),
     ) -> tuple[list[records.DeletionsNoted], list[KeptRecords]]:
         """Records as they are to be committed: those that hide too much are held.
 
@@ -228,8 +229,10 @@ class DeleteGuard:
             noted: what the commit is to note.
             ended: physical paths of files that it deletes.
             kept: what was noted before, and is to be applied.
+            inherited: both, as of those whom the sender took over from.
         """
         gone = set(ended)
+        theirs = self._theirs(inherited)
         groups: dict[str, list[_Fresh]] = defaultdict(list)
         for op in noted:
             if op.applied:
@@ -245,7 +248,7 @@ class DeleteGuard:
                 doubtful.add(group)
         digests: dict[str, str] = {}
         for group, fresh in groups.items():
-            digest = self._judge_records(group, fresh, gone, doubtful=group in doubtful)
+            digest = self._judge_records(group, fresh, gone, theirs, doubtful=group in doubtful)
             if digest:
                 digests[group] = digest
         applied = []
@@ -256,23 +259,60 @@ class DeleteGuard:
                 applied.append(each._replace(op=settled))
         return [self._as_held(op, digests) for op in noted], applied
 
+    def _theirs(
+        self, inherited: Sequence[records.DeletionsNoted | records.KeptRecordsApplied]
+    ) -> dict[str, list[RecordsPart]]:
+        """What is to hide points of each predecessor's files."""
+        found: dict[str, list[RecordsPart]] = defaultdict(list)
+        for op in inherited:
+            if isinstance(op, records.DeletionsNoted):
+                part = (op.content, op.floor, author_of(op.sender, op.author))
+                if op.applied:
+                    found[op.sender].append(_fresh(op, op.base, *part).part)
+                continue
+            for row in self._noted_by(op):
+                for base, content, segment in KeptRecords(op, row).parts():
+                    part = (content, segment.floor, row.author)
+                    found[op.sender].append(_fresh(op, base, *part).part)
+        return found
+
+    def _noted_by(self, op: records.KeptRecordsApplied) -> list[DeletionsRow]:
+        table = self._state.deletion_table
+        rows = table.unloaded(op.sender, op.path)
+        if op.physical is not None:
+            rows = table.of_file(op.physical)
+        return [row for row in rows if row.form == op.form]
+
     @staticmethod
     def _as_held(op: records.DeletionsNoted, digests: Mapping[str, str]) -> records.DeletionsNoted:
         digest = digests.get(storage_group_of(op.path)) if op.applied else None
         return op if digest is None else msgspec.structs.replace(op, applied=False, held=digest)
 
     def _judge_records(
-        self, group: str, told: list[_Fresh], gone: set[str], *, doubtful: bool
+        self,
+        group: str,
+        told: list[_Fresh],
+        gone: set[str],
+        theirs: Mapping[str, list[RecordsPart]],
+        *,
+        doubtful: bool,
     ) -> str:
-        fresh = [each.part for each in told]
-        new = HidingRecords(self._state, fresh)
-        visible = [row for row in self._visible(group) if row.physical not in gone]
-        touched = [row for row in visible if new.concerns(row)]
+        visible: list[FileRow] = []
+        touched: list[FileRow] = []
+        hidden: list[FileRow] = []
+        for sender, fresh in ((self._sender, [each.part for each in told]), *theirs.items()):
+            rows = [row for row in self._visible(group, sender) if row.physical not in gone]
+            new = HidingRecords(self._state, fresh)
+            concerned = [row for row in rows if new.concerns(row)]
+            visible += rows
+            touched += concerned
+            if not concerned:
+                continue
+            known = applied_parts(self._state.deletion_table.of_sender(sender))
+            old, both = self._hiding_of(sender), HidingRecords(self._state, [*known, *fresh])
+            hidden += [row for row in concerned if both.hides(row) and not old.hides(row)]
         if not touched:
             return ""
-        old = self._known_hiding
-        both = HidingRecords(self._state, [*self._known_parts(), *fresh])
-        hidden = [row for row in touched if both.hides(row) and not old.hides(row)]
         reason: str | None
         outside = [row for row in touched if self._scope.first_outside(row.devices) is not None]
         if outside and self.may_delete:
@@ -291,14 +331,12 @@ class DeleteGuard:
         files = {row.physical for row in hidden}
         return self._hold(group, files, reason, salt=salt, contents=contents)
 
-    def _known_parts(self) -> Iterator[RecordsPart]:
-        return applied_parts(self._state.deletion_table.of_sender(self._sender))
-
-    @property
-    def _known_hiding(self) -> HidingRecords:
-        if self._hiding is None:
-            self._hiding = HidingRecords(self._state, self._known_parts())
-        return self._hiding
+    def _hiding_of(self, sender: str) -> HidingRecords:
+        """What is applied of a sender's deletion files as it is committed."""
+        if sender not in self._hiding:
+            known = applied_parts(self._state.deletion_table.of_sender(sender))
+            self._hiding[sender] = HidingRecords(self._state, known)
+        return self._hiding[sender]
 
     # -- the window ------------------------------------------------------------------------------
 
@@ -348,14 +386,14 @@ class DeleteGuard:
         seconds = self._state.clock.times.seconds
         return seconds(self._state.newest) - seconds(begun) >= self._limits.window
 
-    def _visible(self, group: str) -> list[FileRow]:
+    def _visible(self, group: str, sender: str | None = None) -> list[FileRow]:
         table = self._state.file_table
         return [
             row
             for key in table.groups()
             if key.sg == group
             for row in table.group(key)
-            if row.sender == self._sender
+            if row.sender == (sender or self._sender)
         ]
 
     def _listed(self, group: str) -> list[FileRow]:

@@ -262,7 +262,7 @@ class Rules:
                     extra={"device": device.name, "path": op.path, "owner": owner},
                 )
         self._put_file(op.physical, _File(op.sender, op.path, FileState.LIVE, retired=False))
-        for key in self._state.lost_table.of_content(op.sender, op.md5, op.size):
+        for key in self._state.lost_table.found_by(op):
             self._put(("lost", *key), False)
         for row in self._state.deletion_table.unloaded(op.sender, op.path):
             self._put(("deletions", op.sender, op.physical, row.form), len(row.content))

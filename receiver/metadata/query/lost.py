@@ -64,8 +64,11 @@ def unknown_here(state: State, told: Iterable[records.FileLost]) -> list[records
 
 
 def _is_elsewhere(state: State, row: FileRow) -> bool:
+    """Whether its content is visible, maybe as a file of the box that took its sender's place."""
     return any(
-        each.visible and (each.sender, each.md5, each.size) == (row.sender, row.md5, row.size)
+        each.visible
+        and (each.md5, each.size) == (row.md5, row.size)
+        and (each.points > 0 or each.sender == row.sender)
         for each in state.file_table.of_tail(row.tail)
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.edge import Edge
+from tests.support.oracle import rows_read
 from tests.support.procs import children
 from tests.system.sender.test_daemon import daemon
 from tests.system.sender.test_rounds import call as called
@@ -87,3 +88,36 @@ def test_a_deletion_file_that_shrank_or_vanished_is_named_while_its_file_stands(
     edge.remove(path)
     assert edge.listed == sorted([path, other])
     assert edge.round().kept_deletions == []
+
+
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("damage", ["link", "nul", "unknown"])
+def test_a_file_whose_deletions_cannot_be_read_waits_and_stops_no_reader(
+    centre, make_edge, damage, listed
+):
+    edge = make_edge(centre.start())
+    other, path = edge.write(1), edge.path(2)
+    if listed:
+        edge.write(2)
+        assert edge.round().sent == 2
+    edge.write(2)
+    mods = edge.data / f"{path}.{'mods2' if damage == 'unknown' else 'mods'}"
+    if damage == "link":
+        beside = edge.root / "elsewhere"
+        beside.write_text(EVERYTHING % edge.sg)
+        mods.symlink_to(beside)
+    elif damage == "nul":  # as a power cut leaves it, and what came later behind it
+        mods.write_bytes(bytes(30) + (EVERYTHING % edge.sg).encode())
+    else:
+        mods.write_bytes(b"\x07" + bytes(40))
+    report = edge.round()
+    assert (report.waiting, report.sent, report.exit_code) == (1, 0 if listed else 1, 0)
+    assert edge.listed == sorted([other, path] if listed else [other])
+    assert (
+        f"{path}: its deletion file ({mods.suffix[1:]})" in call(edge.write_config(), "status")[1]
+    )
+    times = {row["time"] for row in rows_read(centre.root / "schema")}
+    assert {*range(1000, 1010), *(range(2000, 2010) if listed else ())} == times
+    mods.unlink()
+    report = edge.round()
+    assert (report.waiting, edge.listed) == (0, sorted([other, path]))

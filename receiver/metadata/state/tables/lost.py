@@ -33,21 +33,25 @@ class LostTable:
         """Make an empty table beside that of the files."""
         self.rows: dict[tuple[str, str, str], LostRow] = {}
         self._files = files
-        self._of_content: dict[tuple[str, str, int], dict[str, None]] = {}
+        self._of_content: dict[tuple[str, int], dict[tuple[str, str, str], None]] = {}
         self._of_file: dict[str, tuple[str, str, str]] = {}
 
     def is_acknowledged(self, file: FileRow) -> bool:
         """Whether an operator knows that a file in quarantine is lost."""
         return file.physical in self._of_file
 
-    def of_content(self, sender: str, md5: str, size: int) -> list[tuple[str, str, str]]:
-        """Keys of what a sender lost of this content."""
-        return [(sender, path, md5) for path in self._of_content.get((sender, md5, size), ())]
+    def found_by(self, op: records.FileLoaded) -> list[tuple[str, str, str]]:
+        """Keys of what is found by a load: its content is here again, under whatever name.
+
+        That of another sender's file too, which took its place; without points it tells of nothing.
+        """
+        lost = self._of_content.get((op.md5, op.size), ())
+        return [key for key in lost if op.points or key[0] == op.sender]
 
     def restore(self, row: LostRow) -> None:
         """Put a row in as it was."""
         self.rows[row.key] = row
-        self._of_content.setdefault((row.sender, row.md5, row.size), {})[row.path] = None
+        self._of_content.setdefault((row.md5, row.size), {})[row.key] = None
         if row.physical:
             self._of_file[row.physical] = row.key
 
@@ -99,8 +103,7 @@ class LostTable:
         )
 
     def _file_loaded(self, op: records.FileLoaded, ts: int) -> None:
-        """It was found: its content is here again, under whatever name."""
-        for key in self.of_content(op.sender, op.md5, op.size):
+        for key in self.found_by(op):
             self._drop(key)
 
     def _file_restored(self, op: records.FileRestored, ts: int) -> None:
@@ -113,8 +116,8 @@ class LostTable:
         row = None if key is None else self.rows.pop(key)
         if row is None:
             return
-        paths = self._of_content[row.sender, row.md5, row.size]
-        del paths[row.path]
-        if not paths:
-            del self._of_content[row.sender, row.md5, row.size]
+        keys = self._of_content[row.md5, row.size]
+        del keys[row.key]
+        if not keys:
+            del self._of_content[row.md5, row.size]
         self._of_file.pop(row.physical, None)

@@ -12,9 +12,11 @@ from receiver.metadata.model import records
 from receiver.metadata.model.ranks import stands_above
 from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node
+from receiver.operator.deletes import allow_held_deletes, list_held_deletes
 from receiver.operator.owners import adopt_sender, set_owner
 from receiver.operator.senders import list_senders
 from receiver.operator.status import running_status
+from receiver.operator.tokens import make_token
 from receiver.operator.views import KeptView
 from receiver.transfer.look_numbers import latest_look
 from tests.support.node_world import (
@@ -26,6 +28,7 @@ from tests.support.node_world import (
     path_of,
     plan_entry,
     results,
+    sender,
     tsfile,
 )
 from tests.support.proving import in_this_process
@@ -236,6 +239,46 @@ def test_what_the_guard_holds_takes_nothing_with_it(tmp_path: Path) -> None:
         end(mirror(old, FILES), *FILES)  # the last ones of their storage group
         assert set(states_of(node, B).values()) == {"live"}
         assert set(states_of(node).values()) == {"retired"}
+
+
+@pytest.mark.parametrize("vetoed", [False, True])
+def test_records_that_hide_what_only_the_old_box_had_are_counted_too(
+    tmp_path: Path, vetoed: bool
+) -> None:
+    several = {path_of(n): tsfile(first=n * 100) for n in range(1, 13)}
+    with World(tmp_path, deletes={"max_fraction": 0.5}).node() as node:
+        Edge(node).round(several)
+        token = make_token(node.engine, "sender", sender=B, allow_deletes=not vetoed)
+        new = Edge(node, B, sender(B, token=token.id))
+        new.check()
+        adopt_sender(node.engine, OPERATOR, A, B)
+        if not vetoed:
+            load(new, {path_of(n): tsfile(first=n * 100) for n in range(50, 60)}, new.check().look)
+        record = DeletionsPart(  # of all that the old box had, and of one file of the new one's
+            path=path_of(50),
+            form=DeletionsForm.MODS,
+            base=0,
+            content=b"DELETION,root.sg.d1.*,9223372036854775807,-9000,5001\n",
+            floor=latest_look(node.engine) - 1,
+        )
+        task = new.start()
+        page = DeletionsPage(parts=[record])
+        assert new.node.tasks.deletions(new.who, new.uuid, task, new.epoch, page).again == []
+        new.end(task, {})
+        new.outcome(task)
+        (held,) = list_held_deletes(node.engine)
+        assert set(several) <= set(held.files)
+        assert applied(node) == {False}
+        allow_held_deletes(node.engine, held.digest)
+        assert applied(node) == {True}
+
+
+def applied(node: Node) -> set[bool]:
+    """Whether what both boxes deleted is applied."""
+    with node.engine.reading() as state:
+        rows = [*state.deletion_table.of_sender(A), *state.deletion_table.of_sender(B)]
+    assert len(rows) == 2
+    return {each.applied for row in rows for each in row.segments}
 
 
 def test_status_says_what_a_mirror_never_had(old: Edge) -> None:

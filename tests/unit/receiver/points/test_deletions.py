@@ -263,8 +263,11 @@ def test_a_sender_finds_the_ends_of_records_where_a_reader_does() -> None:
     ],
 )
 def test_a_record_in_the_middle_that_is_none_is_damage(record: bytes) -> None:
+    content = RECORDS[0] + record + b"".join(RECORDS)
+    with pytest.raises(Malformed):
+        whole_records(content, "mods2")
     with pytest.raises(DamagedData, match=r"x\.mods2") as caught:
-        parse_binary(RECORDS[0] + record + b"".join(RECORDS), "x.mods2")
+        parse_binary(content, "x.mods2")
     assert caught.value.place.offset is not None
     assert caught.value.place.offset >= len(RECORDS[0])
 
@@ -281,19 +284,28 @@ def test_a_flipped_bit_changes_deletions_but_never_loses_many_without_a_word() -
         assert found.dropped or len(found.entries) >= len(RECORDS)
 
 
-def test_garbage_ends_in_damage_or_in_deletions() -> None:
+def test_garbage_ends_in_damage_or_in_deletions_at_both_ends() -> None:
     chance = random.Random(3)
-    whole = b"".join(RECORDS)
-    for _ in range(3000):
-        broken = bytearray(whole)
-        for _ in range(chance.randrange(1, 5)):
-            broken[chance.randrange(len(broken))] = chance.choice((0, 1, 2, 3, 127, 128, 255))
-        broken = broken[: chance.randrange(len(broken) + 1)]
-        for parse in (parse_binary, parse_text):
+    lines = b"".join(f"DELETION,root.{n},{n},-3,{n}\n".encode() for n in range(5))
+    for form, parse, whole in (
+        ("mods2", parse_binary, b"".join(RECORDS)),
+        ("mods", parse_text, lines),
+    ):
+        for _ in range(2000):
+            broken = bytearray(whole)
+            for _ in range(chance.randrange(1, 5)):
+                broken[chance.randrange(len(broken))] = chance.choice((0, 1, 2, 3, 127, 128, 255))
+            content = bytes(broken[: chance.randrange(len(broken) + 1)])
             try:
-                Deletions(parse(bytes(broken), "m").entries).ranges(table("t", "x"), "s", chunk=1)
-            except DamagedData:
+                size = whole_records(content, form)
+            except Malformed:
+                with pytest.raises(DamagedData):
+                    parse(content, "m")
                 continue
+            found = parse(content, "m")
+            assert bool(found.dropped) is (size < len(content))
+            assert found.entries == parse(content[:size], "m").entries
+            Deletions(found.entries).ranges(table("t", "x"), "s", chunk=1)
 
 
 # -- ranges ----------------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ LINE = b"DELETION,root.a.d1.s1,9223372036854775807,%d,%d\n"
 class Watched:
     """A site, and the looks at it; every look is read back from the disk."""
 
-    def __init__(self, root: Path) -> None:
-        self.site = Site(root)
+    def __init__(self, root: Path, dirs: int = 1) -> None:
+        self.site = Site(root, dirs)
         self.tree = Tree(self.site.schema_dir)
         self.number = 0
         self.entries: dict = {}
@@ -245,6 +245,50 @@ def test_without_a_memory_what_is_missing_was_not_seen_by_this_look(edge):
     (edge.site.schema_dir / "centre" / "looks.state").unlink()
     assert edge.look().last(P) == 19
     assert edge.look().last(P) == 19
+
+
+def test_without_a_memory_an_empty_directory_may_be_a_mount_that_is_away(edge):
+    edge.site.put(P)
+    edge.site.put(LATE)
+    edge.load()
+    edge.look()
+    edge.site.remove(P)
+    (edge.site.schema_dir / "centre" / "looks.state").unlink()
+    for _ in range(2):
+        look = edge.look()
+        assert "looks.state" in (look.scan.why_not_whole(P.group) or "")
+        assert not look.scan.is_gone(P, edge.entries[P].data_dir)
+    gone, edge.entries = edge.entries, {}  # a resync
+    edge.look()
+    edge.entries = gone
+    assert edge.look().scan.is_gone(P, gone[P].data_dir)
+
+
+def test_without_a_memory_a_directory_that_has_a_file_was_not_unmounted(edge):
+    edge.site.put(P)
+    edge.site.put(Q)
+    edge.load(P)
+    edge.look()
+    edge.site.remove(P)
+    (edge.site.schema_dir / "centre" / "looks.state").unlink()
+    assert edge.look().scan.is_gone(P, edge.entries[P].data_dir)
+
+
+@pytest.mark.parametrize("more", [(5, 6), None])
+def test_a_deletion_file_in_two_data_directories_is_the_one_with_all_or_none(tmp_path, more):
+    edge = Watched(tmp_path, dirs=2)
+    for number in (0, 1):
+        where = edge.site.put(P, data_dir=number)
+        edge.site.beside(where, ".mods").write_bytes(LINE % (1, 2 if more else number))
+    if more:
+        edge.mods(P, more)
+    look = edge.look()
+    if more is None:
+        assert P not in look.scan.files
+        assert [each.reason for each in look.scan.waiting if "not the same" in each.reason]
+    else:
+        assert [each.data_dir for each in look.due(applies=True)] == [edge.site.data_dirs[0]]
+        assert sight(look, P).size == len(LINE % (1, 2) + LINE % more)
 
 
 def test_a_receiver_that_knows_no_looks_is_told_none(edge):

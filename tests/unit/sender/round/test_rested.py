@@ -113,7 +113,7 @@ def test_a_deletion_file_that_grows_is_looked_at(edge, receiver):
     _, rested = at_rest(edge)
     edge.write(2)
     assert a_round(edge, rested)[1] is rested
-    beside.write_bytes(b"DELETE,root.a.d1.s1,0,1\n")
+    beside.write_bytes(b"DELETION,root.a.d1.s1,0,1\n")
     assert a_round(edge, rested)[1] is not rested
     assert receiver.count("POST /tasks/[0-9a-f]+/deletions")
 

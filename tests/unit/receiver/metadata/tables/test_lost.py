@@ -103,6 +103,16 @@ def test_a_bad_file_whose_content_is_visible_elsewhere_is_not_lost(state: State)
     assert paths(state) == [P]
 
 
+def test_what_is_lost_is_found_in_a_file_of_whoever_took_its_senders_place(state: State) -> None:
+    do(state, load())
+    do(state, records.FileQuarantined(PHYS, "bits"), records.FileRetired(PHYS))
+    do(state, lost(path("9-9-0")))
+    assert paths(state) == [P, path("9-9-0")]
+    do(state, records.OwnerSet("root.t.d1", B, "replaced"))
+    do(state, load(Q, 2, sender=B))
+    assert paths(state) == []
+
+
 def test_deleting_what_is_lost_ends_it(state: State) -> None:
     do(state, load())
     do(state, records.FileQuarantined(PHYS, "bits"), records.FileRetired(PHYS))
