@@ -151,7 +151,8 @@ class TransferConfig(Struct, frozen=True, kw_only=True):
     """``[transfer]``: how files travel.
 
     Attributes:
-        chunk_bytes: of a file that travel in one request, each with its own checksum.
+        chunk_bytes: of a file that travel in one request, each with its own checksum; fewer where
+            several files are on their way.
         parallel: files on their way at a time, for each receiver.
         batch_bytes: files up to this size travel many in one request; 0 for never.
         max_retries: tries after the first for one file, before it is left for the next round.
@@ -165,7 +166,7 @@ class TransferConfig(Struct, frozen=True, kw_only=True):
             in local time.
     """
 
-    chunk_bytes: Annotated[Size, Meta(ge=4096, le=2**30)] = 4 * 2**20
+    chunk_bytes: Annotated[Size, Meta(ge=4096, le=2**30)] = 8 * 2**20
     parallel: Annotated[int, Meta(ge=1, le=64)] = 4
     batch_bytes: Size = 2**20
     max_retries: Annotated[int, Meta(ge=0, le=1000)] = 5

@@ -1,7 +1,8 @@
 """The files that a task brings, read by the receiver itself before anything is decided about them.
 
 Each is looked for where it was received and where an earlier attempt may have moved it; what is
-there is compared with the manifest, and its tail gives devices, series and times.
+there is compared with the manifest, and its tail gives devices, series and times. What was kept of
+that since the file came is not read again.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from common.tsfile import Corrupt, read_tail
 from common.wire import Result
 from receiver.load.deciding.candidates import Candidate, Change, physical_name
 from receiver.load.folder.content_checks import hash_staged
-from receiver.load.folder.manifests import contradiction
+from receiver.load.folder.manifests import agrees, contradiction
 from receiver.load.folder.obstacles import is_of_one_path
-from receiver.load.schema.registering import read_series
+from receiver.load.tail_facts import TailFacts, facts_of
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import IllegalPathError
 from receiver.metadata.model.records import FileOutcome
@@ -98,44 +99,58 @@ class Collected:
         resource: Verified | None,
         entry: ManifestEntry,
     ) -> None:
-        fd = self._folder.tree.open_read(rel)
-        try:
-            source = os.pread(fd, staged.size, 0) if staged.size <= _SMALL else fd
-            tail = read_tail(source, structure=True)
-            registers = read_series(source, tail, path.sg)
-        except (Corrupt, IllegalPathError) as error:
-            self._fail(path, Result.QUARANTINED, str(error))
-            return
-        finally:
-            os.close(fd)
-        if not tail.complete:  # it was complete when it was verified: the disk has lost it
-            self._fail(path, Result.QUARANTINED, f"{tail.status}: {tail.reason}")
-            return
         proof = None if self._current.record.single else entry.proof
+        facts = self._known(staged, proof) or self._read_again(path, staged, rel, proof)
+        if facts is None:
+            return
         if proof is not None:
-            if (why := contradiction(proof, tail)) is not None:
-                self._fail(path, Result.QUARANTINED, f"not what its sender has read of it: {why}")
-                return
             self.proofs[path.text] = proof
         self.candidates[path.text] = Candidate(
             path=path,
             staged=staged,
             resource=resource,
-            version=tail.version or 0,
-            devices=[
-                records.DeviceRange(each.name_in(path.sg), each.start, each.end)
-                for each in tail.devices
-            ],
-            registers=registers,
-            first=tail.first_time,
-            last=tail.last_time,
-            series=tail.series_count,
-            points=tail.point_count,
+            version=facts.version,
+            devices=facts.devices,
+            registers=facts.registers,
+            first=facts.first,
+            last=facts.last,
+            series=facts.series,
+            points=facts.points,
             # An upload without a task comes with no manifest: ours has no counts to compare with.
             manifest=None
             if self._current.record.single
             else records.ManifestMeta(entry.series, entry.points, proof.root if proof else ""),
         )
+
+    def _known(self, staged: Verified, proof: ProofEntry | None) -> TailFacts | None:
+        """What was read of the file as it came, where that is kept and its sender agrees."""
+        kept = self._folder.facts.take(self._folder.uuid, staged)
+        if kept is None:
+            return None
+        facts = TailFacts.unpack(kept)
+        known = proof is None or agrees(proof, facts.statistics, facts.index_bytes)
+        return facts if known else None
+
+    def _read_again(
+        self, path: FilePath, staged: Verified, rel: str, proof: ProofEntry | None
+    ) -> TailFacts | None:
+        fd = self._folder.tree.open_read(rel)
+        try:
+            source = os.pread(fd, staged.size, 0) if staged.size <= _SMALL else fd
+            tail = read_tail(source, structure=True)
+            facts = facts_of(source, tail, path.sg)
+        except (Corrupt, IllegalPathError) as error:
+            self._fail(path, Result.QUARANTINED, str(error))
+            return None
+        finally:
+            os.close(fd)
+        if not tail.complete:  # it was complete when it was verified: the disk has lost it
+            self._fail(path, Result.QUARANTINED, f"{tail.status}: {tail.reason}")
+            return None
+        if proof is not None and (why := contradiction(proof, tail)) is not None:
+            self._fail(path, Result.QUARANTINED, f"not what its sender has read of it: {why}")
+            return None
+        return facts
 
     def _resource(self, path: FilePath) -> Verified | str | None:
         """The resource that was planned with a file; in words what is wrong with it."""

@@ -140,9 +140,10 @@ class _Receiving:
         fd, path, entry = each.file.fileno(), each.path, each.entry
         found = md5(each.content).hexdigest()
         try:
-            record = self.intake.verify(
+            return self.intake.verify(
                 fd,
                 path,
+                each.part,
                 found,
                 expected=(entry.md5,),
                 planned=each.planned,
@@ -151,7 +152,6 @@ class _Receiving:
         except NotATsFileError as error:
             self.intake.quarantine(self.folder, each.part, path, fd, entry.size, error.message)
             raise
-        return VerifiedBytes(path, each.part, record)
 
 
 def _stage(

@@ -27,6 +27,7 @@ from common.names import FilePath, is_sender_uuid
 from common.tsfile.tail_digest import tail_digest
 from receiver.load.folder.content_checks import check_content, check_md5, record_of
 from receiver.load.folder.obstacles import is_of_one_path, obstacle
+from receiver.load.tail_facts import facts_worth_keeping
 from receiver.metadata.model import records
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.folder.staged import Verified
     from receiver.load.service import LoadService
+    from receiver.load.tail_facts import TailFacts
     from receiver.metadata.engine import Engine
     from receiver.principal import Principal
 
@@ -56,11 +58,19 @@ _QUARANTINE_SHARE = 8
 
 @dataclass(frozen=True)
 class VerifiedBytes:
-    """A whole file that is flushed under a temporary name, `part`, and verified."""
+    """A whole file that is flushed under a temporary name, `part`, and verified.
+
+    Attributes:
+        path: that it will have.
+        part: its temporary name.
+        record: of what was verified.
+        facts: what a load wants to know of it, where that is worth keeping.
+    """
 
     path: FilePath
     part: str
     record: Verified
+    facts: TailFacts | None
 
 
 class Intake:
@@ -148,6 +158,7 @@ class Intake:
         self,
         fd: int,
         path: FilePath,
+        part: str,
         md5: str,
         *,
         expected: Iterable[str | None],
@@ -156,12 +167,13 @@ class Intake:
         single: str | None = None,
         scope: Sequence[str] = (),
         token: str | None = None,
-    ) -> Verified:
+    ) -> VerifiedBytes:
         """Check a whole file.
 
         Args:
             fd: open, flushed.
             path: that it will have.
+            part: its temporary name.
             md5: of its bytes, computed here.
             expected: what the sender has said it is, in whatever place.
             planned: its TsFile's entry in the plan.
@@ -178,22 +190,14 @@ class Intake:
         if planned is not None and not path.is_resource:
             check_md5(path, md5, planned.md5)
         source = _read_back(fd, path, md5, content)
-        check_content(source, path)
+        tail = check_content(source, path)
         record = record_of(
             fd, path, md5, source=source, at=self._clock(), single=single, scope=scope, token=token
         )
-        if planned is None:
-            return record
-        if path.is_resource:
-            known = planned.resource
-            if known is not None and (known.size, known.md5) != (record.size, record.md5):
-                raise DigestError(f"{path}: {record.size} bytes with MD5 {md5}, not as planned")
-        elif (record.size, record.tail) != (planned.size, planned.tail):
-            raise DigestError(
-                f"{path}: {record.size} bytes, tail digest {record.tail}; planned were "
-                f"{planned.size} bytes, {planned.tail}"
-            )
-        return record
+        if planned is not None:
+            _compare(record, path, planned)
+        facts = facts_worth_keeping(source, tail, path.sg) if tail is not None else None
+        return VerifiedBytes(path, part, record, facts)
 
     def stage(self, folder: SenderFolder, files: list[VerifiedBytes]) -> None:
         """Put verified files in their places; when this returns they are there for good.
@@ -209,6 +213,9 @@ class Intake:
             try:
                 _place(folder, files)
                 folder.staged.put(each.record for each in files)
+                for each in files:
+                    if each.facts is not None:
+                        folder.facts.put(folder.uuid, each.record, each.facts.pack())
             except Exception as error:
                 _take_back(folder, files)
                 if isinstance(error, OSError) and is_of_one_path(error):
@@ -260,6 +267,23 @@ class Intake:
                 with folder.beside("quarantine"):
                     folder.tree.unlink(row.kept, sync=False)
         log.warning("quarantined", extra={"path": path.text, "reason": reason})
+
+
+def _compare(record: Verified, path: FilePath, planned: Planned) -> None:
+    """See that a file is what was planned.
+
+    Raises:
+        DigestError: it is not.
+    """
+    if path.is_resource:
+        known = planned.resource
+        if known is not None and (known.size, known.md5) != (record.size, record.md5):
+            raise DigestError(f"{path}: {record.size} bytes with MD5 {record.md5}, not as planned")
+    elif (record.size, record.tail) != (planned.size, planned.tail):
+        raise DigestError(
+            f"{path}: {record.size} bytes, tail digest {record.tail}; planned were "
+            f"{planned.size} bytes, {planned.tail}"
+        )
 
 
 def _read_back(fd: int, path: FilePath, md5: str, content: memoryview | None) -> TsFileOrigin:

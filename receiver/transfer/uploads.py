@@ -361,9 +361,10 @@ class Uploads:
         if meta.task is not None and folder.task is not None:
             planned = folder.task.planned.get(path.tsfile.text)
         try:
-            record = self._intake.verify(
+            received = self._intake.verify(
                 file.fileno(),
                 path,
+                part,
                 pending.md5.hexdigest(),
                 expected=(meta.md5, repr_md5),
                 planned=planned,
@@ -378,10 +379,10 @@ class Uploads:
             self._intake.quarantine(folder, part, path, file.fileno(), meta.length, error.message)
             self._register.drop(upload)
             raise
-        self._stage(upload, VerifiedBytes(path, part, record))
+        self._stage(upload, received)
         if meta.task is not None:
             return self._finished_view(upload)
-        upload.job = self._load.loader.submit(folder, single_task(folder, record))
+        upload.job = self._load.loader.submit(folder, single_task(folder, received.record))
         return self._await_load(upload)
 
     def _stage(self, upload: OpenUpload, received: VerifiedBytes) -> None:

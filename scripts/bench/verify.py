@@ -11,21 +11,25 @@ of its own:
               digest of the manifest, every page decoded and compared, schema, overlaps
     parquet   spark.read.parquet, then count, min, max and sum of each column
 
-*Cold* is the first run of a session, with Python workers still to be started; *warm* the best of
-`--repeat` further ones. Kernels are compiled before that, which happens once on a machine. CPU is
-what the process, its JVM and its workers took: it tells more than seconds do on a machine that has
-other things to do.
+*Cold* is the first run of a session, with Python workers still to be started; *warm* are `--runs`
+further ones, by turns, and what is said of them are medians and their spread. Kernels are compiled
+before that, which happens once on a machine. CPU is what the process, its JVM and its workers took:
+it tells more than seconds do on a machine that has other things to do.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import multiprocessing
 import os
+import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -117,7 +121,7 @@ def load(folder: Path, paths: list[Path]) -> None:
             engine.commit([loaded, records.SeriesLoaded(physical, series)])
 
 
-def verify(folder: str, master: str, repeat: int, points: int) -> None:
+def verify(folder: str, master: str, points: int, calls: Connection) -> None:
     """The contender of this project."""
     from common.config import load as load_config
     from receiver.config import ENV_PREFIX, ReceiverConfig
@@ -147,12 +151,19 @@ def verify(folder: str, master: str, repeat: int, points: int) -> None:
                 assert not bad, bad
                 assert decoded == points, (decoded, points)
 
-    timed("verify", once, repeat, points)
+    serve(once, calls)
     spark.stop()
 
 
-def parquet(folder: str, master: str, repeat: int, points: int) -> None:
-    """What is to be beaten, with the JVM's own settings: `session.start` spares its compiler."""
+def parquet(folder: str, master: str, points: int, calls: Connection) -> None:
+    """What is to be beaten, with the JVM's own settings: `session.start` spares its compiler.
+
+    Args:
+        folder: with the data.
+        master: of Spark.
+        points: that are there; it counts rows.
+        calls: to be served.
+    """
     from receiver.spark.verify.java import find_java_home
 
     os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
@@ -167,30 +178,16 @@ def parquet(folder: str, master: str, repeat: int, points: int) -> None:
         sums = [f"{what}({each})" for each in columns for what in ("count", "min", "max", "sum")]
         spark.read.parquet(str(Path(folder, "parquet"))).selectExpr(*sums).collect()
 
-    timed("parquet", once, repeat, points)
+    serve(once, calls)
     spark.stop()
 
 
-def timed(what: str, once, repeat: int, points: int) -> None:
-    """Print the first run, and the best of those that follow."""
-    seconds, spent = [], []
-    for _ in range(repeat + 1):
+def serve(once: Callable[[], None], calls: Connection) -> None:
+    """Run once at each call, until there are no more; answers (seconds, CPU)."""
+    while calls.recv():
         begin, before = time.perf_counter(), cpu_seconds()
         once()
-        seconds.append(time.perf_counter() - begin)
-        spent.append(cpu_seconds() - before)
-    rows = points / len(COLUMNS)
-    figures = (seconds[0], spent[0], min(seconds[1:]), min(spent[1:]))
-    for at, name in enumerate(("cold", "warm")):
-        wall, cpu = figures[2 * at : 2 * at + 2]
-        print(f"{what:<8} {name} {wall:6.2f} s {rows / wall / 1e6:6.2f} M rows/s, "
-              f"CPU {cpu:5.2f} s", flush=True)  # fmt: skip
-    result_of(what).write_text(" ".join(map(str, figures)))
-
-
-def result_of(what: str) -> Path:
-    """Where a contender leaves its figures."""
-    return Path(tempfile.gettempdir(), f"tsferry-bench-{os.getuid()}-{what}")
+        calls.send((time.perf_counter() - begin, cpu_seconds() - before))
 
 
 def cpu_seconds() -> float:
@@ -223,7 +220,7 @@ def compile_kernels(path: str) -> None:
     print(f"kernels imported or compiled in {time.perf_counter() - begin:.1f} s", flush=True)
 
 
-def alone(job, *arguments: object) -> None:
+def alone(job: Callable[..., None], *arguments: object) -> None:
     """Run in a fresh process."""
     process = multiprocessing.get_context("spawn").Process(target=job, args=arguments)
     process.start()
@@ -232,14 +229,72 @@ def alone(job, *arguments: object) -> None:
         sys.exit(f"{job.__name__} ended with {process.exitcode}")
 
 
+class Contender:
+    """One of the two, in a process of its own that goes on between its runs."""
+
+    def __init__(self, job: Callable[..., None], *arguments: object) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.name = job.__name__
+        self._calls, theirs = context.Pipe()
+        self._process = context.Process(target=job, args=(*arguments, theirs))
+        self._process.start()
+        theirs.close()
+
+    def run(self) -> tuple[float, float]:
+        """One more run: seconds, and of CPU."""
+        try:
+            self._calls.send(True)
+            spent: tuple[float, float] = self._calls.recv()
+        except (EOFError, OSError):
+            self._process.join()
+            sys.exit(f"{self.name} ended with {self._process.exitcode}")
+        return spent
+
+    def end(self) -> None:
+        """No more runs."""
+        self._calls.send(False)
+        self._process.join()
+
+
+def compare(contenders: Sequence[Contender], runs: int) -> dict[str, list[tuple[float, float]]]:
+    """The runs of each, by turns, the first of each one cold."""
+    spent: dict[str, list[tuple[float, float]]] = {each.name: [] for each in contenders}
+    for number in range(runs + 1):
+        for each in contenders if number % 2 else contenders[::-1]:
+            spent[each.name].append(each.run())
+    return spent
+
+
+def report(spent: dict[str, list[tuple[float, float]]], rows: float) -> dict[str, object]:
+    """Print medians with their spread; the same for machines."""
+    told: dict[str, object] = {"runs": spent}
+    for name, runs in spent.items():
+        wall, cpu = (sorted(each[at] for each in runs[1:]) for at in (0, 1))
+        print(f"{name:<8} cold {runs[0][0]:5.2f} s, CPU {runs[0][1]:5.2f} s; "
+              f"warm {spread(wall)} s, {rows / statistics.median(wall) / 1e6:.2f} M rows/s, "
+              f"CPU {spread(cpu)} s")  # fmt: skip
+    for at, what in enumerate(("seconds", "CPU")):
+        pairs = zip(spent["parquet"], spent["verify"], strict=True)
+        cold, *warm = (theirs[at] / ours[at] for theirs, ours in pairs)
+        told[what] = {"cold": cold, "warm": statistics.median(warm)}
+        print(f"{what}: Parquet takes {cold:.2f} times as much cold, {spread(warm)} warm")
+    return told
+
+
+def spread(values: Sequence[float]) -> str:
+    """The median, and between what."""
+    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+
+
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--files", type=int, default=20)
     parser.add_argument("--rows", type=int, default=500_000)
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5, help="of each, warm, by turns")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--keep", type=Path, help="write the data here, or use what is here")
+    parser.add_argument("--json", type=Path, help="write the figures there")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.keep or Path(temporary)
@@ -253,14 +308,14 @@ def main() -> None:
         print(f"{len(files)} files of {given.rows} rows x {len(COLUMNS)} columns, {given.master}: "
               f"TsFile {size / 1e6:.0f} MB, Parquet {stored / 1e6:.0f} MB", flush=True)  # fmt: skip
         alone(compile_kernels, str(files[0]))
-        alone(parquet, str(folder), given.master, given.repeat, points)
-        alone(verify, str(folder), given.master, given.repeat, points)
-        ours, theirs = (
-            [float(each) for each in result_of(what).read_text().split()]
-            for what in ("verify", "parquet")
-        )
-        for at, name in enumerate(("cold", "cold, CPU", "warm", "warm, CPU")):
-            print(f"{name}: Parquet takes {theirs[at] / ours[at]:.2f} times as long")
+        contenders = [
+            Contender(job, str(folder), given.master, points) for job in (parquet, verify)
+        ]
+        told = report(compare(contenders, given.runs), points / len(COLUMNS))
+        for each in contenders:
+            each.end()
+    if given.json is not None:
+        given.json.write_text(json.dumps(told, indent=1))
 
 
 if __name__ == "__main__":

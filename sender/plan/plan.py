@@ -35,6 +35,8 @@ from sender.plan.task_plan import Addition, TaskPlan, ToldDeletion, Work, cut, t
 from sender.select.entry import Entry, EntryState
 from sender.select.facts import ContentFacts
 from sender.select.found import LocalFile
+from sender.select.listed_table import unsettled
+from sender.select.path_table import lacking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -196,16 +198,19 @@ def _compare(
     facts: ContentFacts,
 ) -> _Sorted:
     found = _Sorted()
-    for path, file in scan.files.items():
-        entry = entries.get(path)
+    found.unchanged = len(scan.files)
+    for file, entry in unsettled(scan.files, entries):
+        found.unchanged -= 1
         if entry is not None and entry.md5 and entry.is_of(file):
             _unchanged(found, entry, file)
-            if path in scan.told_anew:
-                found.additions.append(Addition(file))
         else:
-            _differs(found, file, entry, troubles.get(path), facts)
-    for path, entry in entries.items():
-        if path in scan.files or not scan.is_missing(path):
+            _differs(found, file, entry, troubles.get(file.path), facts)
+    for path in scan.told_anew:
+        again, entry = scan.files.get(path), entries.get(path)
+        if again is not None and entry is not None and entry.md5 and entry.is_of(again):
+            found.additions.append(Addition(again))
+    for path, entry in lacking(entries, scan.files):
+        if not scan.is_missing(path):
             continue
         if scan.is_gone(path, entry.data_dir):
             found.gone.append(entry)

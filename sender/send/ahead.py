@@ -18,7 +18,7 @@ from sender.send.bandwidth import Departure
 
 __all__ = ["AHEAD", "MOST_AHEAD", "BlocksAhead"]
 
-AHEAD = 2
+AHEAD = 3
 """Blocks of one file on their way on a quick line, where the receiver allows it."""
 MOST_AHEAD = 8
 """Blocks of all files on their way on a slow one."""

@@ -43,6 +43,9 @@ from sender.send.upload import ChangedWhileSentError, ReceivedFile, TusUpload
 __all__ = ["Fate", "SendJob", "Sending"]
 
 _UNIT_FILES = 200
+_TOGETHER = 16 << 20
+"""Bytes in one block, or one batch, of each file that is on its way: what is held of many at once
+stays what it is of one."""
 _ENDS_ALL = (UnauthorizedError, CloneError, GoneError, NotFoundError, ReadOnlyError, StoppedError)
 """After one of these no file of this task would fare better."""
 
@@ -100,6 +103,7 @@ class Sending:
         self._halt = threading.Event()
         self._pool: ThreadPoolExecutor | None = None
         self._most_ahead = 1
+        self._workers = 1
         self._told_to_stop = self.calls.stop
         tries = msgspec.structs.replace(self.calls.tries, sleep=self._pause)
         self.calls = replace(self.calls, tries=tries, stop=self._stopped)
@@ -114,7 +118,7 @@ class Sending:
         units = list(self._units(jobs))
         if not units:
             return
-        workers = min(self.config.parallel, len(units))
+        workers = self._workers = min(self.config.parallel, len(units))
         # A file that travels alone may use the connections that several would share.
         most = min(self.limits.blocks_ahead, MOST_AHEAD)
         self._most_ahead = max(min(AHEAD, most), most // workers)
@@ -193,12 +197,13 @@ class Sending:
 
     @property
     def _body_bytes(self) -> int:
-        wanted = max(self.config.chunk_bytes, self.config.batch_bytes)
-        return min(self.limits.max_batch_bytes, wanted)
+        shared = min(self.config.chunk_bytes, _TOGETHER // self.config.parallel)
+        return min(self.limits.max_batch_bytes, max(shared, self.config.batch_bytes))
 
     @property
     def _block_bytes(self) -> int:
-        return min(self.limits.max_chunk_bytes, self.config.chunk_bytes)
+        shared = min(self.config.chunk_bytes, _TOGETHER // self._workers)
+        return min(self.limits.max_chunk_bytes, shared)
 
     def _small(self, job: SendJob) -> bool:
         entry = job.prepared.entry

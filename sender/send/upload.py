@@ -296,8 +296,9 @@ class TusUpload:
         self._failures += 1
         if self._failures > self.calls.tries.retries:
             raise error
-        # A line that breaks in every block may carry smaller ones.
-        if isinstance(error, UnreachableError):
+        # A line that breaks in every block may carry smaller ones; so may a receiver that has no
+        # memory left for those of all its senders.
+        if isinstance(error, UnreachableError | BusyError):
             self._block_bytes = max(min(SMALLEST_BLOCK, self.block_bytes), self._block_bytes // 2)
         self.calls.pause(self.content.path, self._failures, error)
 

@@ -29,7 +29,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "receiver.load": (
         "service", "loader", "folder_recovery", "loading", "mandate", "collecting",
-        "upkeep", "placing", "deciding", "schema", "folder",
+        "upkeep", "placing", "deciding", "tail_facts", "schema", "folder",
     ),
     "receiver.spark": (
         "verify", "report", "source", "catalogue", "finder", "noted_deletions", "work",

@@ -21,17 +21,21 @@ if TYPE_CHECKING:
 __all__ = ["check_content", "check_md5", "hash_staged", "record_of"]
 
 
-def check_content(source: TsFileOrigin, path: FilePath) -> None:
+def check_content(source: TsFileOrigin, path: FilePath) -> Tail | None:
     """Read the tail of a TsFile with its whole structure; a resource may hold anything.
+
+    Returns:
+        the tail; None: it is a resource.
 
     Raises:
         NotATsFileError: it is none of those that are read here, or not closed.
     """
     if path.is_resource:
-        return
+        return None
     tail: Tail = read_tail(source, structure=True)
     if not tail.complete:
         raise NotATsFileError(f"{path}: {tail.status.replace('_', ' ')}: {tail.reason}")
+    return tail
 
 
 def check_md5(path: FilePath, found: str, *expected: str | None) -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
 
 __all__ = [
+    "agrees",
     "contradiction",
     "damages",
     "kept_tasks",
@@ -84,6 +85,26 @@ def contradiction(proof: ProofEntry, tail: Tail) -> str | None:
     for device, measurement, detail in table.without_digests().differences(own):
         return f"device {device}, series {measurement!r}: {detail}"
     return "devices or series stand in another order"
+
+
+def agrees(proof: ProofEntry, statistics: str, index_bytes: int) -> bool:
+    """Whether a sender's table is that of a file; False: that has to be looked into.
+
+    Args:
+        proof: what was sent.
+        statistics: root of the file's own table, with zeros for digests.
+        index_bytes: of the file.
+    """
+    if proof.table is None:
+        return True
+    try:
+        data = inflate(proof.table, limit=2 * index_bytes + _SPARE)
+    except Corrupt:
+        return False
+    return (
+        xxhash.xxh3_128_hexdigest(data) == proof.root
+        and xxhash.xxh3_128_hexdigest(SeriesTable.blank(data)) == statistics
+    )
 
 
 # -- files of tables -----------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from receiver.load.folder.current_task import (
     SYNC_LOG,
     TASK_RECORD,
 )
+from receiver.load.folder.kept_facts import KeptFacts
 from receiver.load.folder.obstacles import is_of_one_path, misplaced, obstacle
 from receiver.load.folder.schema_stage import SchemaStage
 from receiver.load.folder.staged import Staged
@@ -86,6 +87,7 @@ class SenderFolder:
         directory: its name beneath `sync-receiver`.
         lock: held by whoever changes the task or the staged files; a load holds it all along.
         staged: the verified files.
+        facts: what was read of those files as they came.
         schema: what has come of the sender's schema log.
         task: the task that is open or loading, None between tasks.
         recovered: whether what a crash left here was put in order since this process runs.
@@ -93,13 +95,16 @@ class SenderFolder:
         hindered: what is in the way of something beside the files, which go on, by its name.
     """
 
-    def __init__(self, tree: Tree, uuid: str, directory: str) -> None:
+    def __init__(
+        self, tree: Tree, uuid: str, directory: str, facts: KeptFacts | None = None
+    ) -> None:
         self.tree = tree
         self.uuid = uuid
         self.directory = directory
         self.lock = threading.RLock()
         self.root = f"{FOLDERS_ROOT}/{directory}"
         self.staged = Staged(tree, self.at(VERIFIED_LOG), self.at("data"))
+        self.facts = facts if facts is not None else KeptFacts()
         self.schema = SchemaStage(tree, self.at(_STAGE))
         self.task: CurrentTask | None = None
         self.recovered = False
@@ -226,6 +231,7 @@ class Folders:
         self._tree = tree
         self._known: dict[str, SenderFolder] = {}
         self._named: dict[str, str] = {}
+        self._facts = KeptFacts()
         self._lock = threading.Lock()
         self.problem: str | None = None
         self.hindered: dict[str, str] = {}
@@ -264,7 +270,7 @@ class Folders:
                 if uuid is not None and why and self._named.get(uuid, name) == name:
                     self.hindered[uuid] = why
             elif self._named.get(uuid) == name or uuid not in self._known:
-                self._known[uuid] = SenderFolder(self._tree, uuid, name)
+                self._known[uuid] = SenderFolder(self._tree, uuid, name, self._facts)
         return self.all()
 
     def misplaced(self) -> dict[str, str]:
@@ -296,7 +302,7 @@ class Folders:
         with self._lock:
             folder = self._known.get(uuid)
             if folder is None:
-                folder = SenderFolder(self._tree, uuid, name)
+                folder = SenderFolder(self._tree, uuid, name, self._facts)
                 folder.make()
                 folder.staged.open()
                 folder.recovered = True

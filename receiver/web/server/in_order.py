@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "InOrder"]
 
-_AT_ONCE = 2
-"""Blocks of one upload with workers: one is written while the one before it is flushed."""
+_AT_ONCE = 3
+"""Blocks of one upload with workers: one is written while those before it are flushed."""
 
 
 @dataclass(frozen=True, slots=True)

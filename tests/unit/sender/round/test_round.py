@@ -77,6 +77,19 @@ def test_pages_keep_to_the_receivers_limits(edge, receiver):
     in_sync(edge, receiver)
 
 
+@pytest.mark.parametrize(("files", "expected"), [(1, 65536), (2, 65536), (4, 32768), (6, 32768)])
+def test_files_on_their_way_together_share_the_memory_of_blocks(
+    edge, receiver, monkeypatch, files, expected
+):
+    monkeypatch.setattr("sender.send.sending._TOGETHER", 2 * 65536)
+    for number in range(files):
+        edge.write(number, size=300_000)
+    edge.round()
+    sent = [len(each.body) for each in receiver.requests if each.method == "PATCH"]
+    assert max(sent) == expected
+    in_sync(edge, receiver)
+
+
 def test_a_manifest_that_fits_no_body_goes_in_pages(edge, receiver):
     receiver.limits = msgspec.structs.replace(
         receiver.limits, max_page_bytes=8192, max_task_items=1000

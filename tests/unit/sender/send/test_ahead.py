@@ -38,10 +38,12 @@ def test_the_next_block_goes_when_the_one_before_is_out_and_before_its_answer(po
     assert (second.is_alive(), begun) == (True, [0])
     out.set()
     second.join(20)
+    assert not ahead.full
+    ahead.put(5, b"f")
     assert ahead.full
     answer.set()
-    assert [ahead.next(), ahead.next()] == [(3, 3, 3), (5, 5, 2)]
-    assert begun == [0, 3]
+    assert [ahead.next() for _ in range(AHEAD)] == [(3, 3, 3), (5, 5, 2), (6, 6, 1)]
+    assert begun == [0, 3, 5]
     assert not ahead
 
 

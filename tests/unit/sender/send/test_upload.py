@@ -10,6 +10,7 @@ import pytest
 
 from common import wire
 from common.errors import (
+    BusyError,
     ConflictError,
     DigestError,
     ForbiddenError,
@@ -150,9 +151,10 @@ def test_progress_gives_the_tries_back(receiver, upload, pauses):
     assert max(pauses) == 0.5
 
 
-def test_a_line_that_breaks_in_every_block_gets_smaller_blocks(receiver, upload, client):
+@pytest.mark.parametrize("fault", [Drop(), Answer(problem(BusyError))])
+def test_where_every_block_breaks_or_finds_no_room_smaller_ones_go(receiver, upload, client, fault):
     content = Bytes(random.Random(1).randbytes(1_000_000))
-    receiver.fault("PATCH", Drop(), Drop(), Drop())
+    receiver.fault("PATCH", fault, fault, fault)
     upload(content, block_bytes=500_000).run()
     sizes = [len(r.body) for r in receiver.requests if r.method == "PATCH" and r.body]
     assert sizes[0] == 65_536
