@@ -69,8 +69,8 @@ def sync(
 
     Where the daemon runs, it is asked for a round and its progress is shown. With --json one
     object is written: `task`, `tasks`, `sent`, `deleted`, `already`, `retired`, `bytes`,
-    `resumed` (file, offset), `held`, `failed`, `quarantined`, `expired`, `changed`, `wanted` (file,
-    reason), `verified` (files, verified: of what is loaded there),
+    `resumed` (file, offset), `held`, `refused`, `failed`, `quarantined`, `expired`, `changed`,
+    `wanted` (file, reason), `verified` (files, verified: of what is loaded there),
     `conflicts` (file, device, reason), `waiting`, `unmounted`, `pending`, `complete_until`,
     `seconds`, `error`, `exit_code`; of several receivers `receivers` (name: object) and
     `exit_code`.

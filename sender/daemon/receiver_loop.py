@@ -265,6 +265,7 @@ def _say(name: str, report: RoundReport) -> None:
         "deleted": report.deleted,
         "conflicts": len(report.conflicts),
         "quarantined": len(report.quarantined),
+        "refused": len(report.refused),
         "failed": len(report.failed),
         "pending": report.pending_files,
     }

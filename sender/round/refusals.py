@@ -115,5 +115,7 @@ def report_trouble(report: RoundReport, trouble: Trouble) -> None:
         report.quarantined.append(entry)
     elif trouble.kind is TroubleKind.EXPIRED:
         report.expired.append(entry)
+    elif trouble.kind is TroubleKind.REFUSED:
+        report.refused.append(entry)
     else:
         report.failed.append(entry)

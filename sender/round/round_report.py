@@ -102,6 +102,7 @@ class RoundReport:
         held_records: likewise, records of deletion files that wait for the receiver's operator.
         kept_deletions: files whose deletion file shrank or vanished, which withdraws nothing.
         conflicts: files with a device of another owner, or other content under their path.
+        refused: files whose name, size, or device the receiver does not allow.
         failed: files that were not loaded for another reason; the next round tries again.
         quarantined: files that the receiver put aside.
         expired: files whose data is older than the receiver keeps.
@@ -136,6 +137,7 @@ class RoundReport:
     held_records: list[FileReason] = field(default_factory=list)
     kept_deletions: list[FileReason] = field(default_factory=list)
     conflicts: list[FileDevice] = field(default_factory=list)
+    refused: list[FileReason] = field(default_factory=list)
     failed: list[FileReason] = field(default_factory=list)
     quarantined: list[FileReason] = field(default_factory=list)
     expired: list[FileReason] = field(default_factory=list)
@@ -161,7 +163,14 @@ class RoundReport:
         codes = []
         if self.error is not None:
             codes.append(_code_of(self.error))
-        kinds = (self.conflicts, self.failed, self.quarantined, self.unmounted, self.overdue)
+        kinds = (
+            self.conflicts,
+            self.refused,
+            self.failed,
+            self.quarantined,
+            self.unmounted,
+            self.overdue,
+        )
         if any(kinds) or self.lost:
             codes.append(EXIT_NOT_LOADED)
         if self.guarded or self.held_records:
@@ -192,6 +201,7 @@ class RoundReport:
                 {"file": each.file, "device": each.device, "reason": each.reason}
                 for each in self.conflicts
             ],
+            "refused": _reasons(self.refused),
             "failed": _reasons(self.failed),
             "quarantined": _reasons(self.quarantined),
             "expired": _reasons(self.expired),
@@ -279,6 +289,7 @@ def _code_of(error: TsferryError) -> int:
 
 
 _SHOWN = 10
+_PROBLEMS = ("lost", "wanted", "quarantined", "refused", "failed", "held", "overdue")
 
 
 def as_text(report: dict[str, Any]) -> str:
@@ -304,11 +315,11 @@ def as_text(report: dict[str, Any]) -> str:
     for each in report["conflicts"][:_SHOWN]:
         what = f"device {each['device']} belongs to another" if each["device"] else each["reason"]
         lines.append(f"  conflict: {each['file']}: {what}")
-    for key in ("lost", "wanted", "quarantined", "failed", "held", "overdue", "unmounted"):
+    for key in (*_PROBLEMS, "unmounted"):
         lines += [
             f"  {key}: {each['file']}: {each['reason']}" for each in report.get(key, ())[:_SHOWN]
         ]
-    for key in ("lost", "wanted", "conflicts", "quarantined", "failed", "held", "overdue"):
+    for key in ("conflicts", *_PROBLEMS):
         more = len(report.get(key, ())) - _SHOWN
         if more > 0:
             lines.append(f"  ... and {more} more {key} (--json lists them all)")

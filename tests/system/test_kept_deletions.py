@@ -106,6 +106,26 @@ def test_a_sender_that_forgot_what_it_told_has_it_applied(tmp_path, lost):
         assert world.read() == world.database.answer()
 
 
+def test_what_had_ended_when_a_copy_was_accepted_keeps_its_points(tmp_path):
+    with oracle(tmp_path) as world:
+        some_files(world)
+        for time in (8, 9):
+            world.database.write("a", time)
+            world.database.close(world.database.opened()[0])
+        world.database.delete("a", 1, 9)
+        turned(world, "keep")
+        whole = world.read()
+        gone = world.database.closed()[-2:-1]
+        assert gone[0].keys == {("a", 9)}
+        world.database.remove(gone)
+        turned(world, "keep")
+        world.restore(world.backup())
+        turned(world, "apply")
+        left = world.database.answer().keys() | {("a", 9)}
+        assert world.read() == {key: value for key, value in whole.items() if key in left}
+        assert turned(world, "apply").quiet
+
+
 def taken_over(world: Oracle, mode: str) -> None:
     """Another box goes on with the database, as the manual says."""
     old = world.exchange()

@@ -9,6 +9,7 @@ The words of a history:
     inner 1       compact the files of a kind into one; cross merges late ones into those in order,
     cross1        of the late ones only the first
     move 0        the lowest closed file moves to the other data directory
+    rename 0      the lowest closed file of a kind has the name of its next inner compaction
     look          a round; look 0 reaches only one kind; look 01 1: products of kind 1 are not ready
     away          a round while the data directory has lost its marker
     die           a round whose sender dies when it has linked what it is to send
@@ -39,6 +40,8 @@ SCENES = {
     "a deletion is seen before the end is told": BASE + "cross, del a 1 1, look 0, look, = a 1 -",
     "a deletion older than what had ended": "w a 1, flush 0, del a 1 1, w a 1, close 1, look, "
     "ttl 2, look, w a 3, close 0, look, = a 1 2",
+    "a lower file is renamed when the upper had ended": BASE
+    + "ttl 2, look, rename 0, look, = a 1 3",
     "a move dates a deletion anew": "w a 1, w a 3, close 0, del a 1 1, look, w a 1, close 1, look, "
     "ttl 2, look, move 0, look, = a 1 3",
     "the lower file is closed after the upper had ended": "w a 1, flush 0, w a 1, close 1, look, "
@@ -100,6 +103,9 @@ def played(world: Oracle, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
             case ["move", at]:
                 file = database.closed()[int(at)]
                 database.move(file, 1 - file.home)
+            case ["rename", kind]:
+                file = lowest(kind, opened=False)
+                database.rename(file, (*file.name[:3], file.name[3] + 1, file.name[4]))
             case ["look", *how]:
                 look(world, *how)
             case ["away"]:

@@ -14,6 +14,7 @@ from receiver.metadata.state.table_rows import FileState
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from receiver.metadata.model.ranks import NameRank
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow, OwnerRow
 
@@ -94,7 +95,9 @@ class TakenPaths:
         before = paths[0]
         paths.remove(path)
         if paths:
-            return [records.FileUnnamed(row.physical, path, self._anew(before, paths[0]))]
+            return [
+                records.FileUnnamed(row.physical, path, self._anew(before, paths[0], goes_on=True))
+            ]
         self._ended[row.physical] = row
         last = last or self.last_look(path)
         # A look that did not get to all of a directory counts for none of it, and yet has files.
@@ -136,7 +139,7 @@ class TakenPaths:
         ops: list[records.Op] = []
         if row.state is FileState.SUPERSEDED and not just_now:
             ops.append(records.FileRevived(row.physical))
-        look = self._anew(row.path, path) if just_now else self._returned(row, path)
+        look = self._anew(row.path, path, goes_on=True) if just_now else self._returned(row, path)
         return [*ops, records.FileReturned(row.physical, path, look)]
 
     def _returned(self, row: FileRow, path: str) -> int:
@@ -147,15 +150,22 @@ class TakenPaths:
         since = last_transfer(self._owners, row.devices)
         if since >= row.last_look:
             return max(self._look, since + 1)
-        return self._anew(row.path, path)
+        return self._anew(row.path, path, goes_on=False)
 
-    def _anew(self, before: str, after: str) -> int:
+    def _anew(self, before: str, after: str, *, goes_on: bool) -> int:
         """The look from which on a file ranks by another name; 0 if that ranks as the old one.
 
         A compaction may make the very content of a file that it takes, under a name of another
         rank: what it was together with under the old name does not stand above it by the new one.
+        Only where it goes on as a later generation of itself, all others stand as they did.
+
+        Args:
+            before: the path that it had.
+            after: the one that it has.
+            goes_on: whether no look was without it.
         """
-        if name_rank(FilePath.parse(before)) == name_rank(FilePath.parse(after)):
+        old, new = name_rank(FilePath.parse(before)), name_rank(FilePath.parse(after))
+        if old == new or (goes_on and old and new and _is_later_generation(old, new)):
             return 0
         return self._look
 
@@ -164,3 +174,8 @@ class TakenPaths:
         if found is None:
             found = self._paths[row.physical] = list(row.paths) if row.held else []
         return found
+
+
+def _is_later_generation(old: NameRank, new: NameRank) -> bool:
+    """Whether a name is that of the same file, compacted or renamed once more."""
+    return old[:3] == new[:3] and old[3] <= new[3] and old[4] <= new[4]

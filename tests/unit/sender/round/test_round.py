@@ -375,7 +375,7 @@ def test_the_lost_answer_to_the_end_is_asked_for_by_id(edge, receiver):
     ("result", "code", "kept"),
     [
         (Result.CONFLICT, 3, "conflicts"),
-        (Result.REFUSED, 3, "failed"),
+        (Result.REFUSED, 3, "refused"),
         (Result.MISSING, 3, "failed"),
         (Result.QUARANTINED, 3, "quarantined"),
         (Result.EXPIRED, 0, "expired"),
