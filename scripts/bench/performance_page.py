@@ -16,11 +16,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from scripts.bench.many_senders import table as table_of_senders  # noqa: E402
+
 PAGE = ROOT / "docs" / "performance.md"
 PLOTS = ROOT / "docs" / "plots"
 _OF_SYNC_TOOL = {
@@ -37,6 +42,7 @@ def measure(into: Path, runs: int, servers: Path | None) -> None:
     into.mkdir(parents=True, exist_ok=True)
     commands: dict[str, list[object]] = {
         "transfer": ["transfer.py", "--runs", runs, "--at", "/tmp", "--at", "/dev/shm"],
+        "many-senders": ["many_senders.py"],
     }
     if os.getuid() == 0:
         commands["long-wire"] = ["long_wire.py", "--mib", 64]
@@ -119,6 +125,19 @@ def _medians(machine: dict[str, Any]) -> str:
     )
 
 
+def of_many_senders(found: dict[str, Any]) -> tuple[str, None]:
+    """The table of many_senders.py."""
+    settings, machine = found["settings"], found["machine"]
+    lines = [
+        table_of_senders(found["parts"]),
+        "",
+        f"{settings['senders']} senders with {settings['files']} files each at first; a task of "
+        f"{settings['large']:,} files beside them; {_where(machine['at'])}, {machine['cpus']} "
+        f"cores for both ends, load average {machine['load']:.0f} at the begin.",
+    ]
+    return "\n".join(lines), None
+
+
 def plot(title: str, bars: list[tuple[str, float]]) -> str:
     """Bars with their numbers, and a line at 1, as SVG."""
     most = max(1.0, *(value for _, value in bars)) * 1.15
@@ -146,19 +165,26 @@ def write(into: Path) -> None:
     """Make the parts of the page for which there is JSON."""
     PLOTS.mkdir(exist_ok=True)
     text = PAGE.read_text()
-    makers = {"transfer": of_transfers, "sync-tool": of_sync_tool, "long-wire": of_long_wire}
+    makers: dict[str, Callable[[dict[str, Any]], tuple[str, str | None]]] = {
+        "transfer": of_transfers,
+        "sync-tool": of_sync_tool,
+        "long-wire": of_long_wire,
+        "many-senders": of_many_senders,
+    }
     for name, make in makers.items():
         source = into / f"{name}.json"
         if not source.exists():
             continue
         table, drawn = make(json.loads(source.read_text()))
-        (PLOTS / f"{name}.svg").write_text(drawn)
+        if drawn is not None:
+            (PLOTS / f"{name}.svg").write_text(drawn)
+            table += f"\n\n![ratios](plots/{name}.svg)"
         begin, end = f"<!-- {name} -->\n", "<!-- / -->"
         before, found, rest = text.partition(begin)
         if not found:
             raise SystemExit(f"{PAGE}: has no part {begin.strip()}")
         after = rest[rest.index(end) :]
-        text = f"{before}{begin}{table}\n\n![ratios](plots/{name}.svg)\n{after}"
+        text = f"{before}{begin}{table}\n{after}"
     PAGE.write_text(text)
 
 
