@@ -69,6 +69,7 @@ def decide_change(
     expiry: Expiry | None = None,
     data_dir: str = "",
     deletes: DeletesConfig | None = None,
+    between: Callable[[], None] = lambda: None,
 ) -> Change:
     """Decide what a task does to committed state.
 
@@ -84,6 +85,7 @@ def decide_change(
         expiry: which files are past their TTL, None while nothing expires.
         data_dir: the data directory that new files go to.
         deletes: how much a sender may delete.
+        between: called between two files, where nothing is under way.
     """
     limits = deletes or DeletesConfig()
     holds: dict[_Group, FileOutcome] = {}
@@ -101,7 +103,7 @@ def decide_change(
             holds,
             limits,
         )
-        change = decision.make()
+        change = decision.make(between)
         if decision.holds.keys() <= holds.keys():
             break
         holds = decision.holds | holds
@@ -206,7 +208,7 @@ class _Decision:
         self.mirrors = False
         self.carried: dict[str, str] = {}
 
-    def make(self) -> Change:
+    def make(self, between: Callable[[], None]) -> Change:
         change = self.change
         sender, task = self.record.sender, self.record.task
         change.guards.append(Guard("task", (sender, task), 0))
@@ -215,6 +217,7 @@ class _Decision:
             candidate = self.candidates.get(text)
             path = FilePath.parse(text) if candidate is None else candidate.path
             change.outcomes[text] = self._addition(path, candidate)
+            between()
         self._find_holds()
         self._judge_ends()
         self._ends()
