@@ -149,7 +149,7 @@ def test_a_sender_killed_in_mid_file_goes_on_from_there(shared, make_edge, tmp_p
     assert done.returncode == 0, done.stderr
     (resumed,) = report["resumed"]
     assert resumed["file"] == edge.path(1)
-    assert resumed["offset"] in (7 * 65536, 8 * 65536)  # the block behind it was on its way
+    assert resumed["offset"] in (7 * 65536, 8 * 65536, 9 * 65536)  # two behind it were on their way
     assert report["bytes"] < 1_000_000 - resumed["offset"] + 1000
     in_sync(edge, shared)
 
