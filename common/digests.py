@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import xxhash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from _typeshed import ReadableBuffer
 
-__all__ = ["is_md5", "md5", "md5_of_fd", "read_blocks", "xxh3_64", "xxh3_128"]
+__all__ = ["is_md5", "md5", "md5_of_fd", "read_blocks", "xxh3_64", "xxh3_128", "xxh3_128_of"]
 
 _MD5 = re.compile(r"[0-9a-f]{32}\Z")
 BLOCK = 1 << 20
@@ -62,3 +62,11 @@ def xxh3_64(data: ReadableBuffer) -> str:
 def xxh3_128(data: ReadableBuffer) -> bytes:
     """xxh3-128, the 16 bytes of the canonical digest (what tus `Upload-Checksum` carries)."""
     return xxhash.xxh3_128_digest(data)
+
+
+def xxh3_128_of(pieces: Iterable[ReadableBuffer]) -> bytes:
+    """The same of bytes that come in pieces."""
+    digest = xxhash.xxh3_128()
+    for each in pieces:
+        digest.update(each)
+    return digest.digest()

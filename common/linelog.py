@@ -46,7 +46,6 @@ __all__ = [
     "Phase",
     "SyncLog",
     "SyncState",
-    "format_paths",
     "parse_lines",
     "parse_load",
     "parse_paths",
@@ -118,11 +117,6 @@ def parse_paths(data: bytes) -> tuple[list[FilePath], str | None]:
             return paths, f"line {len(paths) + 1} at byte {at} {error}"
         at = end + 1
     return paths, _rest(data, at)
-
-
-def format_paths(paths: Iterable[FilePath]) -> bytes:
-    """A list of paths, one a line, sorted."""
-    return "".join(f"{path}\n" for path in sorted(paths)).encode()
 
 
 # -- sync.log ----------------------------------------------------------------------------------

@@ -65,6 +65,11 @@ class ListedSum:
         self.files -= 1
         self.total = (self.total - _row(path, md5, deletions)) % _MODULUS
 
+    def take(self, files: int, total: int) -> None:
+        """Take in the sum of other rows."""
+        self.files += files
+        self.total = (self.total + total) % _MODULUS
+
     @property
     def digest(self) -> str:
         """The sum as it travels, 32 hex digits."""

@@ -27,7 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--servers", type=Path, help="a directory of scripts/live: test with its databases too"
     )
-    group.addoption("--seed", type=int, default=1, help="which places of a sweep are tried")
+    group.addoption(
+        "--seed", type=int, default=1, help="which places of a sweep, which lives are tried"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,13 +25,12 @@ from common.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from _typeshed import ReadableBuffer
 
 __all__ = ["Tree", "free_bytes", "is_temporary", "temporary_name"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
+_PIECE = 1 << 20
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp\Z")
 
 
@@ -179,16 +179,20 @@ class Tree(Closing):
             return False
         return True
 
-    def write_atomic(self, rel: str, data: ReadableBuffer, *, mode: int = 0o644) -> None:
+    def write_atomic(
+        self, rel: str, data: ReadableBuffer | Iterator[bytes], *, mode: int = 0o644
+    ) -> None:
         """Replace `rel` by `data`: after this returns it is there whole, before it the old one is.
 
-        Order: temporary file, fsync, rename, fsync of the directory.
+        Order: temporary file, fsync, rename, fsync of the directory. What is long may come in
+        pieces.
         """
         may_write()
         what = self._what(rel)
         with self._parent(rel) as (parent, name):
             with _temporary(parent, what, mode) as (temporary, file):
-                file.write(data)
+                for each in _gathered(data) if isinstance(data, Iterator) else (data,):
+                    file.write(each)
                 file.sync()
                 crash.point("durable.write_atomic.written")
                 with meaning(what):
@@ -469,6 +473,17 @@ def _is_same(parent: int, name: str, identity: tuple[int, int, int]) -> bool:
     found = os.stat(name, dir_fd=parent, follow_symlinks=False)
     same = (found.st_size, found.st_mtime_ns, found.st_ino) == identity
     return same and stat.S_ISREG(found.st_mode)
+
+
+def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same in fewer pieces: each is written by a call."""
+    gathered = bytearray()
+    for each in pieces:
+        gathered += each
+        if len(gathered) >= _PIECE:
+            yield bytes(gathered)
+            gathered.clear()
+    yield bytes(gathered)
 
 
 @contextmanager

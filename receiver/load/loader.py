@@ -1,14 +1,17 @@
-"""The one thread that loads: tasks in the order of their ends, each until it is committed.
+"""The threads that load: tasks in the order of their ends, each until it is committed.
 
-One thread, so that two loads never race for a device and the disk is asked by one at a time. A
-load that cannot be done now (no space, a device that answers with an error) waits with a growing
+A load waits for the disk more than for anything else, so a few of them go side by side; a race for
+a device is settled by the guards of their commits. So that nobody is held up by somebody else's
+large load, one large one at a time is worked on, and one of a sender: there is always a thread for
+the small ones of the others.
+
+A load that cannot be done now (no space, a device that answers with an error) waits with a growing
 pause and lets the others pass; it heals by itself when its cause is gone. After a failed sync
 nothing is loaded any more in this process, as nothing may be written.
 """
 
 from __future__ import annotations
 
-import heapq
 import logging
 import random
 import threading
@@ -36,6 +39,12 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 60.0
+_AT_ONCE = 4
+"""Loads side by side. 40 small tasks that end together took 5 to 7 s one after the other, 0.5 to 1
+s with two of these, 0.4 s with four and with eight (two busy cores and their disk, 2026-11-29)."""
+_LARGE = 1000
+"""Files and ends of a task that is not loaded beside another one as large: what a sender puts into
+one by default is not."""
 
 
 @dataclass(order=True)
@@ -47,13 +56,21 @@ class LoadJob:
     folder: SenderFolder = field(compare=False)
     task: CurrentTask = field(compare=False)
     attempts: int = field(default=0, compare=False)
+    begun: bool = field(default=False, compare=False)
+    """A thread is making an attempt."""
     done: bool = field(default=False, compare=False)
     error: Exception | None = field(default=None, compare=False)
     """What the last attempt ended with; None before the first, and when it is done."""
 
+    @property
+    def is_large(self) -> bool:
+        """Whether others would have to wait for it for long."""
+        record = self.task.record
+        return len(record.manifest or ()) + len(record.deleted) > _LARGE
+
 
 class Loader:
-    """A queue of tasks, and the thread that loads them."""
+    """A queue of tasks, and the threads that load them."""
 
     def __init__(
         self,
@@ -81,21 +98,22 @@ class Loader:
         self._number = 0
         self._changed = threading.Condition()
         self._stopping = False
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="loader", daemon=True)
-        self._thread.start()
+        """Start the threads."""
+        for number in range(_AT_ONCE):
+            thread = threading.Thread(target=self._run, name=f"loader-{number}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
 
     def close(self) -> None:
-        """Stop after the attempt that is being made; what is not loaded is found at the start."""
+        """Stop after the attempts that are being made; what is not loaded is found at the start."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        while self._threads:
+            self._threads.pop().join()
 
     @property
     def waiting(self) -> int:
@@ -115,13 +133,13 @@ class Loader:
         with self._changed:
             self._number += 1
             job = LoadJob(self._monotonic(), self._number, folder, task)
-            heapq.heappush(self._queue, job)
+            self._queue.append(job)
             self._changed.notify_all()
         return job
 
     def wait(self, until: Callable[[], bool], timeout: float) -> bool:
         """Wait for something that a load brings about; whether it has."""
-        if self._thread is None:
+        if not self._threads:
             self.run_due()
         with self._changed:
             return self._changed.wait_for(lambda: until() or self._stopping, timeout) and until()
@@ -141,29 +159,38 @@ class Loader:
 
     def run_due(self) -> None:
         """Make the attempts that are due, in the calling thread."""
-        while (job := self._take()) is not None:
+        while (job := self._begin()) is not None:
             self._attempt(job)
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                if self._stopping:
-                    return
-                if not self._queue or self._queue[0].due > self._monotonic():
+                while (job := self._begin()) is None:
+                    if self._stopping:
+                        return
                     self._changed.wait(self._pause())
-                    continue
-            self.run_due()
+            self._attempt(job)
+
+    def _begin(self) -> LoadJob | None:
+        """The job to make an attempt at now, None if there is none."""
+        with self._changed:
+            job = self._next()
+            if self._stopping or job is None or job.due > self._monotonic():
+                return None
+            job.begun = True
+            return job
 
     def _pause(self) -> float | None:
-        if not self._queue:
-            return None
-        return max(0.01, self._queue[0].due - self._monotonic())
+        job = self._next()
+        return None if job is None else max(0.01, job.due - self._monotonic())
 
-    def _take(self) -> LoadJob | None:
-        with self._changed:
-            if self._stopping or not self._queue or self._queue[0].due > self._monotonic():
-                return None
-            return self._queue[0]
+    def _next(self) -> LoadJob | None:
+        """The first that may be begun beside those that are."""
+        begun = [job for job in self._queue if job.begun]
+        busy = {job.folder.uuid for job in begun}
+        large = any(job.is_large for job in begun)
+        free = (job for job in self._queue if not job.begun and job.folder.uuid not in busy)
+        return min((job for job in free if not (large and job.is_large)), default=None)
 
     def _attempt(self, job: LoadJob) -> None:
         try:
@@ -187,8 +214,7 @@ class Loader:
     def _settle(self, job: LoadJob) -> None:
         with self._changed:
             self._queue.remove(job)
-            heapq.heapify(self._queue)
-            job.done, job.error = True, None
+            job.begun, job.done, job.error = False, True, None
             job.task.trouble = None
             self._changed.notify_all()
 
@@ -199,11 +225,9 @@ class Loader:
             log.warning("a load has to wait", extra={"task": job.task.id, "error": str(error)})
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(job.attempts, 10))
         with self._changed:
-            self._queue.remove(job)
+            job.begun = False
             job.attempts += 1
             job.error = error
             job.task.trouble = failed_sync() or str(error)
             job.due = self._monotonic() + pause * (0.5 + self._jitter() / 2)
-            heapq.heapify(self._queue)
-            heapq.heappush(self._queue, job)
             self._changed.notify_all()

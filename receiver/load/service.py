@@ -1,4 +1,4 @@
-"""The load side of a receiver: its data directories, the senders' folders, the two threads."""
+"""The load side of a receiver: its data directories, the senders' folders, the threads."""
 
 from __future__ import annotations
 
@@ -65,6 +65,7 @@ class LoadService:
         self.folders = Folders(disks.home)
         self._finding = threading.Lock()
         self._shortages: dict[str, _Shortage] = {}
+        self._in_order: set[str] = set()
         self.after_recovery: list[Callable[[SenderFolder], None]] = []
         self.keep_bytes = config.limits.max_unloaded_bytes // 2
         self.ttl = Ttl(engine, unit=config.time_unit, every=config.metadata.ttl_every)
@@ -128,9 +129,12 @@ class LoadService:
         return self.folders.problem
 
     def _recover_once(self, folder: SenderFolder) -> None:
+        if folder.uuid in self._in_order:  # no lock, as a load holds the folder's
+            return
         with folder.lock:
             if not folder.recovered:
                 self.recover(folder)
+        self._in_order.add(folder.uuid)
 
     @contextmanager
     def noting_obstacles(self, uuid: str, root: str) -> Iterator[None]:

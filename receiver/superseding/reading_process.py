@@ -80,6 +80,7 @@ class ReadingProcess:
             child = subprocess.Popen(  # noqa: S603 - this interpreter, this package
                 [
                     sys.executable,
+                    "-P",
                     "-m",
                     "receiver.superseding.worker",
                     str(theirs.fileno()),

@@ -22,6 +22,7 @@ from common.wire import (
 from receiver.load.deciding.delete_guard import held_records_of
 from receiver.load.folder.sender_folder import folder_name
 from receiver.load.upkeep.verdicts import is_held
+from receiver.scope import Scope
 from receiver.transfer import epochs
 from receiver.transfer.intake import check_sender
 from receiver.transfer.look_numbers import latest_look
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import FileRow, SenderRow
+    from receiver.metadata.state.table_rows import SenderRow
     from receiver.principal import Principal
 
 __all__ = ["Checks"]
@@ -91,19 +92,20 @@ class Checks:
                 f"time_unit is {request.time_unit!a} at the sender and "
                 f"{self._config.time_unit!r} here; they must be the same"
             )
-        newest = self._engine.newest_commit
+        newest, scope = self._engine.newest_commit, Scope(who.scope)
         with self._engine.reading() as state:
             row = state.senders.get(request.sender)
             history = self._history(state, row, request, newest)
-            wanted = [
-                Wanted(path=each.path, size=each.size, md5=each.md5, reason=str(each.reason))
-                for each in _wanted(state, request.sender)[:_MOST_WANTED]
-            ]
-            held = [
-                Wanted(path=each.path, size=each.size, md5=each.md5, reason=str(each.reason))
-                for each in state.file_table.wanted(request.sender)
-                if is_held(state, each)
-            ][:_MOST_WANTED]
+            wanted: list[Wanted] = []
+            held: list[Wanted] = []
+            for each in state.file_table.wanted(request.sender):
+                found = held if is_held(state, each) else wanted
+                if len(found) < _MOST_WANTED and scope.first_outside(each.devices) is None:
+                    found.append(
+                        Wanted(
+                            path=each.path, size=each.size, md5=each.md5, reason=str(each.reason)
+                        )
+                    )
         self._meet(who, request)
         return self._answer(who, request, history, wanted, held, newest)
 
@@ -217,7 +219,7 @@ class Checks:
         check_sender(who, sender)
         with self._engine.reading() as state:
             known = sender in state.senders
-            wanted = bool(_wanted(state, sender))
+            wanted = _wants_any(state, sender)
         if known:  # strangers take no memory
             with self._lock:
                 self._heartbeats[sender] = (self._clock(), heartbeat)
@@ -229,6 +231,6 @@ class Checks:
             return self._heartbeats.get(sender)
 
 
-def _wanted(state: State, sender: str) -> list[FileRow]:
-    """Files that should come again; not those that are on hold."""
-    return [row for row in state.file_table.wanted(sender) if not is_held(state, row)]
+def _wants_any(state: State, sender: str) -> bool:
+    """Whether a file should come again; not one that is on hold."""
+    return any(not is_held(state, row) for row in state.file_table.wanted(sender))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from common.errors import TooLargeError
+from common.listed import ListedSum
 from common.wire import EndedAnswer, EndedHere, ListedAnswer
 from receiver.metadata.state.table_rows import FileState
+from receiver.scope import Scope
 from receiver.transfer.intake import check_sender
 
 if TYPE_CHECKING:
@@ -34,15 +36,23 @@ class ListComparison:
         self._engine = engine
 
     def compare(self, who: Principal, sender: str, request: ListedRequest) -> ListedAnswer:
-        """Whether the list is what is listed here; if not, what was let go here since a commit."""
+        """Whether the list is what is listed here; if not, what was let go here since a commit.
+
+        What a token's scope does not cover need not be on the list, for its inventory lacks it.
+        """
         check_sender(who, sender)
+        scope = Scope(who.scope)
         with self._engine.reading() as state:
-            if state.file_table.listed.of(sender) == (request.files, request.digest):
+            told = request.files, request.digest
+            if state.file_table.listed.of(sender) == told or (
+                who.scope and _within(state, sender, scope) == told
+            ):
                 return ListedAnswer(agrees=True)
             ended = [
                 EndedHere(path=path, md5=row.md5, reason=str(row.reason))
                 for row in state.file_table.deleted_since(request.since)
                 if row.sender == sender and _is_let_go(row)
+                if scope.first_outside(row.devices) is None
                 for path in row.paths
             ]
         return ListedAnswer(agrees=False, ended=ended[:_MOST_ENDED])
@@ -60,6 +70,16 @@ class ListComparison:
         with self._engine.reading() as state:
             rows = [row for row in state.files.values() if row.sender == sender and not row.held]
             return EndedAnswer(ended=list(_ended(state, rows, asked)))
+
+
+def _within(state: State, sender: str, scope: Scope) -> tuple[int, str]:
+    """How many files of a scope a sender has listed here, and the digest of them."""
+    table, found = state.file_table, ListedSum()
+    for row in table.listed_by(sender):
+        if row.state is FileState.LIVE and scope.first_outside(row.devices) is None:
+            for path in row.paths:
+                found.add(path, row.md5, table.listed.deletions(row.physical))
+    return found.files, found.digest
 
 
 def _ended(

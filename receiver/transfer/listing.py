@@ -31,6 +31,7 @@ from receiver.load.placing import tree_of
 from receiver.metadata.model.ranks import NOW
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.table_rows import FileState
+from receiver.scope import Scope
 from receiver.transfer.intake import check_sender
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class Listing:
     ) -> InventoryAnswer:
         """What the receiver has of this sender, a page in order of the sender's paths.
 
+        Of files with a device outside of the token's scope nothing is told: a page may be shorter.
+
         Args:
             who: asks.
             sender: whose files.
@@ -98,7 +101,9 @@ class Listing:
         limit = page_limit(limit, self._most)
         with self._engine.reading() as state:
             commit = state.newest
-            rows = state.file_table.inventory(sender, after, limit)
+            page = state.file_table.inventory(sender, after, limit)
+            scope = Scope(who.scope)
+            rows = [row for row in page if scope.first_outside(row.devices) is None]
             owner = state.senders.get(sender)
             known = [state.file_table.listed.deletions(row.physical) for row in rows]
         standing = self._disks.standing() if look else []
@@ -118,7 +123,7 @@ class Listing:
             )
             for row, deletions in zip(rows, known, strict=True)
         ]
-        following = rows[-1].path if len(rows) == limit else None
+        following = page[-1].path if len(page) == limit else None
         return InventoryAnswer(
             engine=self._engine.uuid,
             commit=commit,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from common.errors import UsageError
 from common.wire import SettledAnswer, SettledFile
+from receiver.scope import Scope
 from receiver.transfer.intake import check_sender
 from receiver.transfer.listing import page_limit
 
@@ -31,6 +32,8 @@ class Settlements:
     ) -> SettledAnswer:
         """Files that were settled behind a commit, in the order of the commits.
 
+        Those with a device outside of the token's scope are not told, and stay remembered.
+
         Args:
             who: asks.
             sender: whose files.
@@ -43,10 +46,10 @@ class Settlements:
         """
         check_sender(who, sender)
         limit = page_limit(limit, self._most)
-        begin = None if cursor is None else _parsed(cursor)
+        begin, scope = None if cursor is None else _parsed(cursor), Scope(who.scope)
         with self._engine.reading() as state:
             newest = state.newest
-            found = sorted(_settled(state, sender, after if begin is None else begin[0] - 1))
+            found = sorted(_settled(state, sender, after if begin is None else begin[0] - 1, scope))
         if begin is not None:
             found = found[bisect_right(found, begin) :]
         page = found[:limit]
@@ -58,7 +61,7 @@ class Settlements:
         )
 
 
-def _settled(state: State, sender: str, after: int) -> set[tuple[int, str, str]]:
+def _settled(state: State, sender: str, after: int, scope: Scope) -> set[tuple[int, str, str]]:
     """(commit, MD5, path)."""
     table = state.file_table
     found = {
@@ -68,7 +71,7 @@ def _settled(state: State, sender: str, after: int) -> set[tuple[int, str, str]]
             ((row.deleted, row) for row in table.deleted_since(after)),
         )
         for commit, row in rows
-        if row.sender == sender
+        if row.sender == sender and scope.first_outside(row.devices) is None
         for path in row.paths
     }
     lost = state.lost_table.rows.values()

@@ -236,6 +236,17 @@ class Tasks:
         self._confirm(row)
         return self._intake.folder(who, sender)
 
+    def _enter_open(
+        self, who: Principal, sender: str, task: str, epoch: str | None
+    ) -> SenderFolder:
+        """The same for a call of the task that is open.
+
+        What comes too late is refused here: at the lock it would wait for the load, with a thread.
+        """
+        folder = self._enter(who, sender, task, epoch)
+        self._intake.open_task(folder, task)
+        return folder
+
     def _open_task(self, who: Principal, folder: SenderFolder, task: str) -> CurrentTask:
         """The task that is open, which may do what this call may; inside the folder's lock."""
         current = self._intake.open_task(folder, task)
@@ -247,7 +258,7 @@ class Tasks:
     ) -> PlanAnswer:
         """What to do with each file of a page, in its order."""
         self._check_page(len(page.entries))
-        folder = self._enter(who, sender, task, epoch)
+        folder = self._enter_open(who, sender, task, epoch)
         with folder.lock:
             current = self._open_task(who, folder, task)
             fresh = {each.path for each in page.entries} - current.planned.keys()
@@ -299,7 +310,7 @@ class Tasks:
         """Record paths that are gone or replaced: in sync.log when this returns."""
         self._check_page(len(page.paths))
         paths = [_tsfile(each) for each in page.paths]
-        folder = self._enter(who, sender, task, epoch)
+        folder = self._enter_open(who, sender, task, epoch)
         with folder.lock:
             current = self._open_task(who, folder, task)
             self._check_length(current.with_deleted(paths))
@@ -316,7 +327,7 @@ class Tasks:
         self._check_page(len(page.parts))
         for each in page.parts:
             _check_part(each)
-        folder = self._enter(who, sender, task, epoch)
+        folder = self._enter_open(who, sender, task, epoch)
         with folder.lock:
             current = self._open_task(who, folder, task)
             for each in page.parts:
@@ -344,7 +355,7 @@ class Tasks:
         limit = self._config.limits.max_batch_bytes
         if len(body) > limit:
             raise TooLargeError(f"a batch of {len(body)} bytes, limits.max_batch_bytes is {limit}")
-        folder = self._enter(who, sender, task, epoch)
+        folder = self._enter_open(who, sender, task, epoch)
         with folder.lock:
             current = self._open_task(who, folder, task)
         _, partial_bytes = self._uploads.numbers(sender)
@@ -354,7 +365,7 @@ class Tasks:
         self, who: Principal, sender: str, task: str, epoch: str | None, body: bytes
     ) -> SchemaAnswer:
         """Take a block of the sender's schema log in; it is on the disk when this returns."""
-        folder = self._enter(who, sender, task, epoch)
+        folder = self._enter_open(who, sender, task, epoch)
         with folder.lock:
             self._open_task(who, folder, task)
         _, partial_bytes = self._uploads.numbers(sender)
@@ -395,7 +406,7 @@ class Tasks:
         for each in page.deleted:
             _tsfile(each)
         check_origins(page)
-        folder = self._enter(who, sender, task, epoch)
+        folder = self._enter_open(who, sender, task, epoch)
         with folder.lock:
             current = self._open_task(who, folder, task)
             _check_looks(page.manifest, page.last_looks, current.record.look)

@@ -33,12 +33,18 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from common.durable import Tree  # noqa: E402
-from common.linelog import format_paths  # noqa: E402
 from common.names import FilePath  # noqa: E402
-from sender.kept.list_state import ListFacts, list_digest, write_state  # noqa: E402
+from sender.kept.list_state import (  # noqa: E402
+    ListFacts,
+    list_digest,
+    list_pieces,
+    state_pieces,
+)
 from sender.kept.looks import Looks  # noqa: E402
 from sender.kept.receiver_file import ReceiverFile  # noqa: E402
 from sender.select.entry import Entry  # noqa: E402
+from sender.select.listed_table import LISTED_FILES  # noqa: E402
+from sender.select.path_table import PathTable  # noqa: E402
 from tests.support.scripted_receiver import ScriptedReceiver  # noqa: E402
 from tests.support.tsfile_bytes import build  # noqa: E402
 
@@ -127,27 +133,26 @@ def pretend(root: Path, port: int, engine: str, *, listed: bool) -> None:
     """Make the list what it is once nothing, or all, is loaded."""
     endpoint = f"127.0.0.1_{port}"
     data = root / "data"
-    entries = dict(_entries(data)) if listed else {}
+    entries = PathTable.of(LISTED_FILES, _entries(data) if listed else ())
     with Tree(data) as tree:
         base = f"sync-sender/{endpoint}"
         tree.make_dirs(base)
-        text = format_paths(entries)
-        tree.write_atomic(f"{base}/last_local_files.txt", text)
-        facts = ListFacts((list_digest(text),), entries)
-        tree.write_atomic(f"{base}/local_files.state", write_state(facts))
+        tree.write_atomic(f"{base}/last_local_files.txt", list_pieces(entries))
+        facts = ListFacts((list_digest(list_pieces(entries)),), entries)
+        tree.write_atomic(f"{base}/local_files.state", state_pieces(facts))
     with Tree(root / "schema" / "sync") as sync:
         ReceiverFile.open(sync, endpoint).update(engine=engine, newest_commit=1)
         looks = Looks.open(sync, endpoint)
         assert looks.problem is None
 
 
-def _entries(data: Path) -> Iterator[tuple[FilePath, Entry]]:
+def _entries(data: Path) -> Iterator[Entry]:
     for partition in (data / "sequence/root.bench/0").iterdir():
         for each in os.scandir(partition):
             if each.name.endswith(".tsfile"):
                 path = FilePath.parse(str(Path(each.path).relative_to(data)))
                 stat = each.stat()
-                yield path, Entry(
+                yield Entry(
                     path, data, stat.st_size, stat.st_mtime_ns, stat.st_ino,
                     f"{stat.st_ino:032x}", 0, 0,
                 )  # fmt: skip

@@ -1,10 +1,12 @@
 """Measures transfers beside their peers, and writes docs/performance.md's tables and plots from it.
 
     sudo .venv/bin/python scripts/bench/performance_page.py [--runs 5] [--into DIR] [--only-write]
+                                                             [--servers DIR]
 
 Each benchmark leaves its JSON in the directory (`build/bench`); `--only-write` makes the page from
 what lies there. A part of the page stands between `<!-- name -->` and `<!-- / -->`; the rest of it
-is written by hand. The long wire needs root (see there) and is left out without.
+is written by hand. The long wire needs root (see there) and is left out without; so is the sync
+tool without `--servers`, a directory of `scripts/live fetch`.
 """
 
 from __future__ import annotations
@@ -21,10 +23,16 @@ from xml.sax.saxutils import escape
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "performance.md"
 PLOTS = ROOT / "docs" / "plots"
+_OF_SYNC_TOOL = {
+    "ratio": "to loaded",
+    "ratio_started": "to loaded, less JVM start",
+    "ratio_cpu": "CPU, both ends",
+    "ratio_memory": "memory at its peak, both ends",
+}
 _BAR, _GAP, _LABEL, _WIDTH = 18, 6, 330, 420
 
 
-def measure(into: Path, runs: int) -> None:
+def measure(into: Path, runs: int, servers: Path | None) -> None:
     """Run the benchmarks, one after the other."""
     into.mkdir(parents=True, exist_ok=True)
     commands: dict[str, list[object]] = {
@@ -32,6 +40,8 @@ def measure(into: Path, runs: int) -> None:
     }
     if os.getuid() == 0:
         commands["long-wire"] = ["long_wire.py", "--mib", 64]
+    if servers:
+        commands["sync-tool"] = ["sync_tool.py", servers, "--runs", runs]
     for name, (script, *args) in commands.items():
         words = [ROOT / "scripts" / "bench" / str(script), *args, "--json", into / f"{name}.json"]
         subprocess.run([sys.executable, *map(str, words)], check=True, cwd=ROOT)
@@ -51,12 +61,7 @@ def of_transfers(found: dict[str, Any]) -> tuple[str, str]:
             )
             if way != "tsferry":
                 bars.append((f"{each['work']}, {_where(each['at'])}: {way}", ratio["median"]))
-    machine = found["machine"]
-    lines.append("")
-    lines.append(
-        f"Medians of {machine['runs']} alternating runs, {machine['cpus']} cores, "
-        f"Linux {machine['kernel'].partition('-')[0]}, Python {machine['python']}."
-    )
+    lines += ["", _medians(found["machine"])]
     return "\n".join(lines), plot("Seconds of the other way by those of tsferry", bars)
 
 
@@ -76,6 +81,42 @@ def of_long_wire(found: dict[str, Any]) -> tuple[str, str]:
         f"{settings['loss']:.0%} of the packets lost, {settings['congestion']}."
     )
     return "\n".join(lines), plot("Seconds of the other way by those of tsferry", bars)
+
+
+def of_sync_tool(found: dict[str, Any]) -> tuple[str, str]:
+    """The table and the plot of sync_tool.py."""
+    lines = [
+        "| way | seconds | less JVM start | CPU | MB | "
+        "ratio | less JVM start | of CPU | of memory |",
+        "|" + "---|" * 9,
+    ]
+    bars = []
+    for way, spent in found["ways"].items():
+        cpu = [spent[f"cpu_{end}"]["median"] for end in ("sender", "receiver")]
+        memory = [spent[f"memory_{end}"]["median"] / 1e6 for end in ("sender", "receiver")]
+        ratios = [
+            f"{each['median']:.1f} ({each['least']:.1f} to {each['greatest']:.1f})"
+            for each in (spent[key] for key in _OF_SYNC_TOOL)
+        ]
+        lines.append(
+            f"| {way} | {spent['seconds']['median']:.1f} | {spent['started']['median']:.1f} | "
+            f"{cpu[0]:.1f} + {cpu[1]:.1f} | {memory[0]:.0f} + {memory[1]:.0f} | "
+            f"{' | '.join(ratios)} |"
+        )
+        if way != "tsferry":
+            bars += [(label, spent[key]["median"]) for key, label in _OF_SYNC_TOOL.items()]
+    work = found["work"]
+    files = f"{work['files']} files, {work['bytes'] / (1 << 20):.0f} MiB. "
+    lines += ["", files + _medians(found["machine"])]
+    return "\n".join(lines), plot("The sync tool by tsferry", bars)
+
+
+def _medians(machine: dict[str, Any]) -> str:
+    """Of what a table's figures are the medians."""
+    return (
+        f"Medians of {machine['runs']} alternating runs, {machine['cpus']} cores, "
+        f"Linux {machine['kernel'].partition('-')[0]}, Python {machine['python']}."
+    )
 
 
 def plot(title: str, bars: list[tuple[str, float]]) -> str:
@@ -105,7 +146,8 @@ def write(into: Path) -> None:
     """Make the parts of the page for which there is JSON."""
     PLOTS.mkdir(exist_ok=True)
     text = PAGE.read_text()
-    for name, make in (("transfer", of_transfers), ("long-wire", of_long_wire)):
+    makers = {"transfer": of_transfers, "sync-tool": of_sync_tool, "long-wire": of_long_wire}
+    for name, make in makers.items():
         source = into / f"{name}.json"
         if not source.exists():
             continue
@@ -129,9 +171,10 @@ def main() -> None:
     options.add_argument("--runs", type=int, default=5)
     options.add_argument("--into", type=Path, default=ROOT / "build" / "bench")
     options.add_argument("--only-write", action="store_true")
+    options.add_argument("--servers", type=Path, help="as `scripts/live fetch` makes it")
     given = options.parse_args()
     if not given.only_write:
-        measure(given.into, given.runs)
+        measure(given.into, given.runs, given.servers)
     write(given.into)
 
 

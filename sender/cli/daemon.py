@@ -99,7 +99,7 @@ def _with_a_heap_that_shrinks(invocation: Invocation[SenderConfig]) -> None:
 
 
 def _run_arguments(invocation: Invocation[SenderConfig]) -> list[str]:
-    arguments = [sys.executable, "-m", "sender.cli"]
+    arguments = [sys.executable, "-P", "-m", "sender.cli"]
     if invocation.file is not None:
         arguments += ["--config", str(invocation.file.absolute())]
     for setting in invocation.settings:

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
+from common.names import RESOURCE, SUFFIX
 from common.terminal import printable
+from sender.select.eligibility import CHANGING
 
 if TYPE_CHECKING:
     from watchdog.events import FileSystemEvent
@@ -33,7 +35,7 @@ _NETWORK = frozenset(
     | {"smb3", "smbfs", "virtiofs"}
 )
 _CLOSED = ("closed", "moved")
-_INTERESTING = (".tsfile", ".resource", ".mods", ".mods2")
+_INTERESTING = (SUFFIX, RESOURCE, ".mods2", *(SUFFIX + each for each in CHANGING))
 
 
 class Watch:

@@ -21,22 +21,32 @@ the new list first; that it was written for the old one as well counts only whil
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import io
+import os
+from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
 
 from common import crash
-from common.linelog import format_paths, parse_paths
-from common.names import FilePath
-from sender.kept.list_state import ListFacts, list_digest, parse_state, write_state
+from common.linelog import parse_paths
+from sender.kept.list_state import (
+    ListFacts,
+    list_digest,
+    list_pieces,
+    read_state,
+    state_pieces,
+)
 from sender.kept.rebuilt import Rebuilt
 from sender.select.entry import Entry, EntryState
+from sender.select.listed_table import LISTED_FILES
+from sender.select.path_table import PathTable, have_same_paths, joined, lacking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Set
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from common.durable import Tree
+    from common.names import FilePath
     from sender.select.data_dirs import DataDirs
 
 __all__ = ["SENDER_DIRS", "Ledger", "sender_dir", "sender_dirs"]
@@ -47,6 +57,7 @@ SENDER_DIRS = "sync-sender"
 _LAST = "last_local_files.txt"
 _CURRENT = "current_local_files.txt"
 _STATE = "local_files.state"
+_PIECE = 1 << 20
 
 
 def sender_dir(endpoint: str) -> str:
@@ -71,8 +82,8 @@ class Ledger:
     def __init__(self, dirs: DataDirs, endpoint: str) -> None:
         self._trees = dict(dirs.trees)
         self._bases = sender_dirs(dirs, endpoint)
-        self._lists: dict[Path, Set[FilePath]] = {}
-        self.entries: dict[FilePath, Entry] = {}
+        self._lists = {data_dir: _nothing() for data_dir in self._trees}
+        self.entries = _nothing()
         self.pending: dict[FilePath, Entry] = {}
         self.doubts: tuple[str, ...] = ()
 
@@ -105,12 +116,10 @@ class Ledger:
         Replaces what an earlier task left here.
         """
         self.pending = {each.path: replace(each, state=EntryState.SENT) for each in entries}
-        by_dir: dict[Path, list[Entry]] = {data_dir: [] for data_dir in self._trees}
-        for each in self.pending.values():
-            by_dir[each.data_dir].append(each)
-        for data_dir, pending in by_dir.items():
-            if pending or self._tree_has_state(data_dir):
-                self._write_state(data_dir, self._lists[data_dir], {})
+        homes = {each.data_dir for each in self.pending.values()}
+        for data_dir in self._trees:
+            if data_dir in homes or self._tree_has_state(data_dir):
+                self._write_state(data_dir, self._lists[data_dir])
         crash.point("ledger.sent")
 
     def fold(self, added: Iterable[Entry] = (), removed: Iterable[FilePath] = ()) -> None:
@@ -125,11 +134,10 @@ class Ledger:
         if not gone and not come:
             return
         before = self.entries
-        self.entries = {path: each for path, each in before.items() if path not in gone}
-        self.entries.update(come)
+        self.entries = before.changed(come.values(), gone)
         wanted = self._changed_lists(gone, come)
         changed = {each.data_dir for each in come.values() if before.get(each.path) != each}
-        self._replace_lists(wanted, changed, before)
+        self._replace_lists(wanted, changed)
         # On disk they stay until the next writing: a fold that is cut off needs them again.
         self.pending = {path: each for path, each in self.pending.items() if path not in come}
 
@@ -139,26 +147,30 @@ class Ledger:
 
     def become(self, new: Rebuilt) -> None:
         """Make the list what it was found to be against the inventory; clears all doubts."""
-        before, self.entries = self.entries, dict(new.entries)
-        wanted: dict[Path, set[FilePath]] = {data_dir: set() for data_dir in self._trees}
-        for path, entry in self.entries.items():
-            wanted[entry.data_dir].add(path)
-        self._replace_lists(wanted, set(self._trees), before, every=True)
+        self.entries = PathTable.of(LISTED_FILES, new.entries.values())
+        wanted = dict.fromkeys(self._trees, self.entries)
+        if len(self._trees) > 1:
+            wanted = {data_dir: self._of(data_dir) for data_dir in self._trees}
+        self._replace_lists(wanted, set(self._trees), every=True)
         self.doubts = ()
 
+    def _of(self, data_dir: Path) -> PathTable[Entry]:
+        """What of the list is of one data directory."""
+        blocks = (each for each in self.entries.blocks() if each.data_dir == data_dir)
+        return PathTable(LISTED_FILES, blocks)
+
     def _changed_lists(
-        self, gone: Set[FilePath], come: Mapping[FilePath, Entry]
-    ) -> Mapping[Path, Set[FilePath]]:
+        self, gone: set[FilePath], come: Mapping[FilePath, Entry]
+    ) -> Mapping[Path, PathTable[Entry]]:
         """What is to be on the list of each data directory."""
         if len(self._trees) == 1:
-            return dict.fromkeys(self._trees, self.entries.keys())
-        wanted = {data_dir: set(paths) for data_dir, paths in self._lists.items()}
-        for path in gone | come.keys():
-            for paths in wanted.values():
-                paths.discard(path)
-        for path, entry in come.items():
-            wanted[entry.data_dir].add(path)
-        return wanted
+            return dict.fromkeys(self._trees, self.entries)
+        return {
+            data_dir: listed.changed(
+                (each for each in come.values() if each.data_dir == data_dir), gone | come.keys()
+            )
+            for data_dir, listed in self._lists.items()
+        }
 
     @property
     def home(self) -> Path | None:
@@ -171,8 +183,8 @@ class Ledger:
             for name in (_STATE, _CURRENT, _LAST):
                 tree.unlink(f"{self._bases[data_dir]}/{name}")
                 crash.point("ledger.forget")
-        self.entries, self.pending = {}, {}
-        self._lists = {data_dir: set() for data_dir in self._trees}
+        self.entries, self.pending = _nothing(), {}
+        self._lists = {data_dir: _nothing() for data_dir in self._trees}
         self.doubts = ("the list was thrown away for a resync",)
 
     # -- inside: reading -------------------------------------------------------------------
@@ -194,42 +206,51 @@ class Ledger:
         crash.point("ledger.repaired")
 
     def _load(self, data_dir: Path, tree: Tree, interrupted: bool) -> None:
-        self._lists[data_dir] = set()
-        data = _read(tree, f"{self._bases[data_dir]}/{_LAST}")
-        if data is None:
-            data = _read(tree, f"{self._bases[data_dir]}/{_CURRENT}")
-        if data is None:
+        base = self._bases[data_dir]
+        content = _opened(tree, f"{base}/{_LAST}") or _opened(tree, f"{base}/{_CURRENT}")
+        if content is None:
             self._doubt(f"{data_dir}: there is no {_LAST} yet, or it was lost")
             return
-        digest = list_digest(data)
-        paths, problem = parse_paths(data)
-        del data  # a long list is not held beside the facts, which are longer
-        if problem:
-            self._doubt(f"{data_dir}: {_LAST} is damaged: {problem}")
-        facts, trouble = parse_state(
-            _read(tree, f"{self._bases[data_dir]}/{_STATE}") or b"", data_dir, paths
-        )
+        with content, _opened(tree, f"{base}/{_STATE}") or io.BytesIO() as state:
+            facts, trouble = read_state(state, data_dir)
+            digest = list_digest(iter(lambda: content.read(_PIECE), b""))
+            if facts.is_exact and digest in facts.lists[:1]:
+                listed = facts.listed  # just these: not each of its lines has to be looked at
+            else:
+                content.seek(0)
+                listed = self._parsed(content.read(), data_dir, facts)
         if trouble:
             self._doubt(f"{data_dir}: {_STATE} is unusable: {trouble}")
         elif digest not in (facts.lists if interrupted else facts.lists[:1]):
             self._doubt(f"{data_dir}: {_LAST} is not as it was written")
-        self._take(data_dir, paths, facts)
+        self._take(data_dir, listed, facts.pending)
 
-    def _take(self, data_dir: Path, paths: list[FilePath], facts: ListFacts) -> None:
-        if facts.lists and not all(path in facts.entries for path in paths):
+    def _parsed(self, content: bytes, data_dir: Path, facts: ListFacts) -> PathTable[Entry]:
+        """A list that is not the one that the facts were written for, line by line."""
+        paths, problem = parse_paths(content)
+        if problem:
+            self._doubt(f"{data_dir}: {_LAST} is damaged: {problem}")
+
+        def entry(path: FilePath) -> Entry | None:
+            return facts.listed.get(path) or facts.leaving.get(path)
+
+        if facts.lists and not all(map(entry, paths)):
             self._doubt(f"{data_dir}: {_STATE} lacks files of the list")
-        for path in paths:
-            entry = facts.entries.get(path) or Entry.unknown(path, data_dir)
-            other = self.entries.get(path)
-            # On two lists after a crash while it moved, or taken from the inventory while its
-            # disk was away: the facts that were seen here are the better ones.
-            if other is None or other.state is EntryState.LISTED:
-                self.entries[path] = entry
-        # One list has all: it takes no memory of its own.
-        self._lists[data_dir] = self.entries.keys() if len(self._trees) == 1 else set(paths)
-        for path, entry in facts.pending.items():
-            listed = self.entries.get(path)
-            if listed is None or not listed.same_facts(entry):
+        found = (entry(path) or Entry.unknown(path, data_dir) for path in paths)
+        return PathTable.of(LISTED_FILES, found)
+
+    def _take(
+        self, data_dir: Path, listed: PathTable[Entry], pending: Mapping[FilePath, Entry]
+    ) -> None:
+        self._lists[data_dir] = listed
+        # On two lists after a crash while it moved, or taken from the inventory while its disk was
+        # away: the facts that were seen here are the better ones.
+        self.entries = joined(
+            self.entries, listed, lambda other, new: other.state is EntryState.LISTED
+        )
+        for path, entry in pending.items():
+            known = self.entries.get(path)
+            if known is None or not known.same_facts(entry):
                 self.pending[path] = entry
 
     def _doubt(self, reason: str) -> None:
@@ -239,34 +260,31 @@ class Ledger:
 
     def _replace_lists(
         self,
-        wanted: Mapping[Path, Set[FilePath]],
+        wanted: Mapping[Path, PathTable[Entry]],
         changed: set[Path],
-        before: Mapping[FilePath, Entry],
         *,
         every: bool = False,
     ) -> None:
         """Write what differs; `changed` are the directories whose facts do."""
 
         def only_loses(data_dir: Path) -> bool:
-            return wanted[data_dir] <= self._lists[data_dir]
+            return not any(lacking(wanted[data_dir], self._lists[data_dir]))
 
         for data_dir in sorted(self._trees, key=only_loses):
             new = wanted[data_dir]
-            if new != self._lists[data_dir] or every:
-                self._replace_list(data_dir, new, before)
+            if every or not have_same_paths(new, self._lists[data_dir]):
+                self._replace_list(data_dir, new)
             elif data_dir in changed:
-                self._write_state(data_dir, new, {})
+                self._write_state(data_dir, new)
+                self._lists[data_dir] = new
 
-    def _replace_list(
-        self, data_dir: Path, new: Set[FilePath], before: Mapping[FilePath, Entry]
-    ) -> None:
+    def _replace_list(self, data_dir: Path, new: PathTable[Entry]) -> None:
         tree = self._trees[data_dir]
-        leaving = {path: before[path] for path in self._lists[data_dir] - new if path in before}
         last, current = f"{self._bases[data_dir]}/{_LAST}", f"{self._bases[data_dir]}/{_CURRENT}"
         tree.make_dirs(self._bases[data_dir])
-        tree.write_atomic(current, format_paths(new))
+        tree.write_atomic(current, list_pieces(new))
         crash.point("ledger.current_written")
-        self._write_state(data_dir, new, leaving)
+        self._write_state(data_dir, new)
         crash.point("ledger.state_written")
         tree.unlink(last)
         crash.point("ledger.last_deleted")
@@ -274,19 +292,22 @@ class Ledger:
         crash.point("ledger.renamed")
         self._lists[data_dir] = new
 
-    def _write_state(
-        self, data_dir: Path, new: Set[FilePath], leaving: Mapping[FilePath, Entry]
-    ) -> None:
+    def _write_state(self, data_dir: Path, new: PathTable[Entry]) -> None:
         """Write the facts, good for the old and for the new list."""
-        tree = self._trees[data_dir]
+        tree, old = self._trees[data_dir], self._lists[data_dir]
         tree.make_dirs(self._bases[data_dir])
-        lists = [list_digest(format_paths(new))]
-        if new != self._lists[data_dir]:
-            lists.append(list_digest(format_paths(self._lists[data_dir])))
-        entries = {path: self.entries[path] for path in new if path in self.entries}
-        pending = {path: e for path, e in self.pending.items() if e.data_dir == data_dir}
-        facts = ListFacts(tuple(lists), {**leaving, **entries}, pending)
-        tree.write_atomic(f"{self._bases[data_dir]}/{_STATE}", write_state(facts))
+        lists = [list_digest(list_pieces(new))]
+        if not have_same_paths(new, old):
+            lists.append(list_digest(list_pieces(old)))
+        leaving = (entry for _, entry in lacking(old, new))
+        pending = (each for each in self.pending.values() if each.data_dir == data_dir)
+        facts = ListFacts(
+            tuple(lists),
+            new,
+            PathTable.of(LISTED_FILES, leaving),
+            PathTable.of(LISTED_FILES, pending),
+        )
+        tree.write_atomic(f"{self._bases[data_dir]}/{_STATE}", state_pieces(facts))
 
     def _tree_has_state(self, data_dir: Path) -> bool:
         return self._trees[data_dir].exists(f"{self._bases[data_dir]}/{_STATE}")
@@ -298,8 +319,12 @@ def _surely_loaded(entry: Entry) -> Entry:
     return replace(entry, state=EntryState.LOADED)
 
 
-def _read(tree: Tree, rel: str) -> bytes | None:
+def _nothing() -> PathTable[Entry]:
+    return PathTable(LISTED_FILES)
+
+
+def _opened(tree: Tree, rel: str) -> BinaryIO | None:
     try:
-        return tree.read(rel)
+        return os.fdopen(tree.open_read(rel), "rb")
     except (FileNotFoundError, NotADirectoryError):
         return None

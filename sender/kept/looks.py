@@ -13,6 +13,7 @@ not written never happened. Losing it loses no data: what is here is then seen f
 from __future__ import annotations
 
 import zlib
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -25,6 +26,8 @@ from common.names import FilePath
 from common.tsfile.deletion_records import whole_records
 from common.tsfile.primitives import Malformed
 from sender.select.found import Scan, Why
+from sender.select.listed_table import unsettled
+from sender.select.path_table import lacking, one_of_each_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -398,8 +401,9 @@ def _sights(
     A partition in motion may show what a compaction made beside what it was made of, which the
     database never had together: the next look that sees it at rest is the first one that had it.
     """
-    for path, file in (*((each.path, each) for each in copies), *scan.files.items()):
-        entry = entries.get(path)
+    here = ((each, entries.get(each.path)) for each in copies)
+    for file, entry in chain(here, unsettled(scan.files, entries)):
+        path = file.path
         if entry is None or not entry.is_of(file):
             known = _known(before, path.text, file.inode)
             if known is None and path.is_product and path.group in scan.changing:
@@ -447,8 +451,8 @@ def _missing_since(
     for each in copies:
         known = before.missing.get(each.path.text)
         yield each.path.text, known or before.last_of(each.path.directory) or number - 1
-    for path in entries:
-        if path in scan.files or path in scan.others:
+    for path, _ in lacking(entries, scan.files):
+        if path in scan.others:
             continue
         known = before.missing.get(path.text)
         if known is not None:
@@ -473,7 +477,8 @@ def _earlier(
         return {}, {}
     directories: dict[str, FilePath] = {}
     remembered = map(FilePath.parse, (*before.missing, *before.sights, *before.deletions))
-    for path in (*entries, *scan.files, *scan.others, *remembered):
+    seen = map(one_of_each_directory, (entries, scan.files, scan.others, remembered))
+    for path in chain.from_iterable(seen):
         directories.setdefault(path.directory, path)
     earlier, torn = {}, {}
     for directory, path in directories.items():
@@ -687,4 +692,4 @@ def _misplaced(scan: Scan, places: _Places, entries: Mapping[FilePath, Entry]) -
 
 
 def _missing(scan: Scan, entries: Mapping[FilePath, Entry]) -> Iterable[tuple[FilePath, Entry]]:
-    return ((path, entry) for path, entry in entries.items() if scan.is_missing(path))
+    return ((path, entry) for path, entry in lacking(entries, scan.files) if scan.is_missing(path))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sender.select.found import Why
+from sender.select.listed_table import last_time, unsettled
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -44,8 +45,8 @@ def remaining(
     """What is left to be loaded; the arguments are those of `complete_until`."""
     left = [
         file.size
-        for path, file in scan.files.items()
-        if path not in expired and ((entry := entries.get(path)) is None or not entry.is_of(file))
+        for file, entry in unsettled(scan.files, entries)
+        if file.path not in expired and (entry is None or not entry.is_of(file))
     ]
     return Remaining(len(left), sum(left), complete_until(scan, entries, facts, expired, lost))
 
@@ -81,8 +82,8 @@ def complete_until(
         bounds.append(waiting.lower_bound)
     unloaded = [
         file
-        for path, file in scan.files.items()
-        if path not in expired and not _is_loaded(file, entries.get(path))
+        for file, entry in unsettled(scan.files, entries)
+        if file.path not in expired and not _is_loaded(file, entry)
     ]
     unloaded += [file for clash in scan.clashes for file in clash.files]
     for file in unloaded:
@@ -91,7 +92,7 @@ def complete_until(
             bounds.append(span.first)
     if bounds:
         return min(bounds)
-    return max((e.last_time for e in entries.values() if e.last_time is not None), default=None)
+    return last_time(entries)
 
 
 def _is_loaded(file: LocalFile, entry: Entry | None) -> bool:

@@ -25,6 +25,8 @@ def unexplained(
 ) -> list[Entry]:
     """Those of `gone` whose place no compacted file of their partition took."""
     missing = list(gone)
+    if not missing:
+        return []
     wanted = {entry.path.group for entry in missing}
     candidates: dict[TimePartition, list[LocalFile]] = defaultdict(list)
     for path, file in scan.files.items():

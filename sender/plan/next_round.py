@@ -7,6 +7,7 @@ what is left. Nothing here writes anything or waits for anybody.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,8 +19,10 @@ from common.wire import LOADED, History, Propagate
 from sender.kept.rebuilt import Rebuilt, rebuilt
 from sender.kept.troubles import Trouble, expired_paths, living, without_expired
 from sender.plan.assurance import Remaining, remaining
+from sender.plan.begun_anew import why_not_at_once
 from sender.plan.plan import RoundPlan, plan
 from sender.select.entry import Entry, EntryState
+from sender.select.path_table import lacking, one_of_each_directory, with_changes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -212,12 +215,12 @@ def next_round(
     """
     ending = tuple(_never_ended(known))
     if ending:
-        known = replace(known, entries={**known.entries, **{each.path: each for each in ending}})
+        known = replace(known, entries=with_changes(known.entries, ending))
     back = tuple(_taken_back(known))
     leaving = {each.path for each in back if not each.gone}
     entries = known.entries
     if leaving:
-        entries = {path: each for path, each in entries.items() if path not in leaving}
+        entries = with_changes(entries, removed=leaving)
     new, troubles, look = None, known.troubles, known.look
     lost: tuple[Entry, ...] = ()
     comparison = known.comparison
@@ -229,7 +232,7 @@ def next_round(
         new = rebuilt(entries, known.pending, there, known.scan.files, known.home, keeps)
         if known.check.compares and options.propagate is not Propagate.ALL:
             lost = tuple(_lost(known, entries, new))  # what a mirror has no more, it deletes
-        entries = dict(new.entries)
+        entries = new.entries
         look = _told_there(known, there)
         if known.check.history is not History.CONTINUES:
             troubles = without_expired(troubles)
@@ -247,10 +250,18 @@ def next_round(
     if not tells:
         scan = scan.without_deletion_files(entries)
     due = look.due(applies=options.applies)
-    work = plan(scan, entries, troubles, options, facts, due, tells=tells, parts=look.parts)
+
+    def planned(options: PlanOptions) -> RoundPlan:
+        return plan(scan, entries, troubles, options, facts, due, tells=tells, parts=look.parts)
+
+    work = planned(options)
+    why = why_not_at_once(work.tasks[0], options.limits(look.parts)) if anew else None
+    if why is not None:
+        postponed = f"{_ACCEPTED}; it waits: {why}"
+        work = planned(replace(options, hold_deletions=postponed, anew=False))
     listed = entries
     if work.refreshed:
-        listed = {**entries, **{each.path: each for each in work.refreshed}}
+        listed = with_changes(entries, work.refreshed)
     return NextRound(known, look, back, new, scan, troubles, work, listed, ending, lost, postponed)
 
 
@@ -268,13 +279,14 @@ def _why_not_all(scan: Scan, entries: Mapping[FilePath, Entry]) -> str | None:
     """Why this edge was not looked at whole; None if it was."""
     for away in scan.unmounted:
         return f"{away.data_dir}: {away.reason}"
-    for group in dict.fromkeys(path.group for path in (*entries, *scan.files, *scan.others)):
+    paths = chain.from_iterable(map(one_of_each_directory, (entries, scan.files, scan.others)))
+    for group in dict.fromkeys(path.group for path in paths):
         why = scan.why_not_whole(group)
         if why is not None:
             return why
     for why in scan.blocked(products_only=False).values():
         return why  # a file that is closed and does not come would be missing above the others
-    for path, entry in entries.items():
+    for path, entry in lacking(entries, scan.files):
         if scan.is_missing(path) and not scan.is_gone(path, entry.data_dir):
             return f"{entry.data_dir} is not configured any more"
     return None
@@ -353,8 +365,12 @@ def _taken_back(known: Known) -> Iterable[TakenBack]:
         return
     held_paths = {held.path: held for held in known.check.held}
     wanted_paths = {wanted.path: wanted for wanted in known.check.wanted}
-    for path, entry in known.entries.items() if wanted_paths or held_paths else ():
-        held, wanted = held_paths.get(path.text), wanted_paths.get(path.text)
+    for text in dict.fromkeys((*wanted_paths, *held_paths)):
+        path = _parsed(text)
+        entry = None if path is None else known.entries.get(path)
+        if path is None or entry is None:
+            continue
+        held, wanted = held_paths.get(text), wanted_paths.get(text)
         if held is not None and entry.md5 in ("", held.md5):
             gone = known.scan.is_gone(path, entry.data_dir)
             yield TakenBack(path, held.reason, wanted=False, gone=gone)

@@ -28,12 +28,15 @@ import msgspec
 from msgspec.structs import replace
 
 from common.wire import Propagate
+from sender.plan.begun_anew import tasks_anew
 from sender.plan.compacted import unexplained
 from sender.plan.plan_options import PlanOptions
-from sender.plan.task_plan import Addition, TaskLimits, TaskPlan, ToldDeletion, Work, cut
+from sender.plan.task_plan import Addition, TaskPlan, ToldDeletion, Work, cut, too_many
 from sender.select.entry import Entry, EntryState
 from sender.select.facts import ContentFacts
 from sender.select.found import LocalFile
+from sender.select.listed_table import unsettled
+from sender.select.path_table import lacking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -145,12 +148,13 @@ def plan(
         parts: in how many a deletion file is told.
     """
     found = _compare(scan, entries, troubles, facts)
-    if options.anew:
-        return _anew(scan, found)
     beside: Counter[FilePath] = Counter()
     for each in scan.deletions if tells else ():
         beside[each.path] += parts(each)
     _skip_too_long(found, beside, options.task_most)
+    limits = options.limits(parts)
+    if options.anew:
+        return _planned(tasks_anew(found.additions, found.gone, scan.deletions, limits), found)
     blocked = _blocked_groups(scan, troubles, found, options)
     verdicts = _deletions(scan, entries, found, options, facts, blocked)
     _hold_together(found, verdicts, _too_long(found, verdicts, options, beside) | blocked)
@@ -165,35 +169,22 @@ def plan(
     along = [each for each in scan.deletions if each.path in travelling]
     for each in dict.fromkeys([*deletion_files, *along]):
         if (number := parts(each)) > options.task_most:
-            why = _too_many(f"its deletion file is told in {number} parts", options.task_most)
+            why = too_many(f"its deletion file is told in {number} parts", options.task_most)
             verdicts.held.append(Held(each.path, HeldWhy.PARTITION, why))
         else:
             by_group[each.path.group].deletion_files.append(each)
-    limits = TaskLimits(options.task_max_files, options.task_max_bytes, options.task_most, parts)
+    mirror = options.propagate is Propagate.ALL
+    return _planned(cut(by_group, limits, mirror=mirror), found, verdicts.held)
+
+
+def _planned(tasks: tuple[TaskPlan, ...], found: _Sorted, held: Iterable[Held] = ()) -> RoundPlan:
     return RoundPlan(
-        cut(by_group, limits, mirror=options.propagate is Propagate.ALL),
-        tuple(verdicts.held),
+        tasks,
+        tuple(held),
         tuple(found.skipped),
         tuple(found.refreshed),
         found.moved,
         found.unchanged,
-    )
-
-
-def _anew(scan: Scan, found: _Sorted) -> RoundPlan:
-    """All in one task, for the list begins anew with the commit that holds it.
-
-    What is not here ends below all that is, so nothing has to wait for anything.
-    """
-    ends = tuple(ToldDeletion(each.path, each.data_dir) for each in found.gone)
-    files = tuple(scan.deletions)
-    task = TaskPlan(tuple(found.additions), ends, deletion_files=files, anew=True)
-    return RoundPlan(
-        (task,),
-        skipped=tuple(found.skipped),
-        refreshed=tuple(found.refreshed),
-        moved=found.moved,
-        unchanged=found.unchanged,
     )
 
 
@@ -207,16 +198,19 @@ def _compare(
     facts: ContentFacts,
 ) -> _Sorted:
     found = _Sorted()
-    for path, file in scan.files.items():
-        entry = entries.get(path)
+    found.unchanged = len(scan.files)
+    for file, entry in unsettled(scan.files, entries):
+        found.unchanged -= 1
         if entry is not None and entry.md5 and entry.is_of(file):
             _unchanged(found, entry, file)
-            if path in scan.told_anew:
-                found.additions.append(Addition(file))
         else:
-            _differs(found, file, entry, troubles.get(path), facts)
-    for path, entry in entries.items():
-        if path in scan.files or not scan.is_missing(path):
+            _differs(found, file, entry, troubles.get(file.path), facts)
+    for path in scan.told_anew:
+        again, entry = scan.files.get(path), entries.get(path)
+        if again is not None and entry is not None and entry.md5 and entry.is_of(again):
+            found.additions.append(Addition(again))
+    for path, entry in lacking(entries, scan.files):
+        if not scan.is_missing(path):
             continue
         if scan.is_gone(path, entry.data_dir):
             found.gone.append(entry)
@@ -298,15 +292,11 @@ def _skip_too_long(found: _Sorted, beside: Mapping[FilePath, int], most: int) ->
     staying = []
     for addition in found.additions:
         if (number := beside.get(addition.path, 0)) > most:
-            why = _too_many(f"its deletion file is told in {number} parts", most)
+            why = too_many(f"its deletion file is told in {number} parts", most)
             found.skipped.append(Skipped(addition.file, why))
         else:
             staying.append(addition)
     found.additions = staying
-
-
-def _too_many(what: str, most: int) -> str:
-    return f"{what}, and the receiver takes {most} in one task: raise its limits.max_task_items"
 
 
 def _too_long(
@@ -326,7 +316,7 @@ def _too_long(
     if mirror:
         files = Counter(each.path.group for each in found.additions if each.path.group in groups)
     return {
-        group: _too_many(f"{number} of them go together", most)
+        group: too_many(f"{number} of them go together", most)
         for several in (ends, files, records)
         for group, number in several.items()
         if number > most

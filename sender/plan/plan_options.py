@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from common.wire import Propagate
 from sender.config import SenderConfig
+from sender.plan.task_plan import TaskLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sender.select.found import LocalDeletions
 
 __all__ = ["PlanOptions"]
 
@@ -50,3 +58,11 @@ class PlanOptions(msgspec.Struct, frozen=True):
             hold_deletions=hold_deletions,
             applies=config.deletion_files == "apply",
         )
+
+    def limits(self, parts: Callable[[LocalDeletions], int]) -> TaskLimits:
+        """What a task may have.
+
+        Args:
+            parts: in how many a deletion file is told.
+        """
+        return TaskLimits(self.task_max_files, self.task_max_bytes, self.task_most, parts)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from common.names import FilePath
     from sender.select.found import LocalDeletions, LocalFile, TimePartition
 
-__all__ = ["Addition", "TaskLimits", "TaskPlan", "ToldDeletion", "Work", "cut"]
+__all__ = ["Addition", "TaskLimits", "TaskPlan", "ToldDeletion", "Work", "cut", "too_many"]
 
 
 class Addition(msgspec.Struct, frozen=True):
@@ -66,6 +66,8 @@ class TaskPlan(msgspec.Struct, frozen=True):
         anew: the sender's list begins anew with this task; its ends wait for nothing.
         mirror: in mode `all` the ends of a partition wait for every file of it, not only for
             products of compactions.
+        bytes_later: of its additions only what the receiver has already, and what replaces other
+            content, is in it; the others come with the tasks behind it.
     """
 
     additions: tuple[Addition, ...] = ()
@@ -73,6 +75,7 @@ class TaskPlan(msgspec.Struct, frozen=True):
     mirror: bool = False
     deletion_files: tuple[LocalDeletions, ...] = ()
     anew: bool = False
+    bytes_later: bool = False
 
     @property
     def bytes(self) -> int:
@@ -157,6 +160,17 @@ class TaskLimits:
     def parts_of(self, files: Iterable[LocalDeletions]) -> int:
         """Of several deletion files."""
         return sum(map(self.parts, files))
+
+    def hold(self, task: TaskPlan) -> bool:
+        """Whether a task is within them."""
+        number = len(task.additions) + len(task.deletions) + len(task.deletion_files)
+        fits = number <= self.files and task.bytes <= self.bytes
+        return fits and self.parts_of(task.deletion_files) <= self.most_parts
+
+
+def too_many(what: str, most: int) -> str:
+    """Why something is held that a receiver does not take in one task."""
+    return f"{what}, and the receiver takes {most} in one task: raise its limits.max_task_items"
 
 
 def cut(

@@ -16,9 +16,13 @@ import msgspec
 from msgspec.structs import replace
 
 from common import wire
+from common.errors import NameRefusedError
 from common.listed import ListedSum, deletions_text
+from common.names import FilePath
 from common.wire import LOADED
 from sender.select.entry import Entry, EntryState
+from sender.select.listed_table import listed_sum
+from sender.select.path_table import differing, with_changes
 
 if TYPE_CHECKING:
     from sender.kept.looks import DeletionsSight
@@ -60,9 +64,7 @@ def compare(remote: Remote, known: Known, since: int) -> Compared:
         inventory = remote.patiently(lambda: list(remote.client.inventory()))
         if known.check is not None and known.check.compares:
             known = _asked(remote, known, inventory)
-    changed = tuple(
-        entry for path, entry in known.entries.items() if entry.state is not before[path].state
-    )
+    changed = () if known.entries is before else tuple(_other_states(before, known.entries))
     return Compared(known, inventory, changed, agreed)
 
 
@@ -84,14 +86,31 @@ def ask_about(remote: Remote, listed: ListedSum, since: int) -> wire.ListedAnswe
 
 def _sum(known: Known) -> ListedSum:
     """Of what counts as loaded and good at both ends: what is wanted again does not."""
-    made = ListedSum()
-    check, told = known.check, known.look.after.deletions
+    made, check, told = listed_sum(known.entries), known.check, known.look.after.deletions
     bad = {(each.path, each.md5) for each in (*check.wanted, *check.held)} if check else set()
-    for path, entry in known.entries.items():
-        text = path.text
-        if entry.state is not EntryState.ENDED and (text, entry.md5) not in bad:
-            made.add(text, entry.md5, _told(told[text]) if text in told else "")
+    for text in told.keys() | {path for path, _ in bad}:
+        entry = _listed_at(known.entries, text)
+        if entry is not None and entry.state is not EntryState.ENDED:
+            made.remove(text, entry.md5)
+            if (text, entry.md5) not in bad:
+                made.add(text, entry.md5, _told(told[text]) if text in told else "")
     return made
+
+
+def _listed_at(entries: Mapping[FilePath, Entry], text: str) -> Entry | None:
+    try:
+        return entries.get(FilePath.parse(text))
+    except NameRefusedError:
+        return None
+
+
+def _other_states(
+    before: Mapping[FilePath, Entry], after: Mapping[FilePath, Entry]
+) -> Iterator[Entry]:
+    """Entries that are sure in another way than they were."""
+    for path, entry in differing(after, before):
+        if entry.state is not before[path].state:
+            yield entry
 
 
 def _told(forms: Mapping[str, DeletionsSight]) -> str:
@@ -102,33 +121,33 @@ def _told(forms: Mapping[str, DeletionsSight]) -> str:
 
 def _without(known: Known, ended: Iterable[wire.EndedHere]) -> Known:
     """The same, where what the receiver let go by itself counts no more."""
-    gone = {(each.path, each.md5) for each in ended}
-    entries = {
-        path: replace(entry, state=EntryState.ENDED)
-        if entry.state is not EntryState.ENDED and (path.text, entry.md5) in gone
-        else entry
-        for path, entry in known.entries.items()
-    }
-    return replace(known, entries=entries)
+    changed = [
+        replace(entry, state=EntryState.ENDED)
+        for each in ended
+        if (entry := _listed_at(known.entries, each.path)) is not None
+        and entry.state is not EntryState.ENDED
+        and entry.md5 == each.md5
+    ]
+    return replace(known, entries=with_changes(known.entries, changed))
 
 
 def _asked(remote: Remote, known: Known, inventory: Iterable[wire.InventoryEntry]) -> Known:
     """The same, with what became of the listed files that the inventory lacks."""
     there = {each.path for each in inventory if each.state == LOADED}
-    lacking = {path: each for path, each in known.entries.items() if path.text not in there}
-    asked = iter([wire.ListedFile(path=p.text, md5=each.md5) for p, each in lacking.items()])
+    absent = {path: each for path, each in known.entries.items() if path.text not in there}
+    asked = iter([wire.ListedFile(path=p.text, md5=each.md5) for p, each in absent.items()])
     limit = 1000 if known.check is None else known.check.limits.max_page_items
     ended: set[tuple[str, str]] = set()
     for page in _pages(asked, limit):
         answer = remote.patiently(lambda page=page: remote.client.ended(page))  # type: ignore[misc]
         ended |= {(each.path, each.md5) for each in answer.ended}
-    entries = dict(known.entries)
-    for path, entry in lacking.items():
+    changed = []
+    for path, entry in absent.items():
         if (path.text, entry.md5) in ended:
-            entries[path] = replace(entry, state=EntryState.ENDED)
+            changed.append(replace(entry, state=EntryState.ENDED))
         elif entry.state is EntryState.ENDED:
-            entries[path] = replace(entry, state=EntryState.LOADED)
-    return replace(known, entries=entries)
+            changed.append(replace(entry, state=EntryState.LOADED))
+    return replace(known, entries=with_changes(known.entries, changed))
 
 
 def _pages(files: Iterator[wire.ListedFile], limit: int) -> Iterator[wire.ListedPage]:

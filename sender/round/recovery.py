@@ -31,6 +31,7 @@ from common.errors import BusyError, NameRefusedError, UnsafePathError
 from common.names import FilePath
 from common.wire import Result, TaskState
 from sender.select.entry import EntryState
+from sender.select.path_table import with_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -147,19 +148,19 @@ def look_over(
 ) -> LeftBehind:
     """What `recover` would do, with nothing changed; the arguments and errors are the same."""
     answers = _ask(logs, outcome_of)
-    entries = dict(ledger.entries)
+    entries: Mapping[FilePath, Entry] = ledger.entries
     come: dict[FilePath, Entry] = {}
     removed: dict[FilePath, None] = {}
     for answer in answers.values():
         if answer is not None:
             added, gone = _folded(entries, ledger.pending, answer.outcomes)
             for path in gone:
-                del entries[path]
                 come.pop(path, None)
                 removed[path] = None
             for path, entry in added.items():
-                entries[path] = come[path] = replace(entry, state=EntryState.LOADED)
+                come[path] = replace(entry, state=EntryState.LOADED)
                 removed.pop(path, None)
+            entries = with_changes(entries, (come[path] for path in added), gone)
     drop, keep, unloadable = [], [], []
     for link in snapshot.leftovers():
         if _is_loaded(entries, dirs, link) or _has_source(dirs, link):

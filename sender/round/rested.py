@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from common.names import RESOURCE
 from common.wire import History
 from sender.kept.freed import FreedList
 from sender.round.comparing import ask_about
-from sender.select.found import stat_identity
+from sender.select.found import Why, stat_identity
 
 if TYPE_CHECKING:
     from common.durable import Tree
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from sender.plan.next_round import NextRound
     from sender.round.comparing import Compared
     from sender.round.round_report import RoundReport
-    from sender.select.found import LocalDeletions
+    from sender.select.found import LocalDeletions, Waiting
     from sender.send.remote import Remote
 
 __all__ = ["Rested", "left_at_rest"]
@@ -94,9 +95,16 @@ def left_at_rest(
     torn = scan.unmounted or scan.unreadable or scan.moving or scan.changing
     if not report.quiet or busy or torn or not FreedList(sync, remote.directory).is_empty:
         return None
+    if any(map(_may_end_untold, scan.waiting)):
+        return None
     if any(each.shared is not None for each in scan.deletions):
         return None
     return Rested(compared.agreed, ahead.look.number, scan.deletions, report)
+
+
+def _may_end_untold(waiting: Waiting) -> bool:
+    """Whether a file may become ready without a change of names: it could not be read."""
+    return waiting.why is Why.OPEN and os.path.lexists(waiting.data_dir / (waiting.text + RESOURCE))
 
 
 def _is_as_seen(file: LocalDeletions) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -14,7 +14,7 @@ import msgspec
 
 from common import crash, wire
 from common.durable import Tree
-from common.errors import NotFoundError, TsferryError
+from common.errors import NameRefusedError, NotFoundError, TsferryError
 from common.linelog import Phase
 from common.names import FilePath
 from common.wire import History, Propagate, TaskState
@@ -24,6 +24,7 @@ from sender.kept.receiver_state import ReceiverState
 from sender.kept.takeover import under_way
 from sender.kept.troubles import Trouble, expired_paths
 from sender.plan.assurance import remaining
+from sender.plan.begun_anew import in_turn
 from sender.plan.next_round import Known, NextRound, next_round
 from sender.plan.plan import RoundPlan
 from sender.plan.plan_options import PlanOptions
@@ -45,6 +46,7 @@ from sender.round.round_report import (
 from sender.round.same_centre import claim, take_over
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip, open_schema
+from sender.select.entry import Entry
 from sender.select.found import Scan
 from sender.send.progress import Meter
 from sender.send.remote import Remote
@@ -234,7 +236,7 @@ class Round:
         from sender.round.task_run import TaskRun
 
         again = SecondLook(source, look, kept.ledger.entries, self._report)
-        for planned in tasks:
+        for planned in in_turn(tasks, lambda: kept.ledger.entries):
             each = again.confirmed(planned)
             task = (None if each.anew else resumable.take(each)) or self.new_id()
             _log.info(
@@ -278,9 +280,9 @@ class Round:
         report.pending_files, report.pending_bytes = left.files, left.bytes
         report.complete_until = left.complete_until
         report.looked = True
-        self.remote.scanner.forget(
-            file for path, file in scan.files.items() if path in kept.ledger.entries
-        )
+        if len(self.remote.config.receivers) == 1:
+            self.remote.digests.settle(lambda rel: _is_listed(rel, kept.ledger.entries))
+        self.remote.scanner.forget(scan.files, kept.ledger.entries)
 
     # -- check and recovery ----------------------------------------------------------------
 
@@ -459,6 +461,13 @@ class Round:
     def _plan_options(self, kept: ReceiverState) -> PlanOptions:
         allowed = kept.memory.now.accept_source
         return PlanOptions.of(self.remote.config, accept_source=allowed)
+
+
+def _is_listed(rel: str, entries: Mapping[FilePath, Entry]) -> bool:
+    try:
+        return FilePath.parse(rel) in entries
+    except NameRefusedError:
+        return False  # of a flat layout: its name does not tell its path
 
 
 @dataclass

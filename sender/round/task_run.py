@@ -172,6 +172,10 @@ class TaskRun:
                 jobs += self._decided(without_devices(prepared), decision)
             crash.point("task.planned")
         self._hold_deletions()
+        if self._plan.bytes_later:
+            sent = (job.prepared.addition for job in jobs if job.file)
+            later = {each.path for each in sent if not each.replaces}
+            self._leave_out(self._plan.without(later))
         return jobs
 
     def _prepared(self, taken: Sequence[SnapshotFile]) -> Iterator[Prepared]:

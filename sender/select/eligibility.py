@@ -28,7 +28,7 @@ from common.tsfile.deletion_records import DELETION_FORMS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
 
-__all__ = ["Beside"]
+__all__ = ["CHANGING", "Beside"]
 
 CHANGING = (
     ".mods",
@@ -41,6 +41,7 @@ CHANGING = (
     ".resource.temp",
     ".broken",
 )
+"""What is beside a TsFile, behind its name, while it is being changed."""
 _TRAVELLING = tuple(f".{form}" for form in DELETION_FORMS)
 _USUAL = (SUFFIX, SUFFIX + RESOURCE)
 _SHARED = re.compile(r"[0-9]+-[0-9]+\.mods2\Z")
@@ -75,6 +76,11 @@ class Beside:
                     continue
                 if name.endswith(SUFFIX + suffix):
                     self._changes.setdefault(name.removesuffix(suffix), name)
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether nothing but TsFiles and resources is here: nothing is said of any of them."""
+        return not self._others
 
     @property
     def any_deletions(self) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from common.names import Kind, parse_stem
+from sender.select.path_table import pack_numbers, with_changes
 
 if TYPE_CHECKING:
     import os
@@ -16,8 +18,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from common.names import FilePath
+    from sender.select.path_table import PathBlock
 
 __all__ = [
+    "LOCAL_FILES",
     "Clash",
     "LocalDeletions",
     "LocalFile",
@@ -84,6 +88,39 @@ class LocalFile(msgspec.Struct, frozen=True, gc=False):
     def identity(self) -> tuple[int, int, int]:
         """(size, mtime_ns, inode): unchanged while these are."""
         return (self.size, self.mtime_ns, self.inode)
+
+
+class _LocalFileForm:
+    """A local file in a table: behind its numbers whether it has a resource, and those of that."""
+
+    rest = struct.Struct("<?qqQ")
+
+    def where(self, row: LocalFile) -> str | None:
+        return row.elsewhere.rpartition("/")[0] if row.elsewhere else None
+
+    def pack(self, row: LocalFile) -> tuple[bytes, bytes]:
+        return pack_numbers(*row.identity), self.pack_rest(row.resource)
+
+    def pack_rest(self, resource: ResourceStat | None) -> bytes:
+        if resource is None:
+            return self.rest.pack(False, 0, 0, 0)
+        return self.rest.pack(True, *resource)
+
+    def row(
+        self,
+        path: FilePath,
+        block: PathBlock,
+        numbers: tuple[int, int, int],
+        rest: tuple[bool, int, int, int],
+    ) -> LocalFile:
+        where = block.where
+        elsewhere = "" if where is None else f"{where}/{path.name}" if where else path.name
+        resource = ResourceStat(*rest[1:]) if rest[0] else None
+        return LocalFile(path, block.data_dir, elsewhere, *numbers, resource)
+
+
+LOCAL_FILES: Final = _LocalFileForm()
+"""How local files stand in a table."""
 
 
 def stat_identity(stat: os.stat_result) -> tuple[int, int, int]:
@@ -331,12 +368,10 @@ class Scan(msgspec.Struct, frozen=True):
 
     def with_last_copies(self, copies: Iterable[LocalFile]) -> Scan:
         """This scan and the files that live on only in a snapshot: they are still to be sent."""
-        extra = {
-            each.path: each
-            for each in copies
-            if each.path not in self.files and each.path not in self.others
-        }
-        return replace(self, files={**self.files, **extra}, _wholes={}) if extra else self
+        extra = [
+            each for each in copies if each.path not in self.files and each.path not in self.others
+        ]
+        return replace(self, files=with_changes(self.files, extra), _wholes={}) if extra else self
 
     def without_deletion_files(self, listed: Container[FilePath]) -> Scan:
         """This scan for a receiver that takes no deletion files: files that have one wait."""
@@ -354,7 +389,7 @@ class Scan(msgspec.Struct, frozen=True):
         ]
         return replace(
             self,
-            files={path: file for path, file in self.files.items() if path not in wait},
+            files=with_changes(self.files, removed=wait),
             waiting=(*self.waiting, *waiting),
             others=self.others | wait.keys(),
             _wholes={},

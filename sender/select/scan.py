@@ -12,18 +12,14 @@ from common.names import Kind
 from sender.select.entry import Entry, EntryState
 from sender.select.facts import FileFacts
 from sender.select.filters import group_filter
-from sender.select.found import (
-    Clash,
-    LocalFile,
-    Mounts,
-    Scan,
-    Unreadable,
-)
+from sender.select.found import LOCAL_FILES, Clash, LocalFile, Mounts, Scan, Unreadable
+from sender.select.listed_table import rows_of_kind
+from sender.select.path_table import PathTable, having, joined
 from sender.select.stat_cache import StatCache
 from sender.select.walk import ListedDirectory, Walk, WalkResult, WalkRules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from common.durable import Tree
@@ -31,6 +27,7 @@ if TYPE_CHECKING:
     from sender.config import SenderConfig
     from sender.select.data_dirs import DataDirs
     from sender.select.found import TimePartition
+    from sender.select.path_table import Directory, PathBlock
 
 __all__ = ["Scanner", "units_of"]
 
@@ -65,9 +62,16 @@ class Scanner:
         """Contents and times of scanned files, while `dirs` are open."""
         return FileFacts(dirs, self._cache)
 
-    def forget(self, files: Iterable[LocalFile]) -> None:
-        """What was read of these files is not needed any more: a list has it."""
-        self._cache.forget(files)
+    def forget(
+        self, files: Mapping[FilePath, LocalFile], entries: Mapping[FilePath, Entry]
+    ) -> None:
+        """What was read of scanned files that are listed is not needed any more."""
+        if self._rules.flat_group is None:
+            paths = self._cache.paths()
+        else:  # where a file lies does not tell its path
+            paths = list(files) if len(self._cache) else []
+        listed = (files.get(path) for path in paths if path in entries)
+        self._cache.forget(file for file in listed if file is not None)
 
     def scan(
         self,
@@ -113,7 +117,10 @@ class Scanner:
                 return [] if entry is None else [entry]
             return [entry for entries in known if (entry := entries.get(path)) is not None]
 
-        walk = Walk(tree, self._rules, self._cache, by_path, lambda n: names.get(n, []))
+        listed: Mapping[Directory, Sequence[PathBlock]] = {}
+        if len(known) == 1 and isinstance(known[0], PathTable):
+            listed = known[0].directories()
+        walk = Walk(tree, self._rules, self._cache, by_path, lambda n: names.get(n, []), listed)
         return walk.run(only)
 
     def _missing_kinds(
@@ -134,29 +141,22 @@ class Scanner:
                 continue
             somewhere = any(tree.exists(kind) for tree in dirs.trees.values())
             if any(
-                entry.data_dir == data_dir
-                and entry.path.kind is kind
-                and not (somewhere and entry.state is EntryState.LISTED)
+                entry.data_dir == data_dir and not (somewhere and entry.state is EntryState.LISTED)
                 for entries in known
-                for entry in entries.values()
+                for entry in rows_of_kind(entries, kind)
             ):
                 found.unreadable.append(Unreadable(data_dir, kind, "is not there any more"))
 
     def _union(self, dirs: DataDirs, found: Mapping[Path, WalkResult]) -> Scan:
-        files: dict[FilePath, LocalFile] = {}
+        files = PathTable[LocalFile](LOCAL_FILES)
         rivals: dict[FilePath, list[LocalFile]] = {}
-        for number, each in enumerate(found.values()):
-            if not number:
-                files = each.files  # nearly always all there is: it is not gone through again
-                continue
-            for path, file in each.files.items():
-                if path in files:
-                    rivals.setdefault(path, [files[path]]).append(file)
-                else:
-                    files[path] = file
+        for each in found.values():
+            table = PathTable(LOCAL_FILES, each.blocks)
+            for path, file in having(table, files):
+                rivals.setdefault(path, [files[path]]).append(file)
+            files = joined(files, table)
         clashes = self._clashes(dirs, rivals)
-        for clash in clashes:
-            del files[clash.path]
+        files = files.changed(removed=[clash.path for clash in clashes])
         others = {path for each in found.values() for path in each.others}
         others.update(clash.path for clash in clashes)
         changing = {group: why for each in found.values() for group, why in each.changing.items()}

@@ -28,8 +28,8 @@ from common.tsfile import Status, read_status
 from sender.select.eligibility import Beside
 from sender.select.facts import read_span
 from sender.select.found import (
+    LOCAL_FILES,
     LocalDeletions,
-    LocalFile,
     ResourceStat,
     Span,
     Unreadable,
@@ -37,14 +37,16 @@ from sender.select.found import (
     Why,
     stat_identity,
 )
+from sender.select.path_table import PathBlockBuilder, directory_of, pack_numbers
 from sender.select.shared_deletions import Shared, shared_deletions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from common.durable import Tree
     from sender.select.entry import Entry
     from sender.select.found import TimePartition
+    from sender.select.path_table import Directory, PathBlock
     from sender.select.stat_cache import KnownFile, StatCache
 
 __all__ = ["ListedDirectory", "Walk", "WalkResult", "WalkRules"]
@@ -99,7 +101,7 @@ class ListedDirectory(NamedTuple):
 class WalkResult:
     """What one data directory holds."""
 
-    files: dict[FilePath, LocalFile] = field(default_factory=dict)
+    blocks: list[PathBlock] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
     unreadable: list[Unreadable] = field(default_factory=list)
     others: set[FilePath] = field(default_factory=set)
@@ -139,12 +141,15 @@ class Walk:
         cache: StatCache,
         known: Callable[[FilePath], list[Entry]],
         known_flat: Callable[[str], list[Entry]],
+        listed: Mapping[Directory, Sequence[PathBlock]],
     ) -> None:
         self._tree = tree
         self._rules = rules
         self._cache = cache
         self._known = known
         self._known_flat = known_flat
+        self._listed_blocks = listed
+        self._builders: dict[Directory, PathBlockBuilder] = {}
         self._now = rules.clock()
         self._mount = ""
         self.found = WalkResult()
@@ -274,12 +279,50 @@ class Walk:
         beside = Beside(self._listed(place.rel, place.fd, place.group), deletions_travel=travel)
         if place.group is not None and (name := beside.unfinished):
             self.found.changing[place.group] = f"{place.at(name)}: a compaction is under way"
-        for name in beside.tsfiles:
-            try:
-                stat = os.stat(name, dir_fd=place.fd, follow_symlinks=False)
-            except FileNotFoundError:
-                continue  # its directory has changed by that, which is noticed at the end
-            self._file(place, beside, name, stat)
+        listed = self._listed_block(place)
+        as_listed = listed.numbers_by_name() if listed is not None and beside.is_usual else {}
+        try:
+            for name in beside.tsfiles:
+                try:
+                    stat = os.stat(name, dir_fd=place.fd, follow_symlinks=False)
+                except FileNotFoundError:
+                    continue  # its directory has changed by that, which is noticed at the end
+                numbers = as_listed.get(name)
+                if numbers is not None and self._is_as_listed(beside, name, stat, numbers):
+                    assert listed is not None
+                    self._take(place, name, listed.directory, numbers)
+                else:
+                    self._file(place, beside, name, stat)
+        finally:
+            self._seal(listed)
+
+    def _is_as_listed(
+        self, beside: Beside, name: str, stat: os.stat_result, numbers: bytes
+    ) -> bool:
+        """Whether a file is closed and as it is listed, as nearly all are.
+
+        In short what `_file` finds where nothing but TsFiles and resources is in a directory.
+        """
+        closed = self._rules.by_tail or beside.has_resource(name)
+        same = numbers == pack_numbers(stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        return closed and same and modes.S_ISREG(stat.st_mode)
+
+    def _listed_block(self, place: _Place) -> PathBlock | None:
+        """What is listed in a directory, and of this data directory."""
+        if place.partition is None:
+            return None
+        directory = (place.kind is Kind.UNSEQUENCE, place.sg, place.vsg, place.partition)
+        for each in self._listed_blocks.get(directory, ()):
+            if each.data_dir == self._tree.path:
+                return each
+        return None
+
+    def _seal(self, listed: PathBlock | None) -> None:
+        """What was found in a directory is whole."""
+        for each in self._builders.values():
+            if (made := each.block(listed)) is not None:
+                self.found.blocks.append(made)
+        self._builders.clear()
 
     def _file(self, place: _Place, beside: Beside, name: str, stat: os.stat_result) -> None:
         path = None
@@ -292,19 +335,16 @@ class Walk:
             except NameRefusedError as error:
                 self._wait(place.at(name), Why.REFUSED, str(error), place, stat.st_size)
                 return
-        elif path is not None:
-            path = entries[0].path  # one object for list and scan
         shared = self._shared_deletions(place, beside, name)
         if path is not None and beside.any_deletions:
             self._deletions(place, beside, path, stat.st_ino, shared)
         loaded = _as_listed(stat, entries)
-        # Of a file that is as it was listed the numbers are there: the same objects are taken.
-        identity = stat_identity(stat) if loaded is None else loaded.identity
+        identity = stat_identity(stat)
         verdict = self._verdict(place, beside, name, stat, identity, path, loaded)
         if isinstance(shared, str) and isinstance(verdict, FilePath):
             verdict = Why.CHANGING, shared
         if isinstance(verdict, FilePath):
-            self._take(place, name, verdict, identity)
+            self._take(place, name, directory_of(verdict), pack_numbers(*identity))
             return
         why, reason = verdict
         self._wait(place.at(name), why, reason, place, stat.st_size, stat.st_ino)
@@ -411,12 +451,13 @@ class Walk:
         partition = 0 if span is None else span.first // self._rules.interval
         return FilePath(place.kind, place.sg, place.vsg, partition, name)
 
-    def _take(
-        self, place: _Place, name: str, path: FilePath, identity: tuple[int, int, int]
-    ) -> None:
-        elsewhere = place.at(name) if place.partition is None else ""
-        resource = _resource(place.fd, name)
-        self.found.files[path] = LocalFile(path, self._tree.path, elsewhere, *identity, resource)
+    def _take(self, place: _Place, name: str, directory: Directory, numbers: bytes) -> None:
+        builder = self._builders.get(directory)
+        if builder is None:
+            where = "" if place.partition is None else None
+            builder = PathBlockBuilder(directory, self._tree.path, where)
+            self._builders[directory] = builder
+        builder.add(name, numbers, LOCAL_FILES.pack_rest(_resource(place.fd, name)))
 
     # -- saying ----------------------------------------------------------------------------
 

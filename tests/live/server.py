@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -180,6 +180,7 @@ class Server:
     kind: Kind = field(init=False)
     port: int = field(init=False)
     rest: str = field(init=False)
+    sync_port: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.kind = KINDS[".".join(self.unpacked.name.split(".")[:2])]
@@ -188,6 +189,7 @@ class Server:
         self._client: subprocess.Popen[str] | None = None
         self._ports = _free_ports(10)
         self.port = self._ports[0]
+        self.sync_port = self._ports[6]
         self.rest = f"http://127.0.0.1:{self._ports[-2]}"
 
     @property
@@ -199,6 +201,20 @@ class Server:
         """The data directory: below it are `sequence/` and `unsequence/`."""
         return self.data / "data"
 
+    @property
+    def pids(self) -> list[int]:
+        """Of its processes, in the order in which they were started."""
+        return [each.pid for each in self._made]
+
+    @property
+    def conf(self) -> Path:
+        """The directory of its settings, from its first start on."""
+        return self.run / "conf"
+
+    def log(self, number: int = 0) -> Path:
+        """What a process of it has said."""
+        return self.run / f"log.{number}"
+
     @contextmanager
     def running(self, settings: Mapping[str, str]) -> Iterator[Server]:
         self.start(settings)
@@ -209,7 +225,7 @@ class Server:
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Raises ServerFailed if it does not answer in time."""
-        conf = self.run / "conf"
+        conf = self.conf
         conf.mkdir(parents=True, exist_ok=True)
         lines = {**self._places(), **settings}
         text = "".join(f"{name}={value}\n" for name, value in lines.items())
@@ -219,11 +235,11 @@ class Server:
         (conf / "logging.xml").write_text(LOGGING)
         self._begin_of_1_0()
         for number, (main, arguments) in enumerate(self.kind.processes):
-            log = (self.run / f"log.{number}").open("ab")
+            log = self.log(number).open("ab")
             with log:
                 self._made.append(
                     subprocess.Popen(
-                        self._command(main, arguments, conf),
+                        self.command(main, arguments, (HEAP, "-XX:MaxDirectMemorySize=512m")),
                         cwd=self.run,
                         stdout=log,
                         stderr=subprocess.STDOUT,
@@ -300,6 +316,27 @@ class Server:
                 found.append((str(each), facts.st_size, facts.st_mtime_ns))
         return sorted(found)
 
+    def command(
+        self, main: str, arguments: Sequence[str] = (), bounds: Sequence[str] = ()
+    ) -> list[str]:
+        """How a class of this version is run, with the settings of this server."""
+        conf = self.conf
+        opens = [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in OPENED]
+        return [
+            "java",
+            *bounds,
+            "-XX:ParallelGCThreads=2",
+            *opens,
+            "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+            f"-Dlogback.configurationFile={conf / 'logging.xml'}",
+            *(f"-D{name}_HOME={self.run}" for name in ("IOTDB", "CONFIGNODE")),
+            *(f"-D{name}_CONF={conf}" for name in ("IOTDB", "CONFIGNODE")),
+            "-cp",
+            f"{self.unpacked / 'lib'}/*",
+            main,
+            *arguments,
+        ]
+
     def _hang_up(self) -> None:
         if self._client is not None:
             assert self._client.stdin is not None
@@ -322,24 +359,6 @@ class Server:
             time.sleep(0.25)
         self.stop()
         raise ServerFailed(f"{self.version} does not listen on {port}: see {self.run}/log.*")
-
-    def _command(self, main: str, arguments: tuple[str, ...], conf: Path) -> list[str]:
-        opens = [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in OPENED]
-        return [
-            "java",
-            HEAP,
-            "-XX:MaxDirectMemorySize=512m",
-            "-XX:ParallelGCThreads=2",
-            *opens,
-            "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
-            f"-Dlogback.configurationFile={conf / 'logging.xml'}",
-            *(f"-D{name}_HOME={self.run}" for name in ("IOTDB", "CONFIGNODE")),
-            *(f"-D{name}_CONF={conf}" for name in ("IOTDB", "CONFIGNODE")),
-            "-cp",
-            f"{self.unpacked / 'lib'}/*",
-            main,
-            *arguments,
-        ]
 
     def _begin_of_1_0(self) -> None:
         """Its standalone main class wants the file that only the cluster's would make."""
@@ -368,7 +387,6 @@ class Server:
                     "dn_schema_region_consensus_port",
                     "dn_data_region_consensus_port",
                     "cn_consensus_port",
-                    "sync_server_port",
                 ),
                 map(str, self._ports[1:]),
                 strict=False,
@@ -380,6 +398,7 @@ class Server:
             **ports,
             "rpc_address": "127.0.0.1",
             "rpc_port": str(self.port),
+            "sync_server_port": str(self.sync_port),
             "dn_rpc_address": "127.0.0.1",
             "dn_rpc_port": str(self.port),
             "dn_internal_address": "127.0.0.1",

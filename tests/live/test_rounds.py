@@ -143,7 +143,8 @@ def test_readers_get_what_the_server_answers(
     with oracle(tmp_path / "world", mode) as world:
         mark(server.files, world.edge.uuid)
         world.edge.with_settings(data_dirs=(server.files,))
-        lives = Lives(world, Living(server, 1), tmp_path / "world" / "centre" / "schema")
+        living = Living(server, request.config.getoption("seed"))
+        lives = Lives(world, living, tmp_path / "world" / "centre" / "schema")
         kind = server.kind
         lives.live(kind.quiet, compacts=False)
         lives.live(kind.inner)

@@ -359,3 +359,13 @@ def possessive_groups(module: Module) -> list[str]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         for found in _POSSESSIVE_GROUP.finditer(node.value)
     ]
+
+
+def foreign_modules(module: Module) -> list[str]:
+    """Programs of ours that are started so that a module in the working directory is theirs."""
+    return [
+        f"{module.name}:{node.lineno}: -m without -P"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.List)
+        and [ast.unparse(each) for each in node.elts[:2]] == ["sys.executable", "'-m'"]
+    ]

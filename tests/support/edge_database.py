@@ -209,6 +209,15 @@ class EdgeDatabase:
                     out.write(self.shape.record(line))
         return number
 
+    def rewrite_deletions(self, file: DatabaseFile) -> None:
+        """Its deletion file is written anew, the newest record first, as a database may do it."""
+        file.deletions.reverse()
+        self._write_deletions(file)
+
+    def _write_deletions(self, file: DatabaseFile) -> None:
+        lines = (self.shape.record(each.line) for each in file.deletions)
+        self._beside(file).write_bytes(b"".join(lines))
+
     def restart(self) -> None:
         for file in self.opened():
             self.close(file)
@@ -367,8 +376,7 @@ class EdgeDatabase:
             file.memory = {}
             self._store(file)
             if file.deletions:
-                lines = (self.shape.record(each.line) for each in file.deletions)
-                self._beside(file).write_bytes(b"".join(lines))
+                self._write_deletions(file)
         self.restart()
 
     # -- disk ------------------------------------------------------------------------------

@@ -106,6 +106,47 @@ def test_a_sender_that_forgot_what_it_told_has_it_applied(tmp_path, lost):
         assert world.read() == world.database.answer()
 
 
+def taken_over(world: Oracle, mode: str) -> None:
+    """Another box goes on with the database, as the manual says."""
+    old = world.exchange()
+    world.edge.with_settings(deletion_files=mode)
+    world.round()
+    world.host.adopt(old, world.edge.uuid)
+    turned(world, mode)
+    turned(world, mode)
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_what_a_box_that_took_over_had_only_kept_applies_to_what_the_old_one_listed(
+    tmp_path, compacted
+):
+    with oracle(tmp_path) as world:
+        some_files(world)
+        taken_over(world, "keep")
+        if compacted:
+            world.database.cross(0)
+        whole = world.read()
+        world.database.delete("a", 1, 1)
+        turned(world, "keep")
+        assert world.read() == whole
+        turned(world, "apply")
+        assert world.read() == world.database.answer() != whole
+
+
+@pytest.mark.parametrize("before", ["keep", "apply"])
+def test_what_the_old_box_had_only_kept_applies_once_the_new_one_wants_it_applied(tmp_path, before):
+    with oracle(tmp_path) as world:
+        some_files(world)
+        whole = world.read()
+        world.database.delete("a", 1, 1)
+        turned(world, "keep")
+        taken_over(world, before)
+        if before == "keep":
+            assert world.read() == whole
+            turned(world, "apply")
+        assert world.read() == world.database.answer() != whole
+
+
 @pytest.mark.parametrize("both", [False, True])
 def test_a_chain_applies_above_what_applies_in_the_middle(tmp_path, both):
     with oracle_chain(tmp_path) as world:

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.support.edge_shapes import SPAN
+from tests.support.edge_shapes import EVERYWHERE, SPAN, DeletionLine
 from tests.support.oracle import Oracle, oracle
 
 MODES = ["replaced", "all", "never"]
@@ -252,6 +252,55 @@ def test_what_is_deleted_while_a_box_is_replaced_is_deleted_of_what_the_old_one_
     exchanged(world)
     in_step(world)
     assert ("a", 0) not in world.answer()
+
+
+@pytest.mark.parametrize("world", ["replaced"], indirect=True)
+def test_what_is_deleted_beside_a_file_whose_deletions_were_written_anew_meanwhile(world):
+    ten_files(world)
+    for low in (0, 5):
+        world.database.delete("a", low, low)
+    world.database.delete("a", 0, 9)
+    in_step(world)
+    old = world.exchange()
+    for file in world.database.closed():
+        world.database.rewrite_deletions(file)
+    world.round()
+    world.host.adopt(old, world.edge.uuid)
+    in_step(world)
+    for time in (0, 5):
+        world.database.delete("b", time, time)
+        in_step(world)
+
+
+def another_name(world: Oracle, name: str) -> None:
+    """The lowest file has a second name, and a round has seen it."""
+    where = world.database.where(world.database.closed()[0])
+    for suffix in ("", ".resource"):
+        shutil.copy(f"{where}{suffix}", f"{where.with_name(name)}{suffix}")
+    assert world.round().error is None
+
+
+@pytest.mark.parametrize("world", ["replaced"], indirect=True)
+def test_what_is_deleted_beside_two_names_of_a_content_that_the_old_box_had_as_well(world):
+    ten_files(world)
+    in_step(world)
+    first, *_ = world.database.closed()
+    name = first.path("root.e").rpartition("/")[2].replace("-1-0-0.", "-99-0-0.")
+    another_name(world, name)
+    assert len(states(world)) == 10
+    old = world.exchange()
+    world.database.where(first).with_name(name).unlink()
+    world.round()
+    world.host.adopt(old, world.edge.uuid)
+    in_step(world)
+    another_name(world, name)
+    world.database.delete("a", 0, 0)
+    line = DeletionLine(77, "b", 0, 0, EVERYWHERE)
+    mods = world.database.where(first).with_name(f"{name}.mods")
+    mods.write_bytes(world.database.shape.record(line))
+    assert world.round().error is None
+    assert world.read().keys() == world.answer().keys()
+    assert {("a", 0), ("b", 0)}.isdisjoint(world.answer())
 
 
 @pytest.mark.parametrize("world", ["all"], indirect=True)

@@ -7,7 +7,10 @@ deleted because a copy is old.
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from common import crash
+from common.crash import SimulatedCrash
 from receiver.metadata.query.applied_deletions import applied_deletions
 from receiver.metadata.query.past_files import files_at
 from tests.support.oracle import Oracle, oracle
@@ -21,6 +24,13 @@ LOOKS = "schema/sync/*/looks.state"
 def world(request, tmp_path):
     with oracle(tmp_path, request.param) as made:
         yield made
+
+
+@pytest.fixture
+def cut(world):
+    """Whose tasks have one file, or end, or deletion file."""
+    world.edge.with_settings(task_max_files=1)
+    return world
 
 
 def closed(world: Oracle, *points: tuple[str, int]) -> None:
@@ -178,3 +188,97 @@ def test_without_a_word_of_the_operator_a_copy_is_refused_and_changes_nothing(wo
     assert report.error is not None
     assert report.error.slug == "clone"
     assert world.answer() == before
+
+
+# -- more than a task may have -------------------------------------------------------------------
+
+
+def a_copy_that_lacks_much(world: Oracle) -> set[tuple[str, int]]:
+    """Restore one; what the centre gave until then."""
+    for time in range(4):
+        closed(world, ("a", time), ("b", time))
+    world.database.delete("b", 0, 0)
+    whole(world)
+    kept = world.backup()
+    world.database.delete("b", 1, 1)
+    world.database.inner(0, late=False, count=2)
+    closed(world, ("a", 0), ("a", 1))
+    closed(world, ("a", 9))
+    whole(world)
+    world.restore(kept)
+    for time in (0, 2, 11):  # late ones, too: nobody has them yet
+        closed(world, ("a", time), ("b", 12 + time))
+    return set(world.answer())
+
+
+def test_a_list_that_begins_anew_is_cut_into_tasks_and_no_answer_between_them_is_wrong(cut):
+    before, given = a_copy_that_lacks_much(cut), []
+
+    def hook(name: str) -> None:
+        if name == "round.task_done":
+            given.append(set(cut.read()))
+            assert given[-1] == set(cut.answer())
+
+    with crash.arm(hook):
+        assert cut.round().error is None
+    assert len(given) > 2
+    for each in given:
+        assert before <= each, "what was given is given"
+        assert ("b", 0) not in each, "what was deleted is not visible"
+    whole(cut)
+    assert cut.answer().keys() == before | cut.database.answer().keys()
+
+
+@pytest.mark.parametrize("task", [1, 2])
+def test_a_sender_that_dies_between_the_tasks_of_such_a_list_goes_on_behind_them(cut, task):
+    a_copy_that_lacks_much(cut)
+    left = task
+
+    def hook(name: str) -> None:
+        nonlocal left
+        left -= name == "round.task_done"
+        if not left:
+            raise SimulatedCrash(name)
+
+    with pytest.raises(SimulatedCrash), crash.arm(hook):
+        cut.round()
+    closed(cut, ("a", 1), ("a", 8))
+    whole(cut)
+    assert cut.answer()["a", 9]
+
+
+def test_other_content_of_a_listed_name_is_there_after_a_cut_list_has_begun(cut):
+    closed(cut, ("a", 1))
+    cut.database.write("a", 2)
+    cut.database.flush(*cut.database.opened())
+    kept = cut.backup()
+    closed(cut, ("a", 3))
+    whole(cut)
+    cut.restore(kept)
+    assert {row.path for row in cut.view().rows} == {
+        each.path(cut.database.group) for each in cut.database.closed()
+    }
+    closed(cut, ("a", 5))
+    whole(cut)
+    assert cut.answer().keys() == {("a", 1), ("a", 2), ("a", 3), ("a", 5)}
+
+
+def test_more_than_a_receiver_takes_at_once_is_named_and_files_come_all_the_same(
+    world, monkeypatch
+):
+    closed(world, ("a", 1))
+    kept = world.backup()
+    for time in range(2, 5):
+        closed(world, ("a", time))
+    whole(world)
+    world.restore(kept)
+    closed(world, ("a", 7))
+    checks = world.host.node.checks
+    limits = replace(checks._config.limits, max_task_items=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(checks, "_config", replace(checks._config, limits=limits))
+        report = world.round()
+    assert (report.error, report.sent) == (None, 1)
+    assert any("it waits: 3 files end at once" in each.reason for each in report.held)
+    assert world.answer().keys() >= {("a", 1), ("a", 4), ("a", 7)}
+    whole(world)

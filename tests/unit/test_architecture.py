@@ -43,6 +43,10 @@ def test_no_regular_expression_is_read_wrong_by_an_old_python():
     assert broken(architecture.possessive_groups) == []
 
 
+def test_no_program_of_ours_imports_what_lies_in_the_working_directory():
+    assert broken(architecture.foreign_modules) == []
+
+
 # -- each rule can fail --------------------------------------------------------------------------
 
 
@@ -262,3 +266,9 @@ def test_a_possessive_group_is_seen(text):
 def test_other_groups_and_possessive_characters_are_fine():
     text = r"re.compile(r'(?:[a-z]++|\s?+|\)++|x{2}+)*(a+)+(b|c)?')"
     assert judge(architecture.possessive_groups, text) == []
+
+
+def test_a_program_that_imports_from_the_working_directory_is_seen():
+    text = "import sys, subprocess\nsubprocess.Popen([sys.executable, '-m', 'sender.cli'])"
+    assert len(judge(architecture.foreign_modules, text)) == 1
+    assert judge(architecture.foreign_modules, text.replace("'-m'", "'-P', '-m'")) == []

@@ -22,7 +22,6 @@ from receiver.load.deciding.carried_deletions import carried
 from receiver.load.deciding.delete_guard import DeleteGuard
 from receiver.load.deciding.inherited_deletions import (
     inherited,
-    inherited_kept,
     notes_of,
     predecessors,
 )
@@ -31,7 +30,7 @@ from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.load.deciding.origins import ended_origin, has_ended, is_deleted, origin_of
 from receiver.load.deciding.predecessors_files import files_that_go_with
 from receiver.load.deciding.refused_files import RefusedFiles
-from receiver.load.deciding.taken_paths import TakenPaths
+from receiver.load.deciding.taken_paths import TakenPaths, last_transfer
 from receiver.load.schema.registering import SeriesRefusal
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
@@ -71,6 +70,7 @@ def decide_change(
     expiry: Expiry | None = None,
     data_dir: str = "",
     deletes: DeletesConfig | None = None,
+    between: Callable[[], None] = lambda: None,
 ) -> Change:
     """Decide what a task does to committed state.
 
@@ -86,6 +86,7 @@ def decide_change(
         expiry: which files are past their TTL, None while nothing expires.
         data_dir: the data directory that new files go to.
         deletes: how much a sender may delete.
+        between: called between two files, where nothing is under way.
     """
     limits = deletes or DeletesConfig()
     holds: dict[_Group, FileOutcome] = {}
@@ -103,7 +104,7 @@ def decide_change(
             holds,
             limits,
         )
-        change = decision.make()
+        change = decision.make(between)
         if decision.holds.keys() <= holds.keys():
             break
         holds = decision.holds | holds
@@ -147,8 +148,7 @@ def _inherited(
         for each in loads
     }
     for predecessor in predecessors(state, heir):
-        yield from inherited(state, predecessor, every, contents)
-        yield from inherited_kept(state, predecessor, kept)
+        yield from inherited(state, predecessor, every, contents, kept)
 
 
 class _Decision:
@@ -200,7 +200,7 @@ class _Decision:
         self.mirrors = False
         self.carried: dict[str, str] = {}
 
-    def make(self) -> Change:
+    def make(self, between: Callable[[], None]) -> Change:
         change = self.change
         sender, task = self.record.sender, self.record.task
         change.guards.append(Guard("task", (sender, task), 0))
@@ -209,6 +209,7 @@ class _Decision:
             candidate = self.candidates.get(text)
             path = FilePath.parse(text) if candidate is None else candidate.path
             change.outcomes[text] = self._addition(path, candidate)
+            between()
         self._find_holds()
         self._judge_ends()
         self._ends()
@@ -223,16 +224,25 @@ class _Decision:
     def _take_mode(self) -> bool:
         """Commit what the sender's word may take away; whether it may delete in this task.
 
-        In the round that changes to a mirror, what is gone already is only retired.
+        In the round that changes to a mirror, what is gone is only retired.
         """
         row = self.state.senders[self.record.sender]
         wanted, look = self.record.propagate, self.record.look
         if self.record.single:  # an upload without a task says nothing of what is gone
             return False
         if row.propagate is not wanted:
-            self.change.ops.append(records.SenderMode(row.uuid, wanted, look))
-            return wanted is Propagate.ALL and row.propagate is None and row.last_task is None
+            is_new = row.propagate is None and row.last_task is None
+            self.change.ops.append(records.SenderMode(row.uuid, wanted, 0 if is_new else look))
+            return wanted is Propagate.ALL and is_new
         return wanted is Propagate.ALL and (look == 0 or row.mode_look != look)
+
+    def _mirrors_from(self, last: int) -> bool:
+        """Whether the end of what a look was the last to have is a delete.
+
+        What was gone before its sender became a mirror is retired, in whatever round it is told.
+        """
+        since = self.state.senders[self.record.sender].mode_look
+        return self.mirrors and not 0 < last < since
 
     # -- additions -------------------------------------------------------------------------
 
@@ -407,7 +417,8 @@ class _Decision:
         entry = self.manifest[candidate.path.text]
         first, closed = entry.first_look, entry.closed_look
         if first:  # what a device's new owner lists stands above all that the old one listed
-            first = max(first, self._transferred(candidate) + 1)
+            devices = (each.name for each in candidate.devices)
+            first = max(first, last_transfer(self.state.owners, devices) + 1)
             closed = max(first, closed)
         if again is not None:
             first, closed = again.rank.first, again.rank.closed
@@ -450,16 +461,8 @@ class _Decision:
             yield from self.paths.free(loaded.path, last or max(row.first_look, self.record.look))
             return
         yield records.FileRetired(loaded.physical, last or max(loaded.first_look, self.record.look))
-        if last and self.mirrors:
+        if last and self._mirrors_from(last):
             yield records.FileDeleted(loaded.physical, "gone")
-
-    def _transferred(self, candidate: Candidate) -> int:
-        """The last commit that gave one of a file's devices to this sender; 0 if none did."""
-        rows = (self.state.owners.get(each.name) for each in candidate.devices)
-        return max(
-            (row.changed for row in rows if row is not None and row.changed != row.created),
-            default=0,
-        )
 
     def _guard_owners(self, devices: Iterable[str]) -> None:
         for name in devices:
@@ -577,8 +580,11 @@ class _Decision:
 
     def _goes(self, row: FileRow) -> bool:
         """Whether a file that ends is deleted by it, as far as its sender's word goes."""
-        mode = Propagate.ALL if self.mirrors else Propagate.REPLACED
-        return all(is_deleted(path, self.ends, mode) for path in row.paths)
+        return all(is_deleted(path, self.ends, self._mode_of(path)) for path in row.paths)
+
+    def _mode_of(self, path: str) -> Propagate:
+        mirrors = self._mirrors_from(self.paths.last_look(path))
+        return Propagate.ALL if mirrors else Propagate.REPLACED
 
     def _why_held(self, path: FilePath, row: FileRow) -> FileOutcome | None:
         """The outcome of an end that waits for something else, None for one that does not."""

@@ -9,10 +9,12 @@ lists nothing any more and all devices of its files are the heir's.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from common.wire import DeletionsForm, DeletionsPart
+from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.metadata.model.records import DeletionsNoted, KeptRecordsApplied
 from receiver.metadata.state.table_rows import FileState
 
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow
 
-__all__ = ["inherited", "inherited_kept", "notes_of", "predecessors"]
+__all__ = ["inherited", "notes_of", "predecessors"]
 
 _KEPT = (FileState.RETIRED, FileState.SUPERSEDED)
 """What is given, or would be if what it rests on left sight."""
+_DeletionFile: TypeAlias = tuple[str, str]
+"""Physical path of the TsFile, and the form."""
 
 
 def predecessors(state: State, heir: str) -> list[str]:
@@ -76,66 +80,112 @@ def inherited(
     predecessor: str,
     notes: Iterable[DeletionsNoted],
     loads: Mapping[str, tuple[str, str]],
-) -> Iterator[DeletionsNoted]:
-    """Notes of an heir, as notes of a predecessor.
+    kept: Sequence[KeptRecords] = (),
+) -> Iterator[DeletionsNoted | KeptRecordsApplied]:
+    """What is to be noted of a predecessor's deletion files, for what is noted of its heir's.
 
     Args:
         state: committed.
         predecessor: a sender that it took over from.
         notes: of the heir, in order.
         loads: physical path -> (tail, MD5) of files that the same commit loads.
+        kept: what the heir had only kept and lets be applied.
     """
-    known: dict[tuple[str | None, str, str], bytes] = {}
-    theirs: dict[tuple[str | None, str, str], bytes] = {}
-    for op in notes:
-        same = _same_file(state, predecessor, op, loads)
-        physical = None if same is None else same.physical
-        of_heir = None if op.physical in loads else op.physical  # a load takes over what is noted
-        whole = _known(state, theirs, op.sender, op.path, of_heir, op.form)[: op.base]
-        theirs[of_heir, op.path, op.form] = whole = whole + op.content
-        before = _known(state, known, predecessor, op.path, physical, op.form)
-        if same is None:
-            if not op.floor or _is_inherited(state, predecessor, op):
-                continue
-            content = op.content  # what hides points of others stands there for nothing else
-        elif whole.startswith(before):
-            content = whole[len(before) :]
-        else:
-            continue
-        if content:
-            known[physical, op.path, op.form] = before + content
-            yield msgspec.structs.replace(
-                op, sender=predecessor, physical=physical, base=len(before), content=content
-            )
-
-
-def inherited_kept(
-    state: State, predecessor: str, kept: Sequence[KeptRecords]
-) -> Iterator[KeptRecordsApplied]:
-    """What an heir lets be applied of what it had only kept, of a predecessor's deletion files.
-
-    Args:
-        state: committed.
-        predecessor: a sender that it took over from.
-        kept: the heir's.
-    """
-    theirs: dict[tuple[str, str], list[DeletionsRow]] = defaultdict(list)
-    for row in state.deletion_table.of_sender(predecessor) if kept else ():
-        if not row.past:
-            theirs[row.path, row.form].append(row)
+    known: dict[tuple[str, str], bytes] = {}
+    same_files: dict[_DeletionFile, FileRow] = {}
+    fresh: dict[_DeletionFile, list[DeletionsNoted]] = defaultdict(list)
+    applying: dict[_DeletionFile, KeptRecords] = {}
+    for note in notes:
+        same = _same_file(state, predecessor, note, loads)
+        if same is not None:
+            same_files[_file_of(note)] = same
+            fresh[_file_of(note)].append(note)
+        elif note.floor and not _is_inherited(state, predecessor, note):
+            # What hides points of others stands there for nothing else.
+            path, form = note.path, note.form
+            before = known.get((path, form)) or _noted(state, predecessor, path, form)
+            known[path, form] = before + note.content
+            yield msgspec.structs.replace(note, sender=predecessor, physical=None, base=len(before))
     for each in kept:
-        told = {(part.floor, content) for _, content, part in each.parts()}
-        for row in theirs[each.op.path, each.op.form]:
-            begin, ends = 0, []
-            for segment in row.segments:
-                records = (segment.floor, row.content[begin : segment.end])
-                if segment.may_apply and records in told:
-                    ends.append(segment.end)
-                begin = segment.end
-            if ends:
+        same = _same_file(state, predecessor, each.op, loads)
+        if same is None:
+            yield from _kept_of_others(state, predecessor, each)
+        else:
+            same_files[_file_of(each.op)] = same
+            applying[_file_of(each.op)] = each
+    for file, same in same_files.items():
+        before_it = _told_before(state, file, applying.get(file))
+        yield from _of_same_file(state, predecessor, same, [*before_it, *fresh[file]])
+
+
+def _told_before(
+    state: State, file: _DeletionFile, applying: KeptRecords | None
+) -> Iterator[DeletionsNoted]:
+    """What is committed of a deletion file of the heir; what is to be applied now, as applied."""
+    physical, form = file
+    rows = [row for row in state.deletion_table.of_file(physical) if row.form == form]
+    if applying is None:
+        yield from notes_of(rows)
+        return
+    ends, held = set(applying.op.ends), applying.op.held
+    for note in notes_of([applying.row], physical):
+        if note.base + len(note.content) in ends:
+            yield msgspec.structs.replace(note, applied=not held, held=held, kept=None)
+        else:
+            yield note
+
+
+def _of_same_file(
+    state: State, predecessor: str, same: FileRow, told: Sequence[DeletionsNoted]
+) -> Iterator[DeletionsNoted | KeptRecordsApplied]:
+    """What the heir's deletion file says, noted of the file that its predecessor had as well.
+
+    As if the predecessor had told it: what it had only kept, and its heir has applied, is applied.
+    """
+    done: set[int] = set()
+    for held in dict.fromkeys(["", *(note.held for note in told)]):
+        known, noted = KnownDeletions(state, predecessor, held=lambda _: same), 0
+        for note in told:
+            part = DeletionsPart(
+                path=same.path,
+                form=DeletionsForm(note.form),
+                base=note.base,
+                content=note.content,
+                floor=note.floor,
+                applied=note.applied or (bool(held) and note.held == held),
+                author=note.author,
+            )
+            known.take(part)
+            for op in known.ops[noted:] if not held else ():
                 yield msgspec.structs.replace(
-                    each.op, sender=predecessor, physical=row.physical, ends=ends
+                    op, applied=note.applied, held=note.held, kept=note.kept
                 )
+            noted = len(known.ops)
+        for each in known.kept():
+            ends = [end for end in each.op.ends if end not in done]
+            done.update(ends)
+            if ends:
+                yield msgspec.structs.replace(each.op, ends=ends, held=held)
+
+
+def _kept_of_others(
+    state: State, predecessor: str, kept: KeptRecords
+) -> Iterator[KeptRecordsApplied]:
+    """Records that stand there for the points of others, and were taken over as kept."""
+    told = {(segment.floor, content) for _, content, segment in kept.parts()}
+    for row in state.deletion_table.unloaded(predecessor, kept.op.path):
+        begin, ends = 0, []
+        for segment in row.segments:
+            records = (segment.floor, row.content[begin : segment.end])
+            if row.form == kept.op.form and segment.may_apply and records in told:
+                ends.append(segment.end)
+            begin = segment.end
+        if ends:
+            yield msgspec.structs.replace(kept.op, sender=predecessor, physical=None, ends=ends)
+
+
+def _file_of(op: DeletionsNoted | KeptRecordsApplied) -> _DeletionFile:
+    return op.physical or "", op.form
 
 
 def _is_inherited(state: State, predecessor: str, op: DeletionsNoted) -> bool:
@@ -154,7 +204,10 @@ def _is_inherited(state: State, predecessor: str, op: DeletionsNoted) -> bool:
 
 
 def _same_file(
-    state: State, predecessor: str, op: DeletionsNoted, loads: Mapping[str, tuple[str, str]]
+    state: State,
+    predecessor: str,
+    op: DeletionsNoted | KeptRecordsApplied,
+    loads: Mapping[str, tuple[str, str]],
 ) -> FileRow | None:
     """The file that a predecessor had under the path that the note is of, with that content."""
     if op.physical is None:
@@ -176,17 +229,7 @@ def _same_file(
     )
 
 
-def _known(
-    state: State,
-    just_now: Mapping[tuple[str | None, str, str], bytes],
-    sender: str,
-    path: str,
-    physical: str | None,
-    form: str,
-) -> bytes:
-    """What is noted of a deletion file already."""
-    if (physical, path, form) in just_now:
-        return just_now[physical, path, form]
-    table = state.deletion_table
-    rows = table.unloaded(sender, path) if physical is None else table.of_file(physical)
+def _noted(state: State, sender: str, path: str, form: str) -> bytes:
+    """What is noted of the deletion file of a file that is not loaded."""
+    rows = state.deletion_table.unloaded(sender, path)
     return next((row.content for row in rows if row.form == form), b"")

@@ -12,12 +12,25 @@ from receiver.metadata.model.ranks import name_rank
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.table_rows import FileRow, OwnerRow
 
-__all__ = ["TakenPaths"]
+__all__ = ["TakenPaths", "last_transfer"]
+
+
+def last_transfer(owners: Mapping[str, OwnerRow], devices: Iterable[str]) -> int:
+    """The last commit that gave one of some devices to the sender that has it; 0 if none did.
+
+    Args:
+        owners: committed.
+        devices: of a file.
+    """
+    rows = (owners.get(each) for each in devices)
+    return max(
+        (row.changed for row in rows if row is not None and row.changed != row.created), default=0
+    )
 
 
 class TakenPaths:
@@ -35,6 +48,7 @@ class TakenPaths:
             look: that the task follows; 0 of a sender that takes none.
         """
         self._table = state.file_table
+        self._owners = state.owners
         self._sender = sender
         self._last_looks = last_looks
         self._look = look
@@ -61,6 +75,10 @@ class TakenPaths:
         """Files that had a path and have none any more."""
         return list(self._ended.values())
 
+    def last_look(self, path: str) -> int:
+        """The last look that had a path that is told as gone; 0 where that was not told."""
+        return self._last_looks.get(path, 0)
+
     def free(self, path: str, last: int = 0) -> list[records.Op]:
         """Take a path from the file that has it, if one has it.
 
@@ -78,7 +96,7 @@ class TakenPaths:
         if paths:
             return [records.FileUnnamed(row.physical, path, self._anew(before, paths[0]))]
         self._ended[row.physical] = row
-        last = last or self._last_looks.get(path, 0)
+        last = last or self.last_look(path)
         # A look that did not get to all of a directory counts for none of it, and yet has files.
         return [records.FileRetired(row.physical, last and max(last, row.first_look))]
 
@@ -118,7 +136,18 @@ class TakenPaths:
         ops: list[records.Op] = []
         if row.state is FileState.SUPERSEDED and not just_now:
             ops.append(records.FileRevived(row.physical))
-        return [*ops, records.FileReturned(row.physical, path, self._anew(row.path, path))]
+        look = self._anew(row.path, path) if just_now else self._returned(row, path)
+        return [*ops, records.FileReturned(row.physical, path, look)]
+
+    def _returned(self, row: FileRow, path: str) -> int:
+        """The look from which on a file ranks that had ended; 0 if it ranks as it did.
+
+        What another sender listed of its devices meanwhile had ended before it is listed again.
+        """
+        since = last_transfer(self._owners, row.devices)
+        if since >= row.last_look:
+            return max(self._look, since + 1)
+        return self._anew(row.path, path)
 
     def _anew(self, before: str, after: str) -> int:
         """The look from which on a file ranks by another name; 0 if that ranks as the old one.

@@ -602,7 +602,10 @@ class OriginNoted(Record, frozen=True, tag=35):
 
 
 class SenderMode(Record, frozen=True, tag=33):
-    """What a sender's word may take away from now on; `look` is the look that told it first."""
+    """What a sender's word may take away from now on.
+
+    `look` is the look that told it first; 0 if the sender never told anything else.
+    """
 
     sender: str
     propagate: Propagate

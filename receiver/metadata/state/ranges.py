@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["DeviceTable", "Devices"]
 
 _NARROW = (1 << 32) - 1
-_SHARED_FROM = 32
+_SHARED_FROM = 4
 """Devices from which on sharing an id array saves more than the book-keeping costs."""
 _EMPTY = (1, 0)
 """Offsets of a device without points: its first is after its last."""

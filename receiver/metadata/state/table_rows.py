@@ -91,7 +91,7 @@ class SenderRow(_Row, frozen=True, kw_only=True):
         first_seen: when, as a commit timestamp.
         last_task: the task of its that was committed last, in the commit `last_commit` (0: none).
         propagate: what its word may take away; None before it was told.
-        mode_look: the look that told so first.
+        mode_look: the look that told so first; 0 if it never told anything else.
         restored: the commit by which an operator said that it was restored from a copy; 0 for none,
             and once its list has begun anew.
     """

@@ -131,7 +131,7 @@ def _start() -> tuple[subprocess.Popen[bytes], socket.socket]:
     path = os.pathsep.join(each for each in sys.path if each)
     with theirs:
         child = subprocess.Popen(  # noqa: S603 - this interpreter, this package
-            [sys.executable, "-m", "receiver.spark.verify.isolation", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", "receiver.spark.verify.isolation", str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             env=os.environ | {"PYTHONPATH": path},

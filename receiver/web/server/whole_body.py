@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import mmap
-from collections import deque
+import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ __all__ = ["Spares", "WholeBody"]
 
 _SMALL = 1 << 16
 _KEPT = 4
+"""Pieces of memory that serve again."""
 
 
 class Spares:
@@ -21,39 +22,47 @@ class Spares:
 
     It is the kernel's, a page at a time as a body comes: who announces a long body and sends none
     takes nothing. The same pages again spare the kernel giving out and clearing new ones, which
-    costs as much as the copy into them.
+    costs as much as the copy into them. These are there before a byte has come, and nobody counts
+    them: so there are few, those that bodies have among them.
     """
 
     def __init__(self) -> None:
-        self._free: deque[mmap.mmap] = deque(maxlen=_KEPT)
+        self._lock = threading.Lock()
+        self._free: list[mmap.mmap] = []
+        self._lent: set[int] = set()
         self._used = False
 
     def take(self, length: int) -> bytearray | mmap.mmap:
         """Memory for so many bytes, or more; what is in it is anybody's."""
         if length < _SMALL:
             return bytearray(length)
-        self._used = True
-        try:
-            memory = self._free.pop()
-        except IndexError:
-            return mmap.mmap(-1, length)
-        return memory if length <= len(memory) else mmap.mmap(-1, length)
+        with self._lock:
+            self._used = True
+            memory = self._free.pop() if self._free else None
+            if memory is not None and length <= len(memory):
+                self._lent.add(id(memory))
+                return memory
+        return mmap.mmap(-1, length)
 
     def give(self, memory: bytearray | mmap.mmap) -> None:
         """Done with it; unless somebody still looks at it, it is the next one's."""
         if isinstance(memory, bytearray):
             return
-        try:
-            memory.resize(len(memory))
-        except (BufferError, OSError, SystemError, ValueError):  # looked at, or not possible here
-            return
-        self._free.append(memory)
+        with self._lock:
+            self._lent.discard(id(memory))
+            try:
+                memory.resize(len(memory))
+            except (BufferError, OSError, SystemError, ValueError):  # looked at, or not possible
+                return
+            if len(self._free) + len(self._lent) < _KEPT:
+                self._free.append(memory)
 
     def sweep(self) -> None:
         """Let go of what nothing was taken from since the last call."""
-        if not self._used:
-            self._free.clear()
-        self._used = False
+        with self._lock:
+            if not self._used:
+                self._free.clear()
+            self._used = False
 
 
 class WholeBody(io.RawIOBase):

@@ -16,7 +16,6 @@ from common.linelog import (
     LoadLog,
     Phase,
     SyncLog,
-    format_paths,
     parse_lines,
     parse_load,
     parse_paths,
@@ -58,7 +57,7 @@ def test_the_good_part_of_anything_is_good(data):
 
 @given(st.sets(PATHS), st.data())
 def test_a_cut_list_is_a_beginning_of_the_list(paths, data):
-    content = format_paths(paths)
+    content = "".join(f"{each}\n" for each in sorted(paths)).encode()
     cut = data.draw(st.integers(0, len(content)))
     read, problem = parse_paths(content[:cut])
     assert read == sorted(paths)[: content[:cut].count(b"\n")]

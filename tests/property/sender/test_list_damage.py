@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ from msgspec.structs import replace
 
 from common.names import FilePath
 from common.wire import Result
-from sender.kept.list_state import ListFacts, list_digest, parse_state, write_state
+from sender.kept.list_state import ListFacts, list_digest, read_state, state_pieces
 from sender.round.recovery import recover
 from sender.select.entry import Entry, EntryState
+from sender.select.listed_table import LISTED_FILES
+from sender.select.path_table import PathTable
 from tests.support.site import Site, done, inventory, path, rebuild, tsfile
 
 PATHS = [path(f"{n}-1-0.tsfile", sg=sg) for n in (1, 2) for sg in ("root.a", "root.b_c d ü")]
@@ -47,6 +50,8 @@ def test_no_damage_to_the_list_stops_the_start_or_goes_unnoticed(site, name):
     assert len(known) == len(PATHS)
     try:
         for content in damages(good):
+            if content == good:
+                continue  # it ends in zeros
             where.write_bytes(content)
             ledger = site.ledger()
             assert ledger.doubts, content[-60:]
@@ -135,18 +140,28 @@ entries = st.builds(
 )
 
 
+def read(content):
+    return read_state(io.BytesIO(content), D)
+
+
 @given(st.lists(entries, max_size=20), st.lists(entries, max_size=5), st.binary(max_size=9))
 def test_what_is_written_is_read_back(loaded, sent, list_content):
+    def table(rows):
+        return PathTable.of(LISTED_FILES, rows)
+
+    left = [each for each in sent if each.path not in {at.path for at in loaded}]
     facts = ListFacts(
-        (list_digest(list_content),),
-        {each.path: each for each in loaded},
-        {each.path: replace(each, state=EntryState.SENT) for each in sent},
+        (list_digest([list_content]),),
+        table(loaded),
+        table(left),
+        table(replace(each, state=EntryState.SENT) for each in sent),
     )
-    assert parse_state(write_state(facts), D) == (facts, None)
+    assert dict(facts.listed) == {each.path: each for each in loaded}
+    assert read(b"".join(state_pieces(facts))) == (facts, None)
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_refused_with_a_reason(content):
-    facts, problem = parse_state(content, D)
+    facts, problem = read(content)
     assert problem
     assert facts == ListFacts()

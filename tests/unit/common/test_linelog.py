@@ -11,7 +11,6 @@ from common.linelog import (
     LoadLog,
     Phase,
     SyncLog,
-    format_paths,
     parse_lines,
     parse_load,
     parse_paths,
@@ -272,15 +271,18 @@ def test_a_line_that_is_no_load_ends_the_reading(line):
 # -- lists ---------------------------------------------------------------------------------------
 
 
-def test_a_list_of_paths_reads_back_sorted():
-    data = format_paths([C, A, B])
-    assert parse_paths(data) == ([A, B, C], None)
+def listing(*paths):
+    return "".join(f"{each}\n" for each in paths).encode()
+
+
+def test_a_list_of_paths_reads_back():
+    assert parse_paths(listing(A, B, C)) == ([A, B, C], None)
     assert parse_paths(b"") == ([], None)
 
 
 @pytest.mark.parametrize("tail", [b"x", b"\0", b"\xff\n", b"\n", b"../x\n", A.text.encode()])
 def test_a_damaged_list_gives_what_is_good_and_says_the_rest(tail):
-    paths, problem = parse_paths(format_paths([A, B]) + tail)
+    paths, problem = parse_paths(listing(A, B) + tail)
     assert paths == [A, B]
     assert problem
 

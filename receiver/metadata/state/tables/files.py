@@ -67,8 +67,8 @@ class FileTable:
         self.gone = RetiredIndex()
         self.listed = ListedSums(self.rows)
         self._devices = devices
-        self._groups: dict[GroupKey, list[tuple[int, int, str]]] = {}
-        self._at_path: dict[tuple[str, str], str] = {}
+        self._groups: dict[GroupKey, list[str]] = {}
+        self._at_path: dict[str, dict[str, str]] = {}
         self._inventories: dict[str, SortedKeys] = {}
         visible = SortedKeys()
         self._orders = {
@@ -83,7 +83,7 @@ class FileTable:
         self._wanted: dict[str, dict[str, None]] = {}
         self._verified: dict[str, int] = {}
         self._resting: dict[str, dict[str, None]] = {}
-        self._tails: dict[str, tuple[str, ...]] = {}
+        self._tails: dict[bytes | str, str | tuple[str, ...]] = {}
         self._lost: dict[str, None] = {}
         self._forwarded: dict[tuple[str, str], str] = {}
 
@@ -94,7 +94,7 @@ class FileTable:
 
         The path may be any of its names.
         """
-        found = self._at_path.get((sender, path))
+        found = self._at_path.get(sender, {}).get(path)
         return None if found is None else self.rows[found]
 
     def live(self, sender: str, path: str) -> FileRow | None:
@@ -110,7 +110,8 @@ class FileTable:
         keys = self._inventories.get(sender)
         if keys is None:
             return []
-        found = [(path, self.rows[self._at_path[sender, path]]) for path in keys.page(after, limit)]
+        taken = self._at_path.get(sender, {})
+        found = [(path, self.rows[taken[path]]) for path in keys.page(after, limit)]
         return [
             row if row.path == path else msgspec.structs.replace(row, path=path)
             for path, row in found
@@ -118,10 +119,8 @@ class FileTable:
 
     def listed_by(self, sender: str) -> list[FileRow]:
         """All files that take a path of a sender, each once."""
-        keys = self._inventories.get(sender)
-        paths = () if keys is None else keys.page(None, len(self._at_path))
-        found = dict.fromkeys(self._at_path[sender, path] for path in paths)
-        return [self.rows[each] for each in found]
+        taken = self._at_path.get(sender, {})
+        return [self.rows[each] for each in dict.fromkeys(taken[path] for path in sorted(taken))]
 
     def catalogue(self, after: str | None, limit: int) -> list[FileRow]:
         """A page of all visible files, retired ones too, by physical path, from behind `after`."""
@@ -150,7 +149,7 @@ class FileTable:
 
     def of_tail(self, tail: str) -> list[FileRow]:
         """Files with this digest of their tail that are not deleted, whoever sent them."""
-        return [self.rows[each] for each in self._tails.get(tail, ())]
+        return [self.rows[each] for each in self._of_tail(tail)]
 
     def resting_on(self, physical: str) -> list[FileRow]:
         """Superseded files whose proof names this file, or named one that this one superseded."""
@@ -176,7 +175,7 @@ class FileTable:
 
     def group(self, key: GroupKey) -> list[FileRow]:
         """The visible files of a group, in order of (first, last, physical)."""
-        return [self.rows[physical] for _, _, physical in self._groups.get(key, ())]
+        return sorted((self.rows[each] for each in self._groups.get(key, ())), key=_order)
 
     def partition(self, sg: str, vsg: str, partition: int | str) -> list[FileRow]:
         """The visible files of a partition, sequence then unsequence, whoever sent them."""
@@ -472,7 +471,7 @@ class FileTable:
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = []
-        insort(group, _order(row))
+        insort(group, row.physical)
         self._count(row, 1)
         if row.state is FileState.RETIRED:
             self.gone.take(row)
@@ -484,7 +483,7 @@ class FileTable:
             return
         key = GroupKey.of(row.physical)
         group = self._groups[key]
-        del group[bisect_left(group, _order(row))]
+        del group[bisect_left(group, row.physical)]
         if not group:
             del self._groups[key]
         self._count(row, -1)
@@ -497,13 +496,13 @@ class FileTable:
             self._verified[row.sender] = self._verified.get(row.sender, 0) + sign
 
     def _take_path(self, row: FileRow, path: str) -> None:
-        self._at_path[row.sender, path] = row.physical
+        self._at_path.setdefault(row.sender, {})[path] = row.physical
         if row.visible:
             self.listed.add(row, path)
         self._inventory(row.sender).add(path)
 
     def _free_path(self, row: FileRow, path: str) -> None:
-        del self._at_path[row.sender, path]
+        del self._at_path[row.sender][path]
         if row.visible:
             self.listed.remove(row, path)
         self._inventory(row.sender).remove(path)
@@ -515,14 +514,20 @@ class FileTable:
                 self._free_path(row, path)
 
     def _add_tail(self, row: FileRow) -> None:
-        self._tails[row.tail] = (*self._tails.get(row.tail, ()), row.physical)
+        # Nearly every tail is of one file: its name alone costs less than a tuple with it.
+        there = self._of_tail(row.tail)
+        self._tails[_raw(row.tail)] = (*there, row.physical) if there else row.physical
 
     def _drop_tail(self, row: FileRow) -> None:
-        left = tuple(each for each in self._tails[row.tail] if each != row.physical)
+        left = tuple(each for each in self._of_tail(row.tail) if each != row.physical)
         if left:
-            self._tails[row.tail] = left
+            self._tails[_raw(row.tail)] = left if len(left) > 1 else left[0]
         else:
-            del self._tails[row.tail]
+            del self._tails[_raw(row.tail)]
+
+    def _of_tail(self, tail: str) -> tuple[str, ...]:
+        found = self._tails.get(_raw(tail), ())
+        return (found,) if isinstance(found, str) else found
 
     def _rest(self, row: FileRow) -> None:
         for physical in row.rests:
@@ -569,3 +574,12 @@ def _order(row: FileRow) -> tuple[int, int, str]:
 
 def _seen_anew(row: FileRow, look: int) -> FileRow:
     return msgspec.structs.replace(row, first_look=look, closed_look=look) if look else row
+
+
+def _raw(digest: str) -> bytes | str:
+    """A digest in half the bytes; whatever else stands in its place stays as it is."""
+    try:
+        raw = bytes.fromhex(digest)
+    except ValueError:
+        return digest
+    return raw if raw.hex() == digest else digest

@@ -7,7 +7,7 @@ import pytest
 
 import common.durable as durable
 from common import wire
-from common.errors import DiskError, FailedSyncError, NoSpaceError, ReadOnlyError
+from common.errors import DiskError, FailedSyncError, GoneError, NoSpaceError, ReadOnlyError
 from receiver.node import Node
 from tests.support.node_world import A, B, Edge, World, path_of, results, tsfile
 
@@ -121,6 +121,112 @@ def test_a_slow_load_is_waited_for_and_never_raced_by_a_retry(
     go_on.set()
     assert results(edge.outcome(task)) == {path_of(1): "loaded"}
     assert loads == [1]
+
+
+def test_a_large_load_leaves_threads_to_the_small_ones_of_others(
+    still: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import receiver.load.loader as loader
+
+    monkeypatch.setattr(loader, "_LARGE", 1)
+    two = {path_of(1): tsfile("root.sg.two"), path_of(2): tsfile("root.sg.two", first=50)}
+    tasks = []
+    for uuid, files in ((A, two), (B, two), ("c" * 32, {path_of(1): CONTENT})):
+        edge = Edge(still, uuid)
+        task = edge.start()
+        edge.batch(task, files)
+        edge.end(task, files)
+        tasks.append((edge, task))
+    first = still.load.loader._begin()
+    assert first is not None
+    assert first.folder.uuid == A
+    edge, task = tasks[2]
+    assert results(edge.outcome(task)) == {path_of(1): "loaded"}
+    assert still.load.loader.waiting == 2, "beside a large load a second one was begun"
+    still.load.loader._attempt(first)
+    edge, task = tasks[1]
+    assert set(results(edge.outcome(task)).values()) == {"conflict"}
+
+
+def test_a_long_decision_lets_others_read_between_two_files(
+    still: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import receiver.load.loading as loading
+
+    given: list[bool] = []
+    reading = still.engine.reading()
+    monkeypatch.setattr(reading, "give_way", lambda: given.append(reading.is_mine()))
+    now = itertools.count()
+    pause = loading._pauses(reading, lambda: next(now) * loading._WITHOUT_PAUSE / 2)
+    for _ in range(6):
+        pause()
+    assert len(given) == 3, "not between any two of them"
+    monkeypatch.setattr(loading, "_WITHOUT_PAUSE", -1)
+    ended(still, A)
+    given.clear()
+    still.load.loader.run_due()
+    assert given == [True]
+
+
+def test_the_loads_of_one_sender_go_one_after_the_other(
+    still: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(still.load.loader, "wait_for", lambda job: None)
+    for number in (1, 2):
+        Edge(still, A).upload(None, path_of(number), tsfile(first=number * 50))
+    ended(still, B, tsfile("root.sg.b"))
+    begun = [still.load.loader._begin() for _ in range(3)]
+    assert [each and each.folder.uuid for each in begun] == [A, B, None]
+
+
+def test_of_two_loads_side_by_side_one_gets_a_device_and_the_other_is_told(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import threading
+
+    import receiver.load.loading as loading
+
+    both, real = threading.Barrier(2), loading._place
+    decided = itertools.count()
+
+    def place(*given: object) -> dict[str, str]:
+        if next(decided) < 2:
+            both.wait(20)
+        return real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loading, "_place", place)
+    ends = [ended(node, uuid) for uuid in (A, B)]
+    came = [results(edge.outcome(task))[path_of(1)] for edge, task in ends]
+    assert sorted(came) == ["conflict", "loaded"]
+
+
+def test_a_call_that_comes_while_its_task_is_loaded_takes_no_thread_until_then(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import threading
+
+    import receiver.load.loading as loading
+
+    begun, go_on, real = threading.Event(), threading.Event(), loading.move_in
+
+    def slow(tree: object, moves: object) -> dict[str, str]:
+        begun.set()
+        go_on.wait(5)
+        return real(tree, moves)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loading, "move_in", slow)
+    edge, task = ended(node)
+    assert begun.wait(20)
+    for late in (
+        lambda: edge.plan(task, []),
+        lambda: edge.batch(task, {path_of(2): CONTENT}),
+        lambda: edge.deleted(task, []),
+    ):
+        with pytest.raises(GoneError):
+            late()
+    assert node.tasks.answer(edge.who, A, task, 0).state is wire.TaskState.LOADING
+    go_on.set()
+    assert results(edge.outcome(task)) == {path_of(1): "loaded"}
 
 
 def test_after_a_failed_sync_nothing_is_taken_and_the_receiver_says_so(

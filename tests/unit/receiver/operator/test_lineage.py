@@ -9,6 +9,7 @@ import pytest
 from common.errors import NotFoundError, UsageError
 from common.wire import DeletionsForm, DeletionsPage, DeletionsPart, Propagate
 from receiver.metadata.model import records
+from receiver.metadata.model.ranks import stands_above
 from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node
 from receiver.operator.owners import adopt_sender, set_owner
@@ -112,6 +113,21 @@ def test_only_senders_that_are_known_and_differ(old: Edge) -> None:
             adopt_sender(old.node.engine, OPERATOR, one, two)
     with pytest.raises(UsageError):
         adopt_sender(old.node.engine, OPERATOR, A, A)
+
+
+@pytest.mark.parametrize("proved", [False, True])
+def test_what_a_box_lists_that_is_in_charge_again_stands_above_its_successors(
+    old: Edge, proved: bool
+) -> None:
+    new = successor(old)
+    adopt_sender(old.node.engine, OPERATOR, A, B)
+    late = path_of(9).replace("sequence", "unsequence")
+    assert load(new, {late: FILES[path_of(1)]}, new.check().look) == {late: "loaded"}
+    assert not proved or prove(old.node) == 1
+    adopt_sender(old.node.engine, OPERATOR, B, A)
+    assert set(load(old, FILES, old.check().look).values()) == {"already"}
+    ranks = {row.path: row.rank for row in rows_of(old.node)}
+    assert stands_above(ranks[path_of(1)], ranks[late])
 
 
 # -- a mirror in the place of another box -------------------------------------------------------

@@ -5,7 +5,11 @@ from pathlib import Path
 import pytest
 
 from common.errors import ForbiddenError
+from common.listed import ListedSum
+from common.wire import CheckRequest, ListedRequest
+from receiver.metadata.model import records
 from receiver.node import Node
+from receiver.principal import Principal
 from tests.support.node_world import (
     READER,
     A,
@@ -56,3 +60,81 @@ def test_lists_come_in_pages_without_a_gap(edge: Edge) -> None:
         if (after := page.next) is None:
             break
     assert sorted(catalogue) == sorted(files)
+
+
+# -- what a token's scope does not cover ----------------------------------------------------------
+
+
+MINE, OTHER = "root.sg.mine", "root.sg.other"
+COVERS_MINE = sender(scope=[MINE])
+
+
+@pytest.fixture
+def mixed(edge: Edge) -> Edge:
+    """It has files of devices that a token covers, and of others."""
+    names = (MINE, OTHER, OTHER, MINE, OTHER)
+    edge.round({path_of(at): tsfile(name, first=at) for at, name in enumerate(names)})
+    return edge
+
+
+def inventory(edge: Edge, who: Principal, limit: int) -> list[str]:
+    found, after = [], None
+    while True:
+        page = edge.node.listing.inventory(who, A, after, limit)
+        found += [each.path for each in page.entries]
+        if (after := page.next) is None:
+            return found
+
+
+@pytest.mark.parametrize("limit", [1, 2, 10])
+def test_an_inventory_has_what_the_tokens_scope_covers(mixed: Edge, limit: int) -> None:
+    assert inventory(mixed, COVERS_MINE, limit) == [path_of(0), path_of(3)]
+    assert len(inventory(mixed, sender(), limit)) == 5
+
+
+def test_both_sides_agree_with_and_without_what_the_scope_does_not_cover(mixed: Edge) -> None:
+    whole, mine = ListedSum(), ListedSum()
+    for entry in mixed.node.listing.inventory(sender(), A, None, 10).entries:
+        whole.add(entry.path, entry.md5)
+    for entry in mixed.node.listing.inventory(COVERS_MINE, A, None, 10).entries:
+        mine.add(entry.path, entry.md5)
+
+    def agrees(who: Principal, told: ListedSum) -> bool:
+        asked = ListedRequest(files=told.files, digest=told.digest, since=0)
+        return mixed.node.listed.compare(who, A, asked).agrees
+
+    assert agrees(sender(), whole)
+    assert not agrees(sender(), mine)
+    assert agrees(COVERS_MINE, whole)
+    assert agrees(COVERS_MINE, mine)
+    assert not agrees(COVERS_MINE, ListedSum())
+
+
+def test_what_the_receiver_let_go_is_told_to_whom_it_is_covered_for(mixed: Edge) -> None:
+    node = mixed.node
+    with node.engine.reading() as state:
+        physicals = list(state.files)
+    node.engine.commit([records.FileDeleted(each, "operator") for each in physicals])
+    asked = ListedRequest(files=1, digest="0" * 32, since=0)
+    ended = node.listed.compare(COVERS_MINE, A, asked).ended
+    assert {each.path for each in ended} == {path_of(0), path_of(3)}
+    settled = node.settled.page(COVERS_MINE, A, 0, None, None).files
+    assert {each.path for each in settled} == {path_of(0), path_of(3)}
+
+
+def test_what_is_wanted_again_is_told_to_whom_it_is_covered_for(mixed: Edge) -> None:
+    node = mixed.node
+    with node.engine.reading() as state:
+        physicals = list(state.files)
+    node.engine.commit([records.FileQuarantined(each, "it rots") for each in physicals])
+
+    def wanted(who: Principal) -> int:
+        request = CheckRequest(
+            protocol=1,
+            version="0",
+            sender=A,
+            partition_interval_ms=node.config.partition_interval_ms,
+        )
+        return len(node.checks.check(who, request).wanted)
+
+    assert (wanted(sender()), wanted(COVERS_MINE)) == (5, 2)

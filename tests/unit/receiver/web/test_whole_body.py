@@ -62,3 +62,17 @@ def test_what_nobody_used_between_two_sweeps_is_let_go():
     spares.sweep()
     spares.sweep()
     assert spares.take(1 << 17) is not memory
+
+
+def test_bodies_that_never_come_hold_few_pages_of_those_before_them():
+    spares, announced = Spares(), []
+    for _ in range(20):
+        came = WholeBody(1 << 17, spares)
+        memory = came.room().obj
+        came.close()
+        body = WholeBody(1 << 17, spares)
+        announced.append((body, body.room().obj is memory))
+    assert [has_pages for _, has_pages in announced] == [True] * 4 + [False] * 16
+    memory = announced[0][0].room().obj
+    announced[0][0].close()
+    assert WholeBody(1 << 17, spares).room().obj is memory, "with one of them over"

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from sender.daemon.watch import Watch, fingerprint, network_file_system
+from sender.select.eligibility import CHANGING
 from tests.support.procs import wait_until
 
 
@@ -55,6 +56,16 @@ def test_what_was_closed_or_moved_here_is_told(tree, started):
     (place / "2-2-0-0.tsfile.new").rename(place / "2-2-0-0.tsfile")
     wait_until(lambda: len(closed) >= 2, "both")
     assert closed == [place / "1-1-0-0.tsfile", place / "2-2-0-0.tsfile"]
+
+
+@pytest.mark.parametrize("suffix", CHANGING)
+def test_the_end_of_what_a_file_waits_for_is_noticed(tree, started, suffix):
+    beside = tree / f"root.a/0/0/1-1-0-0.tsfile{suffix}"
+    beside.write_bytes(b"x")
+    changed = Counter()
+    started(changed)
+    beside.unlink()
+    assert changed.event.wait(10)
 
 
 def test_a_file_in_a_new_directory_is_noticed(tree, started):

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from common import crash
 from common.crash import SimulatedCrash
+from common.digests import xxh3_128
 from common.durable import temporary_name
 from common.names import FilePath
 from sender.kept.ledger import Ledger
+from sender.kept.rebuilt import Rebuilt
 from sender.select.entry import Entry, EntryState
 from tests.support.site import ENDPOINT, Site, inventory, path, rebuild, tsfile
 
@@ -155,11 +158,55 @@ def test_a_list_that_was_cut_at_a_line_is_noticed(site):
 def test_a_state_file_of_a_newer_version_is_not_guessed_at(site):
     begun(site).fold([an_entry(site)])
     where = site.sender_dir() / "local_files.state"
-    where.write_bytes(where.read_bytes().replace(b'"version":1', b'"version":2', 1))
+    where.write_bytes(where.read_bytes().replace(b'"version":2', b'"version":3', 1))
     ledger = site.ledger()
-    assert "version 2" in ledger.doubts[0]
+    assert "version 3" in ledger.doubts[0]
     assert set(ledger.entries) == {A}
     assert ledger.entries[A].md5 == ""
+
+
+def state_of_version_1(lists, rows):
+    body = [lists, *rows]
+    text = b"".join(msgspec.json.encode(each) + b"\n" for each in body)
+    header = {"format": "tsferry.local_files", "version": 1, "xxh3": xxh3_128(text).hex()}
+    return msgspec.json.encode(header) + b"\n" + text
+
+
+def row_of_version_1(e):
+    known = (e.size, e.mtime_ns, e.inode, e.md5, e.first_time, e.last_time)
+    return [e.path.text, str(e.state), *known]
+
+
+def listing(*paths):
+    return "".join(f"{each}\n" for each in paths).encode()
+
+
+@pytest.mark.parametrize(
+    ("last", "current", "expected"),
+    [((B,), None, {B}), ((A, B), (B,), {A, B}), (None, (B,), {B}), ((A, B), None, {A, B})],
+)
+def test_facts_of_an_earlier_release_are_taken_over(site, last, current, expected):
+    """Left as it is, and at each step of taking A off the list, whose facts are there."""
+    begun(site)
+    entries = {at: an_entry(site, at, md5=f"{n:032x}") for n, at in enumerate((A, B))}
+    sent = an_entry(site, path("4-1-0.tsfile"), md5="4" * 32, state=EntryState.SENT)
+    lists = [xxh3_128(listing(*each)).hex() for each in ((B,), (A, B))]
+    rows = [row_of_version_1(each) for each in (*entries.values(), sent)]
+    where = site.sender_dir()
+    (where / "local_files.state").write_bytes(state_of_version_1(lists, rows))
+    for name, paths in (("last", last), ("current", current)):
+        (where / f"{name}_local_files.txt").unlink(missing_ok=True)
+        if paths is not None:
+            (where / f"{name}_local_files.txt").write_bytes(listing(*paths))
+    ledger = site.ledger()
+    assert ledger.entries == {at: entries[at] for at in expected}
+    assert ledger.pending == {sent.path: sent}
+    # A list that is not the new one counts only while both are there.
+    assert bool(ledger.doubts) is ((last, current) == ((A, B), None))
+    ledger.become(Rebuilt(dict(ledger.entries), (), ()))
+    assert b'"version":2' in (where / "local_files.state").read_bytes()
+    again = site.ledger()
+    assert (again.entries, again.pending, again.doubts) == (ledger.entries, ledger.pending, ())
 
 
 def test_a_lost_list_is_rebuilt_from_the_inventory(site):

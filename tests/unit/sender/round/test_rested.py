@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from common import wire
@@ -123,6 +125,28 @@ def test_what_waits_for_its_rest_is_looked_at_again(receiver, tmp_path):
     report, rested = a_round(edge)
     assert report.waiting == 1
     assert rested is None
+
+
+def test_what_could_not_be_read_is_looked_at_again(edge, monkeypatch):
+    edge.write(1)
+
+    def fails(fd):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("sender.select.walk.read_status", fails)
+        a_round(edge)  # in which the receiver was not known before
+        report, rested = a_round(edge)
+    assert report.waiting == 1
+    assert rested is None
+    assert a_round(edge, rested)[0].sent == 1
+
+
+def test_an_open_file_keeps_nobody_looking(edge):
+    edge.write(1)
+    edge.put(edge.path(2), b"TsFile", resource=None)
+    report, _ = at_rest(edge)
+    assert report.waiting == 1
 
 
 def test_after_an_error_every_file_is_looked_at(edge, receiver):

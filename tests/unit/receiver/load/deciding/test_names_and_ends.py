@@ -285,6 +285,33 @@ def test_what_is_gone_when_a_sender_becomes_a_mirror_is_retired(edge: Edge) -> N
     assert results(edge.round({}, [path_of(2)], propagate=ALL)) == {path_of(2): "deleted"}
 
 
+@pytest.mark.parametrize("since", [False, True])
+def test_what_was_gone_before_is_retired_in_whatever_round_it_is_told(
+    edge: Edge, since: bool
+) -> None:
+    edge.round({path_of(1): ONE})
+    before = edge.check().look
+    changed = edge.check().look + 1
+    task = edge.start(propagate=ALL, settle=False, look=changed)
+    edge.end(task, {})  # the end of what was gone was held
+    edge.outcome(task)
+    task = edge.start(propagate=ALL, settle=False)
+    edge.end(task, {}, [path_of(1)], last_looks=[changed if since else before])
+    word = "deleted" if since else "retired"
+    assert results(edge.outcome(task)) == {path_of(1): word}
+
+
+def test_a_copy_that_was_gone_before_stays_as_well(edge: Edge) -> None:
+    before = edge.check().look
+    edge.round({path_of(1): TWO})
+    task = edge.start(propagate=ALL, settle=False)
+    edge.end(task, {})
+    edge.outcome(task)
+    send_copies(edge, {path_of(2): before}, ALL)
+    (row,) = (row for row in rows_of(edge.node) if row.path == path_of(2))
+    assert (row.retired, row.visible) == (True, True)
+
+
 def test_an_upload_without_a_task_says_nothing_of_what_is_gone(edge: Edge) -> None:
     edge.round({path_of(1): ONE}, propagate=ALL)
     edge.upload(None, path_of(2), TWO)

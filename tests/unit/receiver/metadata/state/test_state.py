@@ -289,3 +289,20 @@ def test_every_file_is_in_the_order_of_its_state_and_every_owned_device_in_that_
     assert state.owner_table.page("root.d1", 1) == [("root.d2", state.owners["root.d2"])]
     commit(state, records.OwnerSet("root.d0", A, "given"))
     assert orders(state)["devices"] == ["root.d0", "root.d1", "root.d2", "root.d3"]
+
+
+@pytest.mark.parametrize("tail", ["ab" * 16, "AB" * 16, "a b", "odd", ""])
+def test_a_tail_is_found_as_it_was_told_and_not_otherwise(state, tail):
+    names = [path(f"{each}-1-0") for each in range(3)]
+    for number, name in enumerate(names):
+        commit(state, load(name, number, tail=tail))
+    found = [row.path for row in state.file_table.of_tail(tail)]
+    assert found == names
+    assert {row.tail for row in state.files.values()} == {tail}
+    for other in {"ab" * 16, "AB" * 16, "ab", "odd", ""} - {tail}:
+        assert state.file_table.of_tail(other) == []
+    commit(state, records.FileDeleted(physical(names[1], 1), "gone"))
+    commit(state, records.FileDeleted(physical(names[0], 0), "gone"))
+    assert [row.path for row in state.file_table.of_tail(tail)] == names[2:]
+    commit(state, records.FileDeleted(physical(names[2], 2), "gone"))
+    assert state.file_table.of_tail(tail) == []

@@ -1,0 +1,255 @@
+"""The centre's engine with very many loaded files of ten devices each.
+
+    .venv/bin/python scripts/bench/large_centre.py [--files 1000000] [--directory DIR] [--json FILE]
+
+Two processes, so that neither memory nor caches of one are in the figures of the other: the first
+commits the files, a thousand at once as a task does, and takes a checkpoint; the second starts from
+that and is asked what a centre is asked. Bytes a file are those by which the process has grown
+(resident, free memory given back to the system before), by the files.
+
+Times of commits are those of the processor, in the thread that commits: the disk is not measured
+here. `--directory` should be a tmpfs. Of questions the time on the clock is told, as medians; they
+hold the engine's lock as long, and commits wait for that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import hashlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from receiver.load.deciding.known_content import known_content
+from receiver.metadata.engine import Engine
+from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
+from receiver.metadata.query.past_files import files_at
+from receiver.metadata.state.table_rows import FileState
+
+QUIET = EngineOptions(checkpoint_entries=1 << 40, checkpoint_rest=1e9)
+"""No checkpoint comes in between by itself."""
+SENDERS = 20
+DEVICES = 10
+"""Of a file."""
+SHAPES = 10
+"""How many different sets of devices the files of a sender have."""
+AT_ONCE = 1000
+HOUR = 3_600_000
+Figures = dict[str, float]
+
+
+def sender(number: int) -> str:
+    """Its identity."""
+    return f"{number:032x}"
+
+
+def loaded(number: int) -> records.FileLoaded:
+    """A file of an hour with the devices of its shape, whose times lie close to each other's."""
+    site, place = number % SENDERS, number // SENDERS
+    stem = f"sequence/root.site{site}/0/{place // 100}/{1581324718762 + number}-{place}-0-0"
+    digest = hashlib.md5(stem.encode()).hexdigest()
+    first = 1581324718762 + place // SHAPES * HOUR
+    return records.FileLoaded(
+        sender=sender(site),
+        path=f"{stem}.tsfile",
+        physical=f"{stem}.{digest[:16]}.tsfile",
+        size=1_000_000 + number % 100_000,
+        md5=digest,
+        tail=hashlib.md5(digest.encode()).hexdigest(),
+        version=4,
+        devices=[
+            records.DeviceRange(
+                f"root.site{site}.plant.d{place % SHAPES * DEVICES + each}",
+                first + (number * 7 + each * 131) % 5000,
+                first + HOUR - (number * 3 + each * 17) % 5000,
+            )
+            for each in range(DEVICES)
+        ],
+        first=first,
+        last=first + HOUR,
+        series=DEVICES * 20,
+        points=DEVICES * 20 * 3600,
+        task=f"{number // AT_ONCE:032x}",
+        resource=records.ResourceMeta(2000 + number % 500, digest[::-1]),
+        manifest=records.ManifestMeta(DEVICES * 20, DEVICES * 20 * 3600, digest[8:] + digest[:8]),
+        data_dir="/data",
+        first_look=1 + number // AT_ONCE,
+        closed_look=2 + number // AT_ONCE,
+    )
+
+
+def resident() -> int:
+    """Bytes of this process, what is free given back."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def fill(home: Path, files: int) -> Figures:
+    """Commit the files, then take a checkpoint."""
+    with Engine.open(home, options=QUIET) as engine:
+        engine.commit(
+            [records.SenderSeen(sender(each), f"s{each}", f"s{each}") for each in range(SENDERS)]
+        )
+        before, began, spent = resident(), time.perf_counter(), []
+        for begin in range(0, files, AT_ONCE):
+            ops = [loaded(each) for each in range(begin, min(begin + AT_ONCE, files))]
+            used = time.thread_time()
+            engine.commit(ops)
+            spent.append((time.thread_time() - used) / len(ops) * 1e6)
+        found = {
+            "fill_seconds": time.perf_counter() - began,
+            "bytes_filled": (resident() - before) / files,
+            "commit_of_1000_us_a_file": statistics.median(spent[-100:]),
+        }
+        began = time.perf_counter()
+        engine.checkpoint()
+        found["checkpoint_seconds"] = time.perf_counter() - began
+        found["checkpoint_bytes"] = max(
+            each.stat().st_size for each in home.glob("mtree.snapshot-*")
+        ) / files  # fmt: skip
+    return found
+
+
+def start(home: Path, files: int) -> Figures:
+    """Start from the checkpoint; then ask and commit."""
+    before, began, used = resident(), time.perf_counter(), time.process_time()
+    with Engine.open(home, options=QUIET) as engine:
+        found = {
+            "start_seconds": time.perf_counter() - began,
+            "start_cpu_seconds": time.process_time() - used,
+            "bytes_started": (resident() - before) / files,
+        }
+        for name, ask in questions(engine, files):
+            found[f"{name}_ms"] = median_ms(ask)
+        then = engine.newest_commit
+        ones = iter(range(files, files + 500))
+        found["commit_of_1_us"] = cpu_us(lambda: engine.commit([loaded(next(ones))]), 300)
+        found["retire_of_1000_us_a_file"] = retire(engine, files)
+        found["history_ms"] = median_ms(lambda: files_at(engine, then), 3)
+    return found
+
+
+def questions(engine: Engine, files: int) -> Iterator[tuple[str, Callable[[], object]]]:
+    """What is asked at any time, each by its name."""
+    step = max(1, files // AT_ONCE)
+    known = [loaded(each) for each in range(0, files, step)][:AT_ONCE]
+    new = [loaded(each) for each in range(files, files + AT_ONCE)]
+    middle = known[len(known) // 2]
+
+    def plan(ops: list[records.FileLoaded]) -> None:
+        with engine.reading() as state:
+            for op in ops:
+                state.file_table.live(op.sender, op.path)
+                known_content(
+                    state, op.sender, op.path, op.tail, lambda row: True, lambda row: True
+                )
+
+    def inventory() -> None:
+        with engine.reading() as state:
+            assert state.file_table.inventory(middle.sender, middle.path, AT_ONCE)
+
+    def catalogue() -> None:
+        with engine.reading() as state:
+            assert state.file_table.catalogue(middle.physical, AT_ONCE)
+
+    def status() -> None:
+        with engine.reading() as state:
+            table = state.file_table
+            for uuid in state.senders:
+                table.totals(uuid), table.verified(uuid), table.listed.of(uuid)
+            table.totals(), table.deleted(), table.lost(), table.quarantined()
+
+    def scan() -> None:
+        with engine.reading() as state:
+            assert not [row for row in state.files.values() if row.state is FileState.QUARANTINED]
+
+    yield "plan_of_1000_known", lambda: plan(known)
+    yield "plan_of_1000_new", lambda: plan(new)
+    yield "inventory_of_1000", inventory
+    yield "catalogue_of_1000", catalogue
+    yield "status", status
+    yield "scan_of_all", scan
+
+
+def retire(engine: Engine, files: int) -> float:
+    """Ends of files, a thousand in a commit."""
+    spent = []
+    for begin in range(0, min(files, 10 * AT_ONCE), AT_ONCE):
+        ops = [records.FileRetired(loaded(each).physical) for each in range(begin, begin + AT_ONCE)]
+        used = time.thread_time()
+        engine.commit(ops)
+        spent.append((time.thread_time() - used) / AT_ONCE * 1e6)
+    return statistics.median(spent)
+
+
+def median_ms(ask: Callable[[], object], times: int = 5) -> float:
+    """Of some runs, on the clock."""
+    spent = []
+    for _ in range(times):
+        began = time.perf_counter()
+        ask()
+        spent.append((time.perf_counter() - began) * 1000)
+    return statistics.median(spent)
+
+
+def cpu_us(act: Callable[[], object], times: int) -> float:
+    """The median of many runs, processor time of this thread."""
+    spent = []
+    for _ in range(times):
+        used = time.thread_time()
+        act()
+        spent.append((time.thread_time() - used) * 1e6)
+    return statistics.median(spent)
+
+
+def measure(files: int, directory: Path | None) -> Figures:
+    """Both processes, one after the other."""
+    found: Figures = {}
+    with tempfile.TemporaryDirectory(dir=directory) as place:
+        for part in ("fill", "start"):
+            command = [sys.executable, __file__, "--files", str(files), "--directory", place]
+            done = subprocess.run([*command, "--part", part], stdout=subprocess.PIPE, check=True)
+            found |= json.loads(done.stdout)
+    return found
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--files", type=int, default=1_000_000)
+    options.add_argument("--directory", type=Path)
+    options.add_argument("--json", type=Path)
+    options.add_argument("--part", choices=("fill", "start"), help=argparse.SUPPRESS)
+    given = options.parse_args()
+    if given.part:
+        part = fill if given.part == "fill" else start
+        print(json.dumps(part(given.directory / "schema", given.files)))
+        return
+    figures = measure(given.files, given.directory)
+    for name, value in figures.items():
+        print(f"{name:28} {value:12.2f}")
+    if given.json is not None:
+        machine = {
+            "cpus": os.cpu_count(),
+            "kernel": platform.release(),
+            "python": platform.python_version(),
+        }
+        found = {"machine": machine, "files": given.files, "figures": figures}
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
