@@ -6,10 +6,12 @@ mtime and inode are the same. Files that are loaded need none: the ledger has th
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from common.errors import NameRefusedError
 from common.names import FilePath
 
 if TYPE_CHECKING:
@@ -96,9 +98,14 @@ class StatCache:
         return self.at(file.data_dir, directory, name, file.identity, 0.0)
 
     def paths(self) -> list[FilePath]:
-        """The paths of all files that there are records of; not in a flat layout."""
-        names = ((at[1], name) for at, files in self._directories.items() for name in files)
-        return [FilePath.parse(f"{directory}/{name}") for directory, name in names]
+        """The paths of the files that there are records of, where they lie at their paths."""
+        found = []
+        for (_, directory), files in self._directories.items():
+            for name in files:
+                # In a flat layout, and in a snapshot, where a file lies does not tell its path.
+                with suppress(NameRefusedError):
+                    found.append(FilePath.parse(f"{directory}/{name}"))
+        return found
 
     def forget(self, files: Iterable[LocalFile]) -> None:
         """Drop the records of files that a list of loaded files knows by now."""
