@@ -14,6 +14,7 @@ finds them there. A crash after it leaves only the finish to do.
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.upkeep.ttl import Ttl
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.lock import Reading
     from receiver.metadata.state.state import State
 
 __all__ = ["finish", "load_task"]
@@ -57,6 +59,8 @@ log = logging.getLogger(__name__)
 
 _ATTEMPTS = 20
 """Decisions that may be overtaken by an operator before the load waits a moment."""
+_WITHOUT_PAUSE = 0.02
+"""Seconds that nobody can look at the state for a decision: of 20,000 files it takes 0.6 s."""
 _DROPPED = frozenset({Result.ALREADY, Result.REFUSED, Result.QUARANTINED, Result.EXPIRED})
 
 
@@ -219,10 +223,26 @@ def _decide(
             expiry=ttl.expiry(state, moment),
             data_dir=str(folder.tree.path),
             deletes=deletes,
+            between=_pauses(engine.reading()),
         )
     change.ops[:0] = part.ops
     change.guards += part.guards
     return change
+
+
+def _pauses(
+    reading: Reading, monotonic: Callable[[], float] = time.monotonic
+) -> Callable[[], None]:
+    """Lets others read now and then, in a decision that takes long."""
+    due = monotonic() + _WITHOUT_PAUSE
+
+    def pause() -> None:
+        nonlocal due
+        if monotonic() >= due:
+            reading.give_way()
+            due = monotonic() + _WITHOUT_PAUSE
+
+    return pause
 
 
 def _with_schema(state: State, schema: TaskSchema | None) -> tuple[SchemaPart, Draft]:

@@ -16,19 +16,20 @@ class Health(wire.Struct, frozen=True, kw_only=True):
     """What a probe reads."""
 
     status: str
-    """`ok`; `degraded`: it works, and some files do not come through; problem documents say what
-    else there is."""
+    """`ok`; `degraded`: it works, and some files, or none, come through; problem documents say
+    what else there is."""
     concerns: tuple[str, ...] = ()
     """Which, in numbers: whoever may ask for the status learns more there."""
 
 
 ROUTES = Routes()
+_NOT_READY = "no files are taken: `/readyz` says why"
 
 
 @ROUTES.call("GET", "/healthz", Role.PUBLIC, "Whether the process lives", AnswerRow(200, Health))
 def healthz(call: Call) -> Response:
     """The process answers."""
-    return _alive(call)
+    return _alive(call, *([_NOT_READY] if call.node.problem() is not None else []))
 
 
 @ROUTES.call(
@@ -54,6 +55,6 @@ def readyz(call: Call) -> Response:
     )
 
 
-def _alive(call: Call) -> Response:
-    concerns = tuple(call.node.concerns())
+def _alive(call: Call, *more: str) -> Response:
+    concerns = (*more, *call.node.concerns())
     return json_answer(Health(status="degraded" if concerns else "ok", concerns=concerns))

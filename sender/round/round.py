@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -14,7 +14,7 @@ import msgspec
 
 from common import crash, wire
 from common.durable import Tree
-from common.errors import NotFoundError, TsferryError
+from common.errors import NameRefusedError, NotFoundError, TsferryError
 from common.linelog import Phase
 from common.names import FilePath
 from common.wire import History, Propagate, TaskState
@@ -46,6 +46,7 @@ from sender.round.round_report import (
 from sender.round.same_centre import claim, take_over
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip, open_schema
+from sender.select.entry import Entry
 from sender.select.found import Scan
 from sender.send.progress import Meter
 from sender.send.remote import Remote
@@ -279,9 +280,9 @@ class Round:
         report.pending_files, report.pending_bytes = left.files, left.bytes
         report.complete_until = left.complete_until
         report.looked = True
-        self.remote.scanner.forget(
-            file for path, file in scan.files.items() if path in kept.ledger.entries
-        )
+        if len(self.remote.config.receivers) == 1:
+            self.remote.digests.settle(lambda rel: _is_listed(rel, kept.ledger.entries))
+        self.remote.scanner.forget(scan.files, kept.ledger.entries)
 
     # -- check and recovery ----------------------------------------------------------------
 
@@ -460,6 +461,13 @@ class Round:
     def _plan_options(self, kept: ReceiverState) -> PlanOptions:
         allowed = kept.memory.now.accept_source
         return PlanOptions.of(self.remote.config, accept_source=allowed)
+
+
+def _is_listed(rel: str, entries: Mapping[FilePath, Entry]) -> bool:
+    try:
+        return FilePath.parse(rel) in entries
+    except NameRefusedError:
+        return False  # of a flat layout: its name does not tell its path
 
 
 @dataclass

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from sender.select.found import LocalFile
@@ -40,6 +41,17 @@ class KnownDigests:
             self._known.move_to_end((data_dir, rel))
             if len(self._known) > _MOST:
                 self._known.popitem(last=False)
+
+    def settle(self, is_loaded: Callable[[str], bool]) -> None:
+        """Let go what spares no transfer any more.
+
+        Args:
+            is_loaded: whether the file at a place beneath its data directory is, everywhere.
+        """
+        with self._lock:
+            self._known = OrderedDict(
+                (at, known) for at, known in self._known.items() if not is_loaded(at[1])
+            )
 
     def forget(self, file: LocalFile) -> None:
         """What is known of a file was found to be wrong."""

@@ -19,7 +19,7 @@ from sender.select.stat_cache import StatCache
 from sender.select.walk import ListedDirectory, Walk, WalkResult, WalkRules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from common.durable import Tree
@@ -62,9 +62,16 @@ class Scanner:
         """Contents and times of scanned files, while `dirs` are open."""
         return FileFacts(dirs, self._cache)
 
-    def forget(self, files: Iterable[LocalFile]) -> None:
-        """What was read of these files is not needed any more: a list has it."""
-        self._cache.forget(files)
+    def forget(
+        self, files: Mapping[FilePath, LocalFile], entries: Mapping[FilePath, Entry]
+    ) -> None:
+        """What was read of scanned files that are listed is not needed any more."""
+        if self._rules.flat_group is None:
+            paths = self._cache.paths()
+        else:  # where a file lies does not tell its path
+            paths = list(files) if len(self._cache) else []
+        listed = (files.get(path) for path in paths if path in entries)
+        self._cache.forget(file for file in listed if file is not None)
 
     def scan(
         self,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from common.names import FilePath
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -93,9 +95,14 @@ class StatCache:
         directory, _, name = file.rel.rpartition("/")
         return self.at(file.data_dir, directory, name, file.identity, 0.0)
 
+    def paths(self) -> list[FilePath]:
+        """The paths of all files that there are records of; not in a flat layout."""
+        names = ((at[1], name) for at, files in self._directories.items() for name in files)
+        return [FilePath.parse(f"{directory}/{name}") for directory, name in names]
+
     def forget(self, files: Iterable[LocalFile]) -> None:
         """Drop the records of files that a list of loaded files knows by now."""
-        for file in files if self._directories else ():
+        for file in files:
             directory, _, name = file.rel.rpartition("/")
             at = (file.data_dir, directory)
             known = self._directories.get(at)

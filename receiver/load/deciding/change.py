@@ -70,6 +70,7 @@ def decide_change(
     expiry: Expiry | None = None,
     data_dir: str = "",
     deletes: DeletesConfig | None = None,
+    between: Callable[[], None] = lambda: None,
 ) -> Change:
     """Decide what a task does to committed state.
 
@@ -85,6 +86,7 @@ def decide_change(
         expiry: which files are past their TTL, None while nothing expires.
         data_dir: the data directory that new files go to.
         deletes: how much a sender may delete.
+        between: called between two files, where nothing is under way.
     """
     limits = deletes or DeletesConfig()
     holds: dict[_Group, FileOutcome] = {}
@@ -102,7 +104,7 @@ def decide_change(
             holds,
             limits,
         )
-        change = decision.make()
+        change = decision.make(between)
         if decision.holds.keys() <= holds.keys():
             break
         holds = decision.holds | holds
@@ -198,7 +200,7 @@ class _Decision:
         self.mirrors = False
         self.carried: dict[str, str] = {}
 
-    def make(self) -> Change:
+    def make(self, between: Callable[[], None]) -> Change:
         change = self.change
         sender, task = self.record.sender, self.record.task
         change.guards.append(Guard("task", (sender, task), 0))
@@ -207,6 +209,7 @@ class _Decision:
             candidate = self.candidates.get(text)
             path = FilePath.parse(text) if candidate is None else candidate.path
             change.outcomes[text] = self._addition(path, candidate)
+            between()
         self._find_holds()
         self._judge_ends()
         self._ends()

@@ -28,6 +28,8 @@ _NA, _NB, _NC, _N29 = np.uint64(_A), np.uint64(_B), np.uint64(_C), np.uint64(29)
 _SMALLEST: Final = 64
 _FEW: Final = 400
 """Up to so many keys one by one: each costs a third of a microsecond, a step by numpy some ten."""
+_FEW_NEW: Final = 40
+"""The same of new keys, where one step finds a place for most: it costs as much as 40 of them."""
 _FULL: Final = 0.6
 """A table grows beyond this load: probes stay at two or three on average."""
 
@@ -185,7 +187,7 @@ def fill_slots(table: Ints, homes: NDArray[np.int64], rows: NDArray[Any]) -> Non
     """Put rows into a table at or behind their homes; it has room, and none of them."""
     mask = len(table) - 1
     slots, at = view(table), homes
-    while len(rows) > _FEW:
+    while len(rows) > _FEW_NEW:
         empty = slots[at] < 0
         # Of several rows with the same slot the last one stays; the others go on.
         slots[at[empty]] = rows[empty]

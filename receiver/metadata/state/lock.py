@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from common.errors import ReadOnlyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from receiver.metadata.state.state import State
 
 __all__ = ["Reading"]
 
+_GIVEN_S = 0.001
+"""Those who wait need as long to wake up, and have what they want in less."""
 _BEHIND = "the state in memory is not that of the log any more; restart the process"
 
 
@@ -25,9 +28,19 @@ class Reading:
     the same time anyway, and this one costs a tenth of a microsecond.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, sleep: Callable[[float], object] = time.sleep) -> None:
+        """Begin with committed state.
+
+        Args:
+            state: committed.
+            sleep: waits for some seconds.
+        """
         self._state = state
+        self._sleep = sleep
         self._lock = threading.RLock()
+        self._nobody_stands = threading.Condition(self._lock)
+        self._standing = 0
+        """Readers who have given way and go on with what they saw."""
         self._holder = 0
         self._depth = 0
         self._half_applied = False
@@ -51,10 +64,30 @@ class Reading:
         """Whether the calling thread is reading."""
         return self._holder == threading.get_ident()
 
+    def give_way(self) -> None:
+        """Let others read in the middle of a long reading; the state stands still all the same.
+
+        Not where a function is in the middle of something in it: between two of its steps.
+        """
+        if self._depth != 1:  # what is around this one has not been asked
+            return
+        self._standing += 1
+        self._depth = self._holder = 0
+        self._lock.release()
+        try:
+            self._sleep(_GIVEN_S)
+        finally:
+            self._lock.acquire()
+            self._depth, self._holder = 1, threading.get_ident()
+            self._standing -= 1
+            if not self._standing:
+                self._nobody_stands.notify_all()
+
     @contextmanager
     def writing(self) -> Iterator[State]:
         """For who leads the commits. A failure inside leaves half a change; nobody may see it."""
         with self._lock:
+            self._nobody_stands.wait_for(lambda: not self._standing)
             if self._half_applied:
                 raise ReadOnlyError(_BEHIND)
             self._half_applied = True

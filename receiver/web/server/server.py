@@ -25,7 +25,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from waitress.adjustments import Adjustments
-from waitress.task import ThreadedTaskDispatcher
 
 from common.errors import ConfigError
 from receiver.web.server.channel import Channel
@@ -34,6 +33,7 @@ from receiver.web.server.in_order import InOrder
 from receiver.web.server.listen import BACKLOG, Address
 from receiver.web.server.tls import TlsChannel
 from receiver.web.server.whole_body import Spares
+from receiver.web.server.workers import Workers
 
 if TYPE_CHECKING:
     import ssl
@@ -94,7 +94,7 @@ class Server:
         self._listening = False
         self._accept_again = 0.0
         self._epoll.register(self._wakeup.fd, select.EPOLLIN)
-        self._workers = ThreadedTaskDispatcher()
+        self._workers = Workers()
 
     # -- life ----------------------------------------------------------------------------------
 

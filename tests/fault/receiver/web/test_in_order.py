@@ -96,7 +96,7 @@ def test_a_connection_that_was_given_up_is_in_nobodys_way(server, store):
     assert len(store.content) == 2100
 
 
-def test_two_blocks_of_an_upload_have_workers_at_a_time(server, store):
+def test_three_blocks_of_an_upload_have_workers_at_a_time(server, store):
     now, most, go = [], [], threading.Event()
     before = store.app.view_functions["patch"]
 
@@ -111,12 +111,12 @@ def test_two_blocks_of_an_upload_have_workers_at_a_time(server, store):
     socks = [connect(server) for _ in range(5)]
     for number, sock in enumerate(socks):
         sock.sendall(patch(number * 10, b"x" * 10, *LAST))
-    until(lambda: len(now) == 2, "two of them")
+    until(lambda: len(now) == 3, "three of them")
     until(lambda: server.memory.used == 50, "all of them")
     assert status_of(talk(server, b"GET /other HTTP/1.0\r\n\r\n")) == 404
-    assert max(most) == 2
+    assert max(most) == 3
     go.set()
     for sock in socks:
         all_from(sock)
         sock.close()
-    assert max(most) == 2
+    assert max(most) == 3

@@ -37,7 +37,10 @@ def test_not_ready_says_why_and_the_process_still_lives(client, node, monkeypatc
     assert answer.status_code == 503
     assert answer.get_json(force=True)["detail"] == "the disk is full"
     assert answer.headers["Retry-After"] == "10"
-    assert client.get("/healthz").status_code == 200
+    lives = client.get("/healthz")
+    assert (lives.status_code, lives.get_json()["status"]) == (200, "degraded")
+    monkeypatch.setattr(node, "problem", lambda: None)
+    assert client.get("/healthz").get_json() == {"status": "ok"}
 
 
 def test_a_closed_application_is_not_ready(world, clock):

@@ -668,8 +668,16 @@ def test_a_digest_that_proves_wrong_is_forgotten(edge, receiver, size):
     in_sync(edge, receiver)
 
 
+def test_what_the_only_receiver_was_sent_is_not_kept_in_memory(edge, receiver):
+    edge.write(1, size=200_000)
+    edge.round()
+    assert edge.digests._known == {}
+
+
 def test_what_one_receiver_was_sent_is_known_for_the_next(edge, receiver):
     path = edge.write(1, size=200_000)
+    (entry,) = edge.config.receivers
+    edge.with_settings(receivers=(entry, msgspec.structs.replace(entry, name="dc2")))
     edge.round()
     found = stat_identity((edge.data / path).stat())
     assert edge.digests._known == {(edge.data, path): (found, edge.files[path])}

@@ -564,6 +564,20 @@ def test_a_verdict_on_a_file_that_just_changed_is_not_kept(edge, reads):
     assert len(reads) == 2
 
 
+@pytest.mark.parametrize("layout", ["iotdb", "flat"])
+def test_what_was_read_of_a_file_is_forgotten_once_it_is_listed(tmp_path, layout):
+    edge = Site(tmp_path, layout=layout, storage_group="root.a", closed_by="tail")
+    for name in ("1-1-0.tsfile", "2-1-0.tsfile"):
+        edge.put(path(name) if layout == "iotdb" else name, resource=False)
+    scan = edge.scan()
+    first, second = scan.files.values()
+    assert len(edge.scanner._cache) == 2
+    edge.scanner.forget(scan.files, {first.path: edge.entry(first)})
+    assert len(edge.scanner._cache) == 1
+    edge.scanner.forget(scan.files, {each.path: edge.entry(each) for each in (first, second)})
+    assert len(edge.scanner._cache) == 0
+
+
 def test_what_is_remembered_of_files_goes_with_them(edge):
     edge.put(P)
     edge.put(path("2-1-0.tsfile"))
