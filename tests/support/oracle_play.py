@@ -41,6 +41,8 @@ _READ = 8
 """Every so many checks the product's reader, which takes long, is asked as well."""
 
 
+TOLD_OTHERWISE = WEIGHTS | {"delete": 6.0, "keep": 1.5, "rewrite": 1.5}
+"""The same where deletions are only kept for a while, and deletion files are written anew."""
 RESTORES = WEIGHTS | {"backup": 1.5, "restore": 1.5}
 """The same with copies of the edge, and restores from them."""
 _FORGOTTEN = (
@@ -122,6 +124,23 @@ class Play:
         self._note("delete", *what, number)
         if self.partly:
             self.unsure.add(number)  # no look can tell what it was made before
+
+    def _rewrite(self) -> None:
+        """A deletion file is written anew."""
+        if files := [each for each in self.database.closed() if each.deletions]:
+            file = self.chance.choice(files)
+            self.database.rewrite_deletions(file)
+            self._note("rewrite", file.partition, file.name)
+
+    def _keep(self) -> None:
+        """What is deleted for a while is only kept; then all of it applies."""
+        self.world.edge.with_settings(deletion_files="keep")
+        for what in self.chance.choices(["write", "close", "delete"], k=4):
+            getattr(self, f"_{what}")()
+        report = self.world.round()
+        self._note("kept", report.sent, report.held, report.error)
+        self.world.edge.with_settings(deletion_files="apply")
+        self._whole_round()
 
     def _partition(self) -> int:
         return max(0, self.head // SPAN - self.chance.randint(0, 1))

@@ -15,7 +15,7 @@ from tests.support import tiers
 from tests.support.edge_shapes import ALIGNED, BINARY, PLAIN, TABLE, Shape
 from tests.support.oracle import Oracle, killable, oracle
 from tests.support.oracle_deaths import DeadlyPlay, Fleet
-from tests.support.oracle_play import RESTORES, Play, WrongAnswer
+from tests.support.oracle_play import RESTORES, TOLD_OTHERWISE, Play, WrongAnswer
 
 MODES = ["replaced", "all", "never"]
 SEEDS = tiers.sample(range(400), 4)
@@ -89,6 +89,14 @@ def test_an_edge_that_is_restored_from_copies_is_answered_as_its_database_answer
         if seed % 2:  # a list that begins anew is cut
             world.edge.with_settings(task_max_files=2)
         play = Play(world, seed, weights=RESTORES)
+        with told(play):
+            play.run(STEPS)
+
+
+@pytest.mark.parametrize(("seed", "mode"), tiers.sample(itertools.product(range(60), MODES), 2))
+def test_deletions_that_are_kept_or_written_anew_hide_what_the_database_hides(seed, mode, tmp_path):
+    with oracle(tmp_path, mode) as world:
+        play = Play(world, seed, weights=TOLD_OTHERWISE)
         with told(play):
             play.run(STEPS)
 

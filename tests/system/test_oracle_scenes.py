@@ -40,7 +40,7 @@ SCENES = {
     "a deletion is seen before the end is told": BASE + "cross, del a 1 1, look 0, look, = a 1 -",
     "a deletion older than what had ended": "w a 1, flush 0, del a 1 1, w a 1, close 1, look, "
     "ttl 2, look, w a 3, close 0, look, = a 1 2",
-    "a lower file is renamed when the upper had ended": BASE
+    "the lower file is renamed when the upper had ended": BASE
     + "ttl 2, look, rename 0, look, = a 1 3",
     "a move dates a deletion anew": "w a 1, w a 3, close 0, del a 1 1, look, w a 1, close 1, look, "
     "ttl 2, look, move 0, look, = a 1 3",
