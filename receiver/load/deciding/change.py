@@ -19,7 +19,7 @@ from common.wire import EndMeaning, Propagate, Result
 from receiver.config import DeletesConfig
 from receiver.load.deciding.candidates import Candidate, Change, Load, physical_name
 from receiver.load.deciding.carried_deletions import carried
-from receiver.load.deciding.delete_guard import DeleteGuard
+from receiver.load.deciding.delete_guard import DeleteGuard, ProductSpans
 from receiver.load.deciding.inherited_deletions import (
     inherited,
     notes_of,
@@ -542,7 +542,11 @@ class _Decision:
         loads = [each.candidate for each in self.change.loads]
         self.guard.judge_ends(
             [*ends, *going.values()],
-            [(each.path.group, list(each.ranges)) for each in loads if each.path.is_product],
+            [
+                ProductSpans(each.path.group, each.points, list(each.ranges))
+                for each in loads
+                if each.path.is_product
+            ],
             [each.path.sg for each in loads],
         )
 

@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow, HeldDeletesRow
 
-__all__ = ["DeleteGuard", "held_records_of"]
+__all__ = ["DeleteGuard", "ProductSpans", "held_records_of"]
 
-_FileRanges = tuple[tuple[str, str, int], list[tuple[str, int, int]]]
-"""A file's partition, and (device, first, last) of its devices."""
+_Partition = tuple[str, str, int]
 _VETO = "the token that it came with forbids deletes"
 _OUTSIDE = "it hides points outside of the token's scope"
 _DOUBTFUL = (
@@ -46,6 +45,20 @@ _DOUBTFUL = (
 )
 _DIGITS = 32
 _MOST_TOLD = 100
+
+
+class ProductSpans(NamedTuple):
+    """A product of a compaction.
+
+    Attributes:
+        partition: that it lies in.
+        points: that it has.
+        ranges: (device, first, last) of its devices.
+    """
+
+    partition: _Partition
+    points: int
+    ranges: Sequence[tuple[str, int, int]]
 
 
 class _Fresh(NamedTuple):
@@ -58,6 +71,24 @@ class _Fresh(NamedTuple):
 
     part: RecordsPart
     salt: str
+
+
+def _spans(products: Iterable[ProductSpans]) -> dict[str, tuple[int, int]]:
+    spans: dict[str, tuple[int, int]] = {}
+    for each in products:
+        for device, first, last in each.ranges:
+            begin, end = spans.get(device, (first, last))
+            spans[device] = (min(begin, first), max(end, last))
+    return spans
+
+
+def _is_within(
+    ranges: Iterable[tuple[str, int, int]], spans: Mapping[str, tuple[int, int]]
+) -> bool:
+    return all(
+        device in spans and spans[device][0] <= first and last <= spans[device][1]
+        for device, first, last in ranges
+    )
 
 
 class DeleteGuard:
@@ -110,22 +141,23 @@ class DeleteGuard:
     def judge_ends(
         self,
         ends: Sequence[FileRow],
-        products: Sequence[_FileRanges],
+        products: Sequence[ProductSpans],
         loaded_groups: Iterable[str],
     ) -> None:
         """Judge what is to be deleted because it ended; `held` and `kept` say what is not.
 
         Args:
             ends: files that end in this commit.
-            products: of compactions, with their ranges, that it loads.
+            products: of compactions, that it loads.
             loaded_groups: storage groups of which it loads a file.
         """
         groups: dict[str, list[FileRow]] = defaultdict(list)
         for row in ends:
             groups[row.parsed.sg].append(row)
         arriving = set(loaded_groups)
+        explained = self._explained(ends, products)
         for group, rows in groups.items():
-            puzzling = [row for row in rows if not self._is_explained(row, products)]
+            puzzling = [row for row in rows if row.physical not in explained]
             if not self.may_delete:
                 self.kept |= {row.physical for row in rows}
             self._judge_group(group, puzzling, rows, arriving=group in arriving)
@@ -197,22 +229,28 @@ class DeleteGuard:
         row = self._state.files.get(physical)
         return row is not None and row.state is FileState.RETIRED
 
-    def _is_explained(self, row: FileRow, products: Sequence[_FileRanges]) -> bool:
-        """Whether products of its partition span all of it, or nothing of it was to be seen.
+    def _explained(self, ends: Sequence[FileRow], products: Sequence[ProductSpans]) -> set[str]:
+        """Files that products of their partition span, or of which nothing was to be seen.
 
-        Only for counting: nothing is ever deleted or proved by this.
+        Products that have too few points for all that they span explain none of it. Only for
+        counting: nothing is ever deleted or proved by this.
         """
-        spans: dict[str, tuple[int, int]] = {}
-        for group, ranges in products:
-            if group == row.parsed.group:
-                for device, first, last in ranges:
-                    begin, end = spans.get(device, (first, last))
-                    spans[device] = (min(begin, first), max(end, last))
-        spanned = all(
-            device in spans and spans[device][0] <= first and last <= spans[device][1]
-            for device, first, last in row.devices.ranges()
-        )
-        return spanned or self._hiding_of(self._sender).hides(row)
+        hidden = self._hiding_of(self._sender)
+        explained = {row.physical for row in ends if hidden.hides(row)}
+        for partition in {each.partition for each in products}:
+            here = [each for each in products if each.partition == partition]
+            spans = _spans(here)
+            spanned = [
+                row
+                for row in ends
+                if row.parsed.group == partition
+                and row.physical not in explained
+                and _is_within(row.devices.ranges(), spans)
+            ]
+            kept = 1 - self._limits.max_fraction
+            if sum(each.points for each in here) >= kept * sum(row.points for row in spanned):
+                explained |= {row.physical for row in spanned}
+        return explained
 
     # -- records -------------------------------------------------------------------------------
 

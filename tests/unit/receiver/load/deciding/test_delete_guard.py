@@ -29,6 +29,7 @@ from tests.support.node_world import (
     sender,
     tsfile,
 )
+from tests.support.tsfile_bytes import build
 
 ALL, REPLACED = wire.Propagate.ALL, wire.Propagate.REPLACED
 DAY = 86_400
@@ -179,10 +180,27 @@ def test_what_a_compaction_of_the_same_commit_spans_is_not_counted(edge: Edge, n
 def test_a_compaction_that_spans_less_explains_nothing(edge: Edge, node: Node) -> None:
     paths = load(edge, 10)
     product = path_of(1, inner=1)
-    outcome = edge.round({product: tsfile("root.sg.d1", first=20, points=85)}, paths, propagate=ALL)
-    assert results(outcome)[paths[0]] == "deleted"  # one of ten
+    outcome = edge.round({product: tsfile("root.sg.d1", first=70, points=35)}, paths, propagate=ALL)
+    held = {path for path, result in results(outcome).items() if result == "held"}
+    assert held == set(paths[:6])
+    (digest,) = digests(node)
+    allow_held_deletes(node.engine, digest)
+    edge.round({}, paths[:6], propagate=ALL)
     outcome = edge.round({}, [product], propagate=ALL)
     assert results(outcome) == {product: "held"}  # the last file
+
+
+@pytest.mark.parametrize(("points", "counted"), [(2, True), (24, True), (25, False), (90, False)])
+def test_a_compaction_that_has_few_of_the_points_explains_nothing(
+    edge: Edge, node: Node, points: int, counted: bool
+) -> None:
+    paths = load(edge, 10)  # 50 points, from 10 to 104
+    product = path_of(1, inner=1)
+    times = [10, *range(11, 9 + points), 104]
+    content = build({"root.sg.d1": {"s1": [(time, 1) for time in times]}})
+    outcome = results(edge.round({product: content}, paths, propagate=ALL))
+    assert outcome.pop(product) == "loaded"
+    assert set(outcome.values()) == {"held" if counted else "deleted"}
 
 
 def test_a_file_that_goes_on_under_another_name_is_not_counted(edge: Edge, node: Node) -> None:
