@@ -109,13 +109,7 @@ class Collected:
             path=path,
             staged=staged,
             resource=resource,
-            version=facts.version,
-            devices=facts.devices,
-            registers=facts.registers,
-            first=facts.first,
-            last=facts.last,
-            series=facts.series,
-            points=facts.points,
+            facts=facts,
             # An upload without a task comes with no manifest: ours has no counts to compare with.
             manifest=None
             if self._current.record.single

@@ -12,9 +12,10 @@ from receiver.metadata.model import records
 from receiver.metadata.model.records import FileOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from receiver.load.folder.staged import Verified
+    from receiver.load.tail_facts import TailFacts
 
 __all__ = ["Candidate", "Change", "Load", "physical_name"]
 
@@ -29,32 +30,20 @@ class Candidate:
         path: at the sender.
         staged: the record of its verification.
         resource: that of its resource, if it has one.
-        version: of the TsFile format.
-        devices: with their ranges, in the file's order.
-        registers: its series, as the schema names them.
-        first: earliest time, None without points.
-        last: latest time.
-        series: how many.
-        points: how many.
+        facts: what its tail says.
         manifest: what the sender says of it.
     """
 
     path: FilePath
     staged: Verified
     resource: Verified | None
-    version: int
-    devices: Sequence[records.DeviceRange]
-    registers: Sequence[records.LoadedDevice]
-    first: int | None
-    last: int | None
-    series: int
-    points: int
+    facts: TailFacts
     manifest: records.ManifestMeta | None
 
     @property
     def ranges(self) -> Iterator[tuple[str, int, int]]:
         """(device, first, last) of the devices with points."""
-        for each in self.devices:
+        for each in self.facts.devices:
             if each.first is not None and each.last is not None:
                 yield each.name, each.first, each.last
 

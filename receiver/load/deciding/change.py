@@ -355,7 +355,7 @@ class _Decision:
         if self.expiry is not None and self.expiry.is_past(candidate.ranges):
             reason = "all its points are past the TTL of their storage groups"
             return FileOutcome(path.text, Result.EXPIRED, reason=reason)
-        names = [each.name for each in candidate.devices]
+        names = [each.name for each in candidate.facts.devices]
         outside = self.scope.first_outside(names)
         if outside is not None:
             reason = "outside of the token's scope"
@@ -399,7 +399,7 @@ class _Decision:
         elif held is not None:
             before += self.paths.free(path.text)
         registers = self.registering.take(
-            physical.text, path.sg, candidate.registers, before=[*before, loaded]
+            physical.text, path.sg, candidate.facts.registers, before=[*before, loaded]
         )
         if isinstance(registers, SeriesRefusal):
             if again is None and held is not None:
@@ -408,7 +408,7 @@ class _Decision:
             return FileOutcome(
                 path.text, result, registers.device, registers.reason, hold=registers.hold
             )
-        self._guard_owners(each.name for each in candidate.devices)
+        self._guard_owners(each.name for each in candidate.facts.devices)
         self.change.loads.append(Load(candidate, physical))
         self.change.ops += [*before, loaded, *registers]
         if again is not None:
@@ -425,7 +425,7 @@ class _Decision:
         entry = self.manifest[candidate.path.text]
         first, closed = entry.first_look, entry.closed_look
         if first:  # what a device's new owner lists stands above all that the old one listed
-            devices = (each.name for each in candidate.devices)
+            devices = (each.name for each in candidate.facts.devices)
             first = max(first, last_transfer(self.state.owners, devices) + 1)
             closed = max(first, closed)
         if again is not None:
@@ -437,12 +437,12 @@ class _Decision:
             size=candidate.staged.size,
             md5=candidate.staged.md5,
             tail=candidate.staged.tail,
-            version=candidate.version,
-            devices=candidate.devices,
-            first=candidate.first,
-            last=candidate.last,
-            series=candidate.series,
-            points=candidate.points,
+            version=candidate.facts.version,
+            devices=candidate.facts.devices,
+            first=candidate.facts.first,
+            last=candidate.facts.last,
+            series=candidate.facts.series,
+            points=candidate.facts.points,
             task=self.record.task,
             resource=None
             if resource is None
@@ -543,7 +543,7 @@ class _Decision:
         self.guard.judge_ends(
             [*ends, *going.values()],
             [
-                ProductSpans(each.path.group, each.points, list(each.ranges))
+                ProductSpans(each.path.group, each.facts.points, list(each.ranges))
                 for each in loads
                 if each.path.is_product
             ],
