@@ -24,9 +24,15 @@ class ContentChangedError(Integrity):
 class Content(Protocol):
     """Bytes that can be read twice, since an attempt to put them may have to be repeated."""
 
-    size: int
-    md5: str
-    """Hex; of the whole, as the catalogue has it."""
+    @property
+    def size(self) -> int:
+        """Bytes, as the catalogue has them."""
+        ...
+
+    @property
+    def md5(self) -> str:
+        """Hex; of the whole, as the catalogue has it."""
+        ...
 
     def read(self, offset: int, length: int) -> bytes:
         """So many bytes at an offset.
