@@ -174,7 +174,11 @@ class ObjectStore(Protocol):
         ...
 
     def objects(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
-        """The objects whose keys begin so, in the order of their keys' bytes, behind a key."""
+        """The objects whose keys begin so, behind a key.
+
+        Those of one folder are in the order of their keys' bytes. SeaweedFS gives ``a/1`` before
+        ``a-b``, so nothing may rest on more.
+        """
         ...
 
     def remove(self, key: str) -> None:
