@@ -469,6 +469,26 @@ class Rules:
         self._need_file(op.physical, op, FileState.DELETED)
         self._put(("file", op.physical), None)
 
+    def _file_uploaded(self, op: records.FileUploaded) -> None:
+        self._need_file(op.physical, op, *FileState)
+        if op.size != self._state.files[op.physical].size:
+            raise _refusal(op, f"{op.physical} has another size than {op.size} bytes")
+        if not op.key:
+            raise _refusal(op, f"{op.physical} has no key in the store")
+        if self._is_uploaded(op.physical):
+            raise _refusal(op, f"{op.physical} is in the store already")
+        self._put(("uploaded", op.physical), True)
+
+    def _object_removed(self, op: records.ObjectRemoved) -> None:
+        row = self._state.uploaded_table.rows.get(op.physical)
+        if row is None or not row.ended or not self._is_uploaded(op.physical):
+            raise _refusal(op, f"{op.physical} is not in the store, or not forgotten")
+        self._put(("uploaded", op.physical), False)
+
+    def _is_uploaded(self, physical: str) -> bool:
+        rows = self._state.uploaded_table.rows
+        return bool(self._get(("uploaded", physical), lambda: physical in rows))
+
     def _task_done(self, op: records.TaskDone) -> None:
         self._need_sender(op.sender, op)
         if not is_task_id(op.task):
@@ -614,6 +634,8 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.LossAcknowledged: Rules._loss_acknowledged,
     records.FileVerified: Rules._file_verified,
     records.FileForgotten: Rules._file_forgotten,
+    records.FileUploaded: Rules._file_uploaded,
+    records.ObjectRemoved: Rules._object_removed,
     records.TaskDone: Rules._task_done,
     records.QuarantinePut: Rules._quarantine_put,
     records.QuarantineDrop: Rules._quarantine_drop,

@@ -45,6 +45,7 @@ from receiver.metadata.state.table_rows import (
     SenderRow,
     TaskRow,
     TokenRow,
+    UploadedRow,
 )
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("delete-windows", "delete_windows", DeleteWindowRow),
     ("held-deletes", "held_deletes", HeldDeletesRow),
     ("lost", "lost_table", LostRow),
+    ("uploaded", "uploaded_table", UploadedRow),
 )
 
 
@@ -182,6 +184,7 @@ def freeze(
         "delete-windows": list(state.delete_windows.rows.values()),
         "held-deletes": list(state.held_deletes.rows.values()),
         "lost": list(state.lost_table.rows.values()),
+        "uploaded": list(state.uploaded_table.rows.values()),
     }
     return FrozenState(
         meta,

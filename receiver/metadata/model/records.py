@@ -17,7 +17,7 @@ precision; other times are seconds since the epoch. Digests are lower-case hex.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -55,6 +55,7 @@ __all__ = [
     "FileSuperseded",
     "FileUndeleted",
     "FileUnnamed",
+    "FileUploaded",
     "FileVerified",
     "KeptRecordsApplied",
     "KeysWritten",
@@ -62,6 +63,7 @@ __all__ = [
     "LoadedDevice",
     "LossAcknowledged",
     "ManifestMeta",
+    "ObjectRemoved",
     "Op",
     "OriginLooks",
     "OriginNoted",
@@ -740,6 +742,29 @@ class ListBegun(Record, frozen=True, tag=45):
     look: int
 
 
+class FileUploaded(Record, frozen=True, tag=70):
+    """A file is in the object store, which confirmed its bytes.
+
+    Attributes:
+        physical: of the file.
+        key: of the object, below the store's prefix.
+        size: bytes of the object.
+        digests: of its bytes, by the store's words for them; empty where it knows none, and the
+            object was read back.
+    """
+
+    physical: str
+    key: str
+    size: int
+    digests: Mapping[str, str]
+
+
+class ObjectRemoved(Record, frozen=True, tag=71):
+    """The object of a file that is forgotten has left the store."""
+
+    physical: str
+
+
 class ClockCorrected(Record, frozen=True, tag=63):
     """What was learnt of the clock: the moments that timestamps stand for from now on.
 
@@ -801,6 +826,8 @@ Op = (
     | FileLost
     | LossAcknowledged
     | ListBegun
+    | FileUploaded
+    | ObjectRemoved
     | ClockCorrected
 )
 

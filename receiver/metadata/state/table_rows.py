@@ -46,6 +46,7 @@ __all__ = [
     "SenderRow",
     "TaskRow",
     "TokenRow",
+    "UploadedRow",
 ]
 
 
@@ -387,6 +388,20 @@ class LostRow(_Row, frozen=True, kw_only=True):
     def key(self) -> tuple[str, str, str]:
         """(sender, path, MD5)."""
         return self.sender, self.path, self.md5
+
+
+class UploadedRow(_Row, frozen=True, kw_only=True):
+    """A file in the object store; see `records.FileUploaded`.
+
+    Attributes:
+        ended: the commit that forgot the file; its object stays for a while. 0 before.
+    """
+
+    physical: str
+    key: str
+    size: int
+    digests: dict[str, str]
+    ended: int = 0
 
 
 class HeldDeletesRow(_Row, frozen=True, kw_only=True):

@@ -1,0 +1,71 @@
+"""Which files are in the object store, as the store confirmed it.
+
+What is away from the data directories, and comes back into them, is no commit: a file of this table
+may be in both places, and nothing is forgotten of it but by the row of the file itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from receiver.metadata.model import records
+from receiver.metadata.state.table_rows import UploadedRow
+
+if TYPE_CHECKING:
+    from receiver.metadata.state.tables import Appliers
+
+__all__ = ["UploadedTable"]
+
+
+class UploadedTable:
+    """Objects of files.
+
+    Attributes:
+        rows: by physical name, those too whose files are forgotten.
+        bytes: of all of them.
+        ended: those whose files are forgotten, in the order of the commits that forgot them.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[str, UploadedRow] = {}
+        self.bytes = 0
+        self.ended: dict[str, None] = {}
+
+    def restore(self, row: UploadedRow) -> None:
+        """Put a row in as it was."""
+        self.rows[row.physical] = row
+        self.bytes += row.size
+        if row.ended:
+            self.ended[row.physical] = None
+
+    def operations(self) -> Appliers:
+        """What it does with operations."""
+        return {
+            records.FileUploaded: self._file_uploaded,
+            records.FileForgotten: self._file_forgotten,
+            records.ObjectRemoved: self._object_removed,
+        }
+
+    def _file_uploaded(self, op: records.FileUploaded, ts: int) -> None:
+        self.restore(
+            UploadedRow(
+                physical=op.physical,
+                key=op.key,
+                size=op.size,
+                digests=dict(op.digests),
+                created=ts,
+                changed=ts,
+            )
+        )
+
+    def _file_forgotten(self, op: records.FileForgotten, ts: int) -> None:
+        row = self.rows.get(op.physical)
+        if row is not None:
+            self.rows[op.physical] = msgspec.structs.replace(row, ended=ts, changed=ts)
+            self.ended[op.physical] = None
+
+    def _object_removed(self, op: records.ObjectRemoved, ts: int) -> None:
+        self.bytes -= self.rows.pop(op.physical).size
+        self.ended.pop(op.physical, None)

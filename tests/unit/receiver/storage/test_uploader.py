@@ -1,0 +1,229 @@
+"""Loaded files come into the store once, whatever is cut off, and count when the store says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from common import crash
+from common.digests import md5
+from common.durable import Tree
+from common.errors import Transient
+from receiver.metadata.engine import Engine
+from receiver.metadata.model import records
+from receiver.storage.directory import DirectoryStore
+from receiver.storage.incarnation import FencedError, next_incarnation, own_incarnation
+from receiver.storage.objects import StoreAwayError
+from receiver.storage.uploader import Uploader, data_key
+
+SENDER = "5e" * 16
+
+
+class Centre:
+    """An engine with files, a bucket, and the uploader between them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name in ("data", "bucket", "schema"):
+            (root / name).mkdir()
+        self.store = DirectoryStore(root / "bucket")
+        self.puts: list[str] = []
+        self.start()
+
+    def start(self) -> None:
+        self.engine = Engine.open(self.root / "schema")
+        self.home = Tree(self.root / "schema")
+        self.tree = Tree(self.root / "data")
+        self.owner = own_incarnation(self.store, self.home, self.engine.uuid)
+        self.uploader = Uploader(
+            self.engine,
+            self.store,
+            self.owner,
+            self.home,
+            lambda: [self.tree],
+            paced=lambda _: None,
+        )
+
+    def stop(self) -> None:
+        self.uploader.close()
+        self.engine.close()
+        self.home.close()
+        self.tree.close()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def load(self, number: int, *, resource: bytes | None = None) -> str:
+        content = b"content of %d " % number * 100
+        stem = f"sequence/root.sg/0/0/{number}-{number}-0-0"
+        physical = f"{stem}.{number:016x}.tsfile"
+        place = self.root / "data" / physical
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+        meta = None
+        if resource is not None:
+            place.with_name(place.name + ".resource").write_bytes(resource)
+            meta = records.ResourceMeta(len(resource), md5(resource).hexdigest())
+        if SENDER not in self.engine_senders():
+            self.engine.commit([records.SenderSeen(SENDER, "", f"x_{SENDER}")])
+        self.engine.commit(
+            [
+                records.FileLoaded(
+                    sender=SENDER,
+                    path=f"{stem}.tsfile",
+                    physical=physical,
+                    size=len(content),
+                    md5=md5(content).hexdigest(),
+                    tail=md5(content).hexdigest(),
+                    version=4,
+                    devices=[records.DeviceRange("root.sg.d", 1, 2)],
+                    first=1,
+                    last=2,
+                    series=1,
+                    points=2,
+                    task="7a" * 16,
+                    resource=meta,
+                )
+            ]
+        )
+        return physical
+
+    def engine_senders(self) -> set[str]:
+        with self.engine.reading() as state:
+            return set(state.senders)
+
+    def uploaded(self) -> set[str]:
+        with self.engine.reading() as state:
+            return set(state.uploaded_table.rows)
+
+    def objects(self) -> list[str]:
+        return [each.key for each in self.store.objects(f"{self.engine.uuid}/data/")]
+
+
+@pytest.fixture
+def centre(tmp_path: Path) -> Iterator[Centre]:
+    made = Centre(tmp_path)
+    yield made
+    made.stop()
+
+
+def test_what_is_loaded_is_uploaded_with_its_resource(centre: Centre) -> None:
+    one, two = centre.load(1, resource=b"res"), centre.load(2)
+    assert centre.uploader.run_once() == 2
+    assert centre.uploaded() == {one, two}
+    key = data_key(centre.owner, one)
+    whole = (centre.root / "data" / one).read_bytes()
+    assert centre.store.read(key, 0, 1 << 20) == whole
+    assert centre.store.head(key).about["sender"] == SENDER
+    assert sorted(centre.objects()) == sorted(
+        [key, f"{key}.{md5(b'res').hexdigest()}.resource", data_key(centre.owner, two)]
+    )
+
+
+def test_what_comes_later_is_found_by_its_commit(centre: Centre) -> None:
+    centre.load(1)
+    assert centre.uploader.run_once() == 1
+    assert centre.uploader.run_once() == 0
+    later = centre.load(2)
+    assert centre.uploader.progress().waiting_files == 0
+    assert centre.uploader.run_once() == 1
+    assert later in centre.uploaded()
+
+
+def test_it_is_known_after_a_start_from_a_checkpoint(centre: Centre) -> None:
+    one = centre.load(1)
+    centre.uploader.run_once()
+    centre.engine.checkpoint()
+    centre.restart()
+    assert centre.uploaded() == {one}
+    assert centre.uploader.run_once() == 0
+    progress = centre.uploader.progress()
+    assert (progress.uploaded_files, progress.waiting_files) == (1, 0)
+
+
+@pytest.mark.parametrize("point", ["storage.upload.confirmed", "storage.upload.committed"])
+def test_a_kill_between_store_and_commit_uploads_nothing_twice(centre: Centre, point: str) -> None:
+    one = centre.load(1, resource=b"res")
+
+    def die(name: str) -> None:
+        if name == point:
+            raise crash.SimulatedCrash
+
+    with crash.arm(die), pytest.raises(crash.SimulatedCrash):
+        centre.uploader.run_once()
+    centre.restart()
+    before = [(each.key, each.modified) for each in centre.store.objects("")]
+    centre.uploader.run_once()
+    assert centre.uploaded() == {one}
+    assert [(each.key, each.modified) for each in centre.store.objects("")] == before
+
+
+def test_a_rotten_copy_never_goes(centre: Centre) -> None:
+    one, two = centre.load(1), centre.load(2)
+    place = centre.root / "data" / one
+    place.write_bytes(place.read_bytes()[:-1] + b"?")
+    centre.uploader.run_once()
+    assert centre.uploaded() == {two}
+    assert centre.objects() == [data_key(centre.owner, two)]
+
+
+def test_a_store_with_other_bytes_does_not_count(centre: Centre) -> None:
+    one = centre.load(1)
+    whole = (centre.root / "data" / one).read_bytes()
+    centre.store.put(data_key(centre.owner, one), whole[:-1] + b"?")
+    centre.uploader.run_once()
+    assert centre.uploaded() == set()
+
+
+def test_a_store_that_is_away_is_tried_again(
+    centre: Centre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = centre.load(1)
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreAwayError("slow down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(centre.store, "upload", away)
+        with pytest.raises(Transient):
+            centre.uploader.run_once()
+    assert centre.uploader.progress().waiting_files == 1
+    assert centre.uploader.run_once() == 1
+    assert centre.uploaded() == {one}
+
+
+def test_who_was_replaced_puts_nothing_any_more(centre: Centre, tmp_path: Path) -> None:
+    centre.load(1)
+    other = tmp_path / "restored"
+    other.mkdir()
+    with Tree(other) as home:
+        taken = next_incarnation(centre.store, home, centre.engine.uuid)
+    assert (taken.number, taken.parent) == (2, 1)
+    with pytest.raises(FencedError):
+        centre.uploader.run_once()
+    assert centre.objects() == []
+    with pytest.raises(FencedError):
+        own_incarnation(centre.store, centre.home, centre.engine.uuid)
+
+
+def test_a_copy_of_the_machine_that_began_before_it_had_a_store_is_refused(
+    centre: Centre, tmp_path: Path
+) -> None:
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    with Tree(clone) as home, pytest.raises(FencedError):
+        own_incarnation(centre.store, home, centre.engine.uuid)
+
+
+def test_a_forgotten_file_leaves_its_object_to_be_removed_later(centre: Centre) -> None:
+    one = centre.load(1)
+    centre.uploader.run_once()
+    centre.engine.commit([records.FileDeleted(one, "operator")])
+    centre.engine.commit([records.FileForgotten(one)])
+    with centre.engine.reading() as state:
+        assert list(state.uploaded_table.ended) == [one]
+    centre.engine.commit([records.ObjectRemoved(one)])
+    assert centre.uploaded() == set()
