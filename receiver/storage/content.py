@@ -51,17 +51,19 @@ class FileContent:
         fd: open for reading; its offset is not touched.
         size: bytes, as the catalogue has them.
         md5: hex, as the catalogue has it.
+        begin: where in the file it begins.
     """
 
     fd: int
     size: int
     md5: str
+    begin: int = 0
 
     def read(self, offset: int, length: int) -> bytes:
         """See `Content.read`."""
         pieces: list[bytes] = []
         while length:
-            piece = os.pread(self.fd, length, offset)
+            piece = os.pread(self.fd, length, self.begin + offset)
             if not piece:
                 raise ContentChangedError(f"the file ends at {offset} of {self.size} bytes")
             pieces.append(piece)

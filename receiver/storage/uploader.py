@@ -29,9 +29,9 @@ from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError, RefusedCommitError
 from receiver.metadata.state.table_rows import FileState
+from receiver.storage.confirming import put_confirmed
 from receiver.storage.content import ContentChangedError, FileContent
 from receiver.storage.incarnation import FencedError, check_owner
-from receiver.storage.objects import Fingerprint, ObjectExistsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,16 +39,14 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.storage.content import Content
     from receiver.storage.incarnation import Incarnation
-    from receiver.storage.objects import ObjectStore
+    from receiver.storage.objects import Fingerprint, ObjectStore
 
 __all__ = ["UploadProgress", "Uploader", "data_key"]
 
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = "storage/attempts"
-_BLOCK = 8 << 20
 _BATCH = 100
 """Files that one commit tells of, at most; fewer if a second has passed."""
 
@@ -271,43 +269,20 @@ class Uploader:
 
     def _put(self, key: str, content: FileContent, about: dict[str, str]) -> Fingerprint:
         """Have the object in the store, and the store's word for it."""
-        attempt = self._attempt(key)
-        try:
-            sent = self._store.upload(
-                key,
-                content,
-                about,
-                resume=attempt,
-                began=lambda ident: self._note_attempt(key, ident),
-                paced=self._pace,
-            )
-        except ObjectExistsError:
-            # Ours, of a try whose answer or whose commit was lost: the key is nobody else's.
-            self._read_back(key, content)
-            return _known(self._store, key, content)
-        found = self._store.head(key)
-        agrees = found.agrees(sent)
-        if agrees is None:
-            self._read_back(key, content)
-        elif not agrees:
-            raise ContentChangedError(f"{self._store.url}: {key}: the store has other bytes")
-        return sent
+        return put_confirmed(
+            self._store,
+            key,
+            content,
+            about,
+            resume=self._attempt(key),
+            began=lambda ident: self._note_attempt(key, ident),
+            paced=self._pace,
+        )
 
     def _pace(self, size: int) -> None:
         if self._stop.is_set():
             raise StoppedError("told to stop")
         self._paced(size)
-
-    def _read_back(self, key: str, content: Content) -> None:
-        digest, at = md5(), 0
-        while at < content.size:
-            piece = self._store.read(key, at, min(_BLOCK, content.size - at))
-            if not piece:
-                break
-            digest.update(piece)
-            at += len(piece)
-        if at != content.size or digest.hexdigest() != content.md5:
-            raise ContentChangedError(f"{self._store.url}: {key}: the store has other bytes")
 
     # -- attempts ----------------------------------------------------------------------------
 
@@ -328,9 +303,3 @@ class Uploader:
 
 def _attempt_file(key: str) -> str:
     return f"{_ATTEMPTS}/{md5(key.encode()).hexdigest()}.json"
-
-
-def _known(store: ObjectStore, key: str, content: Content) -> Fingerprint:
-    """What the store says of an object that was read back."""
-    found = store.head(key)
-    return Fingerprint(content.size, found.digests)

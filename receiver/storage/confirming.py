@@ -1,0 +1,71 @@
+"""Putting an object, and believing that the store has it.
+
+A key that is taken is our own, of a try whose answer was lost: who puts by this has keys that
+nobody else can have. What lies there is read back, for how far that try came nobody knows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common.digests import md5
+from receiver.storage.content import ContentChangedError
+from receiver.storage.objects import Fingerprint, ObjectExistsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from receiver.storage.content import Content
+    from receiver.storage.objects import ObjectStore
+
+__all__ = ["put_confirmed", "read_back"]
+
+_BLOCK = 8 << 20
+
+
+def put_confirmed(
+    store: ObjectStore,
+    key: str,
+    content: Content,
+    about: Mapping[str, str],
+    *,
+    resume: str | None = None,
+    began: Callable[[str], None] = lambda _: None,
+    paced: Callable[[int], None] = lambda _: None,
+) -> Fingerprint:
+    """Put an object, or find it; see `ObjectStore.upload`.
+
+    Returns:
+        What the store says of it, as far as it knows a digest.
+
+    Raises:
+        ContentChangedError: the content has another MD5, or the store has other bytes.
+    """
+    try:
+        sent = store.upload(key, content, about, resume=resume, began=began, paced=paced)
+    except ObjectExistsError:
+        read_back(store, key, content)
+        return Fingerprint(content.size, store.head(key).digests)
+    agrees = store.head(key).agrees(sent)
+    if agrees is None:
+        read_back(store, key, content)
+    elif not agrees:
+        raise ContentChangedError(f"{store.url}: {key}: the store has other bytes")
+    return sent
+
+
+def read_back(store: ObjectStore, key: str, content: Content) -> None:
+    """Read all of an object.
+
+    Raises:
+        ContentChangedError: it is not this content.
+    """
+    digest, at = md5(), 0
+    while at < content.size:
+        piece = store.read(key, at, min(_BLOCK, content.size - at))
+        if not piece:
+            break
+        digest.update(piece)
+        at += len(piece)
+    if at != content.size or digest.hexdigest() != content.md5:
+        raise ContentChangedError(f"{store.url}: {key}: the store has other bytes")
