@@ -253,6 +253,28 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
     etcd: EtcdConfig = EtcdConfig()
 
 
+class StorageConfig(Struct, frozen=True, kw_only=True):
+    """``[storage]``: where loaded files and the log are copied to, behind their commits.
+
+    Attributes:
+        url: ``s3://bucket/prefix``, or ``file:///directory``; none for no copies.
+        endpoint: of a store that is compatible with S3; none for AWS.
+        region: of the bucket; none for what the environment or the profile says.
+        profile: of the credentials' file; none for the usual order.
+        path_style: the bucket is in the path, not in the host's name, as many compatibles want.
+        parallel: parts of one file that are on their way at once.
+        lag: that the copy of the log is behind the commits, at most, while the store answers.
+    """
+
+    url: str | None = None
+    endpoint: Url | None = None
+    region: str | None = None
+    profile: str | None = None
+    path_style: bool = False
+    parallel: Annotated[int, Meta(ge=1, le=64)] = 4
+    lag: Annotated[Duration, Meta(ge=0.1)] = 10.0
+
+
 class ReceiverConfig(Struct, frozen=True, kw_only=True):
     """The whole of ``receiver.toml``.
 
@@ -268,6 +290,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         proofs: of what is superseded.
         deletes: what one sender may delete without an operator.
         metadata: series, devices, tags and their history.
+        storage: where loaded files and the log are copied to.
         log: where records go.
     """
 
@@ -282,6 +305,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     proofs: ProofsConfig = ProofsConfig()
     deletes: DeletesConfig = DeletesConfig()
     metadata: MetadataConfig = MetadataConfig()
+    storage: StorageConfig = StorageConfig()
     log: LogConfig = LogConfig()
 
     @property

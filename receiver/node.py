@@ -12,11 +12,12 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
-from common.durable import Closing, failed_sync
+from common.durable import Closing, Tree, failed_sync
 from receiver.load.service import LoadService
 from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.open_engine import open_engine
 from receiver.operator.directories import RunningReceiver
+from receiver.storage.service import StorageService
 from receiver.superseding.prover import Prover
 from receiver.transfer.checks import Checks
 from receiver.transfer.listed import ListComparison
@@ -44,6 +45,7 @@ class Node(Closing):
         engine: the metadata engine, held by this process alone.
         load: the loader, the reaper and the senders' folders.
         prover: finds what is superseded.
+        storage: copies into the object store; None without one.
         uploads: the tus calls.
         checks: `check`, the first call of a round, and `heartbeat`.
         tasks: the calls of a task, from its start to its outcome.
@@ -67,6 +69,11 @@ class Node(Closing):
             is_pressed=load.is_pressed,
             memory=config.proofs.memory,
             every=config.proofs.every,
+        )
+        self.storage = (
+            StorageService(config.storage, engine, Tree(config.schema_dir), load.disks.standing)
+            if config.storage.url
+            else None
         )
         self.uploads = Uploads(config, engine, load, clock=clock)
         self.checks = Checks(config, engine, load, clock=clock)
@@ -93,6 +100,8 @@ class Node(Closing):
         self._resources.callback(engine.close)
         self._resources.callback(load.close)
         self._resources.callback(self.prover.close)
+        if self.storage is not None:
+            self._resources.callback(self.storage.close)
 
     @classmethod
     def open(
@@ -123,6 +132,8 @@ class Node(Closing):
             load.start()
             if config.proofs.enabled:
                 node.prover.start()
+            if node.storage is not None:
+                node.storage.start()
             stack.pop_all()  # from here on the node closes them
         return node
 

@@ -24,14 +24,14 @@ import msgspec
 from common import crash
 from common.decoders import from_json
 from common.digests import md5
-from common.errors import StoppedError, TsferryError
+from common.errors import StoppedError
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError, RefusedCommitError
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.confirming import put_confirmed
 from receiver.storage.content import ContentChangedError, FileContent
-from receiver.storage.incarnation import FencedError, check_owner
+from receiver.storage.incarnation import check_owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,14 +64,12 @@ class UploadProgress(NamedTuple):
         oldest: commit that loaded the oldest of them, 0 for none.
         uploaded_files: in the store.
         uploaded_bytes: of those.
-        problem: why nothing is uploaded, None if nothing is in the way.
     """
 
     waiting_files: int = 0
     oldest: int = 0
     uploaded_files: int = 0
     uploaded_bytes: int = 0
-    problem: str | None = None
 
 
 class _Attempt(msgspec.Struct, frozen=True):
@@ -80,7 +78,7 @@ class _Attempt(msgspec.Struct, frozen=True):
 
 
 class Uploader:
-    """Uploads in a thread of its own."""
+    """Uploads what is missing, when it is called; one thread at a time."""
 
     def __init__(
         self,
@@ -90,10 +88,9 @@ class Uploader:
         home: Tree,
         trees: Callable[[], Sequence[Tree]],
         *,
-        every: float = 1.0,
         paced: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Prepare; nothing is done before `start` or `run_once`.
+        """Prepare; nothing is done before `run_once`.
 
         Args:
             engine: the metadata engine.
@@ -101,7 +98,6 @@ class Uploader:
             owner: as whom they are put.
             home: the schema directory, which remembers attempts.
             trees: gives the data directories that count now.
-            every: seconds between two looks for what is new.
             paced: called with a number of bytes before they go; may wait.
         """
         self._engine = engine
@@ -109,14 +105,10 @@ class Uploader:
         self._owner = owner
         self._home = home
         self._trees = trees
-        self._every = every
         self._paced = paced
         self._waiting: list[tuple[int, str]] = []
         self._seen = -1
-        self._problem: str | None = None
-        self._fenced = False
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def progress(self) -> UploadProgress:
         """How far it is."""
@@ -128,34 +120,11 @@ class Uploader:
                 oldest=min(waiting, default=(0, ""))[0],
                 uploaded_files=len(table.rows),
                 uploaded_bytes=table.bytes,
-                problem=self._problem,
             )
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="uploader", daemon=True)
-        self._thread.start()
 
     def close(self) -> None:
         """Stop before the next part; the next start goes on with it."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._every) and not self._fenced:
-            try:
-                self.run_once()
-            except StoppedError:
-                return
-            except (TsferryError, OSError) as error:
-                self._problem = str(error)
-                self._fenced = isinstance(error, FencedError)
-                log.warning("uploads have to wait", extra={"error": str(error)})
-                self._stop.wait(getattr(error, "retry_after", None) or self._every)
-            except Exception:
-                log.exception("uploading failed")
 
     def run_once(self) -> int:
         """Upload all that is missing now; returns how many files.
@@ -180,7 +149,6 @@ class Uploader:
             if row is not None and not there and self._is_wanted(row):
                 done += self._upload(row)
             heapq.heappop(self._waiting)
-        self._problem = None
         return done
 
     # -- what is missing ---------------------------------------------------------------------

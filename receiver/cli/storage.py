@@ -1,0 +1,131 @@
+"""`storage` and `restore`: the copies in an object store."""
+
+from __future__ import annotations
+
+import click
+from msgspec.structs import replace
+
+from common.cli import Invocation, emit_json
+from common.durable import Tree
+from common.errors import ConflictError, TsferryError, UsageError
+from common.terminal import printable, size_text
+from receiver.cli.showing import json_option
+from receiver.config import ReceiverConfig
+from receiver.disks import adopt
+from receiver.metadata.engine import Engine
+from receiver.open_engine import open_engine
+from receiver.storage.file_restore import restore_files
+from receiver.storage.incarnation import next_incarnation
+from receiver.storage.metadata_restore import restore_metadata
+from receiver.storage.owned_prefix import engine_in
+from receiver.storage.service import store_of
+from receiver.storage.store_check import check_store
+
+__all__ = ["restore", "storage"]
+
+
+@click.group()
+def storage() -> None:
+    """The object store that loaded files and the log are copied to."""
+
+
+@storage.command(
+    epilog="Example: tsferry-receiver storage check. Exit codes: 0 all holds; 1 something does "
+    "not; 2 configuration, or none is configured."
+)
+@json_option
+@click.pass_context
+def check(ctx: click.Context, as_json: bool) -> None:
+    """Try everything that copies need of the store, on objects that are removed again."""
+    invocation: Invocation[ReceiverConfig] = ctx.obj
+    store = store_of(_configured(invocation.load().value).storage)
+    try:
+        found = []
+        for each in check_store(store):
+            found.append(each)
+            if not as_json:
+                click.echo(f"{'no ' if each.problem else 'yes'} {each.need}")
+                if each.problem:
+                    click.echo(f"    {printable(each.problem)}")
+    finally:
+        store.close()
+    if as_json:
+        emit_json({"findings": [{"need": each.need, "problem": each.problem} for each in found]})
+    if any(each.problem for each in found):
+        ctx.exit(1)
+
+
+@click.command(
+    epilog="Example: tsferry-receiver --config receiver.toml restore. Exit codes: 0 done; 2 "
+    "configuration, or something is there already; 3 files were not in the store: they are named, "
+    "and asked for again from their senders; 4 the store does not answer: say it again."
+)
+@click.option("--from", "url", help="The store, in place of storage.url.")
+@click.option("--at", type=int, help="Commit ts of the last commit that may be in it.")
+@json_option
+@click.pass_context
+def restore(ctx: click.Context, url: str | None, at: int | None, as_json: bool) -> None:
+    """Make the directories of this configuration again from an object store.
+
+    The old receiver, should it still run somewhere, copies nothing from then on. A restore that
+    was cut off goes on when it is said again.
+    """
+    invocation: Invocation[ReceiverConfig] = ctx.obj
+    config = _configured(invocation.load().value, url)
+    store = store_of(config.storage)
+    try:
+        uuid = engine_in(store)
+        if not _is_there(config, uuid):
+            restore_metadata(store, uuid, config.schema_dir, at=at)
+        with Tree(config.schema_dir) as home:
+            next_incarnation(store, home, uuid)
+        with open_engine(config) as engine:
+            adopt(config, uuid)
+            with Tree(config.data_dirs[0]) as data:
+                found = restore_files(store, engine, data)
+    finally:
+        store.close()
+    if as_json:
+        emit_json(
+            {
+                "engine": uuid,
+                "fetched": found.fetched,
+                "bytes": found.bytes,
+                "there": found.there,
+                "lacking": [{"sender": sender, "path": path} for sender, path in found.lacking],
+            }
+        )
+    else:
+        click.echo(
+            f"engine {uuid}: {found.fetched} files ({size_text(found.bytes)}) fetched, "
+            f"{found.there} were there"
+        )
+        for sender, path in found.lacking:
+            click.echo(f"not in the store: {printable(path)} of {sender}")
+    if found.lacking:
+        ctx.exit(3)
+
+
+def _configured(config: ReceiverConfig, url: str | None = None) -> ReceiverConfig:
+    if url is not None:
+        config = replace(config, storage=replace(config.storage, url=url))
+    if config.storage.url is None:
+        raise UsageError("no store is configured: storage.url")
+    return config
+
+
+def _is_there(config: ReceiverConfig, uuid: str) -> bool:
+    """Whether the metadata was restored by a call before this one.
+
+    Raises:
+        ConflictError: another engine is there.
+    """
+    try:
+        with Engine.read_only(config.schema_dir) as engine:
+            if engine.uuid != uuid:
+                raise ConflictError(f"{config.schema_dir} has another engine, {engine.uuid}")
+            return True
+    except ConflictError:
+        raise
+    except TsferryError:
+        return False

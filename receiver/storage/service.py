@@ -1,0 +1,177 @@
+"""The copies of a running receiver: two threads, one for files and one for the log.
+
+A store that is away, or refuses, holds up nothing but the copies: it is tried again, and what is in
+the way is shown. Who has been replaced by another receiver stops for good.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from common.durable import Closing, Tree
+from common.errors import StoppedError, TsferryError
+from receiver.storage.incarnation import FencedError, own_incarnation
+from receiver.storage.opening import StoreOptions, open_store
+from receiver.storage.owned_prefix import own_prefix
+from receiver.storage.shipping import LogShipper
+from receiver.storage.uploader import Uploader, UploadProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from receiver.config import StorageConfig
+    from receiver.metadata.engine import Engine
+    from receiver.storage.objects import ObjectStore
+
+__all__ = ["StorageProgress", "StorageService", "store_of"]
+
+log = logging.getLogger(__name__)
+
+_LOOK = 1.0
+"""Seconds between two looks for files that are to be uploaded."""
+
+
+def store_of(config: StorageConfig) -> ObjectStore:
+    """The store of a configuration that has one.
+
+    Raises:
+        ConfigError: its URL means none, or what it needs is not installed.
+        StoreRefusedError: there is no such directory, or no region is known.
+    """
+    assert config.url is not None
+    options = StoreOptions(
+        endpoint=config.endpoint,
+        region=config.region,
+        profile=config.profile,
+        path_style=config.path_style,
+        parallel=config.parallel,
+    )
+    return open_store(config.url, options)
+
+
+class StorageProgress(NamedTuple):
+    """How far the copies are.
+
+    Attributes:
+        files: how far those of files are.
+        incarnation: as whom they are put; 0 while the store was not reached yet.
+        shipped: the newest commit whose log is in the store, 0 for none.
+        problem: what is in the way, None if nothing is.
+        is_fenced: another receiver has taken over, for good.
+    """
+
+    files: UploadProgress
+    incarnation: int = 0
+    shipped: int = 0
+    problem: str | None = None
+    is_fenced: bool = False
+
+
+class StorageService(Closing):
+    """Copies in the background, from `start` to `close`."""
+
+    def __init__(
+        self,
+        config: StorageConfig,
+        engine: Engine,
+        schema_dir: Tree,
+        trees: Callable[[], Sequence[Tree]],
+    ) -> None:
+        """Prepare; the store is not spoken to before `start`.
+
+        Args:
+            config: with a URL.
+            engine: the metadata engine.
+            schema_dir: its directory; closed with this.
+            trees: gives the data directories that count now.
+        """
+        self._config = config
+        self._engine = engine
+        self._home = schema_dir
+        self._trees = trees
+        self._store: ObjectStore | None = None
+        self._uploader: Uploader | None = None
+        self._shipper: LogShipper | None = None
+        self._incarnation = 0
+        self._problems: dict[str, str] = {}
+        self._fenced = threading.Event()
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Start the threads."""
+        jobs = {"log copies": self._ship, "file copies": self._upload}
+        for name, job in jobs.items():
+            thread = threading.Thread(target=self._keep_doing, args=(name, job), name=name)
+            self._threads.append(thread)
+            thread.start()
+
+    def close(self) -> None:
+        """Stop; what is under way is gone on with at the next start."""
+        self._stop.set()
+        if self._uploader is not None:
+            self._uploader.close()
+        for thread in self._threads:
+            thread.join()
+        if self._store is not None:
+            self._store.close()
+        self._home.close()
+
+    def progress(self) -> StorageProgress:
+        """How far the copies are."""
+        shipper, uploader = self._shipper, self._uploader
+        newest = None if shipper is None else shipper.newest
+        return StorageProgress(
+            files=UploadProgress() if uploader is None else uploader.progress(),
+            incarnation=self._incarnation,
+            shipped=0 if newest is None else newest.ts,
+            problem=next(iter(dict(self._problems).values()), None),
+            is_fenced=self._fenced.is_set(),
+        )
+
+    def _keep_doing(self, name: str, job: Callable[[], float]) -> None:
+        """Do a job again and again; it says how long to wait for the next time."""
+        pause = 0.0
+        while not self._stop.wait(pause) and not self._fenced.is_set():
+            try:
+                pause = job()
+                self._problems.pop(name, None)
+            except StoppedError:
+                return
+            except FencedError as error:
+                self._problems[name] = str(error)
+                self._fenced.set()
+                log.error("this receiver was replaced; it copies nothing any more")
+            except (TsferryError, OSError) as error:
+                if self._problems.get(name) != str(error):
+                    log.warning("copies have to wait", extra={"job": name, "error": str(error)})
+                self._problems[name] = str(error)
+                pause = getattr(error, "retry_after", None) or self._config.lag
+            except Exception as error:
+                self._problems[name] = repr(error)
+                log.exception("copying failed")
+                pause = self._config.lag
+
+    def _ship(self) -> float:
+        if self._shipper is None:
+            self._connect()
+        assert self._shipper is not None
+        self._shipper.ship()
+        return self._config.lag / 2
+
+    def _upload(self) -> float:
+        if self._uploader is not None:
+            self._uploader.run_once()
+        return _LOOK
+
+    def _connect(self) -> None:
+        """Find the store, and out who owns what is in it; by the thread of the log alone."""
+        if self._store is None:
+            self._store = store_of(self._config)
+        own_prefix(self._store, self._engine.uuid)
+        owner = own_incarnation(self._store, self._home, self._engine.uuid)
+        self._shipper = LogShipper(self._engine.published, self._home, self._store, owner)
+        self._incarnation = owner.number
+        self._uploader = Uploader(self._engine, self._store, owner, self._home, self._trees)
