@@ -62,8 +62,9 @@ def measure(names: Sequence[str], runs: int, into: Path) -> None:
             load = os.getloadavg()[0]
             done = subprocess.run(words, stdout=subprocess.PIPE, check=True, cwd=ROOT)
             kept = {"load": load, "found": json.loads(done.stdout)}
-            (into / f"{name}-{run + 1}.json").write_text(json.dumps(kept, indent=1))
-            print(f"{name}, run {run + 1}: load {load:.1f} before it", file=sys.stderr, flush=True)
+            number = len(list(into.glob(f"{name}-*.json"))) + 1
+            (into / f"{name}-{number}.json").write_text(json.dumps(kept, indent=1))
+            print(f"{name}, run {number}: load {load:.1f} before it", file=sys.stderr, flush=True)
 
 
 def of_round(runs: Runs) -> list[str]:
