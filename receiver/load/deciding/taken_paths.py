@@ -103,20 +103,19 @@ class TakenPaths:
         # A look that did not get to all of a directory counts for none of it, and yet has files.
         return [records.FileRetired(row.physical, last and max(last, row.first_look))]
 
-    def renew(self, row: FileRow, path: str, physical: str) -> list[records.Op]:
-        """Let a file that is loaded for `path` take all paths of one that it takes the place of.
+    def renew(self, row: FileRow, physical: str) -> list[records.Op]:
+        """Let a file that is loaded under `first_of` one that it replaces take its other paths.
 
         Args:
             row: the one that goes, with the same content.
-            path: a path of it.
             physical: the new file.
         """
-        others = [each for each in self._paths_of(row) if each != path]
+        paths = list(self._paths_of(row))
         anew = msgspec.structs.replace(row, physical=physical, state=FileState.LIVE)
         self._renewed.add(physical)
-        self._paths[physical] = [path, *others]
-        self._at.update(dict.fromkeys((path, *others), anew))
-        return [records.FileNamed(physical, each) for each in others]
+        self._paths[physical] = paths
+        self._at.update(dict.fromkeys(paths, anew))
+        return [records.FileNamed(physical, each) for each in paths[1:]]
 
     def is_renewed(self, row: FileRow) -> bool:
         """Whether a file was loaded in this commit, for another path of one that it replaces."""
@@ -125,16 +124,19 @@ class TakenPaths:
     def give_back(self, row: FileRow, path: str) -> None:
         """Undo a `free` whose operations are not committed."""
         self._at[path] = row
-        self._paths_of(row).append(path)
+        paths = self._paths_of(row)
+        paths.insert(0 if path == row.path else len(paths), path)
         self._ended.pop(row.physical, None)
 
     def give(self, row: FileRow, path: str) -> list[records.Op]:
         """Give a free path to a file, retired or superseded ones too."""
-        had_paths = self.has_path(row)
+        paths = self._paths_of(row)
         self._at[path] = row
-        self._paths_of(row).append(path)
-        if had_paths:
-            return [records.FileNamed(row.physical, path)]
+        if paths:
+            named = records.FileNamed(row.physical, path, self._higher(paths[0], path))
+            paths[:] = named.among(paths)
+            return [named]
+        paths.append(path)
         just_now = self._ended.pop(row.physical, None) is not None
         ops: list[records.Op] = []
         if row.state is FileState.SUPERSEDED and not just_now:
@@ -168,6 +170,21 @@ class TakenPaths:
         if old == new or (goes_on and old and new and _is_later_generation(old, new)):
             return 0
         return self._look
+
+    def _higher(self, before: str, after: str) -> int:
+        """The look from which on a file with both names ranks by the second one; 0 if it does not.
+
+        The database has the content once more, above what came between: as where a point was
+        written over, and now has the value again that it had.
+        """
+        old, new = name_rank(FilePath.parse(before)), name_rank(FilePath.parse(after))
+        if old is None or new is None or new < old:
+            return 0
+        return self._anew(before, after, goes_on=True)
+
+    def first_of(self, row: FileRow) -> str:
+        """The path that a file ranks by now."""
+        return self._paths_of(row)[0]
 
     def _paths_of(self, row: FileRow) -> list[str]:
         found = self._paths.get(row.physical)
