@@ -102,6 +102,7 @@ def decide_change(
             data_dir,
             holds,
             limits,
+            deletions,
         )
         change = decision.make(between)
         if decision.holds.keys() <= holds.keys():
@@ -173,6 +174,7 @@ class _Decision:
         data_dir: str,
         known_holds: Mapping[_Group, FileOutcome],
         limits: DeletesConfig,
+        deletions: Sequence[DeletionsPart],
     ) -> None:
         self.state = state
         self.record = record
@@ -207,6 +209,8 @@ class _Decision:
         self._rows_guarded: set[str] = set()
         self.mirrors = False
         self.carried: dict[str, str] = {}
+        rows = (self._row_of(path) for path in {part.path for part in deletions})
+        self.deleted_from = {row.physical for row in rows if row is not None}
 
     def make(self, between: Callable[[], None]) -> Change:
         change = self.change
@@ -336,7 +340,21 @@ class _Decision:
         sender = self.record.sender
         told = self.manifest[path.text].origin
         origin = "" if told is None else told.sender
-        return known_content(self.state, sender, path.text, tail, is_same, self.stands, origin)
+        return known_content(
+            self.state,
+            sender,
+            path.text,
+            tail,
+            is_same,
+            self.stands,
+            origin,
+            self.deleted_from,
+        )
+
+    def _row_of(self, path: str) -> FileRow | None:
+        """The file that is, or was forwarded, under a path, as it is committed."""
+        table, sender = self.state.file_table, self.record.sender
+        return table.held(sender, path) or table.forwarded(sender, path)
 
     def _is_same(self, path: FilePath, row: FileRow, candidate: Candidate | None) -> bool:
         found = self.manifest[path.text] if candidate is None else candidate.staged
