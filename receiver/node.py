@@ -91,6 +91,7 @@ class Node(Closing):
             uploads=self.uploads,
             checks=self.checks,
             prover=self.prover,
+            storage=self.storage,
             clock=clock,
             started=clock(),
         )

@@ -9,11 +9,14 @@ from common.cli import Invocation, emit_json
 from common.durable import Tree
 from common.errors import ConflictError, TsferryError, UsageError
 from common.terminal import printable, size_text
-from receiver.cli.showing import json_option
+from receiver.cli.showing import commit_time, json_option, write_json
 from receiver.config import ReceiverConfig
 from receiver.disks import adopt
 from receiver.metadata.engine import Engine
 from receiver.open_engine import open_engine
+from receiver.operator.client import ask
+from receiver.operator.storage import storage_in_catalogue
+from receiver.operator.views import StorageView
 from receiver.storage.file_restore import restore_files
 from receiver.storage.incarnation import next_incarnation
 from receiver.storage.metadata_restore import restore_metadata
@@ -53,6 +56,40 @@ def check(ctx: click.Context, as_json: bool) -> None:
         emit_json({"findings": [{"need": each.need, "problem": each.problem} for each in found]})
     if any(each.problem for each in found):
         ctx.exit(1)
+
+
+@storage.command(
+    epilog="Example: tsferry-receiver storage status --json. Works without a server too. Exit "
+    "codes: 0 done; 2 configuration; 4 the receiver refuses."
+)
+@json_option
+@click.pass_obj
+def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
+    """How far the copies are, and what is in their way."""
+    found = ask(
+        invocation.load().value,
+        lambda server: server.ask("GET", "/v1/storage", StorageView),
+        storage_in_catalogue,
+    )
+    if as_json:
+        write_json(found)
+        return
+    lines = {
+        "store": printable(found.url or "none is configured"),
+        "problem": printable(found.problem or "none"),
+        "in the store": f"{found.uploaded_files} files, {size_text(found.uploaded_bytes)}",
+        "waiting": f"{found.waiting_files} files"
+        + (
+            f", the oldest since {commit_time(found.oldest_waiting, found.oldest_waiting_at)}"
+            if found.oldest_waiting
+            else ""
+        ),
+        "log": f"up to {commit_time(found.shipped, found.shipped_at)}" if found.shipped else "-",
+        "incarnation": f"{found.incarnation or '-'}"
+        + (", and another receiver has taken over" if found.fenced else ""),
+    }
+    for name, value in lines.items():
+        click.echo(f"{name + ':':14}{value}")
 
 
 @click.command(

@@ -20,7 +20,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "": ("receiver", "sender", "common"),
     "sender": ("cli", "daemon", "round", "schema", "send", "plan", "kept", "select", "config"),
     "receiver": (
-        "cli", "web", "node", "spark", "operator", "transfer", "load", "superseding", "open_engine",
+        "cli", "web", "node", "spark", "operator", "transfer", "load", "superseding", "storage",
+        "open_engine",
         "disks", "principal", "metadata", "points", "config", "scope",
     ),
     "receiver.metadata": (

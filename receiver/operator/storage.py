@@ -1,0 +1,57 @@
+"""How far the copies in the object store are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from receiver.operator.views import StorageView
+
+if TYPE_CHECKING:
+    from receiver.metadata.engine import Engine
+    from receiver.operator.directories import ReceiverDirectories, RunningReceiver
+
+__all__ = ["running_storage", "storage_in_catalogue"]
+
+
+def storage_in_catalogue(there: ReceiverDirectories) -> StorageView:
+    """What the catalogue knows, without a server."""
+    with there.engine.reading() as state:
+        table = state.uploaded_table
+        waiting = [
+            row.created
+            for row in state.files.values()
+            if row.visible and row.physical not in table.rows
+        ]
+        return StorageView(
+            url=there.config.storage.url,
+            uploaded_files=len(table.rows),
+            uploaded_bytes=table.bytes,
+            waiting_files=len(waiting),
+            oldest_waiting=min(waiting, default=0),
+            oldest_waiting_at=_moment(there.engine, min(waiting, default=0)),
+        )
+
+
+def running_storage(there: RunningReceiver) -> StorageView:
+    """How far a server is with its copies."""
+    if there.storage is None:
+        return StorageView(url=None, running=True)
+    found = there.storage.progress()
+    return StorageView(
+        url=there.config.storage.url,
+        running=True,
+        incarnation=found.incarnation,
+        uploaded_files=found.files.uploaded_files,
+        uploaded_bytes=found.files.uploaded_bytes,
+        waiting_files=found.files.waiting_files,
+        oldest_waiting=found.files.oldest,
+        oldest_waiting_at=_moment(there.engine, found.files.oldest),
+        shipped=found.shipped,
+        shipped_at=_moment(there.engine, found.shipped),
+        problem=found.problem,
+        fenced=found.is_fenced,
+    )
+
+
+def _moment(engine: Engine, ts: int) -> float | None:
+    return engine.times.seconds(ts) if ts else None
