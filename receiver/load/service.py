@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from common.durable import free_bytes
 from common.errors import Transient, TsferryError
 from receiver.disks import Disks
-from receiver.load.folder.obstacles import is_of_one_path, obstacle
+from receiver.load.folder.obstacles import is_of_one_path, misplaced, obstacle
 from receiver.load.folder.sender_folder import FOLDERS_ROOT, Folders, folder_name
 from receiver.load.folder_recovery import recover_folder
 from receiver.load.loader import Loader
@@ -152,9 +152,11 @@ class LoadService:
         except (OSError, TsferryError) as error:
             if not is_of_one_path(error):
                 raise
-            name = str(getattr(error, "filename", None))
+            tree, name = self.disks.first(), str(getattr(error, "filename", None))
             rel = name if name.startswith(root) else f"{root}/data/.uploads/"
-            why = obstacle(self.disks.first(), rel, error)
+            why = obstacle(tree, rel, error)
+            if "/" not in name:  # of a file in the folder, by the descriptor of that
+                why = misplaced(tree, f"{root}/{name}", directory=False) or why
             self.folders.hindered[uuid] = why
             raise Transient(
                 f"nothing of sender {uuid} can be taken in: {why}", retry_after=_TRY_AGAIN

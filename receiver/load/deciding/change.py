@@ -297,6 +297,8 @@ class _Decision:
         if row.physical not in self._rows_guarded:
             self._rows_guarded.add(row.physical)
             self.change.guards.append(Guard("file", row.physical, row.changed))
+            if not row.held:  # what is another's by now does not come back
+                self._guard_owners(row.devices)
         origin = origin_of(self.manifest[path.text].origin)
         if has_ended(origin):
             if self.paths.held(path.text) is row:
