@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TransferCuts", "looks_in_device"]
 
-_Moved: TypeAlias = "tuple[list[OwnerMove], frozenset[str]]"
+_Moved: TypeAlias = "tuple[tuple[OwnerMove, ...], frozenset[str]]"
 _MANY: Final = 4
 """Devices of a file from which on others may share them."""
 
@@ -94,8 +94,5 @@ class TransferCuts:
         found: dict[tuple[OwnerMove, ...], list[str]] = defaultdict(list)
         for device in devices:
             if (moves := self._moves.get(device)) is not None:
-                found[moves].append(device)
-        return [
-            ([each for each in moves if each.commit <= self._at], frozenset(several))
-            for moves, several in found.items()
-        ]
+                found[tuple(each for each in moves if each.commit <= self._at)].append(device)
+        return [(moves, frozenset(several)) for moves, several in found.items()]
