@@ -67,7 +67,9 @@ class TransferCuts:
 
     def of(self, row: FileRow) -> tuple[TransferCut, ...]:
         """The cuts of a file, as its row was at that commit; a device is in one of them at most."""
-        return self.of_rank(row.rank, row) if self._moves else ()
+        # Of nearly all files the rank, which takes longer, is not asked for.
+        is_moved = bool(self._moves) and bool(self._moved(row.devices))
+        return self.of_rank(row.rank, row) if is_moved else ()
 
     def of_rank(self, rank: Rank, row: FileRow) -> tuple[TransferCut, ...]:
         """The cuts of a file, if it had that rank."""

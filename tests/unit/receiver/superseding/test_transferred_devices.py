@@ -69,9 +69,9 @@ def row(node: Node, path: str) -> FileRow:
     return found
 
 
-def read(node: Node) -> Values:
+def read(node: Node, **given: str) -> Values:
     found: Values = {}
-    for each in rows_read(node.config.schema_dir):
+    for each in rows_read(node.config.schema_dir, **given):
         found.setdefault(each["device"], {})[each["time"]] = each["value_long"]
     return found
 
@@ -134,6 +134,19 @@ def test_a_device_that_comes_back_to_a_file_that_was_gone_by_then_brings_back_wh
     assert row(node, EARLY).state is FileState.RETIRED
     assert read(node)[D1] == {1: 10}
     assert prove(node) == 0
+
+
+def test_without_what_is_retired_a_device_that_went_is_the_new_owners_alone(
+    node: Node, edges: dict[str, Edge]
+) -> None:
+    send(edges[A], {LATE: {D1: {1: 1, 2: 2}, D2: {1: 1}}})
+    give(node, B)
+    assert read(node, retired="false") == {D2: {1: 1}}
+    send(edges[B], {EARLY: {D1: {1: 10}}})
+    assert read(node) == {D1: {1: 10, 2: 2}, D2: {1: 1}}
+    assert read(node, retired="false") == {D1: {1: 10}, D2: {1: 1}}
+    give(node, A)
+    assert read(node, retired="false") == {D1: {1: 1, 2: 2}, D2: {1: 1}}
 
 
 def test_an_end_that_moves_nothing_brings_nothing_back(node: Node, edges: dict[str, Edge]) -> None:
