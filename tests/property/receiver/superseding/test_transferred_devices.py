@@ -80,7 +80,12 @@ class Play:
             looks=looks,
             last_looks=[self.last_look(uuid, each) for each in gone],
         )
-        assert set(results(edge.outcome(task)).values()) <= {"loaded", "already", "retired", "deleted"}
+        assert set(results(edge.outcome(task)).values()) <= {
+            "loaded",
+            "already",
+            "retired",
+            "deleted",
+        }
 
     def last_look(self, uuid: str, path: str) -> int:
         """Of one that is gone: what was transferred meanwhile came behind it, or before."""

@@ -19,7 +19,7 @@ from receiver.metadata.model.ranks import NOW, stands_above
 from receiver.metadata.model.timestamps import to_seconds
 from receiver.operator.tokens import make_token
 from receiver.spark.catalogue import Catalogue, RemoteCatalogue, _locations, unit_of
-from receiver.spark.source.inferring import catalogue_of, list_sources
+from receiver.spark.source.inferring import catalogue_of, columns_of, list_sources, plan_of
 from receiver.spark.source.source_options import parse_options
 from receiver.web.app import close, create_app, site_of
 from tests.support.spark_world import NORTH, SOUTH, World
@@ -276,6 +276,24 @@ def test_directories_and_url_know_the_same_of_transferred_devices(world: World) 
     assert expected[back] == {(first, moved, gone), (back + 1, NOW, returned)}
     with served(world) as (url, token), opened(world, url, token=token) as remote:
         assert {at: cuts(remote, at) for at in (loaded, moved, back)} == expected
+
+
+def test_what_was_deleted_since_is_read_of_the_past_by_url_too(world: World) -> None:
+    """Its ranges are forgotten, and the transfers of its devices are not."""
+    file = add(world, 1)
+    moved = world.engine.commit([records.OwnerSet("root.wind.d1", SOUTH, "x")])
+    world.engine.commit([records.FileDeleted(file, "gone")])
+
+    def past(catalogue: Catalogue) -> list[tuple[str, bool, int]]:
+        options = parse_options({"catalog": "x", "form": "long"})
+        picker = plan_of(options, columns_of(options)).picker()
+        files = catalogue.files(moved)
+        return [(each.name, picker.takes_file(each), each.cuts[0].last) for each in files]
+
+    with opened(world) as local:
+        assert past(local) == [(file, True, moved)]
+    with served(world) as (url, token), opened(world, url, token=token) as remote:
+        assert past(remote) == [(file, True, moved)]
 
 
 def test_an_older_server_is_read_by_commits_and_names(
