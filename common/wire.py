@@ -754,7 +754,7 @@ class SettledAnswer(Struct, frozen=True, kw_only=True):
 
 
 class DeviceExtent(Struct, frozen=True, kw_only=True):
-    """A device of a file, with its first and last time."""
+    """A device of a file, with its first and last time; of one deleted since, the file's."""
 
     name: str
     first: Time

@@ -184,9 +184,10 @@ class CentreView:
         return set(self.points(row)) <= given
 
 
-def rows_read(schema_dir: Path, as_of: int | None = None) -> Iterator[dict[str, Any]]:
+def rows_read(schema_dir: Path, as_of: int | None = None, **given: str) -> Iterator[dict[str, Any]]:
     """The rows that a reader of a receiver's catalogue gets, now or as of a commit."""
-    given = {} if as_of is None else {"asOf": str(as_of)}
+    if as_of is not None:
+        given["asOf"] = str(as_of)
     options = parse_options({"form": "long", "catalog": str(schema_dir), **given})
     query = plan_of(options, columns_of(options))
     sources = list_sources(options)
