@@ -26,6 +26,7 @@ from common.names import FilePath
 from common.tsfile.deletion_records import whole_records
 from common.tsfile.primitives import Malformed
 from sender.kept.rival_deletions import without_rivals
+from sender.kept.sights import Sight, Sights
 from sender.select.found import Scan, Why
 from sender.select.listed_table import unsettled
 from sender.select.path_table import lacking, one_of_each_directory
@@ -38,27 +39,13 @@ if TYPE_CHECKING:
     from sender.select.entry import Entry
     from sender.select.found import LocalDeletions, LocalFile, TimePartition
 
-__all__ = ["LONGEST_PART", "DeletionsSight", "EdgeLook", "Looks", "LooksState", "Sight"]
+__all__ = ["LONGEST_PART", "DeletionsSight", "EdgeLook", "Looks", "LooksState"]
 
 _FILE = "looks.state"
 _VERSION = 1
 LONGEST_PART: Final = 256 << 10
 """Bytes of a part of a deletion file, but for a single record that is longer."""
 _HOLDS = "what it said still holds at the receiver"
-
-
-class Sight(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A file that is here and is not on the list.
-
-    Attributes:
-        inode: of it.
-        first: the first look that had it.
-        closed: the first look that had it closed; 0 while it is open.
-    """
-
-    inode: int
-    first: int
-    closed: int
 
 
 class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
@@ -100,8 +87,8 @@ class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
         return KnownRecords(self.told, self.known or whole)
 
 
-class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is remembered of looks.
+class _Remembered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is remembered of looks, but for what was seen of each file that is not on the list.
 
     Attributes:
         version: of this format.
@@ -109,7 +96,6 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         earlier: directories of TsFiles -> the last look that listed them, where not all were listed
             by the last one; "" stands for those that nothing was known of.
         torn: those that it did not see at rest -> the last look that did; likewise.
-        sights: path -> file that is here and not on the list.
         missing: path of a listed file that it did not see, or of one that lives on as a link only
             -> the last look that had it.
         deletions: path of a TsFile -> form -> its deletion file.
@@ -121,10 +107,45 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last: int = 0
     earlier: dict[str, int] = {}
     torn: dict[str, int] = {}
-    sights: dict[str, Sight] = {}
     missing: dict[str, int] = {}
     deletions: dict[str, dict[str, DeletionsSight]] = {}
     places: dict[str, dict[str, str]] = {}
+
+
+class _OnDisk(_Remembered, frozen=True, kw_only=True):
+    """The same as it is read."""
+
+    sights: dict[str, Sight] = {}
+
+
+_NOTHING: Final = Sights()
+
+
+class LooksState(_Remembered, frozen=True, kw_only=True):
+    """What is remembered of looks: beside the rest `sights` of files that are not on the list."""
+
+    sights: Sights = _NOTHING
+
+    @classmethod
+    def read(cls, content: bytes) -> LooksState:
+        """What `pieces` wrote, or an earlier version.
+
+        Raises:
+            msgspec.MsgspecError, UnicodeDecodeError: it is something else.
+        """
+        found = from_json(content, _OnDisk)
+        rest = {name: getattr(found, name) for name in _Remembered.__struct_fields__}
+        return cls(**rest, sights=Sights(found.sights.items()))
+
+    def pieces(self) -> Iterator[bytes]:
+        """JSON, piece by piece: of a first look the sights alone are a hundred megabytes."""
+        rest = msgspec.json.encode(replace(self, sights=_NOTHING))
+        if not self.sights:
+            yield rest
+            return
+        yield rest[:-1] + (b'"sights":' if rest == b"{}" else b',"sights":')
+        yield from self.sights.pieces()
+        yield b"}"
 
     def last_of(self, directory: str) -> int:
         """The last look that listed a directory."""
@@ -308,7 +329,7 @@ class Looks:
         """
         looks = cls(sync, endpoint)
         try:
-            found = from_json(zlib.decompress(sync.read(looks._rel)), LooksState)
+            found = LooksState.read(zlib.decompress(sync.read(looks._rel)))
         except FileNotFoundError:
             return looks
         except (msgspec.MsgspecError, UnicodeDecodeError, zlib.error) as error:
@@ -355,10 +376,12 @@ class Looks:
             last=number,
             earlier=earlier,
             torn=torn,
-            sights={
-                **_out_of_sight(before, scan, entries),
-                **dict(_sights(before, number, scan, entries, gone)),
-            },
+            sights=Sights(
+                chain(
+                    _out_of_sight(before, scan, entries),
+                    _sights(before, number, scan, entries, gone),
+                )
+            ),
             missing=dict(_missing_since(before, number, scan, entries, gone)),
             deletions=deletions,
             places=places,
@@ -391,7 +414,8 @@ class Looks:
         if state == self.now and self.problem is None:
             return
         self._tree.make_dirs(self._rel.rpartition("/")[0])
-        content = zlib.compress(msgspec.json.encode(state), level=1)
+        squeeze = zlib.compressobj(level=1)
+        content = b"".join(map(squeeze.compress, state.pieces())) + squeeze.flush()
         self._tree.write_atomic(self._rel, content)
         self.now, self.problem, self.forgot = state, None, False
 
@@ -427,15 +451,13 @@ def _sights(
 
 def _out_of_sight(
     before: LooksState, scan: Scan, entries: Mapping[FilePath, Entry]
-) -> dict[str, Sight]:
+) -> Iterator[tuple[str, Sight]]:
     """What was seen, is not on the list, and lies where this look did not get to."""
     if not (scan.unmounted or scan.unreadable):
-        return {}
-    return {
-        path: sight
-        for path, sight in before.sights.items()
-        if scan.why_not_listed(path.rpartition("/")[0]) and FilePath.parse(path) not in entries
-    }
+        return
+    for path, sight in before.sights.items():
+        if scan.why_not_listed(path.rpartition("/")[0]) and FilePath.parse(path) not in entries:
+            yield path, sight
 
 
 def _missing_since(

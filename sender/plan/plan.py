@@ -28,22 +28,24 @@ import msgspec
 from msgspec.structs import replace
 
 from common.wire import Propagate
+from sender.plan.additions import Addition, NewFiles
 from sender.plan.begun_anew import tasks_anew
 from sender.plan.compacted import unexplained
 from sender.plan.plan_options import PlanOptions
-from sender.plan.task_plan import Addition, TaskPlan, ToldDeletion, Work, cut, too_many
+from sender.plan.task_plan import TaskPlan, ToldDeletion, Work, cut, too_many
 from sender.select.entry import Entry, EntryState
 from sender.select.facts import ContentFacts
 from sender.select.found import LocalFile
 from sender.select.listed_table import unsettled
-from sender.select.path_table import lacking
+from sender.select.path_table import PathTable, lacking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from common.names import FilePath
     from sender.kept.troubles import Trouble
     from sender.select.found import LocalDeletions, Scan, Span, TimePartition
+    from sender.select.path_table import Directory, PathBlock
 
 __all__ = ["Held", "HeldWhy", "RoundPlan", "Skipped", "plan"]
 
@@ -107,6 +109,7 @@ class _Sorted:
     """The files of a scan, compared with the list."""
 
     additions: list[Addition] = field(default_factory=list)
+    new: Mapping[TimePartition, Sequence[PathBlock]] = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)
     refreshed: list[Entry] = field(default_factory=list)
     gone: list[Entry] = field(default_factory=list)
@@ -147,7 +150,7 @@ def plan(
             case, since it is another file than the one that they were told of.
         parts: in how many a deletion file is told.
     """
-    found = _compare(scan, entries, troubles, facts)
+    found = _compare(scan, entries, troubles, facts, apart=not options.anew)
     beside: Counter[FilePath] = Counter()
     for each in scan.deletions if tells else ():
         beside[each.path] += parts(each)
@@ -161,6 +164,8 @@ def plan(
     by_group: dict[TimePartition, Work] = defaultdict(Work)
     for addition in found.additions:
         by_group[addition.path.group].additions.append(addition)
+    for group, blocks in found.new.items():
+        by_group[group].new = blocks
     for deletion in verdicts.go:
         by_group[deletion.path.group].deletions.append(deletion)
     for path, data_dir in scan.gone_before.items() if options.hold_deletions is None else ():
@@ -196,15 +201,23 @@ def _compare(
     entries: Mapping[FilePath, Entry],
     troubles: Mapping[FilePath, Trouble],
     facts: ContentFacts,
+    *,
+    apart: bool,
 ) -> _Sorted:
+    """Compare all; `apart` has new files that nothing depends on in `_Sorted.new`."""
     found = _Sorted()
     found.unchanged = len(scan.files)
+    new = NewFiles(_blocks_of(scan.files))
+    told_of = {each.path for each in scan.deletions}
     for file, entry in unsettled(scan.files, entries):
         found.unchanged -= 1
-        if entry is not None and entry.md5 and entry.is_of(file):
+        if apart and entry is None and _depends_on_nothing(file.path, troubles, told_of):
+            new.add(file)
+        elif entry is not None and entry.md5 and entry.is_of(file):
             _unchanged(found, entry, file)
         else:
             _differs(found, file, entry, troubles.get(file.path), facts)
+    found.new = new.by_group()
     for path in scan.told_anew:
         again, entry = scan.files.get(path), entries.get(path)
         if again is not None and entry is not None and entry.md5 and entry.is_of(again):
@@ -218,6 +231,18 @@ def _compare(
             why = scan.why_not_whole(path.group) or f"{entry.data_dir} is not configured any more"
             found.unseen.append(Held(path, HeldWhy.UNSEEN, why))
     return found
+
+
+def _blocks_of(files: Mapping[FilePath, LocalFile]) -> Callable[[Directory], Iterable[PathBlock]]:
+    table = files.directories() if isinstance(files, PathTable) else {}
+    return lambda directory: table.get(directory, ())
+
+
+def _depends_on_nothing(
+    path: FilePath, troubles: Mapping[FilePath, Trouble], told_of: Collection[FilePath]
+) -> bool:
+    """Whether a new file goes whatever becomes of others: no end, no deletion file, no trouble."""
+    return not path.is_product and path not in troubles and path not in told_of
 
 
 def _unchanged(found: _Sorted, entry: Entry, file: LocalFile) -> None:
@@ -315,6 +340,8 @@ def _too_long(
             records[each.path.group] += beside.get(each.path, 0)
     if mirror:
         files = Counter(each.path.group for each in found.additions if each.path.group in groups)
+        for group in groups & found.new.keys():
+            files[group] += sum(map(len, found.new[group]))
     return {
         group: too_many(f"{number} of them go together", most)
         for several in (ends, files, records)

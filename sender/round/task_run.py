@@ -21,7 +21,8 @@ from common.wire import Action, Propagate, Result, TaskState
 from sender.kept.looks import EdgeLook
 from sender.kept.receiver_state import ReceiverState
 from sender.kept.snapshot import SnapshotFile
-from sender.plan.task_plan import Addition, TaskPlan
+from sender.plan.additions import Addition
+from sender.plan.task_plan import TaskPlan
 from sender.round.file_source import Source
 from sender.round.recovery import recover
 from sender.round.refusals import Verdicts

@@ -8,9 +8,10 @@ from msgspec.structs import replace
 from common.names import FilePath
 from common.wire import Propagate
 from sender.kept.troubles import Trouble, TroubleKind
+from sender.plan.additions import Addition
 from sender.plan.plan import HeldWhy, plan
 from sender.plan.plan_options import PlanOptions
-from sender.plan.task_plan import Addition, TaskPlan, ToldDeletion
+from sender.plan.task_plan import TaskPlan, ToldDeletion
 from sender.select.entry import Entry, EntryState
 from sender.select.found import (
     Clash,
