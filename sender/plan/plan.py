@@ -6,6 +6,7 @@ For each path, against the list of loaded files:
 * *replaced*: listed with other size, mtime or inode, and other content (MD5 is only computed when
   the numbers differ): a deletion and an addition of one path in one task;
 * *gone*: listed, and the TsFile itself is certainly not there any more (`Scan.is_gone`);
+* *resource*: listed as it is, and what lies beside it is another `.resource` than was told of;
 * *moved*, or touched: the same content with other numbers, or in another data directory: neither;
   its facts are brought up to date.
 
@@ -35,11 +36,11 @@ from sender.plan.task_plan import Addition, TaskPlan, ToldDeletion, Work, cut, t
 from sender.select.entry import Entry, EntryState
 from sender.select.facts import ContentFacts
 from sender.select.found import LocalFile
-from sender.select.listed_table import unsettled
+from sender.select.listed_table import unsettled, with_other_resources
 from sender.select.path_table import lacking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from common.names import FilePath
     from sender.kept.troubles import Trouble
@@ -99,7 +100,7 @@ class RoundPlan(msgspec.Struct, frozen=True):
     @property
     def files(self) -> int:
         """Files to send."""
-        return sum(len(task.additions) for task in self.tasks)
+        return sum(not each.resource_only for task in self.tasks for each in task.additions)
 
 
 @dataclass
@@ -161,6 +162,8 @@ def plan(
     by_group: dict[TimePartition, Work] = defaultdict(Work)
     for addition in found.additions:
         by_group[addition.path.group].additions.append(addition)
+    for addition in _resources(scan, entries, troubles, found, options):
+        by_group[addition.path.group].additions.append(addition)
     for deletion in verdicts.go:
         by_group[deletion.path.group].deletions.append(deletion)
     for path, data_dir in scan.gone_before.items() if options.hold_deletions is None else ():
@@ -220,6 +223,33 @@ def _compare(
     return found
 
 
+def _resources(
+    scan: Scan,
+    entries: Mapping[FilePath, Entry],
+    troubles: Mapping[FilePath, Trouble],
+    found: _Sorted,
+    options: PlanOptions,
+) -> Iterator[Addition]:
+    """Loaded files whose resource a database wrote anew: as many as one task may have.
+
+    It may have written all of them, and files that are new are not to wait for that. Nothing waits
+    for them either: they are no part of what a look tells.
+    """
+    if not options.resources:
+        return
+    coming = {each.path for each in found.additions}
+    left = options.task_max_files
+    for file in with_other_resources(scan.files, entries):
+        trouble = troubles.get(file.path)
+        kept_back = trouble is not None and trouble.concerns(file) and trouble.keeps_back
+        if file.path in coming or kept_back:
+            continue
+        yield Addition(file, resource_only=True)
+        left -= 1
+        if not left:
+            return
+
+
 def _unchanged(found: _Sorted, entry: Entry, file: LocalFile) -> None:
     if entry.data_dir == file.data_dir and entry.state is not EntryState.LISTED:
         found.unchanged += 1
@@ -229,7 +259,7 @@ def _unchanged(found: _Sorted, entry: Entry, file: LocalFile) -> None:
 
 def _refresh(found: _Sorted, entry: Entry, file: LocalFile, span: Span | None) -> None:
     found.moved += entry.data_dir != file.data_dir
-    fresh = Entry.of(file, entry.md5, span)
+    fresh = Entry.of(file, entry.md5, span, entry.resource_mark)
     ended = entry.state is EntryState.ENDED
     found.refreshed.append(replace(fresh, state=EntryState.ENDED) if ended else fresh)
 

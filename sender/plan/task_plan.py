@@ -25,11 +25,20 @@ class Addition(msgspec.Struct, frozen=True):
         file: the file.
         replaces: other content of this path is loaded: it goes with the commit that brings this.
         retry: the operator asked for another try.
+        resource_only: it is loaded, and only its resource is another one than the receiver has.
     """
 
     file: LocalFile
     replaces: bool = False
     retry: bool = False
+    resource_only: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that are to be sent."""
+        if self.resource_only:
+            return self.file.resource_mark[0]
+        return self.file.size
 
     @property
     def path(self) -> FilePath:
@@ -39,7 +48,7 @@ class Addition(msgspec.Struct, frozen=True):
     @property
     def goes_with_ends(self) -> bool:
         """Whether it and the ends of its partition are told together or not at all."""
-        return self.replaces or self.path.is_product
+        return self.replaces or (self.path.is_product and not self.resource_only)
 
 
 class ToldDeletion(msgspec.Struct, frozen=True):
@@ -80,7 +89,7 @@ class TaskPlan(msgspec.Struct, frozen=True):
     @property
     def bytes(self) -> int:
         """Bytes of the files to send."""
-        return sum(each.file.size for each in self.additions)
+        return sum(each.bytes for each in self.additions)
 
     @property
     def homes(self) -> dict[FilePath, Path]:
@@ -115,7 +124,8 @@ class TaskPlan(msgspec.Struct, frozen=True):
         return left.without_ends(
             each.path.group
             for each in self.additions
-            if each.path in paths and (self.mirror or each.goes_with_ends)
+            if each.path in paths
+            and (each.goes_with_ends or (self.mirror and not each.resource_only))
         )
 
     def without_ends(self, groups: Iterable[TimePartition]) -> TaskPlan:
@@ -227,7 +237,8 @@ def _pieces(
         before: list[Addition] = []
         last: list[Addition] = []
         for each in additions:
-            (last if together and (mirror or each.goes_with_ends) else before).append(each)
+            goes = each.goes_with_ends or (mirror and not each.resource_only)
+            (last if together and goes else before).append(each)
         for part in _cut_additions(before, beside, limits):
             yield _with_deletion_files(part, beside)
         if together:
@@ -262,12 +273,12 @@ def _cut_additions(
     for each in additions:
         told = limits.parts_of(beside[each.path])
         too_many = len(part) >= limits.files or parts + told > limits.most_parts
-        if part and (too_many or size + each.file.size > limits.bytes):
+        if part and (too_many or size + each.bytes > limits.bytes):
             yield part
             part, parts, size = [], 0, 0
         part.append(each)
         parts += told
-        size += each.file.size
+        size += each.bytes
     if part:
         yield part
 
