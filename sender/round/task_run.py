@@ -480,8 +480,7 @@ class TaskRun:
         """Of the resource that the receiver has once it has the file."""
         if prepared.entry.path in self._unmarked:
             return None
-        size, mtime_ns, _ = prepared.resource_identity or (0, 0, 0)
-        return size, mtime_ns
+        return prepared.addition.file.resource_mark
 
     def _page(self, page: wire.ManifestPage) -> wire.ManifestPage:
         self._remote.client.manifest(self._task, self._epoch, page)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import threading
 import time
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -93,6 +96,20 @@ def test_a_resource_written_anew_travels_without_its_file(edge, receiver):
     assert (report.resources, report.bytes) == (1, 0)
     assert edge.round().quiet
     in_sync(edge, receiver)
+
+
+def test_of_a_copy_in_the_snapshot_the_resource_is_not_told_again_and_again(
+    edge, receiver, monkeypatch
+):
+    """Where there are no links a copy is sent, which has other numbers."""
+    monkeypatch.setattr(os, "link", Mock(side_effect=OSError(errno.EPERM, "no links")))
+    receiver.resources = True
+    path = edge.write(1)
+    edge.round()
+    assert edge.round().quiet
+    written_anew(edge, path, b"another resource")
+    assert edge.round().resources == 1
+    assert edge.round().quiet
 
 
 def test_a_receiver_of_an_earlier_version_is_told_of_no_resource(edge, receiver, caplog):
