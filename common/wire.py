@@ -249,6 +249,9 @@ class CheckAnswer(Struct, frozen=True, kw_only=True):
     """Whether it takes origins of forwarded files."""
     held_records: list[HeldRecords] = []
     """Lists of this sender that wait, as many as fit."""
+    resources: bool = False
+    """Whether the `.resource` of a loaded file that was written anew may come alone: the plan then
+    says of a file that is loaded already that its `.resource` is wanted."""
 
 
 # -- what a forwarding centre hands up -----------------------------------------------------------

@@ -167,7 +167,11 @@ class LoadService:
     def recover(self, folder: SenderFolder) -> None:
         """Put a folder in order, and hand what is to be loaded to the loader."""
         pending = recover_folder(
-            self._engine, folder, clock=self._engine.clock, keep_bytes=self.keep_bytes
+            self._engine,
+            self.disks.standing(),
+            folder,
+            clock=self._engine.clock,
+            keep_bytes=self.keep_bytes,
         )
         if pending:
             self.make_known(folder.uuid, folder.directory, "")
@@ -180,7 +184,13 @@ class LoadService:
         """Do what is left of a task whose outcome is committed."""
         with folder.lock:
             if folder.task is not None:
-                finish(self._engine, folder, folder.task, keep_bytes=self.keep_bytes)
+                finish(
+                    self._engine,
+                    self.disks.standing(),
+                    folder,
+                    folder.task,
+                    keep_bytes=self.keep_bytes,
+                )
 
     def start(self) -> None:
         """Start the threads."""

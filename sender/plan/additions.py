@@ -43,11 +43,25 @@ class Addition(msgspec.Struct, frozen=True):
         file: the file.
         replaces: other content of this path is loaded: it goes with the commit that brings this.
         retry: the operator asked for another try.
+        resource_only: it is loaded, and only its resource is another one than the receiver has.
     """
 
     file: LocalFile
     replaces: bool = False
     retry: bool = False
+    resource_only: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that are to be sent."""
+        if self.resource_only:
+            return self.file.resource_mark[0]
+        return self.file.size
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the file is all that there is to say."""
+        return not (self.replaces or self.retry or self.resource_only)
 
     @property
     def path(self) -> FilePath:
@@ -57,7 +71,7 @@ class Addition(msgspec.Struct, frozen=True):
     @property
     def goes_with_ends(self) -> bool:
         """Whether it and the ends of its partition are told together or not at all."""
-        return self.replaces or self.path.is_product
+        return self.replaces or (self.path.is_product and not self.resource_only)
 
 
 def age(addition: Addition) -> tuple[str, int, int, str]:
@@ -129,7 +143,7 @@ def bytes_of(additions: Iterable[Addition]) -> int:
         return additions.bytes
     if isinstance(additions, _NewPart):
         return sum(size for b in additions.blocks for size, _, _ in NUMBERS.iter_unpack(b.numbers))
-    return sum(each.file.size for each in additions)
+    return sum(each.bytes for each in additions)
 
 
 class NewFiles:
@@ -186,7 +200,7 @@ def in_little_memory(
         additions: the additions.
         like: blocks that have the files of some.
     """
-    if len(additions) < _MANY or any(each.replaces or each.retry for each in additions):
+    if len(additions) < _MANY or not all(each.is_plain for each in additions):
         return tuple(additions)
     made = NewFiles(lambda directory: (each for each in like if each.directory == directory))
     for each in sorted(additions, key=lambda each: (each.path.kind, str(each.file.data_dir))):

@@ -6,6 +6,7 @@ For each path, against the list of loaded files:
 * *replaced*: listed with other size, mtime or inode, and other content (MD5 is only computed when
   the numbers differ): a deletion and an addition of one path in one task;
 * *gone*: listed, and the TsFile itself is certainly not there any more (`Scan.is_gone`);
+* *resource*: listed as it is, and what lies beside it is another `.resource` than was told of;
 * *moved*, or touched: the same content with other numbers, or in another data directory: neither;
   its facts are brought up to date.
 
@@ -36,11 +37,11 @@ from sender.plan.task_plan import TaskPlan, ToldDeletion, Work, cut, too_many
 from sender.select.entry import Entry, EntryState
 from sender.select.facts import ContentFacts
 from sender.select.found import LocalFile
-from sender.select.listed_table import unsettled
+from sender.select.listed_table import unsettled, with_other_resources
 from sender.select.path_table import PathTable, lacking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from common.names import FilePath
     from sender.kept.troubles import Trouble
@@ -101,7 +102,7 @@ class RoundPlan(msgspec.Struct, frozen=True):
     @property
     def files(self) -> int:
         """Files to send."""
-        return sum(len(task.additions) for task in self.tasks)
+        return sum(not each.resource_only for task in self.tasks for each in task.additions)
 
 
 @dataclass
@@ -166,6 +167,8 @@ def plan(
         by_group[addition.path.group].additions.append(addition)
     for group, blocks in found.new.items():
         by_group[group].new = blocks
+    for addition in _resources(scan, entries, troubles, found, options):
+        by_group[addition.path.group].additions.append(addition)
     for deletion in verdicts.go:
         by_group[deletion.path.group].deletions.append(deletion)
     for path, data_dir in scan.gone_before.items() if options.hold_deletions is None else ():
@@ -245,6 +248,33 @@ def _depends_on_nothing(
     return not path.is_product and path not in troubles and path not in told_of
 
 
+def _resources(
+    scan: Scan,
+    entries: Mapping[FilePath, Entry],
+    troubles: Mapping[FilePath, Trouble],
+    found: _Sorted,
+    options: PlanOptions,
+) -> Iterator[Addition]:
+    """Loaded files whose resource a database wrote anew: as many as one task may have.
+
+    It may have written all of them, and files that are new are not to wait for that. Nothing waits
+    for them either: they are no part of what a look tells.
+    """
+    if not options.resources:
+        return
+    coming = {each.path for each in found.additions}
+    left = options.task_max_files
+    for file in with_other_resources(scan.files, entries):
+        trouble = troubles.get(file.path)
+        kept_back = trouble is not None and trouble.concerns(file) and trouble.keeps_back
+        if file.path in coming or kept_back:
+            continue
+        yield Addition(file, resource_only=True)
+        left -= 1
+        if not left:
+            return
+
+
 def _unchanged(found: _Sorted, entry: Entry, file: LocalFile) -> None:
     if entry.data_dir == file.data_dir and entry.state is not EntryState.LISTED:
         found.unchanged += 1
@@ -254,7 +284,7 @@ def _unchanged(found: _Sorted, entry: Entry, file: LocalFile) -> None:
 
 def _refresh(found: _Sorted, entry: Entry, file: LocalFile, span: Span | None) -> None:
     found.moved += entry.data_dir != file.data_dir
-    fresh = Entry.of(file, entry.md5, span)
+    fresh = Entry.of(file, entry.md5, span, entry.resource_mark)
     ended = entry.state is EntryState.ENDED
     found.refreshed.append(replace(fresh, state=EntryState.ENDED) if ended else fresh)
 

@@ -95,7 +95,8 @@ class TaskPlan(msgspec.Struct, frozen=True):
         return left.without_ends(
             each.path.group
             for each in self.additions
-            if each.path in paths and (self.mirror or each.goes_with_ends)
+            if each.path in paths
+            and (each.goes_with_ends or (self.mirror and not each.resource_only))
         )
 
     def without_ends(self, groups: Iterable[TimePartition]) -> TaskPlan:
@@ -216,7 +217,8 @@ def _pieces(
         before: list[Addition] = []
         last: list[Addition] = []
         for each in additions:
-            (last if together and (mirror or each.goes_with_ends) else before).append(each)
+            goes = each.goes_with_ends or (mirror and not each.resource_only)
+            (last if together and goes else before).append(each)
         for part in _cut_additions(before, beside, limits):
             yield _with_deletion_files(part, beside, new)
         if together:
@@ -251,12 +253,12 @@ def _cut_additions(
     for each in additions:
         told = limits.parts_of(beside[each.path])
         too_many = len(part) >= limits.files or parts + told > limits.most_parts
-        if part and (too_many or size + each.file.size > limits.bytes):
+        if part and (too_many or size + each.bytes > limits.bytes):
             yield part
             part, parts, size = [], 0, 0
         part.append(each)
         parts += told
-        size += each.file.size
+        size += each.bytes
     if part:
         yield part
 

@@ -150,8 +150,9 @@ def _as_plan(
                 "additions": [
                     {
                         "file": each.path.text,
-                        "size": each.file.size,
+                        "size": each.bytes,
                         "replaces": each.replaces,
+                        "resource_only": each.resource_only,
                     }
                     for each in task.additions
                 ],
@@ -159,7 +160,7 @@ def _as_plan(
             }
             for task in work.tasks
         ],
-        "files": sum(len(task.additions) for task in work.tasks),
+        "files": work.files,
         "bytes": sum(task.bytes for task in work.tasks),
         "held": [{"file": each.file, "reason": each.reason} for each in held],
         "skipped": [{"file": each.file.path.text, "reason": each.reason} for each in work.skipped],

@@ -94,6 +94,7 @@ class RoundReport:
         sent: files that travelled and are loaded.
         deleted: files deleted at the receiver; replaced ones are not counted.
         already: files that the receiver had loaded already.
+        resources: loaded files of which the database had written another `.resource`.
         bytes: bytes that travelled.
         resumed: files whose transfer went on in the middle.
         seconds: that the round took.
@@ -129,6 +130,7 @@ class RoundReport:
     sent: int = 0
     deleted: int = 0
     already: int = 0
+    resources: int = 0
     bytes: int = 0
     resumed: list[FileOffset] = field(default_factory=list)
     seconds: float = 0.0
@@ -191,6 +193,7 @@ class RoundReport:
             "sent": self.sent,
             "deleted": self.deleted,
             "already": self.already,
+            "resources": self.resources,
             "bytes": self.bytes,
             "resumed": [{"file": each.file, "offset": each.offset} for each in self.resumed],
             "seconds": round(self.seconds, 3),
@@ -300,6 +303,7 @@ def as_text(report: dict[str, Any]) -> str:
     ]
     counts = (
         (report["already"], "were there already"),
+        (report.get("resources", 0), "whose .resource alone was told"),
         (report["deleted"], "deleted"),
         (report["retired"], "gone here and kept there"),
         (len(report["resumed"]), "resumed in the middle"),
