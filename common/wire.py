@@ -759,6 +759,10 @@ class DeviceExtent(Struct, frozen=True, kw_only=True):
     name: str
     first: Time
     last: Time
+    first_look: Count = 0
+    """In place of the file's, where a transfer of this device parts it from others; else 0."""
+    last_look: Count = 0
+    """Beside `first_look`: in place of the file's; 0 while its sender has it."""
 
 
 class CatalogueEntry(Struct, frozen=True, kw_only=True):

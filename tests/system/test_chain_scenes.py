@@ -55,6 +55,25 @@ def test_the_centre_above_gives_what_the_one_in_the_middle_gives(name, how, tmp_
         assert world.forward().quiet, "nothing is handed up twice"
 
 
+def test_deletions_that_are_handed_up_with_the_very_content_hide_none_of_it(tmp_path):
+    """They are of the file that had it before; the forwarder looked before and after all that."""
+    with oracle_chain(tmp_path) as world:
+        database = world.database
+        database.write("a", 1, 7)
+        database.close(*database.opened())
+        world.round()
+        world.forward()
+        database.delete("a", 1, 1)
+        world.round()
+        database.write("a", 1, 7)
+        database.close(*database.opened())
+        database.cross(0)
+        world.round()
+        for _ in range(3):
+            world.forward()
+        assert world.read_above() == world.read() == {("a", 1): 7}
+
+
 # -- what happens to a copy in the middle ----------------------------------------------------------
 
 MODES = ["replaced", "all", "never"]

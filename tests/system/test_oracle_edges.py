@@ -130,6 +130,18 @@ def test_a_file_in_another_partition_directory_is_the_same_file(world):
     assert states(world) == ["live"] * 10
 
 
+def test_a_value_that_a_point_gets_again_stands_above_what_was_between(world):
+    """A file of one point has the bytes of an earlier one with the same point, under its name."""
+    for value in (7, 8, 7, 8, 9, 7):
+        world.database.write("a", 3, value)
+        for file in world.database.opened():
+            world.database.close(file)
+        in_step(world)
+    world.database.remove(world.database.closed()[-1:])
+    world.round()
+    assert world.read() == world.database.answer(), "the name below is what is left"
+
+
 # -- compactions, TTL, deletions ---------------------------------------------------------------
 
 

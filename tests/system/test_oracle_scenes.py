@@ -62,6 +62,10 @@ SCENES = {
     "move 0, look, w a 1, close 1, cross, away, look, = a 1 4",
     "a product is the very content of a late file": "w a 1, close 0, w a 1, close 1, w a 1, "
     "close 1, look, cross, look, = a 1 3",
+    "a value that a point gets again": "w a 1 7, close 0, w a 1 8, close 1, look, "
+    "w a 1 7, close 1, look, = a 1 7",
+    "compacted into the very content of the lowest": "w a 1 7, close 0, w a 1 8, close 1, look, "
+    "w a 1 7, close 1, cross, look, = a 1 7",
     "deleted, written again, and compacted into the very content": "w a 1, w a 2, close 0, look, "
     "del a 2 2, look, w a 2 2, close 1, cross, look, = a 2 2",
     "deleted, freed, and compacted into the very content": "w a 1, w a 2, close 0, look, "

@@ -102,6 +102,7 @@ def decide_change(
             data_dir,
             holds,
             limits,
+            deletions,
         )
         change = decision.make(between)
         if decision.holds.keys() <= holds.keys():
@@ -173,6 +174,7 @@ class _Decision:
         data_dir: str,
         known_holds: Mapping[_Group, FileOutcome],
         limits: DeletesConfig,
+        deletions: Sequence[DeletionsPart],
     ) -> None:
         self.state = state
         self.record = record
@@ -207,6 +209,8 @@ class _Decision:
         self._rows_guarded: set[str] = set()
         self.mirrors = False
         self.carried: dict[str, str] = {}
+        rows = (self._row_of(path) for path in {part.path for part in deletions})
+        self.deleted_from = {row.physical for row in rows if row is not None}
 
     def make(self, between: Callable[[], None]) -> Change:
         change = self.change
@@ -336,7 +340,21 @@ class _Decision:
         sender = self.record.sender
         told = self.manifest[path.text].origin
         origin = "" if told is None else told.sender
-        return known_content(self.state, sender, path.text, tail, is_same, self.stands, origin)
+        return known_content(
+            self.state,
+            sender,
+            path.text,
+            tail,
+            is_same,
+            self.stands,
+            origin,
+            self.deleted_from,
+        )
+
+    def _row_of(self, path: str) -> FileRow | None:
+        """The file that is, or was forwarded, under a path, as it is committed."""
+        table, sender = self.state.file_table, self.record.sender
+        return table.held(sender, path) or table.forwarded(sender, path)
 
     def _is_same(self, path: FilePath, row: FileRow, candidate: Candidate | None) -> bool:
         found = self.manifest[path.text] if candidate is None else candidate.staged
@@ -412,10 +430,10 @@ class _Decision:
         self.change.loads.append(Load(candidate, physical))
         self.change.ops += [*before, loaded, *registers]
         if again is not None:
-            self._emit(self.paths.renew(again, path.text, physical.text))
+            self._emit(self.paths.renew(again, physical.text))
             self.change.ops += carried(self.state.deletion_table, again, physical.text)
             self.carried[path.text] = again.physical
-        self.change.ops += self._end_of_copy(loaded)
+        self.change.ops += self._end_of_copy(path.text, loaded)
         return FileOutcome(path.text, Result.LOADED)
 
     def _file_loaded(
@@ -432,7 +450,7 @@ class _Decision:
             first, closed = again.rank.first, again.rank.closed
         return records.FileLoaded(
             sender=self.record.sender,
-            path=candidate.path.text,
+            path=candidate.path.text if again is None else self.paths.first_of(again),
             physical=physical.text,
             size=candidate.staged.size,
             md5=candidate.staged.md5,
@@ -454,19 +472,19 @@ class _Decision:
             origin=origin_of(entry.origin),
         )
 
-    def _end_of_copy(self, loaded: records.FileLoaded) -> Iterator[records.Op]:
+    def _end_of_copy(self, path: str, loaded: records.FileLoaded) -> Iterator[records.Op]:
         """What the sender has no more, and sent from a link: it ends with the commit it comes by.
 
         Until a later round told its end it would count as together with what took its place.
         """
-        last = self.manifest[loaded.path].last_look
+        last = self.manifest[path].last_look
         if not last and not has_ended(loaded.origin):
             return
         # A look that did not get to all of a directory counts for none of it, and yet has files.
         last = last and max(last, loaded.first_look)
-        row = self.paths.held(loaded.path)
+        row = self.paths.held(path)
         if row is not None and self.paths.is_renewed(row):  # it may have other names, that stand
-            yield from self.paths.free(loaded.path, last or max(row.first_look, self.record.look))
+            yield from self.paths.free(path, last or max(row.first_look, self.record.look))
             return
         yield records.FileRetired(loaded.physical, last or max(loaded.first_look, self.record.look))
         if last and self._mirrors_from(last):

@@ -6,7 +6,7 @@ while its bytes stand on the disk, which is looked at, not believed. A file with
 nothing of where it came from: it has no identity beyond its path. What ended since its devices are
 another sender's does not come back. Nor does a file of which something was deleted under a name of
 another rank: points that were deleted, written again and compacted can make its very content, and
-its deletions are none of the product's.
+its deletions are none of the product's. They may come with the task that brings the product.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from receiver.metadata.model.ranks import name_rank
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
@@ -36,6 +36,7 @@ def known_content(
     is_same: Callable[[FileRow], bool],
     stands: Callable[[FileRow], bool],
     origin: str = "",
+    deleted_from: Collection[str] = (),
 ) -> FileRow | None:
     """The file of a sender that has some content, whose bytes stand.
 
@@ -50,7 +51,12 @@ def known_content(
         is_same: whether a file with that tail has the content.
         stands: looks at the disk.
         origin: the edge that it comes from, of a forwarded file.
+        deleted_from: physical paths of files of which the task at hand tells deletions.
     """
+
+    def has_deletions(row: FileRow) -> bool:
+        return row.physical in deleted_from or bool(state.deletion_table.of_file(row.physical))
+
     found = [
         row
         for row in state.file_table.of_tail(tail)
@@ -59,7 +65,7 @@ def known_content(
         and (row.origin is None or row.origin.sender == origin)
         and (row.points or path in row.paths)
         and (row.held or not _is_anothers(state, row))
-        and not _is_deleted_from_under_another_rank(state, row, path)
+        and (_is_of_same_rank(row, path) or not has_deletions(row))
         and is_same(row)
     ]
     found.sort(key=lambda row: (path in row.paths, not row.retired, row.created), reverse=True)
@@ -87,12 +93,10 @@ def somebody_elses(
     )
 
 
-def _is_deleted_from_under_another_rank(state: State, row: FileRow, path: str) -> bool:
-    """Whether deletions belong to a file whose names all rank otherwise than a path."""
+def _is_of_same_rank(row: FileRow, path: str) -> bool:
+    """Whether one of a file's names ranks as a path does."""
     mine = name_rank(FilePath.parse(path))
-    if any(name_rank(FilePath.parse(each)) == mine for each in row.paths):
-        return False
-    return bool(state.deletion_table.of_file(row.physical))
+    return any(name_rank(FilePath.parse(each)) == mine for each in row.paths)
 
 
 def _is_anothers(state: State, row: FileRow) -> bool:

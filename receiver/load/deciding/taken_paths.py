@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow, OwnerRow
 
 __all__ = ["TakenPaths", "last_transfer"]
+
+_Group: TypeAlias = tuple[str, str, int]
 
 
 def last_transfer(owners: Mapping[str, OwnerRow], devices: Iterable[str]) -> int:
@@ -57,6 +60,7 @@ class TakenPaths:
         self._paths: dict[str, list[str]] = {}
         self._ended: dict[str, FileRow] = {}
         self._renewed: set[str] = set()
+        self._ending: dict[_Group, dict[str, tuple[int, int]]] | None = None
 
     def held(self, path: str) -> FileRow | None:
         """The file that takes a path now, as it is committed."""
@@ -95,28 +99,25 @@ class TakenPaths:
         before = paths[0]
         paths.remove(path)
         if paths:
-            return [
-                records.FileUnnamed(row.physical, path, self._anew(before, paths[0], goes_on=True))
-            ]
+            return [records.FileUnnamed(row.physical, path, self._going_on(row, before, paths[0]))]
         self._ended[row.physical] = row
         last = last or self.last_look(path)
         # A look that did not get to all of a directory counts for none of it, and yet has files.
         return [records.FileRetired(row.physical, last and max(last, row.first_look))]
 
-    def renew(self, row: FileRow, path: str, physical: str) -> list[records.Op]:
-        """Let a file that is loaded for `path` take all paths of one that it takes the place of.
+    def renew(self, row: FileRow, physical: str) -> list[records.Op]:
+        """Let a file that is loaded under `first_of` one that it replaces take its other paths.
 
         Args:
             row: the one that goes, with the same content.
-            path: a path of it.
             physical: the new file.
         """
-        others = [each for each in self._paths_of(row) if each != path]
+        paths = list(self._paths_of(row))
         anew = msgspec.structs.replace(row, physical=physical, state=FileState.LIVE)
         self._renewed.add(physical)
-        self._paths[physical] = [path, *others]
-        self._at.update(dict.fromkeys((path, *others), anew))
-        return [records.FileNamed(physical, each) for each in others]
+        self._paths[physical] = paths
+        self._at.update(dict.fromkeys(paths, anew))
+        return [records.FileNamed(physical, each) for each in paths[1:]]
 
     def is_renewed(self, row: FileRow) -> bool:
         """Whether a file was loaded in this commit, for another path of one that it replaces."""
@@ -125,21 +126,24 @@ class TakenPaths:
     def give_back(self, row: FileRow, path: str) -> None:
         """Undo a `free` whose operations are not committed."""
         self._at[path] = row
-        self._paths_of(row).append(path)
+        paths = self._paths_of(row)
+        paths.insert(0 if path == row.path else len(paths), path)
         self._ended.pop(row.physical, None)
 
     def give(self, row: FileRow, path: str) -> list[records.Op]:
         """Give a free path to a file, retired or superseded ones too."""
-        had_paths = self.has_path(row)
+        paths = self._paths_of(row)
         self._at[path] = row
-        self._paths_of(row).append(path)
-        if had_paths:
-            return [records.FileNamed(row.physical, path)]
+        if paths:
+            named = records.FileNamed(row.physical, path, self._higher(paths[0], path))
+            paths[:] = named.among(paths)
+            return [named]
+        paths.append(path)
         just_now = self._ended.pop(row.physical, None) is not None
         ops: list[records.Op] = []
         if row.state is FileState.SUPERSEDED and not just_now:
             ops.append(records.FileRevived(row.physical))
-        look = self._anew(row.path, path, goes_on=True) if just_now else self._returned(row, path)
+        look = self._going_on(row, row.path, path) if just_now else self._returned(row, path)
         return [*ops, records.FileReturned(row.physical, path, look)]
 
     def _returned(self, row: FileRow, path: str) -> int:
@@ -150,24 +154,70 @@ class TakenPaths:
         since = last_transfer(self._owners, row.devices)
         if since >= row.last_look:
             return max(self._look, since + 1)
-        return self._anew(row.path, path, goes_on=False)
+        return self._anew(row.path, path)
 
-    def _anew(self, before: str, after: str, *, goes_on: bool) -> int:
+    def _anew(self, before: str, after: str) -> int:
         """The look from which on a file ranks by another name; 0 if that ranks as the old one.
 
         A compaction may make the very content of a file that it takes, under a name of another
         rank: what it was together with under the old name does not stand above it by the new one.
-        Only where it goes on as a later generation of itself, all others stand as they did.
 
         Args:
             before: the path that it had.
             after: the one that it has.
-            goes_on: whether no look was without it.
         """
         old, new = name_rank(FilePath.parse(before)), name_rank(FilePath.parse(after))
-        if old == new or (goes_on and old and new and _is_later_generation(old, new)):
+        return 0 if old == new else self._look
+
+    def _going_on(self, row: FileRow, before: str, after: str) -> int:
+        """The same of a file that no look was without.
+
+        As a later generation of itself all others stand to it as they did: it was renamed, or
+        compacted alone. Not so where another one ended with the old name: a compaction may have
+        taken both, and what it made has the points of this one as they are above.
+        """
+        old, new = name_rank(FilePath.parse(before)), name_rank(FilePath.parse(after))
+        if old and new and _is_later_generation(old, new) and not self._end_beside(row):
             return 0
-        return self._look
+        return self._anew(before, after)
+
+    def _end_beside(self, row: FileRow) -> bool:
+        """Whether files of its partition end in the task that may have times of its own."""
+        if self._ending is None:
+            self._ending = self._spans_ending()
+        spans = self._ending.get(row.parsed.group, {})
+        return any(
+            device in spans and spans[device][0] <= last and first <= spans[device][1]
+            for device, first, last in row.devices.ranges()
+        )
+
+    def _spans_ending(self) -> dict[_Group, dict[str, tuple[int, int]]]:
+        """Of the files that end in the task, by partition and device: first and last time."""
+        found: dict[_Group, dict[str, tuple[int, int]]] = defaultdict(dict)
+        for path in self._last_looks:
+            row = self.held(path) or self._table.held(self._sender, path)
+            if row is None or not self.ends_with(row, self._last_looks):
+                continue
+            spans = found[FilePath.parse(path).group]
+            for device, first, last in row.devices.ranges():
+                begin, end = spans.get(device, (first, last))
+                spans[device] = (min(begin, first), max(end, last))
+        return found
+
+    def _higher(self, before: str, after: str) -> int:
+        """The look from which on a file with both names ranks by the second one; 0 if it does not.
+
+        The database has the content once more, above what came between: as where a point was
+        written over, and now has the value again that it had.
+        """
+        old, new = name_rank(FilePath.parse(before)), name_rank(FilePath.parse(after))
+        if old is None or new is None or new < old or _is_later_generation(old, new):
+            return 0
+        return self._anew(before, after)
+
+    def first_of(self, row: FileRow) -> str:
+        """The path that a file ranks by now."""
+        return self._paths_of(row)[0]
 
     def _paths_of(self, row: FileRow) -> list[str]:
         found = self._paths.get(row.physical)

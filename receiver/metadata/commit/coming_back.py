@@ -10,13 +10,14 @@ the same series and times, and is past the same TTL there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from common.names import FilePath
 from receiver.metadata.model import records
-from receiver.metadata.model.ranks import NOW, name_rank, stands_above
+from receiver.metadata.model.ranks import NOW, cut_in, name_rank, rank_in, stands_above
+from receiver.metadata.state.transfer_cuts import TransferCuts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -52,36 +53,47 @@ def with_revivals(state: State, ops: Sequence[records.Op]) -> Sequence[records.O
     settled = {op.physical for op in ops if isinstance(op, _SETTLING)}
     gone = {op.physical for op in ops if isinstance(op, records.FileDeleted)}
     made: list[records.Op] = []
-    paths: dict[str, list[str]] = {}
+    named: dict[str, _Named] = {}
     for op in ops:
         made.append(op)
         if isinstance(op, _NAMING) and op.physical in state.files:
             # A name is often given and another one taken in one commit.
-            names = paths.setdefault(op.physical, list(state.files[op.physical].paths))
-            _name_anew(names, op)
-        for row in _shaken(state, op, paths, gone):
+            before = named.get(op.physical) or _Named(state.files[op.physical].paths)
+            named[op.physical] = before.behind(op)
+        for row in _shaken(state, op, named, gone):
             if row.physical not in settled:
                 settled.add(row.physical)
                 made.append(records.FileRevived(row.physical))
     return made if len(made) > len(ops) else ops
 
 
-def _name_anew(paths: list[str], op: records.FileNamed | records.FileUnnamed) -> None:
-    if isinstance(op, records.FileNamed):
-        paths.append(op.path)
-    elif op.path in paths:  # the rules refuse what is not
-        paths.remove(op.path)
+class _Named(NamedTuple):
+    """A file whose names change in a commit.
+
+    Attributes:
+        paths: its names, the one that it ranks by first.
+        look: that counts as the first which had it, 0 for the one that did.
+    """
+
+    paths: Sequence[str]
+    look: int = 0
+
+    def behind(self, op: records.FileNamed | records.FileUnnamed) -> _Named:
+        look = op.first_look or self.look
+        if isinstance(op, records.FileNamed):
+            return _Named(op.among(self.paths), look)
+        return _Named([each for each in self.paths if each != op.path], look)
 
 
 def _shaken(
-    state: State, op: records.Op, paths: Mapping[str, Sequence[str]], gone: AbstractSet[str]
+    state: State, op: records.Op, named: Mapping[str, _Named], gone: AbstractSet[str]
 ) -> Iterable[FileRow]:
     """Superseded files that may no longer rest on the file that an operation is about.
 
     Args:
         state: committed.
         op: the operation.
-        paths: of files whose names change in the commit, with this operation.
+        named: the files whose names change in the commit, with this operation.
         gone: files that it deletes.
     """
     resting = _resting(state, op.physical, gone) if isinstance(op, _SHAKING) else ()
@@ -94,9 +106,20 @@ def _shaken(
         return resting
     if isinstance(op, records.FileDeleted):
         return () if op.reason == "expired" else resting
-    left = paths.get(op.physical, row.paths)
-    rank = _rank_after(row, op, left[0] if left else row.path)
-    return [each for each in resting if not stands_above(rank, each.rank)]
+    rank = _rank_after(row, op, named.get(op.physical) or _Named(row.paths))
+    cuts = TransferCuts(state.owner_table.moves, NOW)
+    return [each for each in resting if not _is_above(row, rank, each, cuts)]
+
+
+def _is_above(row: FileRow, rank: Rank, lower: FileRow, cuts: TransferCuts) -> bool:
+    """Whether a file of that rank stands above another one, in each device that both have."""
+    mine, theirs = cuts.of_rank(rank, row), cuts.of(lower)
+    if not mine and not theirs:
+        return stands_above(rank, lower.rank)
+    pairs = {
+        (cut_in(mine, each), cut_in(theirs, each)) for each in {*row.devices} & {*lower.devices}
+    }
+    return all(stands_above(rank_in(rank, a), rank_in(lower.rank, b)) for a, b in pairs)
 
 
 def _resting(state: State, physical: str, gone: AbstractSet[str]) -> list[FileRow]:
@@ -111,7 +134,7 @@ def _resting(state: State, physical: str, gone: AbstractSet[str]) -> list[FileRo
     return list(found.values())
 
 
-def _rank_after(row: FileRow, op: records.Op, path: str) -> Rank:
+def _rank_after(row: FileRow, op: records.Op, now: _Named) -> Rank:
     """Where a file stands after an operation that changes its looks or its name."""
     if isinstance(op, records.FileRetired):
         return row.rank._replace(last=op.last_look or NOW)
@@ -119,7 +142,8 @@ def _rank_after(row: FileRow, op: records.Op, path: str) -> Rank:
         found = row.rank._replace(name=_name(op.path or row.path), last=NOW)
         return _seen_from(found, op.first_look)
     if isinstance(op, records.FileUnnamed):
-        return _seen_from(row.rank._replace(name=_name(path)), op.first_look)
+        path = now.paths[0] if now.paths else row.path  # the rules refuse what takes all
+        return _seen_from(row.rank._replace(name=_name(path)), now.look)
     if isinstance(op, records.OriginNoted):
         return msgspec.structs.replace(row, origin=op.origin).rank
     return row.rank

@@ -308,7 +308,8 @@ class Rules:
         if there is not None:
             raise _refusal(op, f"{op.path} is loaded already, as {there}")
         self._put(("path", file.sender, op.path), op.physical)
-        self._put(("file", op.physical), replace(file, names=(*file.names, op.path)))
+        path, *names = op.among((file.path, *file.names))
+        self._put(("file", op.physical), replace(file, path=path, names=tuple(names)))
 
     def _file_unnamed(self, op: records.FileUnnamed) -> None:
         self._shake(op.physical)

@@ -523,10 +523,19 @@ class FileVerified(Record, frozen=True, tag=27):
 
 
 class FileNamed(Record, frozen=True, tag=28):
-    """The sender has the content of a file under another path too, from now on."""
+    """The sender has the content of a file under another path too, from now on.
+
+    Where that name ranks above the others the file ranks by it, as one that was first seen by
+    `first_look`; 0 where it does not.
+    """
 
     physical: str
     path: str
+    first_look: int = 0
+
+    def among(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """The names of the file, the one by which it ranks first."""
+        return (self.path, *paths) if self.first_look else (*paths, self.path)
 
 
 class FileUnnamed(Record, frozen=True, tag=29):

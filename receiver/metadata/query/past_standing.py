@@ -39,7 +39,7 @@ class PastStanding:
         for op in commit.ops:
             if isinstance(op, records.ListBegun):
                 self._begun.setdefault(op.sender, op.look)
-            if isinstance(op, _Moving):
+            if isinstance(op, _Moving) or (isinstance(op, records.FileNamed) and op.first_look):
                 self._first.setdefault(op.physical, (op, commit.ts))
                 if isinstance(op, _Renaming) and op.first_look:
                     self._renamed.add(op.physical)
@@ -100,9 +100,10 @@ class PastStanding:
             yield commit
 
 
-_Renaming = records.FileReturned | records.FileUnnamed
-_Moving = _Renaming | records.FileRetired | records.FileDeleted | records.FileUndeleted
-_Told = _Renaming | records.FileLoaded | records.FileNamed | records.FileRetired
+_Renaming = records.FileReturned | records.FileUnnamed | records.FileNamed
+_Ending = records.FileRetired | records.FileDeleted | records.FileUndeleted
+_Moving = records.FileReturned | records.FileUnnamed | _Ending
+_Told = _Renaming | records.FileLoaded | records.FileRetired
 
 
 class _Standing(msgspec.Struct, frozen=True):
@@ -118,7 +119,7 @@ class _Standing(msgspec.Struct, frozen=True):
         if isinstance(op, records.FileLoaded):
             return _Standing((op.path,), op.first_look, op.closed_look)
         if isinstance(op, records.FileNamed):
-            return msgspec.structs.replace(self, paths=(*self.paths, op.path))
+            return self._seen(op.first_look, op.among(self.paths))
         if isinstance(op, records.FileRetired):
             return msgspec.structs.replace(self, last=op.last_look or ts - 1)
         if isinstance(op, records.FileReturned):
@@ -130,8 +131,9 @@ class _Standing(msgspec.Struct, frozen=True):
     def named(self, row: FileRow, op: Op) -> FileRow:
         """A row with these names and first looks; `op` is the first that changed it since."""
         paths = self.paths
-        if not paths and isinstance(op, records.FileUnnamed):
-            paths = (op.path, *(each for each in row.paths if each != op.path))
+        if not paths and isinstance(op, records.FileUnnamed | records.FileNamed):
+            others = tuple(each for each in row.paths if each != op.path)
+            paths = (op.path, *others) if isinstance(op, records.FileUnnamed) else others
         path, *names = paths or row.paths
         return msgspec.structs.replace(
             row, path=path, names=tuple(names), first_look=self.first, closed_look=self.closed

@@ -332,9 +332,13 @@ class FileTable:
     def _file_named(self, op: records.FileNamed, ts: int) -> None:
         row = self.rows[op.physical]
         self._take_path(row, op.path)
-        names = (*row.names, op.path)
-        row = self.rows[op.physical] = msgspec.structs.replace(row, names=names, changed=ts)
-        self._note_way(row)
+        path, *names = op.among(row.paths)
+        row = _seen_anew(row, op.first_look)
+        named = msgspec.structs.replace(row, path=path, names=tuple(names), changed=ts)
+        self.rows[op.physical] = named
+        self._note_way(named)
+        if op.first_look:
+            self.gone.touch(named)
 
     def _file_unnamed(self, op: records.FileUnnamed, ts: int) -> None:
         row = self.rows[op.physical]

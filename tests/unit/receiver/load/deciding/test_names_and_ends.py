@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from common import wire
-from receiver.metadata.model.ranks import NOW
+from receiver.metadata.model.ranks import NOW, stands_above
 from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node
 from receiver.operator.senders import accept_sender
@@ -72,6 +72,32 @@ def test_two_names_are_one_row_that_ends_with_its_last(edge: Edge) -> None:
     assert results(edge.round({}, [path_of(2)])) == {path_of(2): "retired"}
     (row,) = rows_of(edge.node)
     assert (row.visible, row.retired) == (True, True)
+
+
+def test_a_name_above_the_others_is_the_one_that_counts(edge: Edge, world: World) -> None:
+    """The database has the content once more: what came between is below it."""
+    edge.round({path_of(1): ONE})
+    before = row_at(edge.node, path_of(1))
+    edge.round({path_of(2): TWO})
+    task = edge.round({path_of(3): ONE})
+    assert results(task) == {path_of(3): "already"}
+    row = row_at(edge.node, path_of(1))
+    assert row.paths == (path_of(3), path_of(1))
+    assert row.rank.first == row.rank.closed > before.rank.first
+    assert stands_above(row.rank, row_at(edge.node, path_of(2)).rank)
+    edge.round({path_of(0): ONE})
+    lower = row_at(edge.node, path_of(1))
+    assert lower.paths == (path_of(3), path_of(1), path_of(0))
+    assert lower.rank == row.rank
+    (world.data / row.physical).unlink()
+    assert results(edge.round({path_of(1): ONE})) == {path_of(1): "loaded"}
+    again = row_at(edge.node, path_of(1))
+    assert again.physical != row.physical
+    assert (again.paths, again.rank[:3]) == (lower.paths, row.rank[:3])
+    edge.round({}, [path_of(3)])
+    below = row_at(edge.node, path_of(1))
+    assert below.paths == (path_of(1), path_of(0))
+    assert stands_above(row_at(edge.node, path_of(2)).rank, below.rank)
 
 
 def test_names_that_change_places(edge: Edge) -> None:

@@ -165,6 +165,25 @@ def test_a_file_that_changes_its_name_in_one_commit_supports_what_it_still_stand
     assert state_of(engine, 1) is FileState.SUPERSEDED
 
 
+def test_a_file_that_gets_a_higher_name_and_loses_its_own_stands_where_that_does(
+    engine: Engine,
+) -> None:
+    loaded(engine, 4, first_look=5)
+    loaded(engine, 5, first_look=7)
+    retire(engine, 4, last=6)
+    rest(engine, 4, 5)
+    higher, highest = path("6-6-0"), path("7-7-0")
+    engine.commit(
+        [records.FileNamed(name(5), higher, 8), records.FileUnnamed(name(5), path("5-5-0"))]
+    )
+    assert row(engine, 5).rank.first == 8
+    assert state_of(engine, 4) is FileState.SUPERSEDED
+    engine.commit([records.FileNamed(name(5), highest, 9)])
+    assert row(engine, 5).paths == (highest, higher)
+    engine.commit([records.FileUnnamed(name(5), highest, 9)])
+    assert row(engine, 5).paths == (higher,)
+
+
 def test_a_file_that_gets_a_lower_name_in_one_commit_supports_nothing(engine: Engine) -> None:
     loaded(engine, 2, 3)
     retire(engine, 2)

@@ -119,6 +119,7 @@ def test_each_commit_ranks_by_what_was_true_then(world: World):
     then(records.FileQuarantined(a, "bad"))
     then(records.FileRestored(a))
     then(records.FileUnnamed(a, PATH.format(3), loaded + 5))
+    then(records.FileNamed(a, PATH.format(7), loaded + 7))
     then(records.FileRetired(a))
     then(records.FileReturned(a, PATH.format(9), loaded + 9))
     then(records.FileDeleted(a, "gone"))
