@@ -144,16 +144,25 @@ def replace_resource(source: Tree, rel: str, trees: Sequence[Tree], row: FileRow
             raise Transient(f"{row.data_dir}, which holds {row.physical}, is away")
         log.warning("a resource has no file to lie beside", extra={"file": row.physical})
         return
+    target = FilePath.parse(row.physical).resource.text
     fd = source.open_read(rel)
     try:
-        tree.write_atomic(FilePath.parse(row.physical).resource.text, read_blocks(fd))
+        # Always the same name, so that the next life takes away what this one leaves.
+        beside = f"{target}.new"
+        tree.unlink(beside, sync=False)
+        with tree.create(beside) as file:
+            for block in read_blocks(fd):
+                file.write(block)
+            file.sync()
+        crash.point("placing.resource.written")
+        tree.rename(beside, target)
     except (OSError, TsferryError) as error:
         if not is_of_one_path(error):
             raise
         log.warning("a resource cannot be put in its place", extra={"error": str(error)})
     finally:
         os.close(fd)
-    crash.point("placing.resource")
+    crash.point("placing.resource.placed")
 
 
 def tree_of(trees: Sequence[Tree], row: FileRow) -> Tree | None:

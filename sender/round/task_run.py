@@ -188,7 +188,7 @@ class TaskRun:
         for snap in taken:
             self._go_on()
             addition = self._additions[snap.path]
-            known = self._kept.md5_known(addition.file)
+            known = self._listed_md5(addition) or self._kept.md5_known(addition.file)
             origin = self._source.origin(snap.path)
             edge = "" if origin is None else origin.sender
             found = prepare(self._kept.snapshot, snap, addition, known, edge, proofs=self._proofs)
@@ -230,7 +230,7 @@ class TaskRun:
     def _compare(self, prepared: Prepared, decision: wire.PlanDecision) -> Iterator[SendJob]:
         """The receiver says that it has the file: it counts only if the content is the same."""
         file = prepared.addition.file
-        ours = self._kept.facts.md5(file)
+        ours = self._listed_md5(prepared.addition) or self._kept.facts.md5(file)
         if ours is None:
             self._verdicts.changed(file.path, "changed while it was compared")
         elif decision.md5 == ours:
@@ -251,6 +251,11 @@ class TaskRun:
             yield from self._decided(again, self._ask([again])[0])
         else:
             self._verdicts.clash(file, decision.md5)
+
+    def _listed_md5(self, addition: Addition) -> str | None:
+        """Of a file that is listed as it is: only its resource is read, which may be small."""
+        entry = self._kept.ledger.entries.get(addition.path) if addition.resource_only else None
+        return entry.md5 if entry is not None and entry.is_of(addition.file) else None
 
     def _hold_deletions(self) -> None:
         """What was to take the place of old files is not in the task: these must stay."""

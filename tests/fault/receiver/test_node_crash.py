@@ -252,7 +252,7 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     check_end(world, outcome)
     needed = {"task.start.log", "upload.block_logged", "intake.moved", "intake.recorded"}
     needed |= {"task.end.ended", "placing.moved", "load.committed", "finish.staged"}
-    needed |= {"placing.resource", "finish.resources"}
+    needed |= {"placing.resource.written", "placing.resource.placed", "finish.resources"}
     assert needed <= set(seen)
     return seen
 

@@ -26,6 +26,7 @@ from common.errors import (
 from common.wire import Action, History, Outcome, Result
 from sender.config import StorageGroupFilter
 from sender.round.round_report import as_text
+from sender.select.facts import FileFacts
 from sender.select.found import stat_identity
 from tests.support.edge import Edge
 from tests.support.scripted_receiver import (
@@ -75,7 +76,8 @@ def written_anew(edge: Edge, path: str, content: bytes) -> None:
     (edge.data / f"{path}.resource").write_bytes(content)
 
 
-def test_a_resource_written_anew_travels_without_its_file(edge, receiver):
+def test_a_resource_written_anew_travels_without_its_file(edge, receiver, monkeypatch):
+    monkeypatch.setattr(FileFacts, "md5", Mock(side_effect=AssertionError("reads a whole file")))
     path, other = edge.write(1), edge.write(2)
     edge.round()
     receiver.received.clear()
@@ -85,7 +87,7 @@ def test_a_resource_written_anew_travels_without_its_file(edge, receiver):
     report = edge.round()
     assert (report.exit_code, report.resources, report.sent, report.already) == (0, 1, 0, 0)
     (entry,) = receiver.plans
-    assert (entry.path, entry.replaces) == (path, False)
+    assert (entry.path, entry.replaces, entry.md5) == (path, False, edge.files[path])
     assert receiver.received == {f"{path}.resource": b"another resource"}
     assert edge.round().quiet
     written_anew(edge, other, b"resource")  # with the bytes that it had
