@@ -327,6 +327,8 @@ class Looks:
         entries: Mapping[FilePath, Entry],
         last_copies: Sequence[LocalFile] = (),
         read: Callable[[LocalDeletions], bytes | None] = lambda file: None,
+        *,
+        restored: bool = False,
     ) -> EdgeLook:
         """Make a look of a scan; nothing is written.
 
@@ -337,12 +339,16 @@ class Looks:
             entries: the list of loaded files.
             last_copies: files that live on only as links, and are still to be sent.
             read: a deletion file as it is; None where it cannot be read.
+            restored: an operator says that all was restored from a copy: no file is as it was, and
+                what is missing is only retired.
         """
         before = self.now
         if 0 < number <= before.last:
             before = LooksState(places=before.places)
         places = _places(before.places, scan, entries)
-        if self.forgot and number:
+        if restored:
+            places = _without_unknown(places)
+        elif self.forgot and number:
             places = _with_unknown(places, scan, entries)
         scan = _misplaced(without_rivals(scan, read), places, entries)
         if not number:
@@ -709,6 +715,13 @@ def _with_unknown(places: _Places, scan: Scan, entries: Mapping[FilePath, Entry]
             if not _is_unknown(there.get(path.directory, "")):
                 there[path.directory] = f"{_UNKNOWN} {path.name}"
     return after
+
+
+def _without_unknown(places: _Places) -> _Places:
+    return {
+        data_dir: {at: each for at, each in several.items() if not _is_unknown(each)}
+        for data_dir, several in places.items()
+    }
 
 
 def _place(data_dir: Path, text: str) -> tuple[Path, str]:

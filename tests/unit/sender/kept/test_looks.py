@@ -288,6 +288,17 @@ def test_without_a_memory_what_lies_beneath_a_mount_that_is_away_proves_nothing(
     assert edge.look().scan.is_gone(Q, away[Q].data_dir)
 
 
+def test_without_a_memory_what_a_restored_edge_lacks_is_gone(edge):
+    edge.site.put(P)
+    edge.load()
+    edge.look()
+    edge.site.remove(P)
+    (edge.site.schema_dir / "centre" / "looks.state").unlink()
+    assert not edge.look().scan.is_gone(P, edge.entries[P].data_dir)
+    for restored in (True, False):
+        assert edge.look(restored=restored).scan.is_gone(P, edge.entries[P].data_dir)
+
+
 def test_without_a_memory_a_directory_that_has_a_listed_file_was_not_unmounted(edge):
     edge.site.put(P)
     edge.site.put(Q)
