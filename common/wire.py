@@ -28,6 +28,9 @@ BASE = "/sync/v1"
 TUS_VERSION = "1.0.0"
 SENDER_HEADER = "Tsferry-Sender"
 EPOCH_HEADER = "Tsferry-Epoch"
+SIZE_HEADER = "Tsferry-Decompressed-Size"
+"""Bytes of a body with a `Content-Encoding` once it is decompressed, so that they are judged, and
+counted, before it is."""
 PROBLEM_TYPE = "application/problem+json"
 BATCH_TYPE = "application/vnd.tsferry.batch"
 SCHEMA_TYPE = "application/vnd.tsferry.schema"
@@ -145,6 +148,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     one body."""
     blocks_ahead: Count = 1
     """Blocks of one upload that may be on their way at once, each behind the other."""
+    encodings: list[str] = []
+    """What a block or a batch may have as `Content-Encoding`."""
 
 
 class SchemaFailure(Struct, frozen=True, kw_only=True):
@@ -754,6 +759,10 @@ class DeviceExtent(Struct, frozen=True, kw_only=True):
     name: str
     first: Time
     last: Time
+    first_look: Count = 0
+    """In place of the file's, where a transfer of this device parts it from others; else 0."""
+    last_look: Count = 0
+    """Beside `first_look`: in place of the file's; 0 while its sender has it."""
 
 
 class CatalogueEntry(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct
 
+from common import zstd
 from common.config import ConfigFinding, Duration, Secret, Size, Timetable, Url, is_loopback
 from common.config.shared_rules import TimeUnit, overlapping, whole_milliseconds
 from common.logs import LogConfig
@@ -164,6 +165,8 @@ class TransferConfig(Struct, frozen=True, kw_only=True):
         load_timeout: until a round gives up asking, and the next one goes on.
         bandwidth_limit: bytes a second of all transfers to one receiver together, or by the hour
             in local time.
+        compression: of what travels (zstd): where the line is so slow that what is saved pays for
+            the work, never, or wherever it makes a body smaller.
     """
 
     chunk_bytes: Annotated[Size, Meta(ge=4096, le=2**30)] = 8 * 2**20
@@ -177,9 +180,15 @@ class TransferConfig(Struct, frozen=True, kw_only=True):
     load_poll: Duration = 20.0
     load_timeout: Duration = 3600.0
     bandwidth_limit: Timetable = Timetable()
+    compression: Literal["auto", "off", "zstd"] = "auto"
 
     def check(self) -> Iterator[ConfigFinding]:
-        """Times that contradict each other."""
+        """Times that contradict each other, and what is wanted and not installed."""
+        if self.compression == zstd.ZSTD and zstd.library() is None:
+            yield ConfigFinding(
+                "compression",
+                f'needs a package that is not installed: pip install "{zstd.PACKAGE}"',
+            )
         if self.retry_max < self.retry_first:
             yield ConfigFinding("retry_max", "expected at least retry_first")
         if self.load_poll >= self.read_timeout:

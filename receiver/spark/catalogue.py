@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import os
 from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,12 +29,13 @@ from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.clock.clock_record import RECORD
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.metadata.model.ranks import NOW, Rank, RankBelow, name_rank
+from receiver.metadata.model.ranks import NOW, Rank, RankBelow, TransferCut, name_rank
 from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.model.true_times import TrueTimes
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.ranges import DeviceTable
 from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment, author_of
+from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.spark.finder import DataFile
 from receiver.spark.noted_deletions import NotedDeletions
 
@@ -244,13 +246,14 @@ class LocalCatalogue(Catalogue):
         past = self.rows(at, since)
         with self.engine.reading() as state:
             noted = NotedDeletions(state.deletion_table, past.commit, self._older_of(state))
+            cuts = TransferCuts(state.owner_table.moves, past.commit)
 
         def found(row: FileRow) -> DataFile:
             deletions = noted.of(row.author, row.physical, row.closed)
             file = self._committed(
                 row.data_dir, row.rank, row.size, row.devices, row.first, row.last
             )
-            return replace(file, deletions=deletions)
+            return replace(file, cuts=cuts.of(row), deletions=deletions)
 
         return self._loads(map(found, past.visible), map(found, past.quarantined))
 
@@ -380,7 +383,9 @@ class RemoteCatalogue(Catalogue):
             ]
             devices = self._devices.pack(ranges, entry.first_time, entry.last_time)
         known = (devices, entry.first_time, entry.last_time)
-        return self._committed(entry.data_dir, rank, entry.size, *known)
+        file = self._committed(entry.data_dir, rank, entry.size, *known)
+        cuts = _cuts(entry.devices or ())
+        return replace(file, cuts=cuts) if cuts else file
 
     def _noted(self, at: int) -> NotedDeletions | None:
         """What was deleted; None if the server is too old to know."""
@@ -436,6 +441,14 @@ def _below(looks: wire.LooksBelow) -> RankBelow:
     return RankBelow(
         looks.engine, looks.first, looks.closed, looks.last or NOW, looks.loaded, looks.physical
     )
+
+
+def _cuts(devices: Iterable[wire.DeviceExtent]) -> tuple[TransferCut, ...]:
+    found: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for each in devices:
+        if each.first_look:
+            found[each.first_look, each.last_look or NOW].append(each.name)
+    return tuple(TransferCut(*looks, frozenset(several)) for looks, several in found.items())
 
 
 def _deletions_row(entry: wire.NotedEntry) -> DeletionsRow:

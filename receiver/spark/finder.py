@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from common.errors import NameRefusedError, UsageError
 from common.names import SUFFIX, FilePath, Kind
-from receiver.metadata.model.ranks import NOW, Rank, name_rank
+from receiver.metadata.model.ranks import NOW, Rank, TransferCut, name_rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,6 +53,7 @@ class DataFile:
         last: of its last.
         is_known: whether `first` and `last` are from a catalogue; None means no points then.
         rank: where it stands among files that overlap it.
+        cuts: where it stands otherwise, in devices that were transferred.
         deletions: what a catalogue knows to be deleted of it; None for what stands beside it.
     """
 
@@ -66,13 +67,14 @@ class DataFile:
     last: int | None = None
     is_known: bool = False
     rank: Rank | None = None
+    cuts: tuple[TransferCut, ...] = ()
     deletions: FileDeletions | None = None
 
     def for_worker(self) -> DataFile:
         """What of it travels."""
         return DataFile(
             self.locations, self.name, self.size, self.database, self.created,
-            rank=self.rank, deletions=self.deletions,
+            rank=self.rank, cuts=self.cuts, deletions=self.deletions,
         )  # fmt: skip
 
     @property

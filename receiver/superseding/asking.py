@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from receiver.metadata.model.ranks import RankBelow
+from receiver.metadata.model.ranks import RankBelow, TransferCut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,6 +99,7 @@ class FileAsked(_Asked, frozen=True):
         judged: the commit as of which it was not proved; 0 if it has to be judged anew.
         exclusive: what of it was not given by others then.
         below: of its rank.
+        cuts: where it stands otherwise, in devices that were transferred, as files call these.
     """
 
     physical: str
@@ -119,6 +120,7 @@ class FileAsked(_Asked, frozen=True):
     judged: int = 0
     exclusive: tuple[ExclusiveRange, ...] = ()
     below: tuple[RankBelow, ...] = ()
+    cuts: tuple[TransferCut, ...] = ()
 
 
 class PartitionAsked(_Asked, frozen=True):

@@ -16,12 +16,14 @@ from common.tsfile import split_database
 from common.wire import Propagate
 from receiver.metadata.query.applied_deletions import applied_deletions
 from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.superseding.asking import FileAsked, NotesAsked, PartitionAsked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from receiver.metadata.engine import Engine
+    from receiver.metadata.model.ranks import TransferCut
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow
     from receiver.metadata.state.tables.retired import PartitionKey
@@ -95,6 +97,7 @@ class _Snapshot:
     notes: list[DeletionsRow]
     newest_notes: dict[str, int]
     devices: dict[str, Sequence[str]]
+    cuts: dict[str, tuple[TransferCut, ...]]
 
 
 def _snapshot(state: State, key: PartitionKey) -> _Snapshot:
@@ -110,6 +113,7 @@ def _snapshot(state: State, key: PartitionKey) -> _Snapshot:
         for note in state.deletion_table.of_sender(each)
         if storage_group_of(note.path) == key.sg  # those of others reach no file of this one
     ]
+    cuts = TransferCuts(state.owner_table.moves, state.newest)
     older = {note.physical for note in notes if note.form == "mods" and note.physical}
     return _Snapshot(
         state.newest,
@@ -119,7 +123,12 @@ def _snapshot(state: State, key: PartitionKey) -> _Snapshot:
         notes,
         {each: state.deletion_table.newest(each) for each in senders},
         {each: state.files[each].devices.names() for each in older if each in state.files},
+        {row.physical: tuple(map(_cut, found)) for row in rows if (found := cuts.of(row))},
     )
+
+
+def _cut(cut: TransferCut) -> TransferCut:
+    return cut._replace(devices=frozenset(split_database(each)[1] for each in cut.devices))
 
 
 def due_of(
@@ -159,7 +168,7 @@ def due_of(
     )
     notes = _notes(now)
     asked = [
-        _question(candidates[low : low + _CANDIDATES], now.rows, notes, maybe, judged.at, place,
+        _question(candidates[low : low + _CANDIDATES], now, notes, maybe, judged.at, place,
                   most_points)
         for low in range(0, len(candidates), _CANDIDATES)
     ]  # fmt: skip
@@ -169,7 +178,7 @@ def due_of(
 
 def _question(
     candidates: Sequence[FileRow],
-    rows: Iterable[FileRow],
+    now: _Snapshot,
     notes: list[NotesAsked],
     maybe: Mapping[str, FileProof],
     judged_at: int,
@@ -180,17 +189,24 @@ def _question(
     spans = _spans(candidates)
     mine = {row.physical for row in candidates}
     files = []
-    for row in rows:
+    for row in now.rows:
+        cuts = now.cuts.get(row.physical, ())
         if row.physical in mine:
             known = maybe.get(row.physical)
-            files.append(_asked(row, place(row), True, 0 if known is None else judged_at, known))
+            at = 0 if known is None else judged_at
+            files.append(_asked(row, place(row), True, at, known, cuts))
         elif any(_within(spans, *each) for each in row.devices.ranges()):
-            files.append(_asked(row, place(row), False, 0, None))
+            files.append(_asked(row, place(row), False, 0, None, cuts))
     return PartitionAsked(files, notes, most_points)
 
 
 def _asked(
-    row: FileRow, path: str | None, candidate: bool, judged: int, known: FileProof | None
+    row: FileRow,
+    path: str | None,
+    candidate: bool,
+    judged: int,
+    known: FileProof | None,
+    cuts: tuple[TransferCut, ...],
 ) -> FileAsked:
     rank = row.rank
     return FileAsked(
@@ -212,6 +228,7 @@ def _asked(
         candidate=candidate,
         judged=judged,
         exclusive=() if known is None else known.exclusive,
+        cuts=cuts,
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from common.digests import md5_of_fd
 from common.errors import TsferryError
 from common.tsfile import Corrupt
-from receiver.metadata.model.ranks import Rank
+from receiver.metadata.model.ranks import Rank, rank_in
 from receiver.points import TsFileReader
 from receiver.superseding.asking import ExclusiveRange, FileProof, PartitionAnswer
 from receiver.superseding.given_times import GivenTimes, SeriesName, given_times
@@ -81,7 +81,8 @@ class _Partition:
         self._most = asked.most_points
         self._read = read
         self._notes = NotesOfPartition(asked.notes)
-        self._ranks = RankArrays([_rank(each) for each in asked.files])
+        self._standings = _Standings(asked.files)
+        self._ranks = RankArrays(self._standings.ranks)
         self._failed: dict[int, str] = {}
         self._checked: set[int] = set()
         self._stored = np.zeros(len(asked.files), np.int64)
@@ -119,6 +120,8 @@ class _Partition:
 
     def _equal_above(self, at: int) -> int | None:
         """A file above with the same content, of which nothing more is deleted."""
+        if self._standings.is_cut:
+            return None  # only who reads the files knows which devices are concerned
         mine = self._files[at]
         every = np.arange(len(self._files))
         for other in self._by_content.get((mine.md5, mine.size), ()):
@@ -184,16 +187,19 @@ class _Partition:
         if not parts:
             return
         lengths = [len(given.times) for _, given in parts]
+        standings = [self._standings.of(at, given.series.device) for at, given in parts]
         stored = Stored(
             np.concatenate([given.times for _, given in parts]),
             np.repeat([self._number(given.series) for _, given in parts], lengths),
-            np.repeat([at for at, _ in parts], lengths),
+            np.repeat(standings, lengths),
         )
-        found = sweep(stored, self._ranks, is_candidate)
-        self._kept.update(found.files.tolist())
-        for lower, upper in found.rests.tolist():
+        files = self._standings.files
+        found = sweep(stored, self._ranks, is_candidate[files])
+        self._kept.update(files[found.files].tolist())
+        for lower, upper in files[found.rests].tolist():
             self._rests[lower].add(upper)
-        for at, series, first, last, points in found.ranges:
+        for standing, series, first, last, points in found.ranges:
+            at = int(files[standing])
             known = self._exclusive[at].get(series)
             self._exclusive[at][series] = (
                 (first, last, points) if known is None else (known[0], last, known[2] + points)
@@ -273,6 +279,35 @@ def _small(exclusive: tuple[ExclusiveRange, ...]) -> tuple[ExclusiveRange, ...]:
             each.table,
         )
     return tuple(found.values())
+
+
+class _Standings:
+    """Where files stand, by numbers: those of the files first, then those of their cuts.
+
+    Attributes:
+        ranks: of each number.
+        files: number of the file of each.
+    """
+
+    def __init__(self, files: Sequence[FileAsked]) -> None:
+        self.ranks = [_rank(each) for each in files]
+        numbers = list(range(len(files)))
+        self._cut: dict[tuple[int, str], int] = {}
+        for at, file in enumerate(files):
+            for cut in file.cuts:
+                self._cut.update(dict.fromkeys(((at, each) for each in cut.devices), len(numbers)))
+                self.ranks.append(rank_in(self.ranks[at], cut))
+                numbers.append(at)
+        self.files = np.array(numbers, np.int64)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether any of them stands otherwise in some devices."""
+        return bool(self._cut)
+
+    def of(self, file: int, device: str) -> int:
+        """The number of a file in a device."""
+        return self._cut.get((file, device), file)
 
 
 def _rank(file: FileAsked) -> Rank:

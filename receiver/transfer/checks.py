@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import common
+from common import zstd
 from common.errors import ProtocolError, TsferryError
 from common.wire import (
     PROTOCOL,
@@ -179,6 +180,7 @@ class Checks:
                 max_page_bytes=self._config.listen.max_request_bytes,
                 max_task_items=limits.max_task_items,
                 blocks_ahead=BLOCKS_AHEAD,
+                encodings=[] if zstd.library() is None else [zstd.ZSTD],
             ),
             scope=list(who.scope),
             wanted=wanted,

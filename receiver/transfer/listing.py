@@ -31,16 +31,18 @@ from receiver.load.placing import tree_of
 from receiver.metadata.model.ranks import NOW
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.scope import Scope
 from receiver.transfer.intake import check_sender
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from common.durable import Tree
     from receiver.config import ReceiverConfig
     from receiver.disks import Disks
     from receiver.metadata.engine import Engine
+    from receiver.metadata.model.ranks import TransferCut
     from receiver.metadata.model.records import FileOrigin
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow
     from receiver.principal import Principal
@@ -169,7 +171,7 @@ class Listing:
         return CatalogueAnswer(
             engine=self._engine.uuid,
             commit=commit,
-            entries=self._entries(page, devices=devices),
+            entries=self._entries(page, commit, devices=devices),
             next=page[-1].physical if len(rows) == limit or len(page) < len(rows) else None,
             times=self._times(),
         )
@@ -251,14 +253,15 @@ class Listing:
         return CatalogueAnswer(
             engine=self._engine.uuid,
             commit=past.commit,
-            entries=self._entries(page, held, devices=devices),
+            entries=self._entries(page, past.commit, held, devices=devices),
             next=page[-1].physical if len(rows) > len(page) else None,
             times=self._times(),
         )
 
     def _entries(
         self,
-        rows: Iterable[FileRow],
+        rows: Sequence[FileRow],
+        at: int,
         quarantined: frozenset[str] = frozenset(),
         *,
         devices: bool = False,
@@ -269,13 +272,23 @@ class Listing:
         for row, tree in found:
             if tree is None and away:  # whoever went on without it would answer too little
                 raise AwayError(f"{row.physical} cannot be read: {away[0]}", retry_after=60.0)
+        with self._engine.reading() as state:
+            cuts = TransferCuts(state.owner_table.moves, at)
+            of_rows = [cuts.of(row) if devices else () for row in rows]
         return [
-            _entry(row, tree, quarantined=row.physical in quarantined, devices=devices)
-            for row, tree in found
+            _entry(
+                row,
+                tree,
+                _extents(row, several) if devices else None,
+                quarantined=row.physical in quarantined,
+            )
+            for (row, tree), several in zip(found, of_rows, strict=True)
         ]
 
 
-def _entry(row: FileRow, tree: Tree | None, *, quarantined: bool, devices: bool) -> CatalogueEntry:
+def _entry(
+    row: FileRow, tree: Tree | None, devices: list[DeviceExtent] | None, *, quarantined: bool
+) -> CatalogueEntry:
     rank = row.rank
     return CatalogueEntry(
         path=row.physical,
@@ -292,7 +305,7 @@ def _entry(row: FileRow, tree: Tree | None, *, quarantined: bool, devices: bool)
         first_look=rank.first,
         closed_look=rank.closed,
         last_look=0 if rank.last == NOW else rank.last,
-        devices=_extents(row) if devices else None,
+        devices=devices,
         origin=None if row.origin is None else _origin(row.origin),
         changed=row.changed,
     )
@@ -353,9 +366,17 @@ def _resource(row: FileRow) -> ResourceEntry | None:
     return None if found is None else ResourceEntry(size=found.size, md5=found.md5)
 
 
-def _extents(row: FileRow) -> list[DeviceExtent]:
-    ranges = row.devices.ranges()
-    return [DeviceExtent(name=name, first=first, last=last) for name, first, last in ranges]
+def _extents(row: FileRow, cuts: Sequence[TransferCut]) -> list[DeviceExtent]:
+    looks = {
+        device: (cut.first, 0 if cut.last == NOW else cut.last)
+        for cut in cuts
+        for device in cut.devices
+    }
+    return [
+        DeviceExtent(name=name, first=first, last=last, first_look=begin, last_look=end)
+        for name, first, last in row.devices.ranges()
+        for begin, end in (looks.get(name, (0, 0)),)
+    ]
 
 
 def _with_few_devices(rows: Sequence[FileRow]) -> list[FileRow]:

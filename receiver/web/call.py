@@ -13,6 +13,7 @@ from flask import Request, Response
 from common import wire
 from common.errors import ForbiddenError, ProtocolError, UsageError
 from common.names import is_sender_uuid, is_task_id
+from receiver.web.server.body_decompression import EncodingError
 from receiver.web.server.whole_body import WholeBody
 
 if TYPE_CHECKING:
@@ -129,9 +130,19 @@ class Call:
         return wire.decode(self.request.get_data(), kind, "request")
 
     def content(self) -> memoryview:
-        """The bytes of the body, without a copy where they came in one piece."""
+        """The bytes of the body, without a copy where they came in one piece.
+
+        Raises:
+            EncodingError: they came in a coding that is not taken here.
+            ProtocolError: they came compressed, and are not what was said.
+        """
         sent = self.request.environ["wsgi.input"]
-        return sent.whole() if isinstance(sent, WholeBody) else memoryview(self.request.get_data())
+        if isinstance(sent, WholeBody):
+            sent.decompress()
+            return sent.whole()
+        if self.request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise EncodingError("a body with a Content-Encoding says its Content-Length")
+        return memoryview(self.request.get_data())
 
     def query(self, name: str) -> str | None:
         """A member of the query; empty counts as absent.

@@ -15,9 +15,11 @@ from typing import Any
 
 from flask import Response
 
+from common import wire, zstd
 from receiver.web.call import Call
 
 __all__ = [
+    "CODED",
     "EMPTY",
     "JSON",
     "PAGE_AFTER",
@@ -77,6 +79,20 @@ class Parameter:
     required: bool = False
 
 
+CODED = (
+    Parameter(
+        "Content-Encoding",
+        "header",
+        {"enum": [zstd.ZSTD]},
+        "Of this body, as `limits.encodings` has it; checksum and offsets are of what it becomes.",
+    ),
+    Parameter(
+        wire.SIZE_HEADER,
+        "header",
+        {"type": "integer", "minimum": 1},
+        "What this body becomes, if it has a coding.",
+    ),
+)
 PAGE_AFTER = Parameter("after", "query", {"type": "string"}, "`next` of the page before.")
 PAGE_LIMIT = Parameter("limit", "query", {"type": "integer", "minimum": 1}, "Entries of a page.")
 

@@ -10,6 +10,7 @@ from common.schemaitems import SchemaChanges
 from receiver.transfer.listing import page_limit
 from receiver.web.call import Call, MediaTypeError, json_answer
 from receiver.web.routes import (
+    CODED,
     EMPTY,
     PAGE_AFTER,
     PAGE_LIMIT,
@@ -189,6 +190,7 @@ def deletions(call: Call) -> Response:
     AnswerRow(200, wire.BatchAnswer),
     media=wire.BATCH_TYPE,
     body=Body.LARGE,
+    parameters=CODED,
     task=True,
 )
 def batch(call: Call) -> Response:

@@ -19,7 +19,7 @@ from common.errors import DigestError, ProtocolError, TooLargeError
 from receiver.web import tus_headers
 from receiver.web.call import Call, MediaTypeError
 from receiver.web.problems import problem_response
-from receiver.web.routes import AnswerRow, Body, Handler, Parameter, Role, Routes
+from receiver.web.routes import CODED, AnswerRow, Body, Handler, Parameter, Role, Routes
 
 if TYPE_CHECKING:
     from receiver.transfer.register import UploadView
@@ -131,7 +131,7 @@ def options_of_upload(call: Call) -> Response:
     AnswerRow(201, headers=(_LOCATION, _OFFSET, _EXPIRES), meaning="announced"),
     media=wire.OFFSET_TYPE,
     body=Body.BLOCK,
-    parameters=(_RESUMABLE, _LENGTH, _METADATA, _CHECKSUM, _DIGEST),
+    parameters=(_RESUMABLE, _LENGTH, _METADATA, _CHECKSUM, _DIGEST, *CODED),
 )
 @_tus
 def create_upload(call: Call) -> Response:
@@ -189,7 +189,7 @@ def head_upload(call: Call) -> Response:
     AnswerRow(204, headers=(_OFFSET, _EXPIRES)),
     media=wire.OFFSET_TYPE,
     body=Body.BLOCK,
-    parameters=(_RESUMABLE, _HERE, _CHECKSUM, _DIGEST),
+    parameters=(_RESUMABLE, _HERE, _CHECKSUM, _DIGEST, *CODED),
 )
 @_tus
 def patch_upload(call: Call) -> Response:

@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import http.client
 import importlib.util
+import json
 import socket
 import statistics
 import subprocess
@@ -32,6 +33,7 @@ THREADS = 16
 IDLE = 500
 SLOW = 100
 TIMEOUT = 5.0
+ALONE, BESIEGED = "alone", "slow peers"
 
 
 # -- the servers, each in its own process --------------------------------------------------------
@@ -198,20 +200,21 @@ def besieged(port: int) -> Iterator[None]:
             each.close()
 
 
-def measure(name: str, seconds: float) -> list[str]:
+def measure(name: str, seconds: float) -> dict[str, float]:
+    """Rates of both loads, their 99 of 100 in ms and how many failed; alone and besieged."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, __file__, "--serve", name, "--port", str(port)]
     process = subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.DEVNULL)
-    cells = [name]
+    found: dict[str, float] = {}
     try:
         _wait_for(port)
-        for siege in (contextlib.nullcontext(), besieged(port)):
+        for state, siege in ((ALONE, contextlib.nullcontext()), (BESIEGED, besieged(port))):
             with siege:
                 rate, worst, failed = drive(port, patch_once, 4, seconds)
-                cells += [f"{rate * BLOCK / 2**20:.0f} MiB/s", f"{worst:.0f} ms", str(failed)]
+                found |= _three(f"{state}, blocks", rate * BLOCK / 2**20, worst, failed)
                 rate, worst, failed = drive(port, call_once, 8, seconds)
-                cells += [f"{rate:.0f}/s", f"{worst:.0f} ms", str(failed)]
+                found |= _three(f"{state}, calls", rate, worst, failed)
     finally:
         process.terminate()
         try:
@@ -219,7 +222,11 @@ def measure(name: str, seconds: float) -> list[str]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    return cells
+    return found
+
+
+def _three(what: str, rate: float, worst: float, failed: int) -> dict[str, float]:
+    return {f"{what}, a second": rate, f"{what}, p99 ms": worst, f"{what}, failed": failed}
 
 
 def _wait_for(port: int) -> None:
@@ -236,6 +243,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("servers", nargs="*", help=f"of {', '.join(SERVERS)}")
     parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--json", action="store_true")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -243,18 +251,19 @@ def main() -> None:
     if arguments.serve:
         SERVERS[arguments.serve][1](arguments.port)
         return
-    half = ["4 MiB PATCH", "p99", "failed", "small calls", "p99", "failed"]
-    rows = [["server", *half, *half]]
+    found = {}
     for name in arguments.servers or SERVERS:
         if importlib.util.find_spec(SERVERS[name][0]) is None:
             print(f"{name}: not installed, skipped", file=sys.stderr)
             continue
-        rows.append(measure(name, arguments.seconds))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    alone = sum(widths[1:7]) + 2 * 5
-    print(f"{'':{widths[0]}}  {'alone':{alone}}  with {IDLE} idle and {SLOW} slow peers")
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
+        found[name] = measure(name, arguments.seconds)
+    if arguments.json:
+        print(json.dumps(found))
+        return
+    for name, figures in found.items():
+        print(f"{name}, blocks of 4 MiB in MiB, small calls; {IDLE} idle and {SLOW} slow peers:")
+        for what, value in figures.items():
+            print(f"  {what:28} {value:10,.0f}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ class JavaPeer:
 
     def __init__(self, work: Path, version: str = VERSION) -> None:
         self.version = version
-        self._folder = work / f"tsfile-{version}"
+        self._folder = work.resolve() / f"tsfile-{version}"
         self._classes = self._folder / "classes"
         jars = self._folder / "jars"
         if not jars.is_dir():

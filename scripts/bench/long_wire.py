@@ -3,11 +3,16 @@
     sudo .venv/bin/python scripts/bench/long_wire.py [--mib 32] [--delay 0.1] [--loss 0.01]
                                                      [--rate BYTES_PER_S] [--congestion reno]
                                                      [--runs 1] [--json FILE]
+                                                     [--compression] [--file FILE]
 
 The link is a pair of TUN devices in two network namespaces that this makes and removes; between
 them this process carries each packet: late by half of `--delay` each way, not at all with the
 chance `--loss`, no faster than `--rate`. (Dropping packets on a loopback without delay costs TCP
 next to nothing.) It needs root, `ip` and /dev/net/tun.
+
+`--compression` has tsferry as it is by itself beside itself without, and with it on all that
+shrinks; `--file` is a TsFile to send (`scripts/bench/sensor_tsfile.py` writes some): the one made
+here is noise, which nothing compresses.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -162,7 +168,9 @@ def timed(command: Sequence[object]) -> float:
     return time.perf_counter() - begin
 
 
-def tsferry(edge: list[str], centre: list[str], source: Path, place: Path) -> float:
+def tsferry(
+    edge: list[str], centre: list[str], source: Path, place: Path, compression: str = "auto"
+) -> float:
     """One round of the real sender to the real receiver."""
     for name in ("cs", "cd", "es"):
         (place / name).mkdir()
@@ -172,6 +180,7 @@ def tsferry(edge: list[str], centre: list[str], source: Path, place: Path) -> fl
     (place / "edge.toml").write_text(
         f'schema_dir = "es"\ndata_dirs = ["{source}"]\nclosed_by = "tail"\nquiet_seconds = 0\n'
         f'[[receiver]]\nname = "c"\nurl = "http://{_CENTRE}:{_PORT}"\ninsecure = true\n'
+        f'[transfer]\ncompression = "{compression}"\n'
     )
     serve = [BIN / "tsferry-receiver", "-c", place / "centre.toml", "serve", "--host", _CENTRE]
     flags = ["--port", _PORT, "--insecure", "--ready-file", place / "ready"]
@@ -202,6 +211,11 @@ def rsync(edge: list[str], centre: list[str], source: Path, place: Path) -> floa
 
 
 WAYS = {"tsferry": tsferry, "rsync, md5, --fsync": rsync}
+COMPRESSED = {
+    "tsferry": tsferry,
+    "tsferry, compression off": partial(tsferry, compression="off"),
+    "tsferry, compression zstd": partial(tsferry, compression="zstd"),
+}
 
 
 def main() -> None:
@@ -213,26 +227,33 @@ def main() -> None:
     options.add_argument("--congestion", default="reno", help="control of TCP, at both ends")
     options.add_argument("--runs", type=int, default=1)
     options.add_argument("--json", type=Path)
+    options.add_argument("--compression", action="store_true", help="with and without it")
+    options.add_argument("--file", type=Path, help="what is sent, in place of --mib of noise")
     args = options.parse_args()
-    found: dict[str, list[float]] = {name: [] for name in WAYS}
+    ways = COMPRESSED if args.compression else WAYS
+    found: dict[str, list[float]] = {name: [] for name in ways}
     for run in range(args.runs):
-        for name in list(WAYS) if run % 2 == 0 else list(WAYS)[::-1]:
+        for name in list(ways) if run % 2 == 0 else list(ways)[::-1]:
             with tempfile.TemporaryDirectory() as base, wire(args) as (edge, centre):
                 place, source = Path(base) / "place", Path(base) / "source"
                 target = source / "sequence" / "root.b" / "0" / "0"
                 target.mkdir(parents=True)
                 place.mkdir()
-                content = build({"root.b.d1": {"s1": [(1, 1)]}}, pad_to=args.mib * MIB)
+                if args.file is not None:
+                    content = args.file.read_bytes()
+                else:
+                    content = build({"root.b.d1": {"s1": [(1, 1)]}}, pad_to=args.mib * MIB)
                 (target / "1-1-0-0.tsfile").write_bytes(content)
-                found[name].append(WAYS[name](edge, centre, source, place))
+                found[name].append(ways[name](edge, centre, source, place))
                 print(f"{name}: {found[name][-1]:.1f} s", flush=True)
     ours = found["tsferry"]
     for name, seconds in found.items():
         ratio = statistics.median(b / a for a, b in zip(ours, seconds, strict=True))
-        print(f"| {args.mib} MiB | {name} | {statistics.median(seconds):.1f} s | {ratio:.2f} |")
+        median, size = statistics.median(seconds), round(len(content) / MIB)
+        print(f"| {size} MiB | {name} | {median:.1f} s | {ratio:.2f} |")
     if args.json:
         args.json.write_text(
-            json.dumps({"settings": vars(args) | {"json": None}, "seconds": found})
+            json.dumps({"settings": vars(args) | {"json": None, "file": None}, "seconds": found})
         )
 
 

@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from scripts.bench.many_senders import table as table_of_senders  # noqa: E402
+from scripts.bench.marked_page import fill  # noqa: E402
 
 PAGE = ROOT / "docs" / "performance.md"
 PLOTS = ROOT / "docs" / "plots"
@@ -164,7 +165,6 @@ def plot(title: str, bars: list[tuple[str, float]]) -> str:
 def write(into: Path) -> None:
     """Make the parts of the page for which there is JSON."""
     PLOTS.mkdir(exist_ok=True)
-    text = PAGE.read_text()
     makers: dict[str, Callable[[dict[str, Any]], tuple[str, str | None]]] = {
         "transfer": of_transfers,
         "sync-tool": of_sync_tool,
@@ -179,13 +179,7 @@ def write(into: Path) -> None:
         if drawn is not None:
             (PLOTS / f"{name}.svg").write_text(drawn)
             table += f"\n\n![ratios](plots/{name}.svg)"
-        begin, end = f"<!-- {name} -->\n", "<!-- / -->"
-        before, found, rest = text.partition(begin)
-        if not found:
-            raise SystemExit(f"{PAGE}: has no part {begin.strip()}")
-        after = rest[rest.index(end) :]
-        text = f"{before}{begin}{table}\n{after}"
-    PAGE.write_text(text)
+        fill(PAGE, name, table)
 
 
 def _where(at: str) -> str:

@@ -1,6 +1,7 @@
 """One round over loopback, as a user would run it: many small files, one large one, many devices.
 
     .venv/bin/python scripts/bench/round.py [--small 1000] [--large-mib 256] [--devices 10000]
+                                            [--json]
 
 Each is a round of the real sender to the real receiver, in a fresh directory; the time is what
 `sync --json` reports, from the check to the committed outcome.
@@ -33,6 +34,7 @@ def main() -> None:
     options.add_argument("--small", type=int, default=1000)
     options.add_argument("--large-mib", type=int, default=256)
     options.add_argument("--devices", type=int, default=10_000)
+    options.add_argument("--json", action="store_true")
     given = options.parse_args()
     many = {f"root.many.d{n}": {"s1": [(n, n)]} for n in range(given.devices)}
     rounds = {
@@ -45,10 +47,19 @@ def main() -> None:
         ],
     }
     with tempfile.TemporaryDirectory() as run:
-        measure(Path(run), rounds)
+        found = measure(Path(run), rounds)
+    if given.json:
+        print(json.dumps({what: report["seconds"] for what, report in found.items()}))
+        return
+    for what, report in found.items():
+        print(
+            f"{what}: {report['sent']} loaded, {report['bytes']:,} bytes, {report['seconds']:.1f} s"
+        )
 
 
-def measure(run: Path, rounds: dict[str, list[bytes]]) -> None:
+def measure(run: Path, rounds: dict[str, list[bytes]]) -> dict[str, dict[str, float]]:
+    """What `sync --json` reported of each round."""
+    found = {}
     centre, edge = run / "centre.toml", run / "edge.toml"
     centre.write_text('schema_dir = "cs"\ndata_dirs = ["cd"]\n')
     for name in ("cs", "cd", "es", "ed"):
@@ -82,14 +93,11 @@ def measure(run: Path, rounds: dict[str, list[bytes]]) -> None:
                 capture_output=True,
                 text=True,
             )
-            report = json.loads(done.stdout)
-            print(
-                f"{what}: {report['sent']} loaded, {report['bytes']:,} bytes, "
-                f"{report['seconds']:.1f} s"
-            )
+            found[what] = json.loads(done.stdout)
     finally:
         server.terminate()
         server.wait(30)
+    return found
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ memory the process came to. A second look, with nothing new, says what it costs 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import sys
@@ -40,13 +41,20 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=2000)
     parser.add_argument("--shape", action="append", help="devices x series x points")
     parser.add_argument("--memory", type=int, default=1 << 30, help="of the process that reads")
+    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    found = {}
     for shape in arguments.shape or SHAPES:
         with tempfile.TemporaryDirectory() as folder:
-            measure(Path(folder), arguments.files, shape, arguments.memory)
+            found[shape] = measure(Path(folder), arguments.files, shape, arguments.memory)
+        if not arguments.json:
+            print(f"{shape}: {told(found[shape], arguments.files)}", flush=True)
+    if arguments.json:
+        print(json.dumps(found))
 
 
-def measure(folder: Path, files: int, shape: str, memory: int) -> None:
+def measure(folder: Path, files: int, shape: str, memory: int) -> dict[str, float]:
+    """Seconds, and MiB at most."""
     with Engine.open(folder / "schema") as engine, Tree(folder / "data", create=True) as tree:
         size = fill(engine, folder / "data", files, tuple(map(int, shape.split("x"))))
         prover = Prover(
@@ -63,14 +71,24 @@ def measure(folder: Path, files: int, shape: str, memory: int) -> None:
         again = time.perf_counter() - began
         prover.close()
         assert proved == files - 1, proved
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
-    print(
-        f"{shape}: {files} files of {size / files / 1000:.1f} KB in {took:.1f} s, "
-        f"{took / files * 1e3:.2f} ms a file; CPU {read / files * 1e3:.2f} ms a file, "
-        f"and {used / files * 1e3:.2f} of the server; a million take "
-        f"{(read + used) / files * 1e6 / 3600:.1f} h of a core; nothing due: {again * 1e3:.1f} ms; "
-        f"at most {peak} MiB",
-        flush=True,
+    return {
+        "bytes": size / files,
+        "took": took,
+        "reading": read / files,
+        "server": used / files,
+        "million": (read + used) / files * 1e6,
+        "nothing_due": again,
+        "peak": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10,
+    }
+
+
+def told(found: dict[str, float], files: int) -> str:
+    return (
+        f"{files} files of {found['bytes'] / 1000:.1f} KB in {found['took']:.1f} s, "
+        f"{found['took'] / files * 1e3:.2f} ms a file; CPU {found['reading'] * 1e3:.2f} ms a file, "
+        f"and {found['server'] * 1e3:.2f} of the server; a million take "
+        f"{found['million'] / 3600:.1f} h of a core; nothing due: "
+        f"{found['nothing_due'] * 1e3:.1f} ms; at most {found['peak']} MiB"
     )
 
 

@@ -6,6 +6,7 @@ import datetime
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from common.config import Timetable
@@ -25,6 +26,8 @@ _QUICK_S = 0.02
 _BLOCK_S = 5.0
 """A block that has to be sent again costs about this many seconds of the line, not more."""
 _SMALLEST_BLOCK = 1 << 14
+_TELLING = 1 << 17
+"""Bytes of a body that say something of the line: fewer are one burst."""
 
 
 def _local_now() -> datetime.datetime:
@@ -51,10 +54,39 @@ class Bandwidth:
         self._local_time = local_time
         self._lock = threading.Lock()
         self._paid_until = clock()
+        self._bodies = 0
+        self._measured: float | None = None
 
     def rate(self) -> int | None:
         """Bytes a second now; None for no limit."""
         return self._timetable.limit_at(self._local_time()) if self._timetable.windows else None
+
+    def line_rate(self) -> float | None:
+        """Bytes a second that the line takes of all together, or may take; None: nobody knows."""
+        limit = self.rate()
+        known = [each for each in (self._measured, limit) if each is not None]
+        return min(known, default=None)
+
+    @contextmanager
+    def travelling(self, size: int) -> Iterator[Callable[[float], None]]:
+        """While a body travels; hears how fast its connection carried it, bytes a second."""
+        counts = size >= _TELLING
+
+        def heard(rate: float) -> None:
+            if counts and rate > 0:
+                with self._lock:
+                    # Those beside it share the line, each with its part.
+                    line = rate * self._bodies
+                    before = self._measured
+                    self._measured = line if before is None else (before + line) / 2
+
+        with self._lock:
+            self._bodies += counts
+        try:
+            yield heard
+        finally:
+            with self._lock:
+                self._bodies -= counts
 
     def piece(self) -> int:
         """Bytes to ask for in one `take`, at most."""

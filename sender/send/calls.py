@@ -12,11 +12,12 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 import common
-from common import wire
+from common import wire, zstd
 from common.digests import xxh3_128
 from common.errors import GoneError, NotFoundError, ProtocolError
 from common.schemaitems import SchemaChanges
 from sender.send.bandwidth import Bandwidth, Departure
+from sender.send.body_compression import BodyCompression
 from sender.send.transport import (
     Endpoint,
     HttpReply,
@@ -68,10 +69,12 @@ class Client:
         endpoint: Endpoint,
         *,
         bandwidth: Bandwidth,
+        compression: BodyCompression | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.endpoint = endpoint
         self.bandwidth = bandwidth
+        self._compression = compression or BodyCompression("off", bandwidth)
         self._transport = Transport(endpoint, bandwidth, clock)
         self._send = self._transport.send
 
@@ -89,6 +92,7 @@ class Client:
                 f"{self.endpoint.url}: speaks protocol {answer.protocol} (version "
                 f"{answer.version}), this sender {wire.PROTOCOL} ({common.__version__})"
             )
+        self._compression.offered(answer.limits.encodings)
         return answer
 
     def start_task(self, task: str, request: wire.StartRequest) -> wire.TaskAnswer:
@@ -134,10 +138,10 @@ class Client:
 
     def batch(self, task: str, epoch: str | None, body: bytes) -> wire.BatchAnswer:
         """Send many small files in one body."""
-        reply = self._send(
+        reply = self._send_bytes(
             "POST",
             f"/tasks/{task}/batch",
-            body=body,
+            body,
             epoch=epoch,
             headers={"Content-Type": wire.BATCH_TYPE},
         )
@@ -343,14 +347,8 @@ class Client:
         path = f"/files/{_checked_id(upload)}"
         # The answer to one that goes ahead comes behind those to the blocks before it.
         longer = 0.0 if departure is None else self.endpoint.read_timeout
-        reply = self._send(
-            "PATCH",
-            path,
-            body=block,
-            epoch=epoch,
-            headers=headers,
-            longer=longer,
-            departure=departure,
+        reply = self._send_bytes(
+            "PATCH", path, block, epoch=epoch, headers=headers, longer=longer, departure=departure
         )
         return self._number(reply, "Upload-Offset")
 
@@ -373,6 +371,44 @@ class Client:
         return answer
 
     # -- requests --------------------------------------------------------------------------
+
+    def _send_bytes(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        *,
+        epoch: str | None,
+        headers: Mapping[str, str],
+        longer: float = 0.0,
+        departure: Departure | None = None,
+    ) -> HttpReply:
+        """Send bytes of files, compressed where that pays and the other end understands it."""
+        small = self._compression.compressed(body)
+        if small is not None:
+            coding = {"Content-Encoding": zstd.ZSTD, wire.SIZE_HEADER: str(len(body))}
+            try:
+                return self._send(
+                    method,
+                    path,
+                    body=small,
+                    epoch=epoch,
+                    headers={**headers, **coding},
+                    longer=longer,
+                    departure=departure,
+                )
+            except ProtocolError as error:
+                if not self._compression.not_understood(error):
+                    raise
+        return self._send(
+            method,
+            path,
+            body=body,
+            epoch=epoch,
+            headers=headers,
+            longer=longer,
+            departure=departure,
+        )
 
     def _json(
         self,

@@ -24,6 +24,7 @@ from sender.select.known_digests import KnownDigests
 from sender.select.scan import Scanner
 from sender.send.backoff import Backoff, Tries, retrying
 from sender.send.bandwidth import Bandwidth
+from sender.send.body_compression import BodyCompression
 from sender.send.calls import Client
 from sender.send.transport import Endpoint
 
@@ -77,7 +78,11 @@ class Remote:
     ) -> Remote:
         """A remote with its own connections; nothing is contacted yet."""
         bandwidth = Bandwidth(config.transfer.bandwidth_limit, sleep=stop.wait)
-        client = Client(endpoint(config, entry, uuid), bandwidth=bandwidth)
+        client = Client(
+            endpoint(config, entry, uuid),
+            bandwidth=bandwidth,
+            compression=BodyCompression(config.transfer.compression, bandwidth),
+        )
         return cls(
             config,
             entry,

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import msgspec
 import xxhash
 
-from common import wire
+from common import wire, zstd
 from common.errors import CloneError, DigestError, NotFoundError, OffsetError, TsferryError
 
 
@@ -33,9 +33,18 @@ class Request:
     headers: dict[str, str]
     body: bytes
 
+    compressed: int = 0
+    """Bytes that came, of a body that came compressed."""
+
     @property
     def name(self) -> str:
         return f"{self.method} {self.path}"
+
+    def decompress(self) -> None:
+        if self.headers.get("content-encoding") == "zstd":
+            self.compressed = len(self.body)
+            self.body = zstd.library().decompress(self.body)
+            assert len(self.body) == int(self.headers["tsferry-decompressed-size"])
 
 
 @dataclass
@@ -483,6 +492,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             receiver.requests.append(Request(self.command, path, headers, b""))
             return self._drop() if instead is True else self._write(instead)
         request = Request(self.command, path, headers, self.read_body())
+        if receiver.limits.encodings:
+            request.decompress()
         receiver.requests.append(request)
         reply = receiver.work(request)
         altered = fault.after(self, request, reply) if fault is not None else None

@@ -16,7 +16,8 @@ import msgspec
 
 from common.names import FilePath
 from receiver.metadata.model import records
-from receiver.metadata.model.ranks import NOW, name_rank, stands_above
+from receiver.metadata.model.ranks import NOW, cut_in, name_rank, rank_in, stands_above
+from receiver.metadata.state.transfer_cuts import TransferCuts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -106,7 +107,19 @@ def _shaken(
     if isinstance(op, records.FileDeleted):
         return () if op.reason == "expired" else resting
     rank = _rank_after(row, op, named.get(op.physical) or _Named(row.paths))
-    return [each for each in resting if not stands_above(rank, each.rank)]
+    cuts = TransferCuts(state.owner_table.moves, NOW)
+    return [each for each in resting if not _is_above(row, rank, each, cuts)]
+
+
+def _is_above(row: FileRow, rank: Rank, lower: FileRow, cuts: TransferCuts) -> bool:
+    """Whether a file of that rank stands above another one, in each device that both have."""
+    mine, theirs = cuts.of_rank(rank, row), cuts.of(lower)
+    if not mine and not theirs:
+        return stands_above(rank, lower.rank)
+    pairs = {
+        (cut_in(mine, each), cut_in(theirs, each)) for each in {*row.devices} & {*lower.devices}
+    }
+    return all(stands_above(rank_in(rank, a), rank_in(lower.rank, b)) for a, b in pairs)
 
 
 def _resting(state: State, physical: str, gone: AbstractSet[str]) -> list[FileRow]:

@@ -8,7 +8,7 @@ a few thousand at a time, so that the interpreter's lock is never held for long 
     commits         timestamps of the commits that the history reaches back to, uint64
     senders, ...    msgpack lists of rows, cut into sections `<table>.<number>`
     owners          `owner-rows`: the different rows; `owner-devices`: names; `owner-index`: uint32,
-                    the row of each
+                    the row of each; `owner-moves`: (transfers, the devices that these are of)
     device-names    names of devices of files and owners, in the order of their ids
     files           rows; their devices as (place of the ids in `file-devices`, base, type of the
                     offsets as `array` has it, offsets)
@@ -46,6 +46,7 @@ from receiver.metadata.state.table_rows import (
     TaskRow,
     TokenRow,
 )
+from receiver.metadata.state.tables.owners import OwnerMove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -96,6 +97,7 @@ class FrozenState:
         self._meta = meta
         self._rows = rows
         self._owners: dict[str, OwnerRow] = parts["owners"]
+        self._moves: dict[str, tuple[OwnerMove, ...]] = parts["moves"]
         self._files: list[FileRow] = parts["files"]
         self._commits: bytes = parts["commits"]
         self._devices: list[str] = parts["devices"]
@@ -110,6 +112,7 @@ class FrozenState:
         for table, rows in self._rows.items():
             yield from _chunked(table, rows)
         yield from _owner_sections(self._owners)
+        yield from _move_sections(self._moves)
         yield from _file_sections(self._files)
         for name, content in self._schema.sections():
             yield f"schema.{name}", content
@@ -187,6 +190,7 @@ def freeze(
         meta,
         rows,
         owners=dict(state.owners),
+        moves=dict(state.owner_table.moves),
         files=list(state.files.values()),
         commits=commits.tobytes(),
         devices=state.devices.names(),
@@ -287,6 +291,18 @@ def _thaw_owners(state: State, sections: Mapping[str, memoryview]) -> None:
     restore = state.owner_table.restore
     for device, place in zip(_rows("owner-devices", sections, str), index, strict=True):
         restore(device, rows[place])
+    moves = list(_rows("owner-moves", sections, tuple[tuple[OwnerMove, ...], list[str]]))
+    for several, devices in moves:
+        state.owner_table.restore_moves(several, devices)
+    if not moves:  # a checkpoint of a version that did not keep them
+        state.owner_table.restore_moves_by_rows()
+
+
+def _move_sections(moves: dict[str, tuple[OwnerMove, ...]]) -> Iterator[tuple[str, bytes]]:
+    devices: dict[tuple[OwnerMove, ...], list[str]] = {}
+    for device, several in moves.items():
+        devices.setdefault(several, []).append(device)
+    yield from _chunked("owner-moves", devices.items())
 
 
 # -- files: their devices are arrays that files share --------------------------------------------

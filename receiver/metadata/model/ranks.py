@@ -9,6 +9,9 @@ Files that a forwarding centre handed up are ranked as it ranks them: by the loo
 engine numbered. Numbers of two engines are never compared; files that no engine has both looks of
 stand as the looks at this centre say, in which the forwarder first had them.
 
+Where a transfer of devices cut through a file, it stands in those as if it had ended by that commit
+(`TransferCut`), and in its others as it did.
+
 The order is not transitive: a file may stand above a second and the second above a third by the
 database's order, and the third above the first because it came when that was gone. So it is asked
 for pairs, and of several files that give one time the one that stands above all others counts.
@@ -31,11 +34,14 @@ __all__ = [
     "NameRank",
     "Rank",
     "RankBelow",
+    "TransferCut",
     "common_engine",
+    "cut_in",
     "highest",
     "in_common",
     "name_rank",
     "rank_at",
+    "rank_in",
     "stands_above",
     "way_of",
 ]
@@ -85,6 +91,20 @@ class Rank(NamedTuple):
     below: tuple[RankBelow, ...] = ()
 
 
+class TransferCut(NamedTuple):
+    """Where a file stands in devices that were transferred, otherwise than in its others.
+
+    Attributes:
+        first: in place of the first look that had it.
+        last: in place of the last one.
+        devices: as a catalogue names them.
+    """
+
+    first: int
+    last: int
+    devices: frozenset[str]
+
+
 def name_rank(path: FilePath) -> NameRank | None:
     """The database's order of a file, by its name; None for a name that no database gave."""
     stem = path.stem
@@ -92,6 +112,20 @@ def name_rank(path: FilePath) -> NameRank | None:
         return None
     late = int(path.kind is Kind.UNSEQUENCE)
     return late, stem.version, stem.created, stem.inner, stem.cross
+
+
+def cut_in(cuts: Iterable[TransferCut], device: str) -> TransferCut | None:
+    """The cut of a file that a device is in; None for most."""
+    return next((each for each in cuts if device in each.devices), None)
+
+
+def rank_in(rank: Rank, cut: TransferCut | None) -> Rank:
+    """A file's rank in the devices of a cut, or in those that are in none."""
+    if cut is None:
+        return rank
+    # Its end in them was told at this centre alone, so no other one's looks compare it.
+    below = rank.below if cut.last == rank.last else ()
+    return rank._replace(first=cut.first, last=cut.last, below=below)
 
 
 def stands_above(a: Rank, b: Rank) -> bool:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from common import __version__
 from common.errors import Integrity, Permanent, TsferryError, UsageError
 from common.tsfile import read_tail
-from receiver.metadata.model.ranks import Ladder
+from receiver.metadata.model.ranks import Ladder, cut_in, rank_in
 from receiver.spark.source.forms import PieceReader, form_of
 from receiver.spark.source.merged_device import DeviceCopy, MergedDevice
 from receiver.spark.source.overlapping import MergeSlice
@@ -24,6 +24,7 @@ from receiver.spark.source.slicing import Slice
 
 if TYPE_CHECKING:
     from common.tsfile import Device
+    from receiver.metadata.model.ranks import TransferCut
     from receiver.points import TsFileReader
     from receiver.spark.finder import DataFile
     from receiver.spark.source.read_plan import ReadPlan
@@ -112,7 +113,7 @@ class _Task:
                     part.devices is None or name in part.devices
                 ):
                     copies.setdefault(name, []).append(DeviceCopy(each, file, device))
-        ladders: dict[tuple[str, ...], Ladder] = {}
+        ladders: dict[tuple[tuple[str, TransferCut | None], ...], Ladder] = {}
         for name, found in copies.items():
             if not any(each.merged.is_fresh for each in found):
                 continue
@@ -120,12 +121,14 @@ class _Task:
                 ((merged, file, device),) = found
                 yield from self._alone(file, device, Slice(merged.file, part.span))
                 continue
-            members = tuple(each.merged.file.name for each in found)
+            files = [each.merged.file for each in found]
+            members = tuple((each.name, cut_in(each.cuts, name)) for each in files)
             if members not in ladders:
-                ladders[members] = Ladder([each.merged.file.standing for each in found])
+                pairs = zip(files, members, strict=True)
+                ladders[members] = Ladder([rank_in(each.standing, cut) for each, (_, cut) in pairs])
             together = MergedDevice(name, tuple(found), part.span, ladders[members])
             for piece in self._form.merged_pieces(together, self._picker):
-                yield from self._guarded(piece, members[0], name)
+                yield from self._guarded(piece, files[0].name, name)
 
     def _guarded(self, piece: PieceReader, file: str, device: str) -> Iterator[pa.RecordBatch]:
         try:

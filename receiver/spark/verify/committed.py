@@ -13,6 +13,7 @@ from receiver.disks import Disks
 from receiver.load.deciding.expiry import Expiry
 from receiver.load.folder.manifests import read_table
 from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.spark.catalogue import LocalCatalogue
 from receiver.spark.report.results import Finding, Severity
 from receiver.spark.verify.parts import Expected
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from common.tsfile.proof import SeriesTable
     from receiver.config import ReceiverConfig
-    from receiver.metadata.model.ranks import Rank
+    from receiver.metadata.model.ranks import Rank, TransferCut
     from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
@@ -101,12 +102,14 @@ class Neighbour:
         ranges: (device, first, last).
         rank: where it stands among files that overlap it.
         sender: whose it is.
+        cuts: where it stands otherwise, in devices that were transferred.
     """
 
     expected: Expected
     ranges: tuple[tuple[str, int, int], ...]
     rank: Rank
     sender: str
+    cuts: tuple[TransferCut, ...] = ()
 
 
 class CommittedFiles(Closing):
@@ -148,6 +151,7 @@ class CommittedFiles(Closing):
             self._away = disks.away()
         with self._catalogue.engine.reading() as state:
             self._schema = SchemaCheck(state.schema)
+            self._cuts = TransferCuts(state.owner_table.moves, self.commit)
             expiry = Expiry(state.schema, now - _EXPIRY_GRACE_S, config.time_unit)
             rows = [row for row in visible if scope.wants(row, now, times)]
             self.files = [self._committed(state, row, expiry) for row in rows]
@@ -176,12 +180,17 @@ class CommittedFiles(Closing):
                 tuple(row.devices.ranges()),
                 row.rank,
                 row.sender,
+                self.cuts_of(row),
             )
             for row in self._others
             if row.state is FileState.LIVE
             and (sg := _place(row.physical)[0])
             and _place(row.physical) in places
         ]
+
+    def cuts_of(self, row: FileRow) -> tuple[TransferCut, ...]:
+        """Where a file stands otherwise, in devices that were transferred."""
+        return self._cuts.of(row)
 
     # -- questions about one file, once it was read --------------------------------------------
 

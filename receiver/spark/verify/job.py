@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from common.durable import Closing
+from receiver.metadata.model.ranks import cut_in, rank_in
 from receiver.spark.finder import shown
 from receiver.spark.report.results import (
     CodecTotal,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
-    from receiver.metadata.model.ranks import Rank
+    from receiver.metadata.model.ranks import Rank, TransferCut
     from receiver.spark.verify.parts import FilePart
 
     _Flags = npt.NDArray[np.bool_]
@@ -79,6 +80,7 @@ class Subject:
         current: whether it is compared with other files.
         rank: where it stands among files that overlap it.
         sender: whose it is; "" for a file of no receiver.
+        cuts: where it stands otherwise, in devices that were transferred.
     """
 
     expected: Expected
@@ -86,6 +88,11 @@ class Subject:
     current: bool = True
     rank: Rank | None = None
     sender: str = ""
+    cuts: tuple[TransferCut, ...] = ()
+
+    def rank_in(self, device: str) -> Rank | None:
+        """Where it stands in a device."""
+        return None if self.rank is None else rank_in(self.rank, cut_in(self.cuts, device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +297,7 @@ class VerifyJob(Closing):
 
     def _overlap(self, found: Overlap) -> None:
         file, other = self._all[found.file], self._all[found.other]
-        why = self._unsettled(file, other)
+        why = self._unsettled(file, other, found.device)
         if why is None:
             return
         own = len(self._files)
@@ -312,7 +319,7 @@ class VerifyJob(Closing):
 
     def _meeting(self, found: Meeting) -> None:
         early, late = self._all[found.sequence], self._all[found.unsequence]
-        why = self._unsettled(early, late)
+        why = self._unsettled(early, late, found.device)
         if why is not None:
             is_own = found.unsequence < len(self._files)
             number, other = (found.unsequence, early) if is_own else (found.sequence, late)
@@ -320,8 +327,9 @@ class VerifyJob(Closing):
             self._tell_overlap(number, found.device, f"has times between those of {name}; {why}")
 
     @staticmethod
-    def _unsettled(one: Subject, other: Subject) -> str | None:
-        return unsettled(one.rank, other.rank, is_one_sender=one.sender == other.sender)
+    def _unsettled(one: Subject, other: Subject, device: str) -> str | None:
+        ranks = one.rank_in(device), other.rank_in(device)
+        return unsettled(*ranks, is_one_sender=one.sender == other.sender)
 
     def _tell_overlap(self, number: int, device: str, detail: str) -> None:
         if any(each.check == "overlap" and each.device == device for each in self.findings[number]):

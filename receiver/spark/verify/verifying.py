@@ -60,7 +60,14 @@ def verify_catalogue(run: Run, catalogue: CommittedFiles) -> tuple[Verification,
     """Verify the files of a catalogue; the job is to be closed when its tables were read."""
     files = catalogue.files
     subjects = [
-        Subject(each.expected, each.row.size, each.current, each.row.rank, each.row.sender)
+        Subject(
+            each.expected,
+            each.row.size,
+            each.current,
+            each.row.rank,
+            each.row.sender,
+            catalogue.cuts_of(each.row),
+        )
         for each in files
     ]
     job = VerifyJob(run.spark, subjects, run.settings, run.progress, _neighbours(catalogue))
@@ -102,7 +109,10 @@ def _neighbours(catalogue: CommittedFiles) -> Neighbours:
         for device, first, last in each.ranges
     ]
     numbers = [at for at, each in enumerate(found) for _ in each.ranges]
-    files = [Subject(each.expected, 0, rank=each.rank, sender=each.sender) for each in found]
+    files = [
+        Subject(each.expected, 0, rank=each.rank, sender=each.sender, cuts=each.cuts)
+        for each in found
+    ]
     return Neighbours(files, span_table(numbers, spans))
 
 

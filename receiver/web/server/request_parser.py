@@ -27,6 +27,7 @@ from waitress.receiver import ChunkedReceiver, FixedStreamReceiver
 from waitress.utilities import BadRequest
 
 from common.errors import BusyError, ProtocolError, TooLargeError, TsferryError
+from receiver.web.server.body_decompression import EncodingError, decompressed_size
 from receiver.web.server.head import RequestHead
 from receiver.web.server.in_order import Block
 from receiver.web.server.refusal import ServerRefusal
@@ -105,6 +106,8 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
         self.began = time.monotonic()
         self.limit = 0
         self._judged = False
+        self._size: int | None = None
+        self._counted = 0
         self._whole: WholeBody | None = None
         self.block: Block | None = None
 
@@ -112,9 +115,10 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
 
     def received(self, data: bytes) -> int:
         """Take bytes from the connection; returns how many belong to this request."""
-        kept = self.body_bytes_received
         consumed: int = super().received(data)
-        self.channel.server.memory.take(self.body_bytes_received - kept)
+        # Whoever reads a compressed body makes room for what it becomes, beside what came.
+        more = self._size if self.completed and self._size is not None else 0
+        self._count(self.body_bytes_received + more)
         if self.headers_finished and not self._judged:
             self._judged = True
             self._judge()
@@ -138,9 +142,14 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
                 raise ParsingError("both Content-Length and Transfer-Encoding")
             self.body_rcv = _Chunks(OverflowableBuffer(self.adj.inbuf_overflow))
 
+    def _count(self, size: int) -> None:
+        """Have so many bytes counted as those that this request holds in memory."""
+        self.channel.server.memory.take(size - self._counted)
+        self._counted = size
+
     def _receive_whole(self, size: int) -> None:
-        self.block = self._as_block(size)
-        self._whole = WholeBody(size, self.channel.server.spares)
+        self.block = self._as_block(self._size or size)
+        self._whole = WholeBody(size, self.channel.server.spares, self._size)
         self.body_rcv = FixedStreamReceiver(size, self._whole)
 
     def room(self) -> memoryview | None:
@@ -149,7 +158,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
 
     def close(self) -> None:
         """Drop the body."""
-        self.channel.server.memory.take(-self.body_bytes_received)
+        self._count(0)
         self.body_bytes_received = 0
         super().close()
 
@@ -177,9 +186,12 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
             self.expect_continue = False  # there is nothing to go on with
         try:
             self.limit = self.channel.server.gate(self.head())
-            if self.content_length > self.limit:
+            self._size = decompressed_size(self.headers) if self.body_rcv is not None else None
+            if self._size is not None:
+                self._check_compressed(self._size)
+            elif self.content_length > self.limit:
                 self._take_in_pieces()
-            self._check_memory(self.content_length)
+            self._check_memory(self.content_length + (self._size or 0))
             if self.body_rcv is not None and not self.chunked and not self.body_bytes_received:
                 self._receive_whole(self.content_length)
         except TsferryError as error:
@@ -192,6 +204,16 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
             self._check_memory(0)
         except TsferryError as error:
             self.refuse(error)
+
+    def _check_compressed(self, size: int) -> None:
+        """Judge a body that comes compressed by what it becomes: all of it has to be in memory."""
+        if self.chunked:
+            raise EncodingError("a body with a Content-Encoding says its Content-Length")
+        if max(size, self.content_length) > self.limit:
+            raise TooLargeError(
+                f"the body has {size} bytes, compressed {self.content_length}; at most "
+                f"{self.limit} are taken"
+            )
 
     def _check_memory(self, coming: int) -> None:
         if not self.channel.server.memory.has_room(coming):

@@ -7,6 +7,8 @@ import mmap
 import threading
 from typing import TYPE_CHECKING
 
+from receiver.web.server.body_decompression import decompress
+
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
@@ -70,10 +72,12 @@ class WholeBody(io.RawIOBase):
 
     Attributes:
         length: bytes it will have.
+        size: bytes that these become, of a body that comes compressed.
     """
 
-    def __init__(self, length: int, spares: Spares) -> None:
+    def __init__(self, length: int, spares: Spares, size: int | None = None) -> None:
         self.length = length
+        self.size = size
         self._spares = spares
         self._bytes = spares.take(length)
         self._filled = 0
@@ -103,6 +107,25 @@ class WholeBody(io.RawIOBase):
     def whole(self) -> memoryview:
         """All of it, without a copy."""
         return memoryview(self._bytes)[: self._filled]
+
+    def decompress(self) -> None:
+        """Become what it is once decompressed, if it came compressed: once, by who reads it.
+
+        Raises:
+            ProtocolError: it is not what its head said; it stays as it came.
+        """
+        if self.size is None:
+            return
+        memory = self._spares.take(self.size)
+        try:
+            with memoryview(memory)[: self.size] as into, self.whole() as came:
+                decompress(came, into)
+        except Exception:
+            self._spares.give(memory)
+            raise
+        self._spares.give(self._bytes)
+        self._bytes, self._filled, self.size = memory, self.size, None
+        self.length = self._filled
 
     def readable(self) -> bool:
         """As a file: yes."""

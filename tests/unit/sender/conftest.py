@@ -4,6 +4,7 @@ import pytest
 
 from common.config import Timetable
 from sender.send.bandwidth import Bandwidth
+from sender.send.body_compression import BodyCompression
 from sender.send.calls import Client
 from sender.send.transport import Endpoint
 from tests.support.scripted_receiver import ScriptedReceiver
@@ -22,7 +23,11 @@ def client(receiver):
     made.close()
 
 
-def make_client(url: str, **settings: object) -> Client:
+def make_client(url: str, *, compression: str = "off", **settings: object) -> Client:
     settings = {"connect_timeout": 2.0, "read_timeout": 2.0, "sender": "a" * 32} | settings
     unlimited = Bandwidth(Timetable(), sleep=lambda _: False)
-    return Client(Endpoint(url, **settings), bandwidth=unlimited)
+    return Client(
+        Endpoint(url, **settings),
+        bandwidth=unlimited,
+        compression=BodyCompression(compression, unlimited),
+    )

@@ -1,4 +1,4 @@
-"""Who owns a device."""
+"""Who owns a device, and to whom it was transferred."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from receiver.metadata.state.sorted_keys import SortedKeys
 from receiver.metadata.state.table_rows import OwnerRow
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from receiver.metadata.state.ranges import DeviceTable
     from receiver.metadata.state.tables import Appliers
 
-__all__ = ["OwnerChange", "OwnerTable"]
+__all__ = ["OwnerChange", "OwnerMove", "OwnerTable"]
 
 
 class OwnerChange(NamedTuple):
@@ -25,11 +27,20 @@ class OwnerChange(NamedTuple):
     reason: str
 
 
+class OwnerMove(NamedTuple):
+    """A commit that gave a device to a sender, in the place of the one before."""
+
+    commit: int
+    sender: str
+
+
 class OwnerTable:
     """Owners of devices.
 
     Attributes:
         rows: by device.
+        moves: the transfers of each device that ever was transferred, in order; and whoever came
+            first after it had been released.
         changed: timestamp of the last commit that changed them.
         on_change: called with each change as it is applied.
     """
@@ -37,6 +48,8 @@ class OwnerTable:
     def __init__(self, devices: DeviceTable) -> None:
         """Make an empty table; `devices` keeps the one copy of each name."""
         self.rows: dict[str, OwnerRow] = {}
+        self.moves: dict[str, tuple[OwnerMove, ...]] = {}
+        self._moved: tuple[OwnerMove, ...] = ()
         self.changed = 0
         self.on_change: Callable[[OwnerChange], None] | None = None
         self._devices = devices
@@ -56,6 +69,17 @@ class OwnerTable:
         """Finish what `restore` began, when all rows are there."""
         self._order.settle()
 
+    def restore_moves(self, moves: tuple[OwnerMove, ...], devices: Iterable[str]) -> None:
+        """Put the transfers of devices in as they were; those of all of them are the same."""
+        for each in devices:
+            self.moves[self._devices.name(each)] = moves
+
+    def restore_moves_by_rows(self) -> None:
+        """Take the last transfer of each device from its row: no others are known."""
+        for device, row in self.rows.items():
+            if row.changed != row.created:
+                self._move(device, OwnerMove(row.changed, row.sender))
+
     def operations(self) -> Appliers:
         """What it does with operations."""
         return {
@@ -74,6 +98,8 @@ class OwnerTable:
             self.rows[device] = OwnerRow(sender=op.sender, created=created, changed=ts)
             if known is None:
                 self._order.add(device)
+            elif known.sender != op.sender:
+                self._move(device, OwnerMove(ts, op.sender))
         self._note(OwnerChange(ts, device, op.sender, op.reason))
 
     def _file_loaded(self, op: records.FileLoaded, ts: int) -> None:
@@ -85,7 +111,15 @@ class OwnerTable:
                 row = row or OwnerRow(sender=op.sender, created=ts, changed=ts)
                 rows[device] = row
                 self._order.add(device)
+                if device in self.moves:
+                    self._move(device, OwnerMove(ts, op.sender))
                 self._note(OwnerChange(ts, device, op.sender, "first load"))
+
+    def _move(self, device: str, move: OwnerMove) -> None:
+        moves = (*self.moves.get(device, ()), move)
+        if moves != self._moved:  # devices that went together all the way share them
+            self._moved = moves
+        self.moves[device] = self._moved
 
     def _note(self, change: OwnerChange) -> None:
         self.changed = change.ts

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from common import wire
+from common import wire, zstd
 from receiver.web.app import site_of
 from tests.support.node_world import A, B, batch_of, manifest_entry, path_of, plan_entry, tsfile
 from tests.unit.receiver.web.conftest import SENDER
@@ -243,3 +243,10 @@ def test_one_who_forwards_asks_what_became_of_files(client):
     more = wire.encode(wire.FatesRequest(paths=[*paths, paths[0]]))
     refused = client.post("/sync/v1/catalogue/fates", data=more, content_type="application/json")
     assert refused.status_code == 413
+
+
+@pytest.mark.parametrize("library", [zstd.library(), None], ids=["a library", "none"])
+def test_compression_is_offered_where_there_is_a_library(client, monkeypatch, library):
+    monkeypatch.setattr(zstd, "library", lambda: library)
+    offered = read(check(client), wire.CheckAnswer).limits.encodings
+    assert offered == ([] if library is None else ["zstd"])
