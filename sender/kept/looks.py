@@ -348,6 +348,8 @@ class Looks:
         entries: Mapping[FilePath, Entry],
         last_copies: Sequence[LocalFile] = (),
         read: Callable[[LocalDeletions], bytes | None] = lambda file: None,
+        *,
+        restored: bool = False,
     ) -> EdgeLook:
         """Make a look of a scan; nothing is written.
 
@@ -358,12 +360,16 @@ class Looks:
             entries: the list of loaded files.
             last_copies: files that live on only as links, and are still to be sent.
             read: a deletion file as it is; None where it cannot be read.
+            restored: an operator says that all was restored from a copy: no file is as it was, and
+                what is missing is only retired.
         """
         before = self.now
         if 0 < number <= before.last:
             before = LooksState(places=before.places)
         places = _places(before.places, scan, entries)
-        if self.forgot and number:
+        if restored:
+            places = _without_unknown(places)
+        elif self.forgot and number:
             places = _with_unknown(places, scan, entries)
         scan = _misplaced(without_rivals(scan, read), places, entries)
         if not number:
@@ -687,7 +693,8 @@ def _places(before: _Places, scan: Scan, entries: Mapping[FilePath, Entry]) -> _
             listed[at].append(entry)
     for (data_dir, directory), several in listed.items():
         now = scan.mounts[data_dir].of(directory)
-        if _is_there(scan, data_dir, several):
+        known = after.get(str(data_dir), {}).get(directory, "")
+        if _is_there(scan, data_dir, several, missed=known.partition(" ")[2]):
             places = after.setdefault(str(data_dir), {})
             if now:
                 places[directory] = now
@@ -708,16 +715,43 @@ def _moved(before: _Places, scan: Scan) -> Iterator[tuple[Path, str]]:
 def _with_unknown(places: _Places, scan: Scan, entries: Mapping[FilePath, Entry]) -> _Places:
     """Places, where it is not remembered on which mount any was.
 
-    Of a directory that has no file at all nobody knows whether what is listed in it is gone, or
-    lies on a mount that is away.
+    Of a directory that has no file as it was listed nobody knows whether what is missing in it is
+    gone, or lies on a mount that is away, with what was left beneath that in sight. The first of
+    what is missing says so, once it is back.
     """
-    here = {(each.data_dir, each.path.directory) for each in scan.files.values()}
-    here |= {(each.data_dir, each.text.rpartition("/")[0]) for each in scan.waiting}
+    known = {(each.data_dir, path.directory) for path, each in entries.items() if each.mtime_ns}
+    here: set[tuple[Path, str]] = set()
+    for path, file in scan.files.items():
+        at, entry = (file.data_dir, path.directory), entries.get(path)
+        if at not in known or (entry is not None and entry.identity == file.identity):
+            here.add(at)
+    waiting = {(each.data_dir, each.text): each.inode for each in scan.waiting}
+    here |= {at for data_dir, text in waiting if (at := _place(data_dir, text)) not in known}
+    for path, entry in entries.items() if waiting else ():
+        if entry.inode and waiting.get((entry.data_dir, path.text)) == entry.inode:
+            here.add((entry.data_dir, path.directory))
     after = {data_dir: dict(several) for data_dir, several in places.items()}
     for path, entry in entries.items():
         if (entry.data_dir, path.directory) not in here and scan.is_missing(path):
-            after.setdefault(str(entry.data_dir), {})[path.directory] = _UNKNOWN
+            there = after.setdefault(str(entry.data_dir), {})
+            if not _is_unknown(there.get(path.directory, "")):
+                there[path.directory] = f"{_UNKNOWN} {path.name}"
     return after
+
+
+def _without_unknown(places: _Places) -> _Places:
+    return {
+        data_dir: {at: each for at, each in several.items() if not _is_unknown(each)}
+        for data_dir, several in places.items()
+    }
+
+
+def _place(data_dir: Path, text: str) -> tuple[Path, str]:
+    return data_dir, text.rpartition("/")[0]
+
+
+def _is_unknown(place: str) -> bool:
+    return place.startswith(f"{_UNKNOWN} ") or place == _UNKNOWN
 
 
 _UNKNOWN = "unknown"
@@ -725,10 +759,19 @@ _DEPTH = 3
 """Slashes in `<kind>/<storage group>/<virtual group>/<partition>`."""
 
 
-def _is_there(scan: Scan, data_dir: Path, listed: Iterable[Entry]) -> bool:
+def _is_there(scan: Scan, data_dir: Path, listed: Iterable[Entry], *, missed: str = "") -> bool:
+    """Whether what was listed in a directory is there, as far as one file can prove it.
+
+    Args:
+        scan: of all local files.
+        data_dir: of the directory.
+        listed: what is listed in it.
+        missed: the file that proves it where others may have come since; any one, if empty.
+    """
     here = [(entry, scan.files.get(entry.path)) for entry in listed]
-    if any(file is not None and file.identity == entry.identity for entry, file in here):
-        return True
+    for entry, file in here:
+        if file is not None and file.identity == entry.identity and missed in ("", entry.path.name):
+            return True
     return all(file is not None and file.data_dir == data_dir for _, file in here)
 
 
@@ -739,13 +782,15 @@ def _misplaced(scan: Scan, places: _Places, entries: Mapping[FilePath, Entry]) -
         if entry.data_dir in scan.mounts:
             known = places.get(str(entry.data_dir), {}).get(path.directory, "")
             if scan.mounts[entry.data_dir].of(path.directory) != known:
-                why = _FORGOTTEN if known == _UNKNOWN else _ELSEWHERE
+                why = _FORGOTTEN if _is_unknown(known) else _ELSEWHERE
                 wrong[path.group] = f"{entry.data_dir}/{path.directory} {why}; {_FOR_GOOD}"
     return replace(scan, changing={**wrong, **scan.changing}, _wholes={}) if wrong else scan
 
 
 _ELSEWHERE = "is not on the file system that its files were listed on"
-_FORGOTTEN = "has no file, and looks.state, which knew whether it was mounted, was lost"
+_FORGOTTEN = (
+    "has no file as it was listed, and looks.state, which knew whether it was mounted, was lost"
+)
 _FOR_GOOD = "if they are gone for good: tsferry-sender resync"
 
 

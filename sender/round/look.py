@@ -60,7 +60,12 @@ class LookedAt:
         return Known.of(
             kept,
             kept.looks.take(
-                number, self.scan, entries, left.last_copies, self.source.deletion_file
+                number,
+                self.scan,
+                entries,
+                left.last_copies,
+                self.source.deletion_file,
+                restored=check is not None and check.anew,
             ),
             entries=left.entries,
             last_copies=left.last_copies,

@@ -175,7 +175,12 @@ class Round:
             kept.handed.clear()
         scan = source.scan(kept.ledger.entries, kept.handed_to(check))
         look = kept.looks.take(
-            check.look, scan, kept.ledger.entries, recovered.last_copies, source.deletion_file
+            check.look,
+            scan,
+            kept.ledger.entries,
+            recovered.last_copies,
+            source.deletion_file,
+            restored=check.anew,
         )
         known = Known.of(
             kept,
