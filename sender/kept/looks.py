@@ -12,6 +12,7 @@ not written never happened. Losing it loses no data: what is here is then seen f
 
 from __future__ import annotations
 
+import time
 import zlib
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from sender.select.entry import Entry
-    from sender.select.found import LocalDeletions, LocalFile, TimePartition
+    from sender.select.found import LocalDeletions, LocalFile, TimePartition, Waiting
 
 __all__ = ["LONGEST_PART", "DeletionsSight", "EdgeLook", "Looks", "LooksState"]
 
@@ -180,6 +181,11 @@ class EdgeLook(msgspec.Struct, frozen=True):
         """The first look that had it closed."""
         sight = self.after.sights.get(path.text)
         return self.number if sight is None or not sight.closed else sight.closed
+
+    def waits_since(self, file: Waiting) -> float:
+        """When a look first saw a file wait, seconds since the epoch; 0 where none is known."""
+        sight = self.after.sights.get(file.text)
+        return 0.0 if sight is None else sight.since
 
     def last_of_copy(self, file: LocalFile) -> int:
         """The last look that had a file that is sent, and is gone but for a link; 0 of others.
@@ -385,7 +391,7 @@ class Looks:
             sights=Sights(
                 chain(
                     _out_of_sight(before, scan, entries),
-                    _sights(before, number, scan, entries, gone),
+                    _sights(before, number, scan, entries, gone, time.time()),
                 )
             ),
             missing=dict(_missing_since(before, number, scan, entries, gone)),
@@ -432,6 +438,7 @@ def _sights(
     scan: Scan,
     entries: Mapping[FilePath, Entry],
     copies: Sequence[LocalFile],
+    now: float,
 ) -> Iterator[tuple[str, Sight]]:
     """What is here and not on the list as it is: last copies and closed files, then open ones.
 
@@ -452,7 +459,8 @@ def _sights(
         if waiting.group is not None and waiting.inode and waiting.why is not Why.REFUSED:
             known = _known(before, waiting.text, waiting.inode)
             if known is not None or not (waiting.is_product and waiting.group in scan.changing):
-                yield waiting.text, known or Sight(waiting.inode, number, 0)
+                seen = known or Sight(waiting.inode, number, 0)
+                yield waiting.text, seen if seen.since else replace(seen, since=now)
 
 
 def _out_of_sight(
