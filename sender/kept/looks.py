@@ -49,6 +49,14 @@ LONGEST_PART: Final = 256 << 10
 _HOLDS = "what it said still holds at the receiver"
 
 
+class SeenRecords(msgspec.Struct, frozen=True, array_like=True):
+    """What was seen of a deletion file before it was cut; see `DeletionsSight`."""
+
+    size: int
+    digest: str
+    marks: tuple[tuple[int, int], ...]
+
+
 class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
     """What was seen of a deletion file.
 
@@ -65,6 +73,7 @@ class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
         most: bytes that it had when it was told before it was written anew, or cut.
         kept: of how many marks it was told that readers are not to apply them; -1 where that is not
             known, as of what an earlier version told.
+        uncut: what was seen of it before it was cut, while it has less: it may be whole again.
     """
 
     identity: tuple[int, int, int]
@@ -76,6 +85,7 @@ class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
     there: int = 0
     most: int = 0
     kept: int = -1
+    uncut: SeenRecords | None = None
 
     @property
     def at_receiver(self) -> KnownRecords | None:
@@ -100,6 +110,8 @@ class _Remembered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         missing: path of a listed file that it did not see, or of one that lives on as a link only
             -> the last look that had it.
         deletions: path of a TsFile -> form -> its deletion file.
+        unread: path of a TsFile whose deletion file could not be read -> the last look before that
+            could have seen what it did not see.
         places: data directory -> directory of TsFiles on another mount than it -> that mount, as
             it was when files in it were listed.
     """
@@ -110,6 +122,7 @@ class _Remembered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     torn: dict[str, int] = {}
     missing: dict[str, int] = {}
     deletions: dict[str, dict[str, DeletionsSight]] = {}
+    unread: dict[str, int] = {}
     places: dict[str, dict[str, str]] = {}
 
 
@@ -151,6 +164,10 @@ class LooksState(_Remembered, frozen=True, kw_only=True):
     def last_of(self, directory: str) -> int:
         """The last look that listed a directory."""
         return self.earlier.get(directory, self.earlier.get("", self.last))
+
+    def floor_of_deletions(self, path: FilePath) -> int:
+        """The last look that could have seen what it did not see of a deletion file."""
+        return self.unread.get(path.text, self.floor_of(path.directory))
 
     def floor_of(self, directory: str) -> int:
         """The last look that saw a directory at rest: what it did not see there came later."""
@@ -396,6 +413,7 @@ class Looks:
             ),
             missing=dict(_missing_since(before, number, scan, entries, gone)),
             deletions=deletions,
+            unread={path.text: before.floor_of_deletions(path) for path in unread},
             places=places,
         )
         return EdgeLook(number, scan, before, after)
@@ -569,7 +587,7 @@ def _deletions(
             try:
                 if content is None:
                     raise Malformed("it cannot be read", 0)
-                known = _seen(before.floor_of(file.path.directory), file, known, moved, content)
+                known = _seen(before.floor_of_deletions(file.path), file, known, moved, content)
             except Malformed as error:
                 unread[file.path] = (
                     f"its deletion file ({file.form}), byte {error.at}: {error.what}"
@@ -606,14 +624,35 @@ def _seen(
         same = known is not None and _digest(content[: known.size]) == known.digest
         return _told_before(found, known) if known is not None and same else found
     for each in (*([] if known is None else [known]), *moved):
-        if each.size <= size and _digest(content[: each.size]) == each.digest:
-            marks = each.marks if each.size == size else (*each.marks, (size, floor))
+        if _begins_with(content, size, each):
+            marks, uncut = _grown(each, size, floor, content)
             digest = _digest(content[:size])
-            found = DeletionsSight(file.identity, size, digest, marks, kept=0)
+            found = DeletionsSight(file.identity, size, digest, marks, kept=0, uncut=uncut)
             return found if each is not known else _told_before(found, known)
     if known is not None:
         return _written_anew(file, known, size, content)
     return DeletionsSight(file.identity, size, _digest(content[:size]), ((size, floor),), kept=0)
+
+
+def _begins_with(content: bytes, size: int, seen: DeletionsSight | SeenRecords) -> bool:
+    return seen.size <= size and _digest(content[: seen.size]) == seen.digest
+
+
+def _grown(
+    seen: DeletionsSight, size: int, floor: int, content: bytes
+) -> tuple[tuple[tuple[int, int], ...], SeenRecords | None]:
+    """Marks of a deletion file that begins with what was seen, and what is still cut off.
+
+    What comes back behind a cut is as old as it was.
+    """
+    marks, uncut = seen.marks, seen.uncut
+    if size == seen.size:
+        return marks, uncut
+    if uncut is not None and _begins_with(content, size, uncut):
+        marks, uncut = uncut.marks, None
+        if marks[-1][0] == size:
+            return marks, None
+    return (*marks, (size, floor)), uncut if uncut is not None and size < uncut.size else None
 
 
 def _told_before(now: DeletionsSight, known: DeletionsSight) -> DeletionsSight:
@@ -640,6 +679,9 @@ def _written_anew(
     """
     there = known.at_receiver or KnownRecords(0, "")
     floor = min(floor for _, floor in known.marks)
+    uncut = known.uncut
+    if uncut is None and size < known.size:
+        uncut = SeenRecords(known.size, known.digest, known.marks)
     return DeletionsSight(
         file.identity,
         size,
@@ -649,6 +691,7 @@ def _written_anew(
         there=there.size,
         most=max(known.most, known.size) if there.size else 0,
         kept=0,
+        uncut=uncut,
     )
 
 
