@@ -249,6 +249,9 @@ class CheckAnswer(Struct, frozen=True, kw_only=True):
     """Whether it takes origins of forwarded files."""
     held_records: list[HeldRecords] = []
     """Lists of this sender that wait, as many as fit."""
+    resources: bool = False
+    """Whether the `.resource` of a loaded file that was written anew may come alone: the plan then
+    says of a file that is loaded already that its `.resource` is wanted."""
 
 
 # -- what a forwarding centre hands up -----------------------------------------------------------
@@ -754,7 +757,7 @@ class SettledAnswer(Struct, frozen=True, kw_only=True):
 
 
 class DeviceExtent(Struct, frozen=True, kw_only=True):
-    """A device of a file, with its first and last time."""
+    """A device of a file, with its first and last time; of one deleted since, the file's."""
 
     name: str
     first: Time

@@ -45,6 +45,7 @@ class Collected:
         candidates: the first, by path.
         failed: the outcomes of the others, by path.
         proofs: what the sender says of the series of the first, where it does.
+        resources: of files that are here without their bytes, those that were received, by path.
         stuck: what keeps those of the others from their places that could be loaded, by path.
     """
 
@@ -57,6 +58,7 @@ class Collected:
         self._clock = clock
         self.candidates: dict[str, Candidate] = {}
         self.failed: dict[str, FileOutcome] = {}
+        self.resources: dict[str, Verified] = {}
         self.proofs: dict[str, ProofEntry] = {}
         self.stuck: dict[str, str] = {}
 
@@ -75,6 +77,9 @@ class Collected:
         found = self._locate(path)
         if found is None:
             self._fail(path, Result.MISSING, "not received")
+            alone = self._resource(path)
+            if alone is not None and not isinstance(alone, str):
+                self.resources[path.text] = alone
             return
         staged, rel = found
         if (staged.size, staged.md5) != (entry.size, entry.md5):

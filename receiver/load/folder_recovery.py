@@ -26,8 +26,9 @@ from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.loading import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from common.durable import Tree
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.folder.staged import Verified
     from receiver.metadata.engine import Engine
@@ -38,7 +39,12 @@ log = logging.getLogger(__name__)
 
 
 def recover_folder(
-    engine: Engine, folder: SenderFolder, *, clock: Callable[[], float], keep_bytes: int
+    engine: Engine,
+    trees: Sequence[Tree],
+    folder: SenderFolder,
+    *,
+    clock: Callable[[], float],
+    keep_bytes: int,
 ) -> list[CurrentTask]:
     """Put a folder in order; returns the tasks in it that are to be loaded."""
     with folder.lock:
@@ -47,13 +53,15 @@ def recover_folder(
         crash.point("recovery.swept")
         _verify_strays(folder, folder.staged.open(), clock())
         crash.point("recovery.staged")
-        pending = _recover_task(engine, folder, keep_bytes)
+        pending = _recover_task(engine, trees, folder, keep_bytes)
         pending += _singles(folder)
         folder.recovered = True
         return pending
 
 
-def _recover_task(engine: Engine, folder: SenderFolder, keep_bytes: int) -> list[CurrentTask]:
+def _recover_task(
+    engine: Engine, trees: Sequence[Tree], folder: SenderFolder, keep_bytes: int
+) -> list[CurrentTask]:
     if folder.task is not None:
         folder.task.close()
     task = open_task(folder)
@@ -63,7 +71,7 @@ def _recover_task(engine: Engine, folder: SenderFolder, keep_bytes: int) -> list
     with engine.reading() as state:
         done = state.task_table.has(folder.uuid, task.id)
     if done:
-        finish(engine, folder, task, keep_bytes=keep_bytes)
+        finish(engine, trees, folder, task, keep_bytes=keep_bytes)
         return []
     return [task] if task.loading else []
 

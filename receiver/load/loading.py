@@ -5,7 +5,7 @@
     decide    `load.deciding.change`, on committed state
     move      files to their final names, directories synced
     commit    all of the task in one
-    finish    load.log, clean-up of the folder
+    finish    resources that came alone to their places, load.log, clean-up of the folder
 
 A crash before the commit leaves files under their final names without a row: the next attempt
 finds them there. A crash after it leaves only the finish to do.
@@ -32,7 +32,7 @@ from receiver.load.folder.current_task import LOAD_LOG
 from receiver.load.folder.manifests import remove_tables, write_tables
 from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.mandate import mandate_guards, nothing_taken, why_withdrawn
-from receiver.load.placing import move_back, move_in
+from receiver.load.placing import move_back, move_in, replace_resource
 from receiver.load.schema.registering import Registering
 from receiver.load.schema.task_schema import SchemaPart, TaskSchema
 from receiver.metadata.commit.draft import Draft
@@ -106,7 +106,7 @@ def load_task(
                 tokens_required=tokens_required,
                 deletes=deletes,
             )
-        finish(engine, folder, current, keep_bytes=keep_bytes)
+        finish(engine, trees, folder, current, keep_bytes=keep_bytes)
 
 
 def _commit(
@@ -218,6 +218,7 @@ def _decide(
             collected.candidates,
             collected.failed,
             current.deletions_told,
+            resources=collected.resources,
             registering=registering,
             stands=lambda row: whole_in(trees, row),
             expiry=ttl.expiry(state, moment),
@@ -294,7 +295,14 @@ def _place(folder: SenderFolder, current: CurrentTask, change: Change) -> dict[s
 # -- after the commit ----------------------------------------------------------------------------
 
 
-def finish(engine: Engine, folder: SenderFolder, current: CurrentTask, *, keep_bytes: int) -> None:
+def finish(
+    engine: Engine,
+    trees: Sequence[Tree],
+    folder: SenderFolder,
+    current: CurrentTask,
+    *,
+    keep_bytes: int,
+) -> None:
     """Do what follows the commit of a task; the same again after a crash in the middle.
 
     Called late for a task whose folder is already at the next one, it does nothing.
@@ -305,6 +313,8 @@ def finish(engine: Engine, folder: SenderFolder, current: CurrentTask, *, keep_b
         current.close()
         return
     outcomes = row.outcomes
+    _place_resources(engine, trees, folder, _with(outcomes, Result.ALREADY))
+    crash.point("finish.resources")
     if not current.record.single:
         _write_load_log(folder, outcomes)
         crash.point("finish.load_log")
@@ -317,6 +327,20 @@ def finish(engine: Engine, folder: SenderFolder, current: CurrentTask, *, keep_b
     if not current.record.single:
         folder.forget_task()
     crash.point("finish.done")
+
+
+def _place_resources(
+    engine: Engine, trees: Sequence[Tree], folder: SenderFolder, already: Iterable[FileOutcome]
+) -> None:
+    """Put resources that came without their TsFiles beside these, in the place of the old ones."""
+    for outcome in already:
+        came = folder.staged.get(outcome.path + RESOURCE)
+        if came is None:
+            continue
+        with engine.reading() as state:
+            row = state.file_table.held(folder.uuid, outcome.path)
+        if row is not None and row.resource == records.ResourceMeta(came.size, came.md5):
+            replace_resource(folder.tree, folder.staged.at(came.path), trees, row)
 
 
 def _is_there(folder: SenderFolder, current: CurrentTask) -> bool:

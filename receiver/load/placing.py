@@ -10,21 +10,23 @@ directory of another user) concerns the files that have to go there, and no othe
 from __future__ import annotations
 
 import logging
+import os
 import stat
 from typing import TYPE_CHECKING
 
 from common import crash
-from common.errors import TsferryError
+from common.digests import read_blocks
+from common.errors import Transient, TsferryError
+from common.names import FilePath
 from receiver.load.folder.obstacles import is_of_one_path, kind_of, obstacle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from common.durable import Tree
-    from common.names import FilePath
     from receiver.metadata.state.table_rows import FileRow
 
-__all__ = ["Move", "move_back", "move_in", "tree_of"]
+__all__ = ["Move", "move_back", "move_in", "replace_resource", "tree_of"]
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +121,48 @@ def move_back(tree: Tree, moves: Iterable[Move]) -> None:
         away.add(physical.directory)
     for directory in [*sorted(back), *sorted(away)]:  # a file with two names is no harm
         tree.sync_dir(directory)
+
+
+def replace_resource(source: Tree, rel: str, trees: Sequence[Tree], row: FileRow) -> None:
+    """Put another resource beside a loaded file; the old one is there until the new one is, whole.
+
+    It is done behind the commit that tells of it, as the old one is what was committed before. The
+    copy is made anew each time, for a life that was cut off may have made it or not.
+
+    Args:
+        source: the data directory that it was received in.
+        rel: where it lies there.
+        trees: the data directories that count now.
+        row: the file.
+
+    Raises:
+        Transient: the data directory that holds the file is away.
+    """
+    tree = tree_of(trees, row)
+    if tree is None:
+        if not any(str(each.path) == row.data_dir for each in trees):
+            raise Transient(f"{row.data_dir}, which holds {row.physical}, is away")
+        log.warning("a resource has no file to lie beside", extra={"file": row.physical})
+        return
+    target = FilePath.parse(row.physical).resource.text
+    fd = source.open_read(rel)
+    try:
+        # Always the same name, so that the next life takes away what this one leaves.
+        beside = f"{target}.new"
+        tree.unlink(beside, sync=False)
+        with tree.create(beside) as file:
+            for block in read_blocks(fd):
+                file.write(block)
+            file.sync()
+        crash.point("placing.resource.written")
+        tree.rename(beside, target)
+    except (OSError, TsferryError) as error:
+        if not is_of_one_path(error):
+            raise
+        log.warning("a resource cannot be put in its place", extra={"error": str(error)})
+    finally:
+        os.close(fd)
+    crash.point("placing.resource.placed")
 
 
 def tree_of(trees: Sequence[Tree], row: FileRow) -> Tree | None:

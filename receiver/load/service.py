@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from common.durable import free_bytes
 from common.errors import Transient, TsferryError
 from receiver.disks import Disks
-from receiver.load.folder.obstacles import is_of_one_path, obstacle
+from receiver.load.folder.obstacles import is_of_one_path, misplaced, obstacle
 from receiver.load.folder.sender_folder import FOLDERS_ROOT, Folders, folder_name
 from receiver.load.folder_recovery import recover_folder
 from receiver.load.loader import Loader
@@ -152,9 +152,11 @@ class LoadService:
         except (OSError, TsferryError) as error:
             if not is_of_one_path(error):
                 raise
-            name = str(getattr(error, "filename", None))
+            tree, name = self.disks.first(), str(getattr(error, "filename", None))
             rel = name if name.startswith(root) else f"{root}/data/.uploads/"
-            why = obstacle(self.disks.first(), rel, error)
+            why = obstacle(tree, rel, error)
+            if "/" not in name:  # of a file in the folder, by the descriptor of that
+                why = misplaced(tree, f"{root}/{name}", directory=False) or why
             self.folders.hindered[uuid] = why
             raise Transient(
                 f"nothing of sender {uuid} can be taken in: {why}", retry_after=_TRY_AGAIN
@@ -165,7 +167,11 @@ class LoadService:
     def recover(self, folder: SenderFolder) -> None:
         """Put a folder in order, and hand what is to be loaded to the loader."""
         pending = recover_folder(
-            self._engine, folder, clock=self._engine.clock, keep_bytes=self.keep_bytes
+            self._engine,
+            self.disks.standing(),
+            folder,
+            clock=self._engine.clock,
+            keep_bytes=self.keep_bytes,
         )
         if pending:
             self.make_known(folder.uuid, folder.directory, "")
@@ -178,7 +184,13 @@ class LoadService:
         """Do what is left of a task whose outcome is committed."""
         with folder.lock:
             if folder.task is not None:
-                finish(self._engine, folder, folder.task, keep_bytes=self.keep_bytes)
+                finish(
+                    self._engine,
+                    self.disks.standing(),
+                    folder,
+                    folder.task,
+                    keep_bytes=self.keep_bytes,
+                )
 
     def start(self) -> None:
         """Start the threads."""

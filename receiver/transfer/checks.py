@@ -195,6 +195,7 @@ class Checks:
             lost=lost,
             anew=row is not None and row.restored > 0,
             origins=True,
+            resources=True,
             held_records=records,
         )
 

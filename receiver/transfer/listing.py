@@ -372,9 +372,13 @@ def _extents(row: FileRow, cuts: Sequence[TransferCut]) -> list[DeviceExtent]:
         for cut in cuts
         for device in cut.devices
     }
+    ranges = list(row.devices.ranges())
+    if not ranges and row.first is not None and row.last is not None:
+        # It was deleted since: within these times its devices may have points.
+        ranges = [(name, row.first, row.last) for name in row.devices]
     return [
         DeviceExtent(name=name, first=first, last=last, first_look=begin, last_look=end)
-        for name, first, last in row.devices.ranges()
+        for name, first, last in ranges
         for begin, end in (looks.get(name, (0, 0)),)
     ]
 

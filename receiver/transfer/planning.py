@@ -111,7 +111,12 @@ def decide(entry: PlanEntry, here: Situation) -> PlanDecision:
     row = here.state.file_table.live(here.sender, path.text)
     same = _here_already(entry, path, row, here)
     if same is not None:
-        return PlanDecision(path=entry.path, action=Action.ALREADY, md5=same.md5)
+        return PlanDecision(
+            path=entry.path,
+            action=Action.ALREADY,
+            md5=same.md5,
+            resource=_is_changed(entry, same) and not _has_resource(entry, path, here),
+        )
     return _expired(entry, path, here) or _against(entry, row, here) or _wanted(entry, path, here)
 
 
@@ -222,6 +227,14 @@ def _wanted(entry: PlanEntry, path: FilePath, here: Situation) -> PlanDecision:
         upload=found.id,
         offset=found.offset,
         resource=resource,
+    )
+
+
+def _is_changed(entry: PlanEntry, row: FileRow) -> bool:
+    """Whether a loaded file has another resource at its sender by now."""
+    wanted, there = entry.resource, row.resource
+    return wanted is not None and (
+        there is None or (there.size, there.md5) != (wanted.size, wanted.md5)
     )
 
 

@@ -69,6 +69,7 @@ def sync(
 
     Where the daemon runs, it is asked for a round and its progress is shown. With --json one
     object is written: `task`, `tasks`, `sent`, `deleted`, `already`, `retired`, `bytes`,
+    `resources` (loaded files of which only the `.resource` was another one),
     `resumed` (file, offset), `held`, `refused`, `failed`, `quarantined`, `expired`, `changed`,
     `wanted` (file, reason), `verified` (files, verified: of what is loaded there),
     `conflicts` (file, device, reason), `waiting`, `unmounted`, `pending`, `complete_until`,

@@ -1,8 +1,8 @@
 """`local_files.state`: the facts beside a list of loaded files.
 
-Format, version 2: a header line, the lists, then the files of one directory after the other.
+Format, version 3: a header line, the lists, then the files of one directory after the other.
 
-    {"format":"tsferry.local_files","version":2,"xxh3":"<xxh3-128 of all bytes after this line>"}
+    {"format":"tsferry.local_files","version":3,"xxh3":"<xxh3-128 of all bytes after this line>"}
     ["<xxh3-128 of a list>", ...]
     ["sequence/root.a/0/0","listed",[1,"<sum>",99],1,16]
     <names><numbers><facts>
@@ -18,12 +18,14 @@ above the files of a directory has
 * how many files they are, and how many bytes their names have.
 
 Then come the names in order, a newline between two; 24 bytes for each file: size, modification time
-in nanoseconds, inode (signed, signed, unsigned); and 33 bytes: what is known (bits 0 and 1 the
+in nanoseconds, inode (signed, signed, unsigned); and 49 bytes: what is known (bits 0 and 1 the
 state, in the order of `EntryState`; 2 the MD5, 3 the first, 4 the last time), MD5, first and last
-time (signed). All integers of 64 bits are little-endian.
+time (signed), size and modification time of the resource that the receiver was told of (signed; a
+size of -1 where they are not known). All integers of 64 bits are little-endian.
 
 The whole file is replaced at once; a damaged one is refused as a whole, and the receiver's
-inventory takes its place. Version 1, which earlier releases wrote, has JSON lines of files instead:
+inventory takes its place. Version 2, which earlier releases wrote, ends before the resource: 33
+bytes. Version 1, which earlier releases wrote, has JSON lines of files instead:
 
     ["sequence/root.a/0/0/1-1-0.tsfile","loaded",1024,1581324718762000000,77,"<md5>",1,99]
     [path, state, size, mtime_ns, inode, md5, first time, last time]
@@ -32,6 +34,7 @@ inventory takes its place. Version 1, which earlier releases wrote, has JSON lin
 from __future__ import annotations
 
 import re
+import struct
 from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["ListFacts", "list_digest", "list_pieces", "read_state", "state_pieces"]
 
 _FORMAT = "tsferry.local_files"
-_VERSION = 2
+_VERSION = 3
 _PIECE = 1 << 20
 _LONGEST_LINE = 1 << 16
 
@@ -149,7 +152,7 @@ def read_state(file: BinaryIO, data_dir: Path) -> tuple[ListFacts, str | None]:
         if not line.endswith(b"\n"):
             return ListFacts(), "its header is cut off" if line else "it is missing"
         header = from_json(line, _Header)
-        if header.format != _FORMAT or header.version not in (1, _VERSION):
+        if header.format != _FORMAT or not 1 <= header.version <= _VERSION:
             known = f"format {header.format!r} version {header.version}"
             return ListFacts(), f"{known} is not known here"
         begin = file.tell()
@@ -158,8 +161,9 @@ def read_state(file: BinaryIO, data_dir: Path) -> tuple[ListFacts, str | None]:
             return ListFacts(), "its checksum does not match"
         file.seek(begin)
         lists = from_json(file.readline(), tuple[str, ...])
-        read = _rows if header.version == 1 else _blocks
-        return read(lists, file, data_dir), None
+        if header.version == 1:
+            return _rows(lists, file, data_dir), None
+        return _blocks(lists, file, data_dir, header.version), None
     except (msgspec.MsgspecError, UnicodeDecodeError, NameRefusedError, ValueError) as error:
         return ListFacts(), str(error)
 
@@ -168,13 +172,26 @@ _PLAIN_NAMES = re.compile(rb"(?:[0-9A-Za-z][0-9A-Za-z-]{0,60}\.tsfile(?:\n|\Z))+
 """Nearly all names are like this, and need no closer look."""
 
 
-def _blocks(lists: tuple[str, ...], file: BinaryIO, data_dir: Path) -> ListFacts:
+_REST_2 = struct.Struct("<B16sqq")
+_UNKNOWN = struct.pack("<qq", -1, 0)
+
+
+def _with_unknown_marks(rest: bytes) -> bytes:
+    """What version 2 knew of files, as it is kept now."""
+    size = _REST_2.size
+    return b"".join(rest[at : at + size] + _UNKNOWN for at in range(0, len(rest), size))
+
+
+def _blocks(lists: tuple[str, ...], file: BinaryIO, data_dir: Path, version: int) -> ListFacts:
     found: dict[str, list[PathBlock]] = {"listed": [], "leaving": [], "pending": []}
     while line := file.readline(_LONGEST_LINE):
         directory, what, counted, files, size = _decode_block(line)
         place = directory_of(FilePath.parse(f"{directory}/x.tsfile"))
         names = file.read(size)
-        numbers, rest = (file.read(files * each.size) for each in (NUMBERS, LISTED_FILES.rest))
+        form = LISTED_FILES.rest if version == _VERSION else _REST_2
+        numbers, rest = (file.read(files * each.size) for each in (NUMBERS, form))
+        if version != _VERSION:
+            rest = _with_unknown_marks(rest)
         block = PathBlock(place, data_dir, None, names, numbers, rest)
         if what not in found or not _is_sound(directory, block, files):
             raise ValueError(f"the files of {directory} are not as they are written here")

@@ -12,6 +12,7 @@ not written never happened. Losing it loses no data: what is here is then seen f
 
 from __future__ import annotations
 
+import time
 import zlib
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,7 @@ from common.names import FilePath
 from common.tsfile.deletion_records import whole_records
 from common.tsfile.primitives import Malformed
 from sender.kept.rival_deletions import without_rivals
+from sender.kept.sights import Sight, Sights
 from sender.select.found import Scan, Why
 from sender.select.listed_table import unsettled
 from sender.select.path_table import lacking, one_of_each_directory
@@ -36,9 +38,9 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from sender.select.entry import Entry
-    from sender.select.found import LocalDeletions, LocalFile, TimePartition
+    from sender.select.found import LocalDeletions, LocalFile, TimePartition, Waiting
 
-__all__ = ["LONGEST_PART", "DeletionsSight", "EdgeLook", "Looks", "LooksState", "Sight"]
+__all__ = ["LONGEST_PART", "DeletionsSight", "EdgeLook", "Looks", "LooksState"]
 
 _FILE = "looks.state"
 _VERSION = 1
@@ -47,18 +49,12 @@ LONGEST_PART: Final = 256 << 10
 _HOLDS = "what it said still holds at the receiver"
 
 
-class Sight(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A file that is here and is not on the list.
+class SeenRecords(msgspec.Struct, frozen=True, array_like=True):
+    """What was seen of a deletion file before it was cut; see `DeletionsSight`."""
 
-    Attributes:
-        inode: of it.
-        first: the first look that had it.
-        closed: the first look that had it closed; 0 while it is open.
-    """
-
-    inode: int
-    first: int
-    closed: int
+    size: int
+    digest: str
+    marks: tuple[tuple[int, int], ...]
 
 
 class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
@@ -77,6 +73,7 @@ class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
         most: bytes that it had when it was told before it was written anew, or cut.
         kept: of how many marks it was told that readers are not to apply them; -1 where that is not
             known, as of what an earlier version told.
+        uncut: what was seen of it before it was cut, while it has less: it may be whole again.
     """
 
     identity: tuple[int, int, int]
@@ -88,6 +85,7 @@ class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
     there: int = 0
     most: int = 0
     kept: int = -1
+    uncut: SeenRecords | None = None
 
     @property
     def at_receiver(self) -> KnownRecords | None:
@@ -100,8 +98,8 @@ class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
         return KnownRecords(self.told, self.known or whole)
 
 
-class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is remembered of looks.
+class _Remembered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is remembered of looks, but for what was seen of each file that is not on the list.
 
     Attributes:
         version: of this format.
@@ -109,10 +107,11 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         earlier: directories of TsFiles -> the last look that listed them, where not all were listed
             by the last one; "" stands for those that nothing was known of.
         torn: those that it did not see at rest -> the last look that did; likewise.
-        sights: path -> file that is here and not on the list.
         missing: path of a listed file that it did not see, or of one that lives on as a link only
             -> the last look that had it.
         deletions: path of a TsFile -> form -> its deletion file.
+        unread: path of a TsFile whose deletion file could not be read -> the last look before that
+            could have seen what it did not see.
         places: data directory -> directory of TsFiles on another mount than it -> that mount, as
             it was when files in it were listed.
     """
@@ -121,14 +120,54 @@ class LooksState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last: int = 0
     earlier: dict[str, int] = {}
     torn: dict[str, int] = {}
-    sights: dict[str, Sight] = {}
     missing: dict[str, int] = {}
     deletions: dict[str, dict[str, DeletionsSight]] = {}
+    unread: dict[str, int] = {}
     places: dict[str, dict[str, str]] = {}
+
+
+class _OnDisk(_Remembered, frozen=True, kw_only=True):
+    """The same as it is read."""
+
+    sights: dict[str, Sight] = {}
+
+
+_NOTHING: Final = Sights()
+
+
+class LooksState(_Remembered, frozen=True, kw_only=True):
+    """What is remembered of looks: beside the rest `sights` of files that are not on the list."""
+
+    sights: Sights = _NOTHING
+
+    @classmethod
+    def read(cls, content: bytes) -> LooksState:
+        """What `pieces` wrote, or an earlier version.
+
+        Raises:
+            msgspec.MsgspecError, UnicodeDecodeError: it is something else.
+        """
+        found = from_json(content, _OnDisk)
+        rest = {name: getattr(found, name) for name in _Remembered.__struct_fields__}
+        return cls(**rest, sights=Sights(found.sights.items()))
+
+    def pieces(self) -> Iterator[bytes]:
+        """JSON, piece by piece: of a first look the sights alone are a hundred megabytes."""
+        rest = msgspec.json.encode(replace(self, sights=_NOTHING))
+        if not self.sights:
+            yield rest
+            return
+        yield rest[:-1] + (b'"sights":' if rest == b"{}" else b',"sights":')
+        yield from self.sights.pieces()
+        yield b"}"
 
     def last_of(self, directory: str) -> int:
         """The last look that listed a directory."""
         return self.earlier.get(directory, self.earlier.get("", self.last))
+
+    def floor_of_deletions(self, path: FilePath) -> int:
+        """The last look that could have seen what it did not see of a deletion file."""
+        return self.unread.get(path.text, self.floor_of(path.directory))
 
     def floor_of(self, directory: str) -> int:
         """The last look that saw a directory at rest: what it did not see there came later."""
@@ -159,6 +198,11 @@ class EdgeLook(msgspec.Struct, frozen=True):
         """The first look that had it closed."""
         sight = self.after.sights.get(path.text)
         return self.number if sight is None or not sight.closed else sight.closed
+
+    def waits_since(self, file: Waiting) -> float:
+        """When a look first saw a file wait, seconds since the epoch; 0 where none is known."""
+        sight = self.after.sights.get(file.text)
+        return 0.0 if sight is None else sight.since
 
     def last_of_copy(self, file: LocalFile) -> int:
         """The last look that had a file that is sent, and is gone but for a link; 0 of others.
@@ -308,7 +352,7 @@ class Looks:
         """
         looks = cls(sync, endpoint)
         try:
-            found = from_json(zlib.decompress(sync.read(looks._rel)), LooksState)
+            found = LooksState.read(zlib.decompress(sync.read(looks._rel)))
         except FileNotFoundError:
             return looks
         except (msgspec.MsgspecError, UnicodeDecodeError, zlib.error) as error:
@@ -327,6 +371,8 @@ class Looks:
         entries: Mapping[FilePath, Entry],
         last_copies: Sequence[LocalFile] = (),
         read: Callable[[LocalDeletions], bytes | None] = lambda file: None,
+        *,
+        restored: bool = False,
     ) -> EdgeLook:
         """Make a look of a scan; nothing is written.
 
@@ -337,12 +383,16 @@ class Looks:
             entries: the list of loaded files.
             last_copies: files that live on only as links, and are still to be sent.
             read: a deletion file as it is; None where it cannot be read.
+            restored: an operator says that all was restored from a copy: no file is as it was, and
+                what is missing is only retired.
         """
         before = self.now
         if 0 < number <= before.last:
             before = LooksState(places=before.places)
         places = _places(before.places, scan, entries)
-        if self.forgot and number:
+        if restored:
+            places = _without_unknown(places)
+        elif self.forgot and number:
             places = _with_unknown(places, scan, entries)
         scan = _misplaced(without_rivals(scan, read), places, entries)
         if not number:
@@ -355,12 +405,15 @@ class Looks:
             last=number,
             earlier=earlier,
             torn=torn,
-            sights={
-                **_out_of_sight(before, scan, entries),
-                **dict(_sights(before, number, scan, entries, gone)),
-            },
+            sights=Sights(
+                chain(
+                    _out_of_sight(before, scan, entries),
+                    _sights(before, number, scan, entries, gone, time.time()),
+                )
+            ),
             missing=dict(_missing_since(before, number, scan, entries, gone)),
             deletions=deletions,
+            unread={path.text: before.floor_of_deletions(path) for path in unread},
             places=places,
         )
         return EdgeLook(number, scan, before, after)
@@ -391,7 +444,8 @@ class Looks:
         if state == self.now and self.problem is None:
             return
         self._tree.make_dirs(self._rel.rpartition("/")[0])
-        content = zlib.compress(msgspec.json.encode(state), level=1)
+        squeeze = zlib.compressobj(level=1)
+        content = b"".join(map(squeeze.compress, state.pieces())) + squeeze.flush()
         self._tree.write_atomic(self._rel, content)
         self.now, self.problem, self.forgot = state, None, False
 
@@ -402,6 +456,7 @@ def _sights(
     scan: Scan,
     entries: Mapping[FilePath, Entry],
     copies: Sequence[LocalFile],
+    now: float,
 ) -> Iterator[tuple[str, Sight]]:
     """What is here and not on the list as it is: last copies and closed files, then open ones.
 
@@ -422,20 +477,19 @@ def _sights(
         if waiting.group is not None and waiting.inode and waiting.why is not Why.REFUSED:
             known = _known(before, waiting.text, waiting.inode)
             if known is not None or not (waiting.is_product and waiting.group in scan.changing):
-                yield waiting.text, known or Sight(waiting.inode, number, 0)
+                seen = known or Sight(waiting.inode, number, 0)
+                yield waiting.text, seen if seen.since else replace(seen, since=now)
 
 
 def _out_of_sight(
     before: LooksState, scan: Scan, entries: Mapping[FilePath, Entry]
-) -> dict[str, Sight]:
+) -> Iterator[tuple[str, Sight]]:
     """What was seen, is not on the list, and lies where this look did not get to."""
     if not (scan.unmounted or scan.unreadable):
-        return {}
-    return {
-        path: sight
-        for path, sight in before.sights.items()
-        if scan.why_not_listed(path.rpartition("/")[0]) and FilePath.parse(path) not in entries
-    }
+        return
+    for path, sight in before.sights.items():
+        if scan.why_not_listed(path.rpartition("/")[0]) and FilePath.parse(path) not in entries:
+            yield path, sight
 
 
 def _missing_since(
@@ -533,7 +587,7 @@ def _deletions(
             try:
                 if content is None:
                     raise Malformed("it cannot be read", 0)
-                known = _seen(before.floor_of(file.path.directory), file, known, moved, content)
+                known = _seen(before.floor_of_deletions(file.path), file, known, moved, content)
             except Malformed as error:
                 unread[file.path] = (
                     f"its deletion file ({file.form}), byte {error.at}: {error.what}"
@@ -570,14 +624,35 @@ def _seen(
         same = known is not None and _digest(content[: known.size]) == known.digest
         return _told_before(found, known) if known is not None and same else found
     for each in (*([] if known is None else [known]), *moved):
-        if each.size <= size and _digest(content[: each.size]) == each.digest:
-            marks = each.marks if each.size == size else (*each.marks, (size, floor))
+        if _begins_with(content, size, each):
+            marks, uncut = _grown(each, size, floor, content)
             digest = _digest(content[:size])
-            found = DeletionsSight(file.identity, size, digest, marks, kept=0)
+            found = DeletionsSight(file.identity, size, digest, marks, kept=0, uncut=uncut)
             return found if each is not known else _told_before(found, known)
     if known is not None:
         return _written_anew(file, known, size, content)
     return DeletionsSight(file.identity, size, _digest(content[:size]), ((size, floor),), kept=0)
+
+
+def _begins_with(content: bytes, size: int, seen: DeletionsSight | SeenRecords) -> bool:
+    return seen.size <= size and _digest(content[: seen.size]) == seen.digest
+
+
+def _grown(
+    seen: DeletionsSight, size: int, floor: int, content: bytes
+) -> tuple[tuple[tuple[int, int], ...], SeenRecords | None]:
+    """Marks of a deletion file that begins with what was seen, and what is still cut off.
+
+    What comes back behind a cut is as old as it was.
+    """
+    marks, uncut = seen.marks, seen.uncut
+    if size == seen.size:
+        return marks, uncut
+    if uncut is not None and _begins_with(content, size, uncut):
+        marks, uncut = uncut.marks, None
+        if marks[-1][0] == size:
+            return marks, None
+    return (*marks, (size, floor)), uncut if uncut is not None and size < uncut.size else None
 
 
 def _told_before(now: DeletionsSight, known: DeletionsSight) -> DeletionsSight:
@@ -604,6 +679,9 @@ def _written_anew(
     """
     there = known.at_receiver or KnownRecords(0, "")
     floor = min(floor for _, floor in known.marks)
+    uncut = known.uncut
+    if uncut is None and size < known.size:
+        uncut = SeenRecords(known.size, known.digest, known.marks)
     return DeletionsSight(
         file.identity,
         size,
@@ -613,6 +691,7 @@ def _written_anew(
         there=there.size,
         most=max(known.most, known.size) if there.size else 0,
         kept=0,
+        uncut=uncut,
     )
 
 
@@ -665,7 +744,8 @@ def _places(before: _Places, scan: Scan, entries: Mapping[FilePath, Entry]) -> _
             listed[at].append(entry)
     for (data_dir, directory), several in listed.items():
         now = scan.mounts[data_dir].of(directory)
-        if _is_there(scan, data_dir, several):
+        known = after.get(str(data_dir), {}).get(directory, "")
+        if _is_there(scan, data_dir, several, missed=known.partition(" ")[2]):
             places = after.setdefault(str(data_dir), {})
             if now:
                 places[directory] = now
@@ -686,16 +766,43 @@ def _moved(before: _Places, scan: Scan) -> Iterator[tuple[Path, str]]:
 def _with_unknown(places: _Places, scan: Scan, entries: Mapping[FilePath, Entry]) -> _Places:
     """Places, where it is not remembered on which mount any was.
 
-    Of a directory that has no file at all nobody knows whether what is listed in it is gone, or
-    lies on a mount that is away.
+    Of a directory that has no file as it was listed nobody knows whether what is missing in it is
+    gone, or lies on a mount that is away, with what was left beneath that in sight. The first of
+    what is missing says so, once it is back.
     """
-    here = {(each.data_dir, each.path.directory) for each in scan.files.values()}
-    here |= {(each.data_dir, each.text.rpartition("/")[0]) for each in scan.waiting}
+    known = {(each.data_dir, path.directory) for path, each in entries.items() if each.mtime_ns}
+    here: set[tuple[Path, str]] = set()
+    for path, file in scan.files.items():
+        at, entry = (file.data_dir, path.directory), entries.get(path)
+        if at not in known or (entry is not None and entry.identity == file.identity):
+            here.add(at)
+    waiting = {(each.data_dir, each.text): each.inode for each in scan.waiting}
+    here |= {at for data_dir, text in waiting if (at := _place(data_dir, text)) not in known}
+    for path, entry in entries.items() if waiting else ():
+        if entry.inode and waiting.get((entry.data_dir, path.text)) == entry.inode:
+            here.add((entry.data_dir, path.directory))
     after = {data_dir: dict(several) for data_dir, several in places.items()}
     for path, entry in entries.items():
         if (entry.data_dir, path.directory) not in here and scan.is_missing(path):
-            after.setdefault(str(entry.data_dir), {})[path.directory] = _UNKNOWN
+            there = after.setdefault(str(entry.data_dir), {})
+            if not _is_unknown(there.get(path.directory, "")):
+                there[path.directory] = f"{_UNKNOWN} {path.name}"
     return after
+
+
+def _without_unknown(places: _Places) -> _Places:
+    return {
+        data_dir: {at: each for at, each in several.items() if not _is_unknown(each)}
+        for data_dir, several in places.items()
+    }
+
+
+def _place(data_dir: Path, text: str) -> tuple[Path, str]:
+    return data_dir, text.rpartition("/")[0]
+
+
+def _is_unknown(place: str) -> bool:
+    return place.startswith(f"{_UNKNOWN} ") or place == _UNKNOWN
 
 
 _UNKNOWN = "unknown"
@@ -703,10 +810,19 @@ _DEPTH = 3
 """Slashes in `<kind>/<storage group>/<virtual group>/<partition>`."""
 
 
-def _is_there(scan: Scan, data_dir: Path, listed: Iterable[Entry]) -> bool:
+def _is_there(scan: Scan, data_dir: Path, listed: Iterable[Entry], *, missed: str = "") -> bool:
+    """Whether what was listed in a directory is there, as far as one file can prove it.
+
+    Args:
+        scan: of all local files.
+        data_dir: of the directory.
+        listed: what is listed in it.
+        missed: the file that proves it where others may have come since; any one, if empty.
+    """
     here = [(entry, scan.files.get(entry.path)) for entry in listed]
-    if any(file is not None and file.identity == entry.identity for entry, file in here):
-        return True
+    for entry, file in here:
+        if file is not None and file.identity == entry.identity and missed in ("", entry.path.name):
+            return True
     return all(file is not None and file.data_dir == data_dir for _, file in here)
 
 
@@ -717,13 +833,15 @@ def _misplaced(scan: Scan, places: _Places, entries: Mapping[FilePath, Entry]) -
         if entry.data_dir in scan.mounts:
             known = places.get(str(entry.data_dir), {}).get(path.directory, "")
             if scan.mounts[entry.data_dir].of(path.directory) != known:
-                why = _FORGOTTEN if known == _UNKNOWN else _ELSEWHERE
+                why = _FORGOTTEN if _is_unknown(known) else _ELSEWHERE
                 wrong[path.group] = f"{entry.data_dir}/{path.directory} {why}; {_FOR_GOOD}"
     return replace(scan, changing={**wrong, **scan.changing}, _wholes={}) if wrong else scan
 
 
 _ELSEWHERE = "is not on the file system that its files were listed on"
-_FORGOTTEN = "has no file, and looks.state, which knew whether it was mounted, was lost"
+_FORGOTTEN = (
+    "has no file as it was listed, and looks.state, which knew whether it was mounted, was lost"
+)
 _FOR_GOOD = "if they are gone for good: tsferry-sender resync"
 
 

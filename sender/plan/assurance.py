@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -43,12 +44,11 @@ def remaining(
     lost: LostFiles | None = None,
 ) -> Remaining:
     """What is left to be loaded; the arguments are those of `complete_until`."""
-    left = [
-        file.size
-        for file, entry in unsettled(scan.files, entries)
-        if file.path not in expired and (entry is None or not entry.is_of(file))
-    ]
-    return Remaining(len(left), sum(left), complete_until(scan, entries, facts, expired, lost))
+    files = size = 0
+    for file, entry in unsettled(scan.files, entries):
+        if file.path not in expired and (entry is None or not entry.is_of(file)):
+            files, size = files + 1, size + file.size
+    return Remaining(files, size, complete_until(scan, entries, facts, expired, lost))
 
 
 def complete_until(
@@ -80,16 +80,16 @@ def complete_until(
         if waiting.lower_bound is None:
             return None
         bounds.append(waiting.lower_bound)
-    unloaded = [
+    unloaded = (
         file
         for file, entry in unsettled(scan.files, entries)
         if file.path not in expired and not _is_loaded(file, entry)
-    ]
-    unloaded += [file for clash in scan.clashes for file in clash.files]
-    for file in unloaded:
+    )
+    clashing = (file for clash in scan.clashes for file in clash.files)
+    for file in chain(unloaded, clashing):
         span = facts.span(file)
         if span is not None:
-            bounds.append(span.first)
+            bounds = [min((*bounds, span.first))]
     if bounds:
         return min(bounds)
     return last_time(entries)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from common.names import FilePath
-    from sender.plan.task_plan import Addition, TaskLimits
+    from sender.plan.additions import Addition
+    from sender.plan.task_plan import TaskLimits
     from sender.select.entry import Entry
     from sender.select.found import LocalDeletions, TimePartition
 

@@ -243,7 +243,8 @@ def next_round(
         partial = hold or _why_not_all(scan, entries)
         anew = partial is None
         hold = postponed = partial and f"{_ACCEPTED}; it waits for a whole look: {partial}"
-    options = replace(options, hold_deletions=hold, anew=anew)
+    takes = known.check is not None and known.check.resources
+    options = replace(options, hold_deletions=hold, anew=anew, resources=takes)
     if known.check is not None and known.check.limits.max_task_items:
         options = replace(options, task_most=known.check.limits.max_task_items)
     tells = look.number > 0

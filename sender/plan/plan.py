@@ -6,6 +6,7 @@ For each path, against the list of loaded files:
 * *replaced*: listed with other size, mtime or inode, and other content (MD5 is only computed when
   the numbers differ): a deletion and an addition of one path in one task;
 * *gone*: listed, and the TsFile itself is certainly not there any more (`Scan.is_gone`);
+* *resource*: listed as it is, and what lies beside it is another `.resource` than was told of;
 * *moved*, or touched: the same content with other numbers, or in another data directory: neither;
   its facts are brought up to date.
 
@@ -28,22 +29,24 @@ import msgspec
 from msgspec.structs import replace
 
 from common.wire import Propagate
+from sender.plan.additions import Addition, NewFiles
 from sender.plan.begun_anew import tasks_anew
 from sender.plan.compacted import unexplained
 from sender.plan.plan_options import PlanOptions
-from sender.plan.task_plan import Addition, TaskPlan, ToldDeletion, Work, cut, too_many
+from sender.plan.task_plan import TaskPlan, ToldDeletion, Work, cut, too_many
 from sender.select.entry import Entry, EntryState
 from sender.select.facts import ContentFacts
 from sender.select.found import LocalFile
-from sender.select.listed_table import unsettled
-from sender.select.path_table import lacking
+from sender.select.listed_table import unsettled, with_other_resources
+from sender.select.path_table import PathTable, lacking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from common.names import FilePath
     from sender.kept.troubles import Trouble
     from sender.select.found import LocalDeletions, Scan, Span, TimePartition
+    from sender.select.path_table import Directory, PathBlock
 
 __all__ = ["Held", "HeldWhy", "RoundPlan", "Skipped", "plan"]
 
@@ -99,7 +102,7 @@ class RoundPlan(msgspec.Struct, frozen=True):
     @property
     def files(self) -> int:
         """Files to send."""
-        return sum(len(task.additions) for task in self.tasks)
+        return sum(not each.resource_only for task in self.tasks for each in task.additions)
 
 
 @dataclass
@@ -107,6 +110,7 @@ class _Sorted:
     """The files of a scan, compared with the list."""
 
     additions: list[Addition] = field(default_factory=list)
+    new: Mapping[TimePartition, Sequence[PathBlock]] = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)
     refreshed: list[Entry] = field(default_factory=list)
     gone: list[Entry] = field(default_factory=list)
@@ -147,7 +151,7 @@ def plan(
             case, since it is another file than the one that they were told of.
         parts: in how many a deletion file is told.
     """
-    found = _compare(scan, entries, troubles, facts)
+    found = _compare(scan, entries, troubles, facts, apart=not options.anew)
     beside: Counter[FilePath] = Counter()
     for each in scan.deletions if tells else ():
         beside[each.path] += parts(each)
@@ -160,6 +164,10 @@ def plan(
     _hold_together(found, verdicts, _too_long(found, verdicts, options, beside) | blocked)
     by_group: dict[TimePartition, Work] = defaultdict(Work)
     for addition in found.additions:
+        by_group[addition.path.group].additions.append(addition)
+    for group, blocks in found.new.items():
+        by_group[group].new = blocks
+    for addition in _resources(scan, entries, troubles, found, options):
         by_group[addition.path.group].additions.append(addition)
     for deletion in verdicts.go:
         by_group[deletion.path.group].deletions.append(deletion)
@@ -196,15 +204,23 @@ def _compare(
     entries: Mapping[FilePath, Entry],
     troubles: Mapping[FilePath, Trouble],
     facts: ContentFacts,
+    *,
+    apart: bool,
 ) -> _Sorted:
+    """Compare all; `apart` has new files that nothing depends on in `_Sorted.new`."""
     found = _Sorted()
     found.unchanged = len(scan.files)
+    new = NewFiles(_blocks_of(scan.files))
+    told_of = {each.path for each in scan.deletions}
     for file, entry in unsettled(scan.files, entries):
         found.unchanged -= 1
-        if entry is not None and entry.md5 and entry.is_of(file):
+        if apart and entry is None and _depends_on_nothing(file.path, troubles, told_of):
+            new.add(file)
+        elif entry is not None and entry.md5 and entry.is_of(file):
             _unchanged(found, entry, file)
         else:
             _differs(found, file, entry, troubles.get(file.path), facts)
+    found.new = new.by_group()
     for path in scan.told_anew:
         again, entry = scan.files.get(path), entries.get(path)
         if again is not None and entry is not None and entry.md5 and entry.is_of(again):
@@ -220,6 +236,45 @@ def _compare(
     return found
 
 
+def _blocks_of(files: Mapping[FilePath, LocalFile]) -> Callable[[Directory], Iterable[PathBlock]]:
+    table = files.directories() if isinstance(files, PathTable) else {}
+    return lambda directory: table.get(directory, ())
+
+
+def _depends_on_nothing(
+    path: FilePath, troubles: Mapping[FilePath, Trouble], told_of: Collection[FilePath]
+) -> bool:
+    """Whether a new file goes whatever becomes of others: no end, no deletion file, no trouble."""
+    return not path.is_product and path not in troubles and path not in told_of
+
+
+def _resources(
+    scan: Scan,
+    entries: Mapping[FilePath, Entry],
+    troubles: Mapping[FilePath, Trouble],
+    found: _Sorted,
+    options: PlanOptions,
+) -> Iterator[Addition]:
+    """Loaded files whose resource a database wrote anew: as many as one task may have.
+
+    It may have written all of them, and files that are new are not to wait for that. Nothing waits
+    for them either: they are no part of what a look tells.
+    """
+    if not options.resources:
+        return
+    coming = {each.path for each in found.additions}
+    left = options.task_max_files
+    for file in with_other_resources(scan.files, entries):
+        trouble = troubles.get(file.path)
+        kept_back = trouble is not None and trouble.concerns(file) and trouble.keeps_back
+        if file.path in coming or kept_back:
+            continue
+        yield Addition(file, resource_only=True)
+        left -= 1
+        if not left:
+            return
+
+
 def _unchanged(found: _Sorted, entry: Entry, file: LocalFile) -> None:
     if entry.data_dir == file.data_dir and entry.state is not EntryState.LISTED:
         found.unchanged += 1
@@ -229,7 +284,7 @@ def _unchanged(found: _Sorted, entry: Entry, file: LocalFile) -> None:
 
 def _refresh(found: _Sorted, entry: Entry, file: LocalFile, span: Span | None) -> None:
     found.moved += entry.data_dir != file.data_dir
-    fresh = Entry.of(file, entry.md5, span)
+    fresh = Entry.of(file, entry.md5, span, entry.resource_mark)
     ended = entry.state is EntryState.ENDED
     found.refreshed.append(replace(fresh, state=EntryState.ENDED) if ended else fresh)
 
@@ -315,6 +370,8 @@ def _too_long(
             records[each.path.group] += beside.get(each.path, 0)
     if mirror:
         files = Counter(each.path.group for each in found.additions if each.path.group in groups)
+        for group in groups & found.new.keys():
+            files[group] += sum(map(len, found.new[group]))
     return {
         group: too_many(f"{number} of them go together", most)
         for several in (ends, files, records)

@@ -28,6 +28,7 @@ class PlanOptions(msgspec.Struct, frozen=True):
         task_most: what a receiver takes in one task, of files and of ends.
         accept_source: the operator says that this node has all that it should have, this time.
         anew: the list begins anew: the receiver's operator says that this sender was restored.
+        resources: whether the receiver takes resources without their files.
         applies: whether readers at the receiver are to leave out what is deleted.
         hold_deletions: why no deletion may travel in this round; None if they may.
     """
@@ -40,6 +41,7 @@ class PlanOptions(msgspec.Struct, frozen=True):
     hold_deletions: str | None = None
     anew: bool = False
     applies: bool = True
+    resources: bool = False
 
     @classmethod
     def of(

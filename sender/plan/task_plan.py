@@ -8,38 +8,18 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from sender.plan.additions import Additions, age, bytes_of, in_little_memory, new_additions
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from common.names import FilePath
-    from sender.select.found import LocalDeletions, LocalFile, TimePartition
+    from sender.plan.additions import Addition
+    from sender.select.found import LocalDeletions, TimePartition
+    from sender.select.path_table import PathBlock
 
-__all__ = ["Addition", "TaskLimits", "TaskPlan", "ToldDeletion", "Work", "cut", "too_many"]
-
-
-class Addition(msgspec.Struct, frozen=True):
-    """A file to send.
-
-    Attributes:
-        file: the file.
-        replaces: other content of this path is loaded: it goes with the commit that brings this.
-        retry: the operator asked for another try.
-    """
-
-    file: LocalFile
-    replaces: bool = False
-    retry: bool = False
-
-    @property
-    def path(self) -> FilePath:
-        """The path that it travels under."""
-        return self.file.path
-
-    @property
-    def goes_with_ends(self) -> bool:
-        """Whether it and the ends of its partition are told together or not at all."""
-        return self.replaces or self.path.is_product
+__all__ = ["TaskLimits", "TaskPlan", "ToldDeletion", "Work", "cut", "too_many"]
 
 
 class ToldDeletion(msgspec.Struct, frozen=True):
@@ -70,7 +50,7 @@ class TaskPlan(msgspec.Struct, frozen=True):
             content, is in it; the others come with the tasks behind it.
     """
 
-    additions: tuple[Addition, ...] = ()
+    additions: Sequence[Addition] = ()
     deletions: tuple[ToldDeletion, ...] = ()
     mirror: bool = False
     deletion_files: tuple[LocalDeletions, ...] = ()
@@ -80,7 +60,7 @@ class TaskPlan(msgspec.Struct, frozen=True):
     @property
     def bytes(self) -> int:
         """Bytes of the files to send."""
-        return sum(each.file.size for each in self.additions)
+        return bytes_of(self.additions)
 
     @property
     def homes(self) -> dict[FilePath, Path]:
@@ -115,7 +95,8 @@ class TaskPlan(msgspec.Struct, frozen=True):
         return left.without_ends(
             each.path.group
             for each in self.additions
-            if each.path in paths and (self.mirror or each.goes_with_ends)
+            if each.path in paths
+            and (each.goes_with_ends or (self.mirror and not each.resource_only))
         )
 
     def without_ends(self, groups: Iterable[TimePartition]) -> TaskPlan:
@@ -134,9 +115,17 @@ class TaskPlan(msgspec.Struct, frozen=True):
 
 @dataclass
 class Work:
-    """What one partition has to do."""
+    """What one partition has to do.
+
+    Attributes:
+        additions: files to send, but for
+        new: those that are new, and that nothing else of it depends on.
+        deletions: ends to tell.
+        deletion_files: of which something is to be told.
+    """
 
     additions: list[Addition] = field(default_factory=list)
+    new: Sequence[PathBlock] = ()
     deletions: list[ToldDeletion] = field(default_factory=list)
     deletion_files: list[LocalDeletions] = field(default_factory=list)
 
@@ -203,7 +192,7 @@ def cut(
 
 def _joined(pieces: list[TaskPlan], mirror: bool) -> TaskPlan:
     return TaskPlan(
-        tuple(each for piece in pieces for each in piece.additions),
+        Additions.joined(piece.additions for piece in pieces),
         tuple(each for piece in pieces for each in piece.deletions),
         mirror,
         tuple(each for piece in pieces for each in piece.deletion_files),
@@ -215,7 +204,8 @@ def _pieces(
 ) -> Iterator[TaskPlan]:
     """Each partition, or, where it may be cut, its parts."""
     for group in sorted(work, key=lambda each: (each[2], each[0], each[1])):
-        additions = tuple(sorted(work[group].additions, key=_age))
+        new = work[group].new
+        additions = sorted((*work[group].additions, *new_additions(new)), key=age)
         deletions = tuple(sorted(work[group].deletions, key=lambda each: each.path))
         together = bool(deletions) or any(each.goes_with_ends for each in additions)
         beside: dict[FilePath, list[LocalDeletions]] = {each.path: [] for each in additions}
@@ -227,11 +217,12 @@ def _pieces(
         before: list[Addition] = []
         last: list[Addition] = []
         for each in additions:
-            (last if together and (mirror or each.goes_with_ends) else before).append(each)
+            goes = each.goes_with_ends or (mirror and not each.resource_only)
+            (last if together and goes else before).append(each)
         for part in _cut_additions(before, beside, limits):
-            yield _with_deletion_files(part, beside)
+            yield _with_deletion_files(part, beside, new)
         if together:
-            yield replace(_with_deletion_files(last, beside), deletions=deletions)
+            yield replace(_with_deletion_files(last, beside, new), deletions=deletions)
 
 
 def _cut_files(
@@ -262,27 +253,21 @@ def _cut_additions(
     for each in additions:
         told = limits.parts_of(beside[each.path])
         too_many = len(part) >= limits.files or parts + told > limits.most_parts
-        if part and (too_many or size + each.file.size > limits.bytes):
+        if part and (too_many or size + each.bytes > limits.bytes):
             yield part
             part, parts, size = [], 0, 0
         part.append(each)
         parts += told
-        size += each.file.size
+        size += each.bytes
     if part:
         yield part
 
 
 def _with_deletion_files(
-    part: Sequence[Addition], beside: Mapping[FilePath, Sequence[LocalDeletions]]
+    part: Sequence[Addition],
+    beside: Mapping[FilePath, Sequence[LocalDeletions]],
+    new: Sequence[PathBlock],
 ) -> TaskPlan:
     """Files with what belongs to them."""
     along = tuple(each for one in part for each in beside[one.path])
-    return TaskPlan(tuple(part), deletion_files=along)
-
-
-def _age(addition: Addition) -> tuple[str, int, int, str]:
-    """Sequence before unsequence, then as the database made them."""
-    path = addition.path
-    stem = path.stem
-    created, version = (stem.created, stem.version) if stem else (0, 0)
-    return (path.kind, created, version, path.name)
+    return TaskPlan(in_little_memory(part, new), deletion_files=along)

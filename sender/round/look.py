@@ -60,7 +60,12 @@ class LookedAt:
         return Known.of(
             kept,
             kept.looks.take(
-                number, self.scan, entries, left.last_copies, self.source.deletion_file
+                number,
+                self.scan,
+                entries,
+                left.last_copies,
+                self.source.deletion_file,
+                restored=check is not None and check.anew,
             ),
             entries=left.entries,
             last_copies=left.last_copies,
@@ -150,8 +155,9 @@ def _as_plan(
                 "additions": [
                     {
                         "file": each.path.text,
-                        "size": each.file.size,
+                        "size": each.bytes,
                         "replaces": each.replaces,
+                        "resource_only": each.resource_only,
                     }
                     for each in task.additions
                 ],
@@ -159,7 +165,7 @@ def _as_plan(
             }
             for task in work.tasks
         ],
-        "files": sum(len(task.additions) for task in work.tasks),
+        "files": work.files,
         "bytes": sum(task.bytes for task in work.tasks),
         "held": [{"file": each.file, "reason": each.reason} for each in held],
         "skipped": [{"file": each.file.path.text, "reason": each.reason} for each in work.skipped],

@@ -48,6 +48,7 @@ from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip, open_schema
 from sender.select.entry import Entry
 from sender.select.found import Scan
+from sender.select.listed_table import with_other_resources
 from sender.send.progress import Meter
 from sender.send.remote import Remote
 
@@ -174,7 +175,12 @@ class Round:
             kept.handed.clear()
         scan = source.scan(kept.ledger.entries, kept.handed_to(check))
         look = kept.looks.take(
-            check.look, scan, kept.ledger.entries, recovered.last_copies, source.deletion_file
+            check.look,
+            scan,
+            kept.ledger.entries,
+            recovered.last_copies,
+            source.deletion_file,
+            restored=check.anew,
         )
         known = Known.of(
             kept,
@@ -204,7 +210,9 @@ class Round:
             self._report.held.append(FileReason("all that is listed", ahead.postponed))
         fill_report(self._report, ahead.scan, ahead.work, kept.troubles.by_path.get)
         self._report.kept_deletions = kept_deletions(look, self.remote)
-        self._report.overdue += overdue(ahead.scan, self.remote.config.wait_alarm, time.time())
+        self._report.overdue += overdue(look, self.remote.config.wait_alarm, time.time())
+        if not check.resources:
+            self._tell_of_resources(ahead)
         kept.ledger.refresh(ahead.work.refreshed)
         crash.point("round.planned")
         try:
@@ -214,6 +222,17 @@ class Round:
             self._stand(kept, source.left(ahead.scan, kept.handed))
         source.settle(kept.handed)
         self.rested = left_at_rest(self.remote, kept.sync, compared, ahead, self._report)
+
+    def _tell_of_resources(self, ahead: NextRound) -> None:
+        """A receiver of an earlier version takes a resource only with its file."""
+        changed = with_other_resources(ahead.scan.files, ahead.listed, unknown=False)
+        if (one := next(changed, None)) is not None:
+            _log.info(
+                "%s: takes no .resource without its file, as it is of an earlier version; that of "
+                "%s, for one, is another one by now",
+                self.remote.name,
+                one.path,
+            )
 
     def _tasks(
         self,

@@ -21,7 +21,8 @@ from common.wire import Action, Propagate, Result, TaskState
 from sender.kept.looks import EdgeLook
 from sender.kept.receiver_state import ReceiverState
 from sender.kept.snapshot import SnapshotFile
-from sender.plan.task_plan import Addition, TaskPlan
+from sender.plan.additions import Addition
+from sender.plan.task_plan import TaskPlan
 from sender.round.file_source import Source
 from sender.round.recovery import recover
 from sender.round.refusals import Verdicts
@@ -30,7 +31,7 @@ from sender.round.second_look import SecondLook
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip
 from sender.select.entry import Entry
-from sender.select.found import LocalDeletions
+from sender.select.found import LocalDeletions, LocalFile
 from sender.send.calls import UploadState
 from sender.send.content import Prepared, pages, prepare, without_devices
 from sender.send.deletion_parts import deletion_pages, deletion_parts
@@ -87,6 +88,10 @@ class TaskRun:
         self._additions = {each.path: each for each in plan.additions}
         self._whole: dict[str, tuple[Prepared, str]] = {}
         """Files that the receiver has whole, with the MD5 of what is here."""
+        self._unmarked: set[str] = set()
+        """Those of which an older receiver does not tell whether it has their resources."""
+        self._passed_over: list[LocalFile] = []
+        """Files whose resource it does not take."""
         self._left_out: set[str] = set()
         self._told: dict[tuple[str, str], tuple[int, int]] = {}
         self._tells_mode = False
@@ -183,7 +188,7 @@ class TaskRun:
         for snap in taken:
             self._go_on()
             addition = self._additions[snap.path]
-            known = self._kept.md5_known(addition.file)
+            known = self._listed_md5(addition) or self._kept.md5_known(addition.file)
             origin = self._source.origin(snap.path)
             edge = "" if origin is None else origin.sender
             found = prepare(self._kept.snapshot, snap, addition, known, edge, proofs=self._proofs)
@@ -204,6 +209,11 @@ class TaskRun:
     def _decided(self, prepared: Prepared, decision: wire.PlanDecision) -> Iterator[SendJob]:
         file = prepared.addition.file
         match decision.action:
+            case action if prepared.addition.resource_only and action is not Action.ALREADY:
+                # What became of the file itself, the comparison of both lists tells.
+                self._proofs.drop(prepared.entry.path)
+                if action in (Action.EXPIRED, Action.CONFLICT, Action.REFUSED):
+                    self._passed_over.append(file)
             case Action.SEND:
                 yield SendJob(prepared, resource=decision.resource)
             case Action.RESUME:
@@ -220,13 +230,15 @@ class TaskRun:
     def _compare(self, prepared: Prepared, decision: wire.PlanDecision) -> Iterator[SendJob]:
         """The receiver says that it has the file: it counts only if the content is the same."""
         file = prepared.addition.file
-        ours = self._kept.facts.md5(file)
+        ours = self._listed_md5(prepared.addition) or self._kept.facts.md5(file)
         if ours is None:
             self._verdicts.changed(file.path, "changed while it was compared")
         elif decision.md5 == ours:
             if decision.resource and prepared.entry.resource is not None:
                 yield SendJob(prepared, file=False, resource=True)
             self._whole[prepared.entry.path] = (prepared, ours)
+            if decision.action is Action.ALREADY and not self._check.resources:
+                self._unmarked.add(prepared.entry.path)
             if decision.action is Action.HAVE:
                 self._proofs.add(prepared.entry.path, prepared.snap)
             else:
@@ -239,6 +251,11 @@ class TaskRun:
             yield from self._decided(again, self._ask([again])[0])
         else:
             self._verdicts.clash(file, decision.md5)
+
+    def _listed_md5(self, addition: Addition) -> str | None:
+        """Of a file that is listed as it is: only its resource is read, which may be small."""
+        entry = self._kept.ledger.entries.get(addition.path) if addition.resource_only else None
+        return entry.md5 if entry is not None and entry.is_of(addition.file) else None
 
     def _hold_deletions(self) -> None:
         """What was to take the place of old files is not in the task: these must stay."""
@@ -300,8 +317,9 @@ class TaskRun:
             for file in self._plan.deletion_files
             if self._look.sight(file) is not None
         }
+        sent = {path for path, each in self._additions.items() if not each.resource_only}
         begins = {  # of a file that is sent: it is another one than they were told of
-            key: 0 if file.path in self._additions else self._look.begin(file, applies=applied)
+            key: 0 if file.path in sent else self._look.begin(file, applies=applied)
             for key, file in files.items()
         }
         again = {file.path.text for file in self._plan.deletion_files}
@@ -424,7 +442,7 @@ class TaskRun:
         """Announce the end, once it is recorded here what exactly was sent."""
         self._go_on()
         self._kept.ledger.sent(
-            Entry.of(prepared.addition.file, md5, prepared.span)
+            Entry.of(prepared.addition.file, md5, prepared.span, self._mark(prepared))
             for prepared, md5 in self._whole.values()
             if not self._source.is_ended(prepared.addition.path)
         )
@@ -464,6 +482,12 @@ class TaskRun:
         crash.point("task.end.sent")
         return answer
 
+    def _mark(self, prepared: Prepared) -> tuple[int, int] | None:
+        """Of the resource that the receiver has once it has the file."""
+        if prepared.entry.path in self._unmarked:
+            return None
+        return prepared.addition.file.resource_mark
+
     def _page(self, page: wire.ManifestPage) -> wire.ManifestPage:
         self._remote.client.manifest(self._task, self._epoch, page)
         return page
@@ -481,6 +505,14 @@ class TaskRun:
         told = {each: size for each, size in self._told.items() if each[0] not in answer.untold}
         if told and answer.state is TaskState.DONE:
             kept.looks.told(told)
+        if self._passed_over and answer.state is TaskState.DONE:
+            kept.ledger.refresh(
+                msgspec.structs.replace(
+                    kept.ledger.entries[each.path], resource_mark=each.resource_mark
+                )
+                for each in self._passed_over
+                if each.path in kept.ledger.entries
+            )
         settled = (each.path for each in answer.outcomes if each.result in _SETTLED)
         self._source.note(kept.handed, map(FilePath.parse, settled))
         crash.point("task.noted")
@@ -503,7 +535,10 @@ class TaskRun:
             case Result.LOADED:
                 report.sent += 1
             case Result.ALREADY:
-                report.already += 1
+                if addition is not None and addition.resource_only:
+                    report.resources += 1
+                else:
+                    report.already += 1
             case Result.DELETED:
                 report.deleted += addition is None
             case Result.RETIRED:

@@ -43,6 +43,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         first_time: of its data; None where it is not known.
         last_time: the same.
         state: how sure it is.
+        resource_mark: of the local file when it was sent, or told of; None where it is not known.
     """
 
     path: FilePath
@@ -54,12 +55,16 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     first_time: int | None = None
     last_time: int | None = None
     state: EntryState = EntryState.LOADED
+    resource_mark: tuple[int, int] | None = None
 
     @classmethod
-    def of(cls, file: LocalFile, md5: str, span: Span | None) -> Entry:
-        """What is to be listed once `file` is loaded with this content."""
+    def of(
+        cls, file: LocalFile, md5: str, span: Span | None, mark: tuple[int, int] | None = None
+    ) -> Entry:
+        """What is to be listed once `file` is loaded with this content and resource."""
         first, last = span or (None, None)
-        return cls(file.path, file.data_dir, file.size, file.mtime_ns, file.inode, md5, first, last)
+        numbers = (file.size, file.mtime_ns, file.inode)
+        return cls(file.path, file.data_dir, *numbers, md5, first, last, EntryState.LOADED, mark)
 
     @classmethod
     def unknown(cls, path: FilePath, data_dir: Path) -> Entry:

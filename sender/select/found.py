@@ -80,6 +80,11 @@ class LocalFile(msgspec.Struct, frozen=True, gc=False):
     resource: ResourceStat | None = None
 
     @property
+    def resource_mark(self) -> tuple[int, int]:
+        """(size, mtime_ns) of its resource, (0, 0) without one: unchanged while these are."""
+        return (0, 0) if self.resource is None else self.resource[:2]
+
+    @property
     def rel(self) -> str:
         """Where it really is beneath its data directory."""
         return self.elsewhere or self.path.text

@@ -9,6 +9,7 @@ from common.digests import is_md5
 from common.listed import ListedSum
 from common.names import Kind
 from sender.select.entry import Entry, EntryState
+from sender.select.found import LOCAL_FILES
 from sender.select.path_table import Directory, PathBlock, PathTable, pack_numbers
 
 if TYPE_CHECKING:
@@ -18,10 +19,15 @@ if TYPE_CHECKING:
     from sender.select.found import LocalFile
 
 __all__ = ["LISTED_FILES", "Tally", "last_time", "listed_sum", "rows_of_kind", "tally_of",
-           "unsettled"]  # fmt: skip
+           "unsettled", "with_other_resources"]  # fmt: skip
 
 _STATES: Final = (EntryState.LOADED, EntryState.LISTED, EntryState.ENDED, EntryState.SENT)
 _STATE = 0b0011
+_NO_MARK: Final = (-1, 0)
+_MARK_AT: Final = struct.calcsize("<B16sqq")
+_MARK_SIZE: Final = 16
+_RESOURCE_AT: Final = 1
+"""Where a mark stands in what is known of an entry, how long it is, and where of a local file."""
 _MD5, _FIRST, _LAST = 0b0100, 0b1000, 0b1_0000
 """Beside the state: which of the facts are known."""
 _SETTLED: Final = frozenset(
@@ -32,9 +38,13 @@ _SETTLED: Final = frozenset(
 
 
 class _EntryForm:
-    """An entry in a table: behind its numbers the state, the MD5, the first and the last time."""
+    """An entry in a table: behind its numbers the state, the MD5, the first and the last time.
 
-    rest = struct.Struct("<B16sqq")
+    Then size and modification time of its resource, a size of -1 where they are not known: as
+    `LOCAL_FILES` has them.
+    """
+
+    rest = struct.Struct("<B16sqqqq")
 
     def where(self, row: Entry) -> None:
         return None
@@ -45,16 +55,17 @@ class _EntryForm:
         if is_md5(row.md5):
             known, md5 = known | _MD5, bytes.fromhex(row.md5)
         known |= (_FIRST if first is not None else 0) | (_LAST if last is not None else 0)
-        return pack_numbers(*row.identity), self.rest.pack(known, md5, first or 0, last or 0)
+        mark = row.resource_mark or _NO_MARK
+        return pack_numbers(*row.identity), self.rest.pack(known, md5, first or 0, last or 0, *mark)
 
     def row(
         self,
         path: FilePath,
         block: PathBlock,
         numbers: tuple[int, int, int],
-        rest: tuple[int, bytes, int, int],
+        rest: tuple[int, bytes, int, int, int, int],
     ) -> Entry:
-        known, md5, first, last = rest
+        known, md5, first, last, *mark = rest
         return Entry(
             path,
             block.data_dir,
@@ -63,6 +74,7 @@ class _EntryForm:
             first if known & _FIRST else None,
             last if known & _LAST else None,
             _STATES[known & _STATE],
+            None if mark[0] < 0 else (mark[0], mark[1]),
         )
 
 
@@ -134,6 +146,61 @@ def _unsettled_rows(
         if settled.get(name) != block.numbers_at(at):
             file = files.row(block, name, at)
             yield file, entries.get(file.path)
+
+
+def with_other_resources(
+    files: Mapping[FilePath, LocalFile],
+    entries: Mapping[FilePath, Entry],
+    *,
+    unknown: bool = True,
+) -> Iterator[LocalFile]:
+    """Listed files that are just as they were, but for what lies beside them as their resources.
+
+    Of a directory without any no file is looked at.
+
+    Args:
+        files: local ones.
+        entries: the list.
+        unknown: whether those count of which nobody knows what the receiver was told.
+    """
+    if not (isinstance(files, PathTable) and isinstance(entries, PathTable)):
+        for path, file in files.items():
+            entry = entries.get(path)
+            if entry is not None and _has_other_resource(file, entry, unknown):
+                yield file
+        return
+    for directory, blocks in files.directories().items():
+        for block in blocks:
+            listed = _beside(entries, directory, block)
+            if listed is None or (listed.names == block.names and _have_same_marks(listed, block)):
+                continue
+            if not unknown and _have_no_marks(listed):
+                continue
+            for file in files.rows(block):
+                entry = entries.get(file.path)
+                if entry is not None and _has_other_resource(file, entry, unknown):
+                    yield file
+
+
+def _has_other_resource(file: LocalFile, entry: Entry, unknown: bool) -> bool:
+    if entry.resource_mark == file.resource_mark or file.resource is None:
+        return False
+    counts = unknown or entry.resource_mark is not None
+    return counts and entry.state is EntryState.LOADED and _is_settled(file, entry)
+
+
+def _have_no_marks(listed: PathBlock) -> bool:
+    """By the byte that has the sign of the size."""
+    return not listed.rest[_MARK_AT + 7 :: LISTED_FILES.rest.size].strip(b"\xff")
+
+
+def _have_same_marks(listed: PathBlock, block: PathBlock) -> bool:
+    """By slices of one byte of each file, for an object of each file costs much more."""
+    there, here = LISTED_FILES.rest.size, LOCAL_FILES.rest.size
+    return all(
+        listed.rest[_MARK_AT + at :: there] == block.rest[_RESOURCE_AT + at :: here]
+        for at in range(_MARK_SIZE)
+    )
 
 
 def rows_of_kind(entries: Mapping[FilePath, Entry], kind: Kind) -> Iterator[Entry]:

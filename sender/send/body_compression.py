@@ -29,6 +29,8 @@ _MOST_OF_IT = 0.95
 _MARGIN = 2.0
 """What is saved on the line has to be worth the processor's time so many times: the other end works
 too, and the processor has more to do."""
+_FASTEST = 1e9
+"""On a line that takes so many bytes a second nothing pays, whatever the processor."""
 _PATIENCE = 3
 """Bodies that were not understood, until no more are compressed."""
 
@@ -51,7 +53,7 @@ class BodyCompression:
         self._mode = mode
         self._bandwidth = bandwidth
         self._seconds = seconds
-        self._library: Any = None
+        self._offered = False
         self._lock = threading.Lock()
         self._not_understood = 0
         self._was_on: bool | None = None
@@ -59,12 +61,14 @@ class BodyCompression:
     def offered(self, encodings: Iterable[str]) -> None:
         """What the receiver takes, by its answer to a check."""
         wanted = self._mode != "off" and zstd.ZSTD in encodings
-        self._library = zstd.library() if wanted and self._not_understood < _PATIENCE else None
+        self._offered = wanted and self._not_understood < _PATIENCE
 
     def compressed(self, body: bytes) -> bytes | None:
         """The body as it is to travel; None: as it is."""
-        library = self._library
-        if library is None or len(body) < _SMALLEST or not self._pays(library, body):
+        if not self._offered or len(body) < _SMALLEST or not self._may_pay():
+            return None
+        library = zstd.library()
+        if library is None or not self._pays(library, body):
             return None
         small: bytes = library.compress(body, _LEVEL)
         return small if len(small) < len(body) * _MOST_OF_IT else None
@@ -76,15 +80,18 @@ class BodyCompression:
             return False
         with self._lock:
             self._not_understood += _PATIENCE if status == 415 else 1
-            if self._not_understood >= _PATIENCE and self._library is not None:
-                self._library = None
+            if self._not_understood >= _PATIENCE and self._offered:
+                self._offered = False
                 _log.warning("nothing is compressed any more: %s", error.message)
         return True
 
+    def _may_pay(self) -> bool:
+        """Whether it is worth a sample, and the library's memory."""
+        rate = self._bandwidth.line_rate()
+        return self._mode != "auto" or (rate is not None and rate < _FASTEST)
+
     def _pays(self, library: Any, body: bytes) -> bool:
         rate = self._bandwidth.line_rate()
-        if self._mode == "auto" and rate is None:
-            return False
         begin = max(0, (len(body) - _SAMPLE) // 2)
         sample = body[begin : begin + _SAMPLE]
         start = self._seconds()

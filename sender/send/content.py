@@ -15,7 +15,7 @@ from common.errors import UnsafePathError
 from common.tsfile import Corrupt, read_tail
 from common.tsfile.tail_digest import tail_digest
 from sender.kept.snapshot import Snapshot, SnapshotFile, still_same
-from sender.plan.task_plan import Addition
+from sender.plan.additions import Addition
 from sender.select.found import Span, stat_identity
 from sender.send.proofs import Proofs
 

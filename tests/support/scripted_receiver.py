@@ -173,6 +173,7 @@ class ScriptedReceiver:
         self.held_records: list[wire.HeldRecords] = []
         self.verified: wire.VerifiedFiles | None = None
         self.history: wire.History | None = None
+        self.resources = False
         self.catalogue: list[wire.CatalogueEntry] = []
         self.looks: int | None = None
         """The number of the last look; None: it knows no looks, and compares no lists."""
@@ -279,6 +280,7 @@ class ScriptedReceiver:
                 look=self.looks or 0,
                 compares=self.looks is not None,
                 anew=self.anew,
+                resources=self.resources,
             )
         )
 
@@ -361,6 +363,7 @@ class ScriptedReceiver:
             return wire.PlanDecision(
                 path=entry.path,
                 action=wire.Action.ALREADY,
+                resource=wants and self.resources,
                 md5=hashlib.md5(data).hexdigest(),
             )
         if entry.path in self.received:

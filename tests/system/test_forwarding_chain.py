@@ -148,6 +148,11 @@ def test_resources_travel_all_the_way(chain):
     resource = chain.upper.data / f"{row.physical}.resource"
     assert resource.read_bytes() == b"what the database wrote"
     assert hashlib.md5(one.content(path)).hexdigest() == row.md5
+    (one.data / f"{path}.resource").write_bytes(b"what it wrote anew")
+    assert one.round().resources == 1
+    assert chain.forwarder.round().resources == 1
+    assert resource.read_bytes() == b"what it wrote anew"
+    assert (one.round().quiet, chain.forwarder.round().quiet) == (True, True)
 
 
 def test_an_exchanged_centre_in_the_middle_deletes_nothing_above_until_the_operator_says_so(

@@ -142,6 +142,22 @@ def test_a_value_that_a_point_gets_again_stands_above_what_was_between(world):
     assert world.read() == world.database.answer(), "the name below is what is left"
 
 
+def test_what_a_new_box_deletes_of_two_files_is_deleted_of_the_one_that_the_old_had(world):
+    database = world.database
+    for value in (7, 8, 7):
+        database.write("a", 3, value)
+        database.close(*database.opened())
+        in_step(world)
+    old = world.exchange()
+    world.round()
+    world.host.adopt(old, world.edge.uuid)
+    in_step(world)
+    for _ in range(2):
+        database.delete("a", 3, 3)
+        in_step(world)
+    assert world.read() == {}
+
+
 # -- compactions, TTL, deletions ---------------------------------------------------------------
 
 

@@ -260,3 +260,22 @@ def test_a_deletion_file_that_is_written_anew_is_told_and_takes_nothing_back(
     (content,) = known(centre, edge, path)
     assert content.startswith(before + line(edge, 1005) + line(edge, 1006))
     assert content.endswith(where.read_bytes())
+
+
+def test_a_resource_that_names_another_shared_deletion_file_tells_what_that_says(centre, make_edge):
+    """A database makes a new one where the old one has grown, and lets the resources name it."""
+    edge = make_edge(centre.start())
+    path = edge.write(1)
+    folder, ranges = (edge.data / path).parent, {f"{edge.sg}.d1": (1000, 1009)}
+
+    def record(time: int) -> bytes:
+        return b"\x01" + struct.pack(">qq", time, time) + vstr(f"{edge.sg}.d1.s1")
+
+    contents = (record(1001), record(1001) + record(1002))
+    for name, content in zip(("0-1.mods2", "0-2.mods2"), contents, strict=True):
+        (folder / name).write_bytes(content)
+        (edge.data / f"{path}.resource").write_bytes(resource(ranges, name, 0))
+        assert edge.round().exit_code == 0
+        assert edge.round().quiet
+    assert [each.path.text for each in edge.free(dry_run=True).freed] == [path]
+    assert b"".join(known(centre, edge, path)) == contents[1]

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from common.wire import DeletionsPart
     from receiver.load.deciding.expiry import Expiry
     from receiver.load.folder.current_task import Planned, TaskRecord
+    from receiver.load.folder.staged import Verified
     from receiver.load.schema.registering import Registering
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
@@ -64,6 +65,7 @@ def decide_change(
     failed: Mapping[str, FileOutcome],
     deletions: Sequence[DeletionsPart] = (),
     *,
+    resources: Mapping[str, Verified] | None = None,
     registering: Callable[[], Registering],
     stands: Callable[[FileRow], bool],
     expiry: Expiry | None = None,
@@ -80,6 +82,7 @@ def decide_change(
         candidates: the verified files of its manifest, by path.
         failed: the outcomes of those of its manifest that cannot be loaded.
         deletions: what it tells of deletion files, in order.
+        resources: those that came without their TsFiles, by the paths of these.
         registering: makes one of a new draft of this state.
         stands: whether the bytes of a loaded file are on the disk.
         expiry: which files are past their TTL, None while nothing expires.
@@ -96,6 +99,7 @@ def decide_change(
             planned,
             candidates,
             failed,
+            resources or {},
             registering(),
             stands,
             expiry,
@@ -168,6 +172,7 @@ class _Decision:
         planned: Mapping[str, Planned],
         candidates: Mapping[str, Candidate],
         failed: Mapping[str, FileOutcome],
+        resources: Mapping[str, Verified],
         registering: Registering,
         stands: Callable[[FileRow], bool],
         expiry: Expiry | None,
@@ -181,6 +186,7 @@ class _Decision:
         self.planned = planned
         self.candidates = candidates
         self.failed = failed
+        self.resources = resources
         self.registering = registering
         self.stands = stands
         self.expiry = expiry
@@ -297,6 +303,8 @@ class _Decision:
         if row.physical not in self._rows_guarded:
             self._rows_guarded.add(row.physical)
             self.change.guards.append(Guard("file", row.physical, row.changed))
+            if not row.held:  # what is another's by now does not come back
+                self._guard_owners(row.devices)
         origin = origin_of(self.manifest[path.text].origin)
         if has_ended(origin):
             if self.paths.held(path.text) is row:
@@ -308,10 +316,19 @@ class _Decision:
         else:
             if self.paths.held(path.text) is not row:
                 self._emit([*self.paths.free(path.text), *self.paths.give(row, path.text)])
+            self._note_resource(path, row, candidate)
             goes_on = False
         if origin is not None and not goes_on and origin != row.origin:
             self._emit([records.OriginNoted(row.physical, origin)])
         return True
+
+    def _note_resource(self, path: FilePath, row: FileRow, candidate: Candidate | None) -> None:
+        """See to the resource of a content that is here, where it came once more."""
+        came = candidate.resource if candidate else self.resources.get(path.text)
+        if came is not None and row.resource != (
+            resource := records.ResourceMeta(came.size, came.md5)
+        ):
+            self._emit([records.ResourceNoted(row.physical, resource)])
 
     def _note_link(self, path: FilePath, row: FileRow, last: int) -> None:
         """See to a name that is gone, of a content that is here, and that came from a link.

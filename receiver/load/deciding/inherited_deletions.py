@@ -113,9 +113,13 @@ def inherited(
         else:
             same_files[_file_of(each.op)] = same
             applying[_file_of(each.op)] = each
-    for file, same in same_files.items():
+    told: dict[_DeletionFile, list[DeletionsNoted]] = defaultdict(list)
+    for file, same in same_files.items():  # what had two names there may be two files here
         before_it = _told_before(state, file, applying.get(file))
-        yield from _of_same_file(state, predecessor, same, [*before_it, *fresh[file]])
+        told[same.physical, file[1]] += [*before_it, *fresh[file]]
+    rows = {same.physical: same for same in same_files.values()}
+    for (physical, _), several in told.items():
+        yield from _of_same_file(state, predecessor, rows[physical], several)
 
 
 def _told_before(

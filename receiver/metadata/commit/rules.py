@@ -328,6 +328,10 @@ class Rules:
         _check_origin(op, op.origin)
         self._put(("file", op.physical), file)
 
+    def _resource_noted(self, op: records.ResourceNoted) -> None:
+        file = self._need_file(op.physical, op, *_THERE, FileState.SUPERSEDED)
+        self._put(("file", op.physical), file)
+
     def _file_superseded(self, op: records.FileSuperseded) -> None:
         file = self._need_file(op.physical, op, FileState.RETIRED)
         if len(set(op.rests)) != len(op.rests) or op.physical in op.rests:
@@ -622,6 +626,7 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.FileNamed: Rules._file_named,
     records.FileUnnamed: Rules._file_unnamed,
     records.OriginNoted: Rules._origin_noted,
+    records.ResourceNoted: Rules._resource_noted,
     records.FileSuperseded: Rules._file_superseded,
     records.FileRevived: Rules._file_revived,
     records.FileUndeleted: Rules._file_undeleted,

@@ -71,6 +71,7 @@ __all__ = [
     "QuarantineDrop",
     "QuarantinePut",
     "ResourceMeta",
+    "ResourceNoted",
     "SchemaSynced",
     "SenderMode",
     "SenderSeen",
@@ -605,6 +606,17 @@ class KeptRecordsApplied(Record, frozen=True, tag=46):
     held: str = ""
 
 
+class ResourceNoted(Record, frozen=True, tag=47):
+    """The sender's database wrote the `.resource` of a loaded file anew: this is it from now on.
+
+    Its bytes lie verified in the sender's folder by then; they take their place behind the commit,
+    and before anything else is done for that sender.
+    """
+
+    physical: str
+    resource: ResourceMeta
+
+
 class OriginNoted(Record, frozen=True, tag=35):
     """A forwarded file stands otherwise at the centre below than it did, or has another one."""
 
@@ -825,6 +837,7 @@ Op = (
     | DeletionsNoted
     | KeptRecordsApplied
     | OriginNoted
+    | ResourceNoted
     | FileSuperseded
     | FileRevived
     | SenderMode

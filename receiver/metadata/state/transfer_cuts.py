@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TransferCuts", "looks_in_device"]
 
-_Moved: TypeAlias = "tuple[list[OwnerMove], frozenset[str]]"
+_Moved: TypeAlias = "tuple[tuple[OwnerMove, ...], frozenset[str]]"
 _MANY: Final = 4
 """Devices of a file from which on others may share them."""
 
@@ -67,7 +67,9 @@ class TransferCuts:
 
     def of(self, row: FileRow) -> tuple[TransferCut, ...]:
         """The cuts of a file, as its row was at that commit; a device is in one of them at most."""
-        return self.of_rank(row.rank, row) if self._moves else ()
+        # Of nearly all files the rank, which takes longer, is not asked for.
+        is_moved = bool(self._moves) and bool(self._moved(row.devices))
+        return self.of_rank(row.rank, row) if is_moved else ()
 
     def of_rank(self, rank: Rank, row: FileRow) -> tuple[TransferCut, ...]:
         """The cuts of a file, if it had that rank."""
@@ -94,8 +96,5 @@ class TransferCuts:
         found: dict[tuple[OwnerMove, ...], list[str]] = defaultdict(list)
         for device in devices:
             if (moves := self._moves.get(device)) is not None:
-                found[moves].append(device)
-        return [
-            ([each for each in moves if each.commit <= self._at], frozenset(several))
-            for moves, several in found.items()
-        ]
+                found[tuple(each for each in moves if each.commit <= self._at)].append(device)
+        return [(moves, frozenset(several)) for moves, several in found.items()]

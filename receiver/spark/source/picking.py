@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from common.tsfile import Device, TableSchema, parse_name, split_database
 from receiver.metadata.model.paths import device_nodes
+from receiver.metadata.model.ranks import NOW, cut_in
 from receiver.spark.source.value_types import table_tags, value_column
 
 if TYPE_CHECKING:
@@ -28,6 +29,12 @@ TAG_PREFIX = "tag:"
 def row_device(device: Device, database: str | None) -> str:
     """The device's name in the result: of a table, behind its database where that is known."""
     return device.name if database is None else device.name_in(database)
+
+
+def _has_ended(file: DataFile, device: Device) -> bool:
+    """Whether a transfer of the device ended it in this file, which goes on with others."""
+    cut = cut_in(file.cuts, row_device(device, file.database))
+    return cut is not None and cut.last != NOW
 
 
 class Picker:
@@ -132,6 +139,8 @@ class Picker:
         schemas = {each.name: each for each in tail.tables}
         for device in tail.devices:
             if not self._selection.span.meets(device.start, device.end):
+                continue
+            if not self._options.retired and _has_ended(file, device):
                 continue
             schema = schemas.get(device.segments[0] or "") if device.is_table else None
             if self.takes_device(device, file.database, schema):

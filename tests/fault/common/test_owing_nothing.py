@@ -24,17 +24,18 @@ FORGIVEN = (
     Forgiven(r".*/device_owner\.log", ("bytes",), "the log's shadow", end=False),
 )
 SEEN = (
-    "rename to back/received/", "rename to older/mlog-", "rename to tlog/tlog-",
-    "rename to anew/mtree.snapshot-", "rename to report/chunks.parquet",
+    "rename to back/received/", "rename to back/sequence/", "rename to older/mlog-",
+    "rename to tlog/tlog-", "rename to anew/mtree.snapshot-", "rename to report/chunks.parquet",
 )  # fmt: skip
 PROGRAM = """
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from common import wire
 from common.durable import Tree
 from common.names import FilePath
 from receiver.cli.commands import cli
-from receiver.load.placing import move_back
+from receiver.load.placing import move_back, replace_resource
 from receiver.metadata import repair
 from receiver.metadata.engine import Engine
 from receiver.metadata.log.frames import encode_frame, encode_log_head, encode_payload
@@ -62,6 +63,11 @@ moved = FilePath.parse("sequence/root.a/0/0/1-1-0-0.tsfile")
 with Tree(root / "back") as tree:
     tree.sync_file(moved.text)
     move_back(tree, [("received/1.tsfile", moved)])
+    for name in (f"{moved}", f"{moved}.resource", "received/1.tsfile.resource"):
+        tree.write_atomic(name, name.encode())
+    row = SimpleNamespace(physical=f"{moved}", data_dir="")
+    replace_resource(tree, "received/1.tsfile.resource", [tree], row)
+    assert tree.read(f"{moved}.resource") == b"received/1.tsfile.resource"
 
 # an upload that an earlier process has left
 with Tree(root / "left") as tree:

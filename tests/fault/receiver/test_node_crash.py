@@ -31,7 +31,11 @@ from tests.support.node_world import (
     tsfile,
 )
 
-OLD = {path_of(1): tsfile(), path_of(2, partition=1): tsfile(first=100)}
+OLD = {
+    path_of(1): tsfile(),
+    path_of(2, partition=1): tsfile(first=100),
+    path_of(6): tsfile("root.sg.d6"),
+}
 NEW = {
     path_of(1): tsfile(salt=7),  # a replacement
     path_of(3): tsfile(first=200, points=300),  # uploaded in blocks
@@ -39,6 +43,7 @@ NEW = {
     path_of(5, partition=1): tsfile("root.sg.b1"),  # a device of B: in conflict
 }
 RESOURCE = b"resource of four"
+ANEW = b"another resource of six"  # which is loaded, and stays
 GONE = [path_of(2, partition=1)]
 TASK = "7" * 32
 CHUNK = 1000
@@ -67,7 +72,8 @@ def begin(world: World) -> str:
     with world.node() as node:
         Edge(node, B).round({path_of(9): tsfile("root.sg.b1")})
         edge = Edge(node)
-        assert set(results(edge.round(OLD)).values()) == {"loaded"}
+        outcome = edge.round(OLD, resources={path_of(6): b"resource of six"})
+        assert set(results(outcome).values()) == {"loaded"}
         return edge.epoch or ""
 
 
@@ -80,11 +86,17 @@ def the_round(world: World, told: Told) -> dict[str, str]:
         state = node.tasks.answer(edge.who, A, TASK).state
         if state is wire.TaskState.OPEN:
             send(edge, told)
-            edge.end(TASK, {path: NEW[path] for path in list(NEW)[:3]} | conflict(), GONE)
+            edge.end(TASK, told_of(), GONE)
             told.note(ended=True)
         outcome = results(edge.outcome(TASK))
         told.note(outcome=outcome)
         return outcome
+
+
+def told_of() -> dict[str, bytes]:
+    """Files of the manifest: new ones, one in conflict, one of which the resource alone comes."""
+    files = {path: NEW[path] for path in list(NEW)[:3]} | conflict()
+    return files | {path_of(6): OLD[path_of(6)]}
 
 
 def conflict() -> dict[str, bytes]:
@@ -102,6 +114,8 @@ def send(edge: Edge, told: Told) -> None:
         )
         for path, content in NEW.items()
     ]
+    six = path_of(6)
+    entries.append(plan_entry(six, OLD[six], resource=resource_entry(ANEW)))
     decisions = {each.path: each for each in edge.plan(TASK, entries)}
     check_promises(told, decisions)
     edge.deleted(TASK, GONE)
@@ -113,6 +127,8 @@ def send(edge: Edge, told: Told) -> None:
     }
     if decisions[path_of(4)].resource:
         goes[f"{path_of(4)}.resource"] = RESOURCE
+    if decisions[six].resource:
+        goes[f"{six}.resource"] = ANEW
     if goes:
         for each in edge.batch(TASK, goes):
             assert each.problem is None
@@ -156,6 +172,7 @@ EXPECTED = {
     path_of(3): "loaded",
     path_of(4): "loaded",
     path_of(5, partition=1): "conflict",
+    path_of(6): "already",
 }
 
 
@@ -164,15 +181,17 @@ def check_end(world: World, outcome: dict[str, str]) -> None:
     with world.node() as node:
         edge = Edge(node)
         rows = node.listing.inventory(edge.who, A, None, 100).entries
-        assert sorted(each.path for each in rows) == sorted([*list(NEW)[:3], *GONE])
+        assert sorted(each.path for each in rows) == sorted([*list(NEW)[:3], *GONE, path_of(6)])
         visible = list_files(node.operator, sender=A, state="live").files
         content = {each.path: world.loaded()[each.physical] for each in visible}
         assert content == {
             **{path: NEW[path] for path in list(NEW)[:3]},
             GONE[0]: OLD[GONE[0]],
+            path_of(6): OLD[path_of(6)],
         }
-        (four,) = [each for each in visible if each.path == path_of(4)]
-        assert world.loaded()[f"{four.physical}.resource"] == RESOURCE
+        places = {each.path: each.physical for each in visible}
+        assert world.loaded()[f"{places[path_of(4)]}.resource"] == RESOURCE
+        assert world.loaded()[f"{places[path_of(6)]}.resource"] == ANEW
         assert node.load.loader.waiting == 0
         assert node.uploads.numbers() == (0, 0)
     report = fsck(world.config)
@@ -238,6 +257,7 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     check_end(world, outcome)
     needed = {"task.start.log", "upload.block_logged", "intake.moved", "intake.recorded"}
     needed |= {"task.end.ended", "placing.moved", "load.committed", "finish.staged"}
+    needed |= {"placing.resource.written", "placing.resource.placed", "finish.resources"}
     assert needed <= set(seen)
     return seen
 

@@ -10,6 +10,7 @@ import pytest
 from common import crash
 from common.crash import SimulatedCrash
 
+ANEW = b"another resource"
 SETTINGS = {
     "propagate_deletes": "all",
     "task_max_files": 4,
@@ -69,7 +70,11 @@ def die_at(name: str, passage: int):
 
 
 def change(edge) -> None:
-    """What happened at the edge since the first round: gone, replaced, new, late, large."""
+    """What happened at the edge since the first round: gone, replaced, new, late, large.
+
+    And of a file that stays the database has written another resource.
+    """
+    (edge.data / f"{edge.path(2)}.resource").write_bytes(ANEW)
     edge.remove(edge.path(0))
     edge.write(1, points=30)
     edge.write(4)
@@ -95,6 +100,9 @@ def settle(edge, centre) -> None:
     else:
         raise AssertionError("the rounds do not come to rest")
     assert centre.loaded(edge.uuid) == edge.files
+    if edge.path(2) in edge.files:
+        (two,) = centre.data.glob(f"sequence/{edge.sg}/**/*-2-0-0*.resource")
+        assert two.read_bytes() == (edge.data / f"{edge.path(2)}.resource").read_bytes()
     assert edge.listed == sorted(edge.files)
     assert edge.leftovers == []
 

@@ -302,6 +302,22 @@ def test_a_file_that_grows_meanwhile_stays(shared, make_edge, monkeypatch):
     assert path in edge.files
 
 
+def test_a_resource_that_was_written_anew_is_committed_before_its_file_goes(shared, make_edge):
+    edge = make_edge(shared.url)
+    paths = [edge.write(number) for number in range(3)]
+    edge.round()
+    for number, path in enumerate(paths[:2]):
+        (edge.data / f"{path}.resource").write_bytes(b"written anew: %d" % number)
+    report = edge.free()
+    assert names(report) == [paths[2]]
+    assert "its .resource is not committed there" in kept(report)[paths[0]]
+    report = edge.round()
+    assert (report.exit_code, report.resources, report.bytes, report.already) == (0, 2, 30, 0)
+    assert edge.round().quiet
+    assert edge.leftovers == []
+    assert names(edge.free()) == paths[:2]
+
+
 def test_a_shared_deletion_file_goes_with_the_last_file_that_may_need_it(
     shared, make_edge, monkeypatch
 ):

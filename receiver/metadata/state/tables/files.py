@@ -240,6 +240,7 @@ class FileTable:
             records.FileNamed: self._file_named,
             records.FileUnnamed: self._file_unnamed,
             records.OriginNoted: self._origin_noted,
+            records.ResourceNoted: self._resource_noted,
             records.FileSuperseded: self._file_superseded,
             records.FileRevived: self._file_revived,
             records.FileUndeleted: self._file_undeleted,
@@ -354,6 +355,11 @@ class FileTable:
         self.rows[op.physical] = row
         self._note_way(row)
         self.gone.touch(row)
+
+    def _resource_noted(self, op: records.ResourceNoted, ts: int) -> None:
+        # As with `verified`: nobody who decides about a file depends on it, so `changed` stays.
+        row = self.rows[op.physical]
+        self.rows[op.physical] = msgspec.structs.replace(row, resource=op.resource)
 
     def _note_way(self, row: FileRow) -> None:
         """Each hop names a file as it came, and never another one so."""

@@ -47,6 +47,7 @@ spans = st.tuples(st.integers(0, 5), st.integers(5, 9))
 devices = st.dictionaries(st.sampled_from(DEVICES), spans | st.none(), max_size=3)
 digests = st.sampled_from(["00", "01"])
 
+RESOURCE = records.ResourceMeta(8, "00")
 CHANGES = [
     lambda name: records.FileDeleted(name, "gone"),
     records.FileRetired,
@@ -55,6 +56,7 @@ CHANGES = [
     records.FileRestored,
     records.FileForgotten,
     lambda name: records.FileVerified([name]),
+    lambda name: records.ResourceNoted(name, RESOURCE),
 ]
 WAYS = [None, CHANGES[0], records.FileRetired]
 
@@ -78,6 +80,7 @@ operations = st.one_of(
     st.builds(records.FileRestored, names),
     st.builds(records.FileForgotten, names),
     st.builds(records.FileVerified, st.lists(names, min_size=1, max_size=3, unique=True)),
+    st.builds(records.ResourceNoted, names, st.just(RESOURCE)),
     st.builds(records.TaskDone, senders, st.sampled_from(TASKS), st.just([])),
     st.builds(
         records.QuarantinePut, senders, paths, digests, st.just(1), st.booleans(), st.just("why")
@@ -189,6 +192,9 @@ class Model:
     def FileVerified(self, op):
         for name in op.physicals:
             self._file(records.FileForgotten(name), "live", "retired")["verified"] = True
+
+    def ResourceNoted(self, op):
+        self._file(op, "live", "retired", "quarantined")["resource"] = op.resource
 
     def FileForgotten(self, op):
         self._file(op, "deleted")

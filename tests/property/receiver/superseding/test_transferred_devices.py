@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from common.wire import Action
 from receiver.metadata.model.ranks import NOW, cut_in, highest, name_rank, rank_in
 from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.transfer_cuts import TransferCuts
@@ -48,7 +49,7 @@ class Play:
                 each.round({})
             for _ in range(steps):
                 what = self.dice.choices(
-                    (self.file, self.end, self.transfer, self.prove), (5, 3, 2, 2)
+                    (self.file, self.end, self.rename, self.transfer, self.prove), (5, 3, 1, 2, 2)
                 )
                 what[0]()
                 self.check()
@@ -66,10 +67,11 @@ class Play:
             for path, points in files.items()
         }
         task = edge.start(look=look)
-        edge.plan(task, [plan_entry(path, content) for path, content in bytes_of.items()])
+        entries = [plan_entry(path, content) for path, content in bytes_of.items()]
+        sent = [each.path for each in edge.plan(task, entries) if each.action is Action.SEND]
         if gone:
             edge.deleted(task, gone)
-        edge.batch(task, bytes_of)
+        edge.batch(task, {each: bytes_of[each] for each in sent})
         looks = dict.fromkeys(bytes_of, (look, look))
         edge.end(
             task,
@@ -78,7 +80,12 @@ class Play:
             looks=looks,
             last_looks=[self.last_look(uuid, each) for each in gone],
         )
-        assert set(results(edge.outcome(task)).values()) <= {"loaded", "retired"}
+        assert set(results(edge.outcome(task)).values()) <= {
+            "loaded",
+            "already",
+            "retired",
+            "deleted",
+        }
 
     def last_look(self, uuid: str, path: str) -> int:
         """Of one that is gone: what was transferred meanwhile came behind it, or before."""
@@ -93,10 +100,7 @@ class Play:
         chosen = [each for each in mine if self.dice.random() < 0.8]
         if not chosen:
             return
-        self.count += 1
-        kind = self.dice.choice(("sequence", "unsequence"))
-        version = self.dice.randrange(50) * 100 + self.count
-        path = f"{kind}/root.sg/0/0/{version}-{version}-0-0.tsfile"
+        path = self.name()
         points = {
             each: {time: self.count * 10 + time for time in TIMES if self.dice.random() < 0.6}
             for each in chosen
@@ -109,14 +113,31 @@ class Play:
                 (row,) = [row for row in state.files.values() if row.path == path]
             self.points[row.physical] = points
 
+    def name(self) -> str:
+        self.count += 1
+        kind = self.dice.choice(("sequence", "unsequence"))
+        version = self.dice.randrange(50) * 100 + self.count
+        return f"{kind}/root.sg/0/0/{version}-{version}-0-0.tsfile"
+
     def end(self) -> None:
-        uuid = self.dice.choice((A, B))
-        if self.listed[uuid]:
-            gone = self.dice.choice(sorted(self.listed[uuid]))
-            with self.node.engine.reading() as state:
-                is_held = state.file_table.held(uuid, gone) is not None
-            del self.listed[uuid][gone]
-            self.round(uuid, {}, [gone] if is_held else [])
+        self.leave(self.dice.choice((A, B)))
+
+    def rename(self) -> None:
+        """The same content under a name of another rank."""
+        self.leave(self.dice.choice((A, B)), self.name())
+
+    def leave(self, uuid: str, other: str | None = None) -> None:
+        if not self.listed[uuid]:
+            return
+        gone = self.dice.choice(sorted(self.listed[uuid]))
+        points = self.listed[uuid].pop(gone)
+        with self.node.engine.reading() as state:
+            is_held = state.file_table.held(uuid, gone) is not None
+        if not is_held:  # it ended with a transfer, and is not looked at any more
+            return
+        if other is not None:
+            self.listed[uuid][other] = points
+        self.round(uuid, {} if other is None else {other: points}, [gone])
 
     def transfer(self) -> None:
         device = self.dice.choice(DEVICES)

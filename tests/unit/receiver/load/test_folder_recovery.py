@@ -206,10 +206,10 @@ def test_a_disk_error_in_one_folder_does_not_keep_the_others_from_working(
     real = service.recover_folder
     with monkeypatch.context() as broken:
 
-        def fails(engine: object, folder: object, **more: object) -> object:
+        def fails(engine: object, trees: object, folder: object, **more: object) -> object:
             if folder.uuid == A:  # type: ignore[attr-defined]
                 raise DiskError("input/output error")
-            return real(engine, folder, **more)  # type: ignore[arg-type]
+            return real(engine, trees, folder, **more)  # type: ignore[arg-type]
 
         broken.setattr(service, "recover_folder", fails)
         node = world.node()

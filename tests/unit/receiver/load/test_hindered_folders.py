@@ -70,6 +70,18 @@ def test_a_senders_folder_that_cannot_be_made_stops_that_sender_only(
         assert node.concerns() == []
 
 
+def test_a_directory_in_place_of_a_log_is_named(world: World, node: Node) -> None:
+    edge = Edge(node)
+    edge.round({path_of(9, sg="root.one"): tsfile("root.one.d1", first=900)})
+    at = Path(f"{world.folder()}/deletions.log")
+    at.mkdir()
+    with pytest.raises(Transient, match=r"/deletions\.log is a directory"):
+        edge.start()
+    assert "deletions.log" in concerns(node)
+    at.rmdir()
+    assert results(edge.round(CONTENT)) == {OURS: "loaded"}
+
+
 @PUT
 def test_a_sender_that_is_not_known_yet_is_told_too(world: World, node: Node, put: Put) -> None:
     at = world.data / f"sync-receiver/10.0.0.7_{A}"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from common import crash
 from common.errors import NotFoundError, UsageError
 from common.wire import DeletionsForm, DeletionsPage, DeletionsPart, Propagate
 from receiver.metadata.model import records
@@ -92,6 +93,21 @@ def test_a_file_with_a_device_that_stays_does_not_end(old: Edge) -> None:
     successor(old)
     set_owner(old.node.engine, OPERATOR, "root.sg.d1", B)
     assert [row.retired for row in rows_of(old.node) if row.path == path_of(3)] == [False]
+
+
+def test_a_file_does_not_come_back_just_as_its_device_becomes_anothers(old: Edge) -> None:
+    successor(old)
+    old.round({}, [path_of(1)])
+    moved: list[int] = []
+
+    def transferring(name: str) -> None:
+        if name == "load.decided" and not moved:
+            moved.append(set_owner(old.node.engine, OPERATOR, "root.sg.d1", B).devices)
+
+    with crash.arm(transferring):
+        assert results(old.round({path_of(1): FILES[path_of(1)]})) == {path_of(1): "missing"}
+    assert moved == [1]
+    assert {row.path: row.retired for row in rows_of(old.node)}[path_of(1)]
 
 
 def test_patterns_move_and_free_many(old: Edge) -> None:

@@ -19,10 +19,10 @@ from receiver.metadata.model.ranks import NOW, stands_above
 from receiver.metadata.model.timestamps import to_seconds
 from receiver.operator.tokens import make_token
 from receiver.spark.catalogue import Catalogue, RemoteCatalogue, _locations, unit_of
-from receiver.spark.source.inferring import catalogue_of, list_sources
+from receiver.spark.source.inferring import catalogue_of, columns_of, list_sources, plan_of
 from receiver.spark.source.source_options import parse_options
 from receiver.web.app import close, create_app, site_of
-from tests.support.spark_world import NORTH, World
+from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import build
 from tests.support.web import running
 
@@ -250,6 +250,50 @@ def test_directories_and_url_know_the_same_of_forwarded_files(world: World) -> N
         (each.rank, each.deletions) for each in there
     ]
     assert {each.name: len(each.deletions.others) for each in here} == {a: 1, b: 0}
+
+
+def test_directories_and_url_know_the_same_of_transferred_devices(world: World) -> None:
+    devices = [f"root.wind.d{number}" for number in (1, 2, 3)]
+    content = build({each: {"s1": [(1, 1)]} for each in devices})
+    world.load(NORTH, PATH.format(1, "unsequence"), content)
+    loaded = world.engine.newest_commit
+    moved = world.engine.commit([records.OwnerSet(each, SOUTH, "x") for each in devices[:2]])
+    back = world.engine.commit([records.OwnerSet(devices[0], NORTH, "x")])
+
+    def cuts(catalogue: Catalogue, at: int) -> set[tuple[int, int, frozenset[str]]]:
+        (file,) = catalogue.files(at)
+        assert file.for_worker().cuts == file.cuts
+        return {(each.first, each.last, each.devices) for each in file.cuts}
+
+    with opened(world) as local:
+        expected = {at: cuts(local, at) for at in (loaded, moved, back)}
+        (file,) = local.files(moved)
+        assert file.rank is not None
+        first = file.rank.first
+    assert expected[loaded] == set()
+    assert expected[moved] == {(first, moved, frozenset(devices[:2]))}
+    gone, returned = frozenset([devices[1]]), frozenset([devices[0]])
+    assert expected[back] == {(first, moved, gone), (back + 1, NOW, returned)}
+    with served(world) as (url, token), opened(world, url, token=token) as remote:
+        assert {at: cuts(remote, at) for at in (loaded, moved, back)} == expected
+
+
+def test_what_was_deleted_since_is_read_of_the_past_by_url_too(world: World) -> None:
+    """Its ranges are forgotten, and the transfers of its devices are not."""
+    file = add(world, 1)
+    moved = world.engine.commit([records.OwnerSet("root.wind.d1", SOUTH, "x")])
+    world.engine.commit([records.FileDeleted(file, "gone")])
+
+    def past(catalogue: Catalogue) -> list[tuple[str, bool, int]]:
+        options = parse_options({"catalog": "x", "form": "long"})
+        picker = plan_of(options, columns_of(options)).picker()
+        files = catalogue.files(moved)
+        return [(each.name, picker.takes_file(each), each.cuts[0].last) for each in files]
+
+    with opened(world) as local:
+        assert past(local) == [(file, True, moved)]
+    with served(world) as (url, token), opened(world, url, token=token) as remote:
+        assert past(remote) == [(file, True, moved)]
 
 
 def test_an_older_server_is_read_by_commits_and_names(

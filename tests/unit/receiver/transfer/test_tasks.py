@@ -26,6 +26,7 @@ from tests.support.node_world import (
     Edge,
     World,
     batch_of,
+    fsck_of,
     manifest_entry,
     path_of,
     plan_entry,
@@ -451,6 +452,95 @@ def test_a_file_with_another_digest_than_the_manifest_is_missing(edge: Edge) -> 
     (outcome,) = edge.outcome(task).values()
     assert outcome.result == "missing"
     assert "MD5" in (outcome.reason or "")
+
+
+def with_resource(edge: Edge, world: World, content: bytes) -> records.ResourceMeta:
+    """A file is loaded with a resource; what is committed of one that comes behind it."""
+    edge.round({path_of(1): CONTENT}, resources={path_of(1): b"resource"})
+    loaded = world.loaded()
+    again = edge.round({path_of(1): CONTENT}, resources={path_of(1): content})
+    assert results(again) == {path_of(1): "already"}
+    assert world.loaded().keys() == loaded.keys()
+    (entry,) = edge.node.listing.inventory(edge.who, A, None, 9, look=True).entries
+    assert entry.stands
+    assert entry.resource is not None
+    assert fsck_of(edge.node).found == []
+    return records.ResourceMeta(entry.resource.size, entry.resource.md5)
+
+
+def test_a_resource_that_was_written_anew_comes_without_its_file(edge: Edge, world: World) -> None:
+    content = b"another resource"
+    resource = with_resource(edge, world, content)
+    assert resource == records.ResourceMeta(len(content), hashlib.md5(content).hexdigest())
+    assert sorted(world.loaded().values()) == sorted([CONTENT, content])
+    decision = only(
+        edge.plan(
+            edge.start(),
+            [plan_entry(path_of(1), CONTENT, resource=resource_entry(content))],
+        )
+    )
+    assert (decision.action, decision.resource) == ("already", False)
+
+
+def test_a_resource_that_is_as_it_was_is_not_wanted(edge: Edge, world: World) -> None:
+    resource = with_resource(edge, world, b"resource")
+    assert resource.md5 == hashlib.md5(b"resource").hexdigest()
+
+
+def test_a_first_resource_of_a_loaded_file_is_taken(edge: Edge, world: World) -> None:
+    edge.round({path_of(1): CONTENT})
+    edge.round({path_of(1): CONTENT}, resources={path_of(1): b"late"})
+    assert sorted(world.loaded().values()) == sorted([CONTENT, b"late"])
+    assert fsck_of(edge.node).found == []
+
+
+def test_a_changed_resource_lies_beside_its_file_in_whatever_directory(
+    edge: Edge, world: World
+) -> None:
+    edge.round({path_of(1): CONTENT}, resources={path_of(1): b"resource"})
+    (world.data / "sequence").rename(world.root / "data2" / "sequence")
+    edge.round({path_of(1): CONTENT}, resources={path_of(1): b"another"})
+    (found,) = (world.root / "data2").rglob("*.resource")
+    assert found.read_bytes() == b"another"
+    assert world.loaded() == {}
+
+
+@pytest.mark.parametrize(
+    ("sent", "problem"),
+    [(b"other bytes", "DigestError"), (b"resource that is longer than was said", "DigestError")],
+)
+def test_a_resource_that_is_not_as_planned_changes_nothing(
+    edge: Edge, world: World, sent: bytes, problem: str
+) -> None:
+    edge.round({path_of(1): CONTENT}, resources={path_of(1): b"resource"})
+    before, task = world.loaded(), edge.start()
+    decision = only(
+        edge.plan(
+            task, [plan_entry(path_of(1), CONTENT, resource=resource_entry(b"the new bytes"))]
+        )
+    )
+    assert (decision.action, decision.resource) == ("already", True)
+    (result,) = edge.batch(task, {f"{path_of(1)}.resource": sent})
+    assert result.problem is not None
+    assert result.problem.type == "urn:tsferry:digest-mismatch", problem
+    edge.end(task, {path_of(1): CONTENT})
+    assert results(edge.outcome(task)) == {path_of(1): "already"}
+    assert world.loaded() == before
+    assert fsck_of(edge.node).found == []
+
+
+def test_what_a_token_does_not_cover_is_not_told_a_resource(edge: Edge, world: World) -> None:
+    edge.round({path_of(1): CONTENT}, resources={path_of(1): b"resource"})
+    before = world.loaded()
+    narrow = Edge(edge.node, who=sender(scope=["root.mine.**"]), epoch=edge.epoch)
+    task = narrow.start()
+    entry = plan_entry(path_of(1), CONTENT, resource=resource_entry(b"another"))
+    decision = only(narrow.plan(task, [entry]))
+    assert (decision.action, decision.resource) == ("refused", False)
+    narrow.batch(task, {f"{path_of(1)}.resource": b"another"})
+    narrow.end(task, {path_of(1): CONTENT})
+    narrow.outcome(task)
+    assert world.loaded() == before
 
 
 def test_a_file_whose_resource_did_not_come_is_missing(edge: Edge) -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import struct
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -158,9 +161,9 @@ def test_a_list_that_was_cut_at_a_line_is_noticed(site):
 def test_a_state_file_of_a_newer_version_is_not_guessed_at(site):
     begun(site).fold([an_entry(site)])
     where = site.sender_dir() / "local_files.state"
-    where.write_bytes(where.read_bytes().replace(b'"version":2', b'"version":3', 1))
+    where.write_bytes(where.read_bytes().replace(b'"version":3', b'"version":4', 1))
     ledger = site.ledger()
-    assert "version 3" in ledger.doubts[0]
+    assert "version 4" in ledger.doubts[0]
     assert set(ledger.entries) == {A}
     assert ledger.entries[A].md5 == ""
 
@@ -204,9 +207,31 @@ def test_facts_of_an_earlier_release_are_taken_over(site, last, current, expecte
     # A list that is not the new one counts only while both are there.
     assert bool(ledger.doubts) is ((last, current) == ((A, B), None))
     ledger.become(Rebuilt(dict(ledger.entries), (), ()))
-    assert b'"version":2' in (where / "local_files.state").read_bytes()
+    assert b'"version":3' in (where / "local_files.state").read_bytes()
     again = site.ledger()
     assert (again.entries, again.pending, again.doubts) == (ledger.entries, ledger.pending, ())
+
+
+def state_of_version_2(content):
+    """A state of this version with the files of one directory, as version 2 had it."""
+    lists, line, rest = content.split(b"\n", 3)[1:]
+    files, size = json.loads(line)[3:]
+    begin, each = size + 24 * files, struct.Struct("<33s16s")
+    facts = b"".join(fact for fact, _ in each.iter_unpack(rest[begin:]))
+    body = b"\n".join((lists, line, rest[:begin] + facts))
+    header = {"format": "tsferry.local_files", "version": 2, "xxh3": xxh3_128(body).hex()}
+    return json.dumps(header).encode() + b"\n" + body
+
+
+def test_of_a_state_without_resources_all_else_is_known(site):
+    entries = [an_entry(site, at, resource_mark=(8, 9)) for at in (A, B)]
+    begun(site).fold(entries)
+    assert list(site.ledger().entries.values()) == entries
+    where = site.sender_dir() / "local_files.state"
+    where.write_bytes(state_of_version_2(where.read_bytes()))
+    ledger = site.ledger()
+    assert ledger.doubts == ()
+    assert list(ledger.entries.values()) == [replace(each, resource_mark=None) for each in entries]
 
 
 def test_a_lost_list_is_rebuilt_from_the_inventory(site):

@@ -15,7 +15,7 @@ from sender.select.entry import Entry
 from sender.select.found import Mounts, Unmounted, Unreadable
 from tests.support.site import Site, path, tsfile
 
-P, Q = path(), path("2-1-0.tsfile")
+P, Q, R = path(), path("2-1-0.tsfile"), path("3-1-0.tsfile")
 LATE = FilePath.parse("unsequence/root.a/0/0/3-1-0.tsfile")
 LINE = b"DELETION,root.a.d1.s1,9223372036854775807,%d,%d\n"
 
@@ -264,10 +264,45 @@ def test_without_a_memory_an_empty_directory_may_be_a_mount_that_is_away(edge):
     assert edge.look().scan.is_gone(P, gone[P].data_dir)
 
 
-def test_without_a_memory_a_directory_that_has_a_file_was_not_unmounted(edge):
+@pytest.mark.parametrize("left", [True, False])
+def test_without_a_memory_what_lies_beneath_a_mount_that_is_away_proves_nothing(edge, left):
+    """An older copy of a file, or what was written while it is away: listed, it proves no more."""
+    for each in (P, Q):
+        edge.site.put(each)
+    edge.load()
+    edge.look()
+    away = dict(edge.entries)
+    for each in (P, Q):
+        edge.site.place(each).rename(edge.site.place(each).with_name(f"{each.name}.away"))
+    edge.site.put(P if left else R)
+    (edge.site.schema_dir / "centre" / "looks.state").unlink()
+    for _ in range(3):
+        look = edge.look()
+        assert "looks.state" in (look.scan.why_not_whole(Q.group) or "")
+        edge.load(P if left else R)  # as the round does
+    edge.entries |= away
+    for each in (P, Q):
+        edge.site.place(each).with_name(f"{each.name}.away").rename(edge.site.place(each))
+    assert edge.look().scan.why_not_whole(Q.group) is None
+    edge.site.remove(Q)
+    assert edge.look().scan.is_gone(Q, away[Q].data_dir)
+
+
+def test_without_a_memory_what_a_restored_edge_lacks_is_gone(edge):
+    edge.site.put(P)
+    edge.load()
+    edge.look()
+    edge.site.remove(P)
+    (edge.site.schema_dir / "centre" / "looks.state").unlink()
+    assert not edge.look().scan.is_gone(P, edge.entries[P].data_dir)
+    for restored in (True, False):
+        assert edge.look(restored=restored).scan.is_gone(P, edge.entries[P].data_dir)
+
+
+def test_without_a_memory_a_directory_that_has_a_listed_file_was_not_unmounted(edge):
     edge.site.put(P)
     edge.site.put(Q)
-    edge.load(P)
+    edge.load()
     edge.look()
     edge.site.remove(P)
     (edge.site.schema_dir / "centre" / "looks.state").unlink()

@@ -8,14 +8,17 @@ from msgspec.structs import replace
 from common.names import FilePath
 from common.wire import Propagate
 from sender.kept.troubles import Trouble, TroubleKind
+from sender.plan.additions import Addition
 from sender.plan.plan import HeldWhy, plan
 from sender.plan.plan_options import PlanOptions
-from sender.plan.task_plan import Addition, TaskPlan, ToldDeletion
+from sender.plan.task_plan import TaskPlan, ToldDeletion
 from sender.select.entry import Entry, EntryState
 from sender.select.found import (
+    LOCAL_FILES,
     Clash,
     LocalDeletions,
     LocalFile,
+    ResourceStat,
     Scan,
     Span,
     Unmounted,
@@ -23,6 +26,8 @@ from sender.select.found import (
     Waiting,
     Why,
 )
+from sender.select.listed_table import LISTED_FILES
+from sender.select.path_table import PathTable
 from tests.support.site import FakeFacts, Site, path, tsfile
 
 D0, D1 = Path("/d0"), Path("/d1")
@@ -596,3 +601,80 @@ def test_a_last_copy_is_sent_although_its_source_is_gone(tmp_path):
     assert addition.file == replace(
         file, elsewhere=snapshot.rel(A), resource=addition.file.resource
     )
+
+
+# -- resources ---------------------------------------------------------------------------------
+
+TAKES = PlanOptions(resources=True)
+
+
+def with_resource(mark, at=A):
+    return replace(a_file(at), resource=mark and ResourceStat(*mark, 5))
+
+
+def resources(result):
+    found = [each for task in result.tasks for each in task.additions]
+    assert all(each.resource_only for each in found)
+    return [each.path for each in found]
+
+
+@pytest.mark.parametrize("as_table", [False, True])
+@pytest.mark.parametrize(
+    ("known", "here", "told"),
+    [
+        ((8, 1), (8, 1), False),
+        ((8, 1), (8, 2), True),
+        ((8, 1), (9, 1), True),
+        (None, (8, 1), True),  # of an earlier version
+        ((0, 0), (8, 1), True),
+        ((0, 0), None, False),
+        ((8, 1), None, False),  # what vanished is not withdrawn
+    ],
+)
+def test_a_resource_that_was_written_anew_is_told(known, here, told, as_table):
+    files = [with_resource(here), with_resource((3, 3), B)]
+    entries = [an_entry(resource_mark=known), an_entry(B, resource_mark=(3, 3))]
+    scan = a_scan(*files)
+    there = listed(*entries)
+    if as_table:
+        scan = replace(scan, files=PathTable.of(LOCAL_FILES, files))
+        there = PathTable.of(LISTED_FILES, entries)
+    for options, expected in ((TAKES, [A] if told else []), (PlanOptions(), [])):
+        result = plan(scan, there, {}, options, FakeFacts())
+        assert resources(result) == expected
+        assert (result.files, result.unchanged) == (0, 2)
+
+
+def test_of_many_resources_a_round_tells_as_many_as_a_task_has():
+    files = [with_resource((8, 2), path(f"{n}-1-0.tsfile")) for n in range(9)]
+    entries = [an_entry(each.path, resource_mark=(8, 1)) for each in files]
+    options = replace(TAKES, task_max_files=4)
+    assert len(resources(run(a_scan(*files), entries, options=options))) == 4
+
+
+@pytest.mark.parametrize("mode", list(Propagate))
+def test_a_resource_and_the_ends_of_its_partition_do_not_wait_for_each_other(mode):
+    product = with_resource((8, 2), AB)
+    entries = [an_entry(AB, resource_mark=(8, 1)), an_entry(B)]
+    options = replace(TAKES, propagate=mode)
+    (task,) = run(a_scan(product), entries, options=options).tasks
+    assert [each.path for each in task.additions] == [AB]
+    assert [each.path for each in task.without({AB}).deletions] == [B]
+
+
+def test_what_is_sent_whole_takes_its_resource_along():
+    file = replace(with_resource((8, 2)), mtime_ns=2)
+    result = run(
+        a_scan(file),
+        [an_entry(resource_mark=(8, 1))],
+        options=TAKES,
+        facts=FakeFacts({A: "b" * 32}),
+    )
+    assert result.tasks == (TaskPlan((Addition(file, replaces=True),)),)
+
+
+def test_a_touched_file_keeps_what_is_known_of_its_resource():
+    file = replace(with_resource((8, 2)), inode=2)
+    entry = an_entry(resource_mark=(8, 1))
+    result = run(a_scan(file), [entry], options=TAKES, facts=FakeFacts({A: entry.md5}))
+    assert (result.tasks, [each.resource_mark for each in result.refreshed]) == ((), [(8, 1)])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import threading
 import time
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -23,6 +26,7 @@ from common.errors import (
 from common.wire import Action, History, Outcome, Result
 from sender.config import StorageGroupFilter
 from sender.round.round_report import as_text
+from sender.select.facts import FileFacts
 from sender.select.found import stat_identity
 from tests.support.edge import Edge
 from tests.support.scripted_receiver import (
@@ -66,6 +70,85 @@ def test_plan_entries_tell_what_spares_bytes(edge, receiver):
     assert entry.resource.md5 == hashlib.md5(b"resource").hexdigest()
     (end,) = receiver.manifests.values()
     assert [(each.path, each.series, each.points) for each in end.manifest] == [(path, 1, 5)]
+
+
+def written_anew(edge: Edge, path: str, content: bytes) -> None:
+    (edge.data / f"{path}.resource").write_bytes(content)
+
+
+def test_a_resource_written_anew_travels_without_its_file(edge, receiver, monkeypatch):
+    monkeypatch.setattr(FileFacts, "md5", Mock(side_effect=AssertionError("reads a whole file")))
+    path, other = edge.write(1), edge.write(2)
+    edge.round()
+    receiver.received.clear()
+    receiver.resources = True
+    receiver.plans.clear()
+    written_anew(edge, path, b"another resource")
+    report = edge.round()
+    assert (report.exit_code, report.resources, report.sent, report.already) == (0, 1, 0, 0)
+    (entry,) = receiver.plans
+    assert (entry.path, entry.replaces, entry.md5) == (path, False, edge.files[path])
+    assert receiver.received == {f"{path}.resource": b"another resource"}
+    assert edge.round().quiet
+    written_anew(edge, other, b"resource")  # with the bytes that it had
+    receiver.decide = lambda entry: wire.PlanDecision(
+        path=entry.path, action=Action.ALREADY, md5=edge.files[entry.path]
+    )
+    report = edge.round()
+    assert (report.resources, report.bytes) == (1, 0)
+    assert edge.round().quiet
+    in_sync(edge, receiver)
+
+
+def test_of_a_copy_in_the_snapshot_the_resource_is_not_told_again_and_again(
+    edge, receiver, monkeypatch
+):
+    """Where there are no links a copy is sent, which has other numbers."""
+    monkeypatch.setattr(os, "link", Mock(side_effect=OSError(errno.EPERM, "no links")))
+    receiver.resources = True
+    path = edge.write(1)
+    edge.round()
+    assert edge.round().quiet
+    written_anew(edge, path, b"another resource")
+    assert edge.round().resources == 1
+    assert edge.round().quiet
+
+
+def test_a_receiver_of_an_earlier_version_is_told_of_no_resource(edge, receiver, caplog):
+    path = edge.write(1)
+    edge.round()
+    receiver.received.clear()
+    written_anew(edge, path, b"another resource")
+    caplog.set_level("INFO")
+    for _ in range(2):
+        assert edge.round().quiet
+    assert f"as it is of an earlier version; that of {path}" in caplog.text
+    assert len(receiver.plans) == 1
+    receiver.resources = True
+    assert edge.round().resources == 1
+    assert receiver.received == {f"{path}.resource": b"another resource"}
+
+
+@pytest.mark.parametrize(
+    ("action", "rounds"), [("refused", 1), ("conflict", 1), ("expired", 1), ("send", 3)]
+)
+def test_a_resource_whose_file_is_not_there_is_left(edge, receiver, action, rounds):
+    """Nor is the file sent: whether it is to come, the lists say. What is refused is not asked."""
+    path = edge.write(1)
+    edge.round()
+    receiver.received.clear()
+    receiver.resources = True
+    written_anew(edge, path, b"another resource")
+    receiver.plans.clear()
+    receiver.decide = lambda entry: wire.PlanDecision(
+        path=entry.path, action=Action(action), resource=True, reason="why"
+    )
+    for _ in range(3):
+        report = edge.round()
+        assert (report.exit_code, report.sent, report.bytes) == (0, 0, 0)
+    assert len(receiver.plans) == rounds
+    assert receiver.received == {}
+    assert edge.listed == [path]
 
 
 def test_pages_keep_to_the_receivers_limits(edge, receiver):
@@ -628,6 +711,23 @@ def test_a_file_that_waits_for_longer_than_a_day_counts_in_the_exit_code(
     assert (late.file, "24 hours: has no .resource" in late.reason) == (path, True)
     assert report.as_json()["overdue"][0]["file"] == path
     assert f"overdue: {path}" in as_text(report.as_json())
+
+
+def test_a_file_that_waits_does_not_begin_anew_because_somebody_links_it(
+    edge, receiver, monkeypatch, tmp_path
+):
+    now, day = time.time(), 86400.0
+    receiver.looks = 0
+    path = edge.write(1)
+    (edge.data / f"{path}.resource").unlink()
+    monkeypatch.setattr(time, "time", lambda: now - day - 60)
+    os.utime(edge.data / path, (0, now - 2 * day))
+    assert edge.round().exit_code == 0
+    monkeypatch.setattr(time, "time", lambda: now)
+    (tmp_path / "backup").hardlink_to(edge.data / path)  # which makes its ctime new
+    assert [each.file for each in edge.round().overdue] == [path]
+    os.utime(edge.data / path, (0, now - 60))  # it is still written
+    assert not edge.round().overdue
 
 
 def test_the_alarm_can_be_set_and_spares_what_is_filtered_out(receiver, tmp_path, monkeypatch):

@@ -9,7 +9,8 @@ import pytest
 
 from common.durable import Tree
 from sender.kept.looks import EdgeLook, Looks
-from sender.plan.task_plan import Addition, TaskPlan, ToldDeletion
+from sender.plan.additions import Addition
+from sender.plan.task_plan import TaskPlan, ToldDeletion
 from sender.round.round_report import RoundReport
 from sender.round.second_look import SecondLook
 from tests.support.site import Site, path

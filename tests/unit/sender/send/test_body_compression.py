@@ -114,6 +114,16 @@ def test_off_and_not_offered_and_no_library_are_off(monkeypatch):
     assert made.compressed(HALF) is None
 
 
+def test_a_line_of_this_machine_needs_no_library(monkeypatch):
+    asked = []
+    monkeypatch.setattr(zstd, "library", lambda: asked.append(1))
+    assert of("auto", rate=2000 * MIB).compressed(HALF) is None
+    assert of("auto").compressed(HALF) is None
+    assert asked == []
+    assert of("auto", rate=1.0).compressed(HALF) is None
+    assert asked == [1]
+
+
 def test_what_is_wanted_and_not_installed_is_said_at_the_start(monkeypatch):
     config = TransferConfig(compression="zstd")
     assert list(config.check()) == []

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from common import wire
-from sender.plan.task_plan import Addition
+from sender.plan.additions import Addition
 from sender.send import content
 from sender.send.content import Prepared, prepare, small_file, small_resource
 from sender.send.proofs import Proofs

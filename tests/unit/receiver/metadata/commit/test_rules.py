@@ -12,6 +12,7 @@ from tests.support.metadata import TASK, A, B, load, path, physical, plain, seen
 
 P = path()
 PHYS = physical(P, 1)
+RESOURCE = records.ResourceMeta(8, "00")
 GONE = records.FileDeleted(PHYS, "gone")
 
 
@@ -206,6 +207,8 @@ def test_what_nobody_owns_cannot_be_released(state):
         ([records.FileRestored(PHYS)], "there is no file"),
         ([records.FileForgotten(PHYS)], "there is no file"),
         ([records.FileVerified([PHYS])], "there is no file"),
+        ([records.ResourceNoted(PHYS, RESOURCE)], "there is no file"),
+        ([load(), GONE, records.ResourceNoted(PHYS, RESOURCE)], "is deleted"),
         ([records.FileVerified([])], "there is no file, or one twice"),
         ([load(), records.FileVerified([PHYS, PHYS])], "one twice"),
         ([load(), GONE, records.FileVerified([PHYS])], "is deleted"),

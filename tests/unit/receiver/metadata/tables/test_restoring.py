@@ -47,6 +47,7 @@ def test_all_that_a_caller_sees_comes_back():
     do(state, records.SchemaSynced(A, "log", 5, 1, [("1,x", "no")], 1))
     do(state, records.FileForgotten(phys[3]))
     do(state, records.FileVerified([phys[0], phys[5], phys[7]]))
+    do(state, records.ResourceNoted(phys[7], records.ResourceMeta(8, "00")))
     other = restored(state)
     assert plain(other) == plain(state)
     assert other.file_table.verified(A) == state.file_table.verified(A) == 3

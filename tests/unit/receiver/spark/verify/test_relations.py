@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from receiver.metadata.model.ranks import NOW, Rank
+from receiver.metadata.model.ranks import NOW, Rank, TransferCut
+from receiver.spark.verify.job import Subject
 from receiver.spark.verify.part_rows import span_table
-from receiver.spark.verify.parts import PartSpan
+from receiver.spark.verify.parts import Expected, PartSpan
 from receiver.spark.verify.relations import overlaps, unsettled
 
 NAME = (0, 1, 1, 0, 0)
@@ -36,6 +37,16 @@ def test_ranks_settle_an_overlap_or_it_is_said_why_not(one, other, is_one_sender
     for pair in ((one, other), (other, one)):
         why = unsettled(*pair, is_one_sender=is_one_sender)
         assert why is None if said is None else said in (why or "")
+
+
+def test_a_transfer_settles_what_two_senders_have_of_a_device():
+    """In its other devices a file stands as it did."""
+    cut = TransferCut(1, 3, frozenset(["d1"]))
+    old = Subject(Expected("a", ()), 0, rank=rank(LATER), sender="old", cuts=(cut,))
+    new = Subject(Expected("b", ()), 0, rank=rank(first=4, physical="b"), sender="new")
+    pairs = {each: (old.rank_in(each), new.rank_in(each)) for each in ("d1", "d2")}
+    assert unsettled(*pairs["d1"], is_one_sender=False) is None
+    assert "two senders" in (unsettled(*pairs["d2"], is_one_sender=False) or "")
 
 
 def test_each_pair_that_overlaps_is_found_whatever_reaches_further():
