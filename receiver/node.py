@@ -17,7 +17,7 @@ from receiver.load.service import LoadService
 from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.open_engine import open_engine
 from receiver.operator.directories import RunningReceiver
-from receiver.storage.service import StorageService
+from receiver.storage.copying import StorageService
 from receiver.superseding.prover import Prover
 from receiver.transfer.checks import Checks
 from receiver.transfer.listed import ListComparison

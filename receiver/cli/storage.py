@@ -17,11 +17,11 @@ from receiver.open_engine import open_engine
 from receiver.operator.client import ask
 from receiver.operator.storage import storage_in_catalogue
 from receiver.operator.views import StorageView
+from receiver.storage.copying import store_of
 from receiver.storage.file_restore import restore_files
 from receiver.storage.incarnation import next_incarnation
 from receiver.storage.metadata_restore import restore_metadata
 from receiver.storage.owned_prefix import engine_in
-from receiver.storage.service import store_of
 from receiver.storage.store_check import check_store
 
 __all__ = ["restore", "storage"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
-    from receiver.storage.service import StorageService
+    from receiver.storage.copying import StorageService
     from receiver.superseding.prover import Prover
     from receiver.transfer.checks import Checks
     from receiver.transfer.uploads import Uploads

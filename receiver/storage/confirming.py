@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.digests import md5
-from receiver.storage.content import ContentChangedError
-from receiver.storage.objects import Fingerprint, ObjectExistsError
+from receiver.storage.object_content import ContentChangedError
+from receiver.storage.object_store import Fingerprint, ObjectExistsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from receiver.storage.content import Content
-    from receiver.storage.objects import ObjectStore
+    from receiver.storage.object_content import ObjectContent
+    from receiver.storage.object_store import ObjectStore
 
 __all__ = ["put_confirmed", "read_back"]
 
@@ -26,7 +26,7 @@ _BLOCK = 8 << 20
 def put_confirmed(
     store: ObjectStore,
     key: str,
-    content: Content,
+    content: ObjectContent,
     about: Mapping[str, str],
     *,
     resume: str | None = None,
@@ -54,7 +54,7 @@ def put_confirmed(
     return sent
 
 
-def read_back(store: ObjectStore, key: str, content: Content) -> None:
+def read_back(store: ObjectStore, key: str, content: ObjectContent) -> None:
     """Read all of an object.
 
     Raises:

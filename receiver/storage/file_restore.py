@@ -19,14 +19,14 @@ from common.errors import TsferryError
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
-from receiver.storage.content import ContentChangedError
-from receiver.storage.objects import ObjectMissingError
+from receiver.storage.object_content import ContentChangedError
+from receiver.storage.object_store import ObjectMissingError
 
 if TYPE_CHECKING:
     from common.durable import Tree
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
-    from receiver.storage.objects import ObjectStore
+    from receiver.storage.object_store import ObjectStore
 
 __all__ = ["RestoredFiles", "restore_files"]
 

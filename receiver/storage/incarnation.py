@@ -16,23 +16,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from common.decoders import from_json
-from common.errors import DamagedError, Permanent
-from receiver.storage.objects import ObjectExistsError, ObjectMissingError
+from common.errors import DamagedError
+from receiver.metadata.model.errors import FencedError
+from receiver.storage.object_store import ObjectExistsError, ObjectMissingError
 
 if TYPE_CHECKING:
     from common.durable import Tree
-    from receiver.storage.objects import ObjectStore
+    from receiver.storage.object_store import ObjectStore
 
-__all__ = ["FencedError", "Incarnation", "own_incarnation"]
+__all__ = ["Incarnation", "own_incarnation"]
 
 _LOCAL = "storage/incarnation.json"
 _MOST = 1 << 16
-
-
-class FencedError(Permanent):
-    """Another receiver has taken over this prefix of the store."""
-
-    slug = "fenced"
 
 
 class Incarnation(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,6 @@ earlier moment, the log is cut behind the last commit by then, in the middle of 
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.digests import md5
@@ -19,16 +18,16 @@ from receiver.metadata.log.frames import LogReader, encode_frame, encode_payload
 from receiver.metadata.log.segments import segment_name
 from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.metadata.model.records import encode_ops
-from receiver.storage.content import ContentChangedError
-from receiver.storage.manifests import newest_manifest
+from receiver.storage.object_content import ContentChangedError
+from receiver.storage.store_manifests import newest_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from receiver.metadata.model.records import Commit
-    from receiver.storage.manifests import Manifest, Piece
-    from receiver.storage.objects import ObjectStore
+    from receiver.storage.object_store import ObjectStore
+    from receiver.storage.store_manifests import FilePiece, StoreManifest
 
 __all__ = ["RestoredMetadata", "restore_metadata"]
 
@@ -44,7 +43,7 @@ class RestoredMetadata(NamedTuple):
         ts: its timestamp; 0 if it is only known that it is that of the checkpoint.
     """
 
-    manifest: Manifest
+    manifest: StoreManifest
     lsn: int
     ts: int
 
@@ -70,20 +69,20 @@ def restore_metadata(
     manifest = newest_manifest(store, engine)
     if manifest is None:
         raise NotFoundError(f"{store.url}: there is no manifest of engine {engine}")
-    beside = directory.with_name(f"{directory.name}.restoring")
-    shutil.rmtree(beside, ignore_errors=True)
-    with Tree(beside, create=True) as tree:
-        found = _Restore(store, manifest, tree).run(at)
-        tree.sync_dir()
-    if directory.exists():
-        directory.rmdir()
-    with Tree(directory.parent) as parent:
-        parent.rename(beside.name, directory.name, replace=False)
+    beside = f"{directory.name}.restoring"
+    with Tree(directory.parent, create=True) as parent:
+        for left, _ in list(parent.files(beside)) if parent.exists(beside) else ():
+            parent.unlink(left, sync=False)
+        with Tree(directory.with_name(beside), create=True) as tree:
+            found = _Restore(store, manifest, tree).run(at)
+            tree.sync_dir()
+        parent.remove_empty(directory.name)
+        parent.rename(beside, directory.name, replace=False)
     return found
 
 
 class _Restore:
-    def __init__(self, store: ObjectStore, manifest: Manifest, tree: Tree) -> None:
+    def __init__(self, store: ObjectStore, manifest: StoreManifest, tree: Tree) -> None:
         self._store = store
         self._manifest = manifest
         self._tree = tree
@@ -139,7 +138,7 @@ class _Restore:
             os.close(fd)
         return None
 
-    def _write(self, name: str, pieces: Sequence[Piece]) -> None:
+    def _write(self, name: str, pieces: Sequence[FilePiece]) -> None:
         end = 0
         with self._tree.create(name, mode=0o640) as file:
             for piece in pieces:
@@ -150,7 +149,7 @@ class _Restore:
                 end = piece.end
             file.sync()
 
-    def _blocks(self, piece: Piece) -> Iterator[bytes]:
+    def _blocks(self, piece: FilePiece) -> Iterator[bytes]:
         digest, at = md5(), 0
         while at < piece.size:
             block = self._store.read(piece.key, at, min(_BLOCK, piece.size - at))

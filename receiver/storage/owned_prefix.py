@@ -14,11 +14,11 @@ import msgspec
 
 from common.decoders import from_json
 from common.errors import DamagedError, NotFoundError
-from receiver.storage.incarnation import FencedError
-from receiver.storage.objects import ObjectExistsError, ObjectMissingError
+from receiver.metadata.model.errors import FencedError
+from receiver.storage.object_store import ObjectExistsError, ObjectMissingError
 
 if TYPE_CHECKING:
-    from receiver.storage.objects import ObjectStore
+    from receiver.storage.object_store import ObjectStore
 
 __all__ = ["engine_in", "own_prefix"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import botocore.exceptions as failures
 
 from common.errors import TsferryError
-from receiver.storage.content import ContentChangedError
-from receiver.storage.objects import (
+from receiver.storage.object_content import ContentChangedError
+from receiver.storage.object_store import (
     ObjectExistsError,
     ObjectMissingError,
     StoreAwayError,

@@ -17,8 +17,8 @@ from typing import Any
 
 from common import crash
 from common.digests import md5
-from receiver.storage.content import Content, ContentChangedError, checked_blocks
-from receiver.storage.objects import Fingerprint, ObjectExistsError, ObjectMissingError
+from receiver.storage.object_content import ContentChangedError, ObjectContent, checked_blocks
+from receiver.storage.object_store import Fingerprint, ObjectExistsError, ObjectMissingError
 from receiver.storage.s3_errors import s3_errors
 
 __all__ = ["MultipartPut", "in_base64", "part_bytes"]
@@ -59,7 +59,7 @@ class MultipartPut:
 
     def run(
         self,
-        content: Content,
+        content: ObjectContent,
         about: Mapping[str, str],
         resume: str | None,
         began: Callable[[str], None],
@@ -106,7 +106,9 @@ class MultipartPut:
         self._ident, self._there = ident, there
         return True
 
-    def _send(self, content: Content, paced: Callable[[int], None], parallel: int) -> list[_Part]:
+    def _send(
+        self, content: ObjectContent, paced: Callable[[int], None], parallel: int
+    ) -> list[_Part]:
         """Send what is missing; at most so many parts are held at once."""
         parts: list[_Part] = []
         under_way: deque[Future[None]] = deque()

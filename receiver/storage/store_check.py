@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from common.digests import md5
 from common.errors import TsferryError
-from receiver.storage.content import ContentChangedError
-from receiver.storage.objects import ObjectExistsError, ObjectMissingError, ObjectStore
+from receiver.storage.object_content import ContentChangedError
+from receiver.storage.object_store import ObjectExistsError, ObjectMissingError, ObjectStore
 
-__all__ = ["Finding", "check_store"]
+__all__ = ["StoreFinding", "check_store"]
 
 _RACERS = 32
 _LARGE = (16 << 20) + 4096
@@ -27,7 +27,7 @@ _LARGE = (16 << 20) + 4096
 
 
 @dataclass(frozen=True)
-class Finding:
+class StoreFinding:
     """What one trial came to.
 
     Attributes:
@@ -59,7 +59,7 @@ class _Bytes:
         return self.data[offset : offset + length]
 
 
-def check_store(store: ObjectStore) -> Iterator[Finding]:
+def check_store(store: ObjectStore) -> Iterator[StoreFinding]:
     """Try everything; a trial that needs an earlier one fails with it."""
     trials = _Trials(store, f"check/{uuid.uuid4().hex}/")
     steps: dict[str, Callable[[], None]] = {
@@ -78,9 +78,9 @@ def check_store(store: ObjectStore) -> Iterator[Finding]:
         try:
             step()
         except (TsferryError, _BrokenPromise) as error:
-            yield Finding(need, str(error))
+            yield StoreFinding(need, str(error))
         else:
-            yield Finding(need)
+            yield StoreFinding(need)
 
 
 class _Stopped(Exception):

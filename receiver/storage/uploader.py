@@ -30,8 +30,8 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError, RefusedCommitError
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.confirming import put_confirmed
-from receiver.storage.content import ContentChangedError, FileContent
 from receiver.storage.incarnation import check_owner
+from receiver.storage.object_content import ContentChangedError, FileContent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
     from receiver.storage.incarnation import Incarnation
-    from receiver.storage.objects import Fingerprint, ObjectStore
+    from receiver.storage.object_store import Fingerprint, ObjectStore
 
 __all__ = ["UploadProgress", "Uploader", "data_key"]
 

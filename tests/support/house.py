@@ -231,7 +231,7 @@ def _makes_a_variable(value: ast.expr | None) -> bool:
 SUBJECTS = frozenset({
     "batch", "clock", "daemon", "deletes", "files", "fsck", "init", "listed", "lost", "owners",
     "quarantine",
-    "retired", "schema", "senders", "series", "sql", "status", "sync", "tasks", "ttl",
+    "retired", "schema", "senders", "series", "sql", "status", "storage", "sync", "tasks", "ttl",
 })  # fmt: skip
 """Modules of one name on several floors, about one thing: its table, its calls, its command."""
 ON_EACH_SIDE = frozenset({"__main__", "cli", "commands", "config", "errors", "wire"})

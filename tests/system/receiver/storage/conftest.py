@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from receiver.storage.objects import ObjectStore
-from receiver.storage.opening import StoreOptions, open_store
-from tests.support.object_stores import KEY, REGION, SECRET, S3Server, s3_server
+from receiver.storage.object_store import ObjectStore
+from receiver.storage.store_opening import StoreOptions, open_store
+from tests.support.s3_server import KEY, REGION, SECRET, S3Server, s3_server
 
 _numbers = itertools.count(1)
 

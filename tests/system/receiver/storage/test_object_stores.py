@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from common.digests import md5
-from receiver.storage.content import ContentChangedError
-from receiver.storage.objects import ObjectExistsError, ObjectMissingError, ObjectStore
+from receiver.storage.object_content import ContentChangedError
+from receiver.storage.object_store import ObjectExistsError, ObjectMissingError, ObjectStore
 from receiver.storage.store_check import check_store
 
 LARGE = 40 << 20

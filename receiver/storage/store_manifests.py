@@ -16,16 +16,16 @@ import msgspec
 
 from common.decoders import from_json
 from common.errors import ConflictError, DamagedError
-from receiver.storage.objects import ObjectExistsError
+from receiver.storage.object_store import ObjectExistsError
 
 if TYPE_CHECKING:
-    from receiver.storage.objects import ObjectStore
+    from receiver.storage.object_store import ObjectStore
 
 __all__ = [
     "CheckpointCopy",
-    "Manifest",
-    "Piece",
+    "FilePiece",
     "SegmentCopy",
+    "StoreManifest",
     "newest_manifest",
     "put_manifest",
     "read_manifest",
@@ -35,7 +35,7 @@ _VERSION = 1
 _MOST = 64 << 20
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True):
+class FilePiece(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of a file, as an object.
 
     Attributes:
@@ -67,7 +67,7 @@ class SegmentCopy(msgspec.Struct, frozen=True, kw_only=True):
 
     first_lsn: int
     next_lsn: int
-    pieces: list[Piece]
+    pieces: list[FilePiece]
 
 
 class CheckpointCopy(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,10 +79,10 @@ class CheckpointCopy(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     lsn: int
-    piece: Piece
+    piece: FilePiece
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class StoreManifest(msgspec.Struct, frozen=True, kw_only=True):
     """An engine's files as of a commit.
 
     Attributes:
@@ -108,7 +108,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     ts: int
     checkpoints: list[CheckpointCopy]
     segments: list[SegmentCopy]
-    tags: list[Piece]
+    tags: list[FilePiece]
     version: int = _VERSION
 
     @property
@@ -117,7 +117,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return f"{_folder(self.engine)}{self.incarnation:08}-{self.number:012}"
 
 
-def put_manifest(store: ObjectStore, made: Manifest) -> None:
+def put_manifest(store: ObjectStore, made: StoreManifest) -> None:
     """Put a manifest.
 
     Raises:
@@ -132,7 +132,7 @@ def put_manifest(store: ObjectStore, made: Manifest) -> None:
             ) from None
 
 
-def newest_manifest(store: ObjectStore, engine: str, *, after: str = "") -> Manifest | None:
+def newest_manifest(store: ObjectStore, engine: str, *, after: str = "") -> StoreManifest | None:
     """The newest one of the highest incarnation.
 
     Args:
@@ -146,7 +146,7 @@ def newest_manifest(store: ObjectStore, engine: str, *, after: str = "") -> Mani
     return read_manifest(store, newest) if newest else None
 
 
-def read_manifest(store: ObjectStore, key: str) -> Manifest:
+def read_manifest(store: ObjectStore, key: str) -> StoreManifest:
     """Read a manifest.
 
     Raises:
@@ -155,7 +155,7 @@ def read_manifest(store: ObjectStore, key: str) -> Manifest:
     """
     data = store.read(key, 0, _MOST)
     try:
-        found = from_json(data, Manifest)
+        found = from_json(data, StoreManifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedError(f"{store.url}/{key} is no manifest: {error}") from None
     if found.version != _VERSION:

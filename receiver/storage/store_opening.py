@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from common.errors import ConfigError
-from receiver.storage.objects import ObjectStore
+from receiver.storage.object_store import ObjectStore
 
 __all__ = ["StoreOptions", "open_store"]
 
@@ -46,12 +46,12 @@ def open_store(url: str, options: StoreOptions = StoreOptions()) -> ObjectStore:
         )
     path = unquote(pieces.path).strip("/")
     if pieces.scheme == "file" and not pieces.netloc and path:
-        from receiver.storage.directory import DirectoryStore
+        from receiver.storage.directory_store import DirectoryStore
 
         return DirectoryStore(Path("/", path))
     if pieces.scheme == "s3" and pieces.netloc:
         try:
-            from receiver.storage.s3 import S3Place, S3Store
+            from receiver.storage.s3_store import S3Place, S3Store
         except ImportError as error:
             text = f"storage.url: {url} needs pip install 'tsferry[s3]' ({error})"
             raise ConfigError(text) from None

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from common.durable import Closing, Tree
 from common.errors import StoppedError, TsferryError
-from receiver.storage.incarnation import FencedError, own_incarnation
-from receiver.storage.opening import StoreOptions, open_store
+from receiver.metadata.model.errors import FencedError
+from receiver.storage.incarnation import own_incarnation
+from receiver.storage.log_shipping import LogShipper
 from receiver.storage.owned_prefix import own_prefix
-from receiver.storage.shipping import LogShipper
+from receiver.storage.store_opening import StoreOptions, open_store
 from receiver.storage.uploader import Uploader, UploadProgress
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from receiver.config import StorageConfig
     from receiver.metadata.engine import Engine
-    from receiver.storage.objects import ObjectStore
+    from receiver.storage.object_store import ObjectStore
 
 __all__ = ["StorageProgress", "StorageService", "store_of"]
 

@@ -31,8 +31,8 @@ from obstore.exceptions import (
 from obstore.store import S3Store as ReadingStore
 
 from common.digests import md5
-from receiver.storage.content import Content, checked_blocks
-from receiver.storage.objects import (
+from receiver.storage.object_content import ObjectContent, checked_blocks
+from receiver.storage.object_store import (
     Fingerprint,
     ObjectMissingError,
     StoreAwayError,
@@ -132,7 +132,7 @@ class S3Store:
     def upload(
         self,
         key: str,
-        content: Content,
+        content: ObjectContent,
         about: Mapping[str, str],
         *,
         resume: str | None = None,

@@ -21,8 +21,8 @@ from common.decoders import from_json
 from common.digests import read_blocks
 from common.durable import Tree, is_temporary, temporary_name
 from common.errors import DamagedError, NameRefusedError
-from receiver.storage.content import Content, checked_blocks
-from receiver.storage.objects import (
+from receiver.storage.object_content import ObjectContent, checked_blocks
+from receiver.storage.object_store import (
     Fingerprint,
     ObjectExistsError,
     ObjectMissingError,
@@ -64,7 +64,7 @@ class DirectoryStore:
     def upload(
         self,
         key: str,
-        content: Content,
+        content: ObjectContent,
         about: Mapping[str, str],
         *,
         resume: str | None = None,

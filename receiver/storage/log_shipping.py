@@ -27,13 +27,13 @@ from receiver.metadata.log.checkpoints import checkpoints
 from receiver.metadata.log.segments import open_segments, segments
 from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.storage.confirming import put_confirmed
-from receiver.storage.content import FileContent
 from receiver.storage.incarnation import check_owner
-from receiver.storage.manifests import (
+from receiver.storage.object_content import FileContent
+from receiver.storage.store_manifests import (
     CheckpointCopy,
-    Manifest,
-    Piece,
+    FilePiece,
     SegmentCopy,
+    StoreManifest,
     newest_manifest,
     put_manifest,
 )
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from receiver.metadata.log.frames import LogReader
     from receiver.metadata.log.segments import Segment
     from receiver.storage.incarnation import Incarnation
-    from receiver.storage.objects import ObjectStore
+    from receiver.storage.object_store import ObjectStore
 
 __all__ = ["LogShipper"]
 
@@ -95,7 +95,7 @@ class LogShipper:
         check_owner(self._store, self._owner)
         there = segments(self._home)
         kept = self._checkpoints(before, now)
-        made = Manifest(
+        made = StoreManifest(
             engine=self._owner.engine,
             incarnation=self._owner.number,
             number=self._number(before),
@@ -113,19 +113,19 @@ class LogShipper:
         self.newest = made
         return True
 
-    def _is_behind(self, before: Manifest) -> bool:
+    def _is_behind(self, before: StoreManifest) -> bool:
         """Whether there is a checkpoint that the store lacks."""
         known = {each.lsn for each in before.checkpoints}
         return any(each.lsn not in known for each in checkpoints(self._home))
 
-    def _number(self, before: Manifest | None) -> int:
+    def _number(self, before: StoreManifest | None) -> int:
         if before is None or before.incarnation != self._owner.number:
             return 1
         return before.number + 1
 
     # -- checkpoints -------------------------------------------------------------------------
 
-    def _checkpoints(self, before: Manifest | None, now: Published) -> list[CheckpointCopy]:
+    def _checkpoints(self, before: StoreManifest | None, now: Published) -> list[CheckpointCopy]:
         """Those of the history: from the last one before its begin, where there is one."""
         known = {} if before is None else {each.lsn: each for each in before.checkpoints}
         for each in checkpoints(self._home):
@@ -141,7 +141,7 @@ class LogShipper:
 
     def _segments(
         self,
-        before: Manifest | None,
+        before: StoreManifest | None,
         there: list[Segment],
         now: Published,
         kept: list[CheckpointCopy],
@@ -189,8 +189,8 @@ class LogShipper:
     # -- tags --------------------------------------------------------------------------------
 
     def _tags(
-        self, before: Manifest | None, now: Published, kept: list[CheckpointCopy]
-    ) -> list[Piece]:
+        self, before: StoreManifest | None, now: Published, kept: list[CheckpointCopy]
+    ) -> list[FilePiece]:
         """The tlog as far as commits go, if there is a checkpoint more that may rest on it."""
         pieces = [] if before is None else list(before.tags)
         known = set() if before is None else {each.lsn for each in before.checkpoints}
@@ -202,14 +202,14 @@ class LogShipper:
 
     # -- objects -----------------------------------------------------------------------------
 
-    def _whole(self, folder: str, name: str) -> Piece:
+    def _whole(self, folder: str, name: str) -> FilePiece:
         """A file that does not change any more."""
         found = self._home.stat(name)
         if found is None:
             raise FileNotFoundError(name)
         return self._piece(f"{folder}/{self._owner.number:08}", name, 0, found.st_size)
 
-    def _piece(self, folder: str, name: str, begin: int, end: int) -> Piece:
+    def _piece(self, folder: str, name: str, begin: int, end: int) -> FilePiece:
         """Put a part of a file; its key tells place and content, so one there is the same."""
         fd = self._home.open_read(name)
         try:
@@ -221,7 +221,7 @@ class LogShipper:
             put_confirmed(self._store, key, content, {})
         finally:
             os.close(fd)
-        return Piece(key=key, offset=begin, size=content.size, md5=content.md5)
+        return FilePiece(key=key, offset=begin, size=content.size, md5=content.md5)
 
 
 def _base(checkpoints: list[int], now: Published) -> int:

@@ -13,12 +13,13 @@ from common.durable import Tree
 from common.errors import ConflictError, NotFoundError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.storage.content import ContentChangedError
-from receiver.storage.directory import DirectoryStore
-from receiver.storage.incarnation import FencedError, next_incarnation, own_incarnation
-from receiver.storage.manifests import newest_manifest
+from receiver.metadata.model.errors import FencedError
+from receiver.storage.directory_store import DirectoryStore
+from receiver.storage.incarnation import next_incarnation, own_incarnation
+from receiver.storage.log_shipping import LogShipper
 from receiver.storage.metadata_restore import restore_metadata
-from receiver.storage.shipping import LogShipper
+from receiver.storage.object_content import ContentChangedError
+from receiver.storage.store_manifests import newest_manifest
 
 
 class Centre:

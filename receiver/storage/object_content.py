@@ -10,7 +10,7 @@ from typing import Protocol
 from common.digests import md5
 from common.errors import Integrity
 
-__all__ = ["Content", "ContentChangedError", "FileContent", "checked_blocks"]
+__all__ = ["ContentChangedError", "FileContent", "ObjectContent", "checked_blocks"]
 
 _BLOCK = 1 << 20
 
@@ -21,7 +21,7 @@ class ContentChangedError(Integrity):
     slug = "content-changed"
 
 
-class Content(Protocol):
+class ObjectContent(Protocol):
     """Bytes that can be read twice, since an attempt to put them may have to be repeated."""
 
     @property
@@ -60,7 +60,7 @@ class FileContent:
     begin: int = 0
 
     def read(self, offset: int, length: int) -> bytes:
-        """See `Content.read`."""
+        """See `ObjectContent.read`."""
         pieces: list[bytes] = []
         while length:
             piece = os.pread(self.fd, length, self.begin + offset)
@@ -73,7 +73,7 @@ class FileContent:
 
 
 def checked_blocks(
-    content: Content, paced: Callable[[int], None] = lambda _: None, *, block: int = _BLOCK
+    content: ObjectContent, paced: Callable[[int], None] = lambda _: None, *, block: int = _BLOCK
 ) -> Iterator[bytes]:
     """The content in blocks; behind the last one, and before the end, its MD5 is judged.
 

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from common.errors import ConflictError, NotFoundError, Permanent, UnreachableError
-from receiver.storage.content import Content
+from receiver.storage.object_content import ObjectContent
 
 __all__ = [
     "Fingerprint",
@@ -132,7 +132,7 @@ class ObjectStore(Protocol):
     def upload(
         self,
         key: str,
-        content: Content,
+        content: ObjectContent,
         about: Mapping[str, str],
         *,
         resume: str | None = None,
