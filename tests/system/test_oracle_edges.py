@@ -167,6 +167,21 @@ def test_of_the_names_of_a_content_the_highest_that_is_left_counts(world):
     assert world.read() == {("b", 0): 1}
 
 
+def test_what_is_loaded_once_more_is_not_hidden_by_what_was_deleted_before(world):
+    """The file that had the content is renamed, and its deletion told, with the other one."""
+    database = world.database
+    file = written(world, ("a", 0, 2), ("a", 1, 2))
+    kept = copy.deepcopy(file)
+    in_step(world)
+    database.rename(file, (*file.name[:3], 1, 0))
+    database.delete("a", 1, 4)
+    database.load(kept)
+    for _ in range(2):
+        world.round()
+    in_step(world)
+    assert world.read() == {("a", 0): 2, ("a", 1): 2}
+
+
 def test_what_a_new_box_deletes_of_two_files_is_deleted_of_the_one_that_the_old_had(world):
     database = world.database
     for value in (7, 8, 7):
