@@ -129,8 +129,8 @@ class FewValuesPlay(Play):
     def _strict(self) -> None:
         """After a whole round: the database's answer, and nothing that it has no more."""
         self.checks += 1
-        view = self.world.view()
-        unseen = [what for number, what in self.database.log.items() if number not in view.seen]
+        seen = self.world.view().seen - self.unsure
+        unseen = [what for number, what in self.database.log.items() if number not in seen]
         edge = {key: value for key, value in self.database.answer().items() if key[0] != ROW}
         given = {
             key: value
