@@ -18,7 +18,7 @@ from receiver.metadata.model.ranks import name_rank
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
@@ -36,7 +36,7 @@ def known_content(
     is_same: Callable[[FileRow], bool],
     stands: Callable[[FileRow], bool],
     origin: str = "",
-    deleted_from: Collection[str] = (),
+    is_deleted_from: Callable[[FileRow], bool] = lambda _: False,
 ) -> FileRow | None:
     """The file of a sender that has some content, whose bytes stand.
 
@@ -52,11 +52,11 @@ def known_content(
         is_same: whether a file with that tail has the content.
         stands: looks at the disk.
         origin: the edge that it comes from, of a forwarded file.
-        deleted_from: physical paths of files of which the task at hand tells deletions.
+        is_deleted_from: whether the task at hand tells deletions of a file under other paths.
     """
 
     def has_deletions(row: FileRow) -> bool:
-        return row.physical in deleted_from or bool(state.deletion_table.of_file(row.physical))
+        return is_deleted_from(row) or bool(state.deletion_table.of_file(row.physical))
 
     found = [
         row

@@ -13,7 +13,7 @@ from receiver.metadata.model.ranks import name_rank
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from receiver.metadata.model.ranks import NameRank
     from receiver.metadata.state.state import State
@@ -99,7 +99,10 @@ class TakenPaths:
         before = paths[0]
         paths.remove(path)
         if paths:
-            return [records.FileUnnamed(row.physical, path, self._going_on(row, before, paths[0]))]
+            below = _below_the_highest(paths)
+            paths[:] = [*paths[len(below) :], *below]
+            look = self._going_on(row, before, paths[0])
+            return [records.FileUnnamed(row.physical, path, look), *_put_behind(row, below)]
         self._ended[row.physical] = row
         last = last or self.last_look(path)
         # A look that did not get to all of a directory counts for none of it, and yet has files.
@@ -234,6 +237,21 @@ class TakenPaths:
 def _is_ranked(*paths: str) -> bool:
     """Whether a database gave one of some names."""
     return any(name_rank(FilePath.parse(each)) is not None for each in paths)
+
+
+def _below_the_highest(paths: Sequence[str]) -> list[str]:
+    """Of the names of a file those that come before the highest: it ranks by its first."""
+
+    def rank(path: str) -> tuple[int, ...]:
+        return name_rank(FilePath.parse(path)) or ()
+
+    return list(paths[: paths.index(max(paths, key=rank))])
+
+
+def _put_behind(row: FileRow, names: Iterable[str]) -> Iterator[records.Op]:
+    for each in names:
+        yield records.FileUnnamed(row.physical, each)
+        yield records.FileNamed(row.physical, each)
 
 
 def _is_later_generation(old: NameRank, new: NameRank) -> bool:
