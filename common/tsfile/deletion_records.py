@@ -82,6 +82,8 @@ def _int64(field: str) -> int | None:
 
 
 def _whole_lines(content: bytes) -> int:
+    if (nul := content.find(b"\0")) >= 0:  # of a power cut: a record behind it would pass as one
+        raise Malformed("NULs, which no record has", nul)  # of another path, or as not whole yet
     at = 0
     while (end := content.find(b"\n", at)) >= 0:
         line = content[at:end]

@@ -12,6 +12,7 @@ not written never happened. Losing it loses no data: what is here is then seen f
 
 from __future__ import annotations
 
+import time
 import zlib
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from sender.select.entry import Entry
-    from sender.select.found import LocalDeletions, LocalFile, TimePartition
+    from sender.select.found import LocalDeletions, LocalFile, TimePartition, Waiting
 
 __all__ = ["LONGEST_PART", "DeletionsSight", "EdgeLook", "Looks", "LooksState"]
 
@@ -46,6 +47,14 @@ _VERSION = 1
 LONGEST_PART: Final = 256 << 10
 """Bytes of a part of a deletion file, but for a single record that is longer."""
 _HOLDS = "what it said still holds at the receiver"
+
+
+class SeenRecords(msgspec.Struct, frozen=True, array_like=True):
+    """What was seen of a deletion file before it was cut; see `DeletionsSight`."""
+
+    size: int
+    digest: str
+    marks: tuple[tuple[int, int], ...]
 
 
 class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
@@ -64,6 +73,7 @@ class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
         most: bytes that it had when it was told before it was written anew, or cut.
         kept: of how many marks it was told that readers are not to apply them; -1 where that is not
             known, as of what an earlier version told.
+        uncut: what was seen of it before it was cut, while it has less: it may be whole again.
     """
 
     identity: tuple[int, int, int]
@@ -75,6 +85,7 @@ class DeletionsSight(msgspec.Struct, frozen=True, array_like=True):
     there: int = 0
     most: int = 0
     kept: int = -1
+    uncut: SeenRecords | None = None
 
     @property
     def at_receiver(self) -> KnownRecords | None:
@@ -99,6 +110,8 @@ class _Remembered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         missing: path of a listed file that it did not see, or of one that lives on as a link only
             -> the last look that had it.
         deletions: path of a TsFile -> form -> its deletion file.
+        unread: path of a TsFile whose deletion file could not be read -> the last look before that
+            could have seen what it did not see.
         places: data directory -> directory of TsFiles on another mount than it -> that mount, as
             it was when files in it were listed.
     """
@@ -109,6 +122,7 @@ class _Remembered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     torn: dict[str, int] = {}
     missing: dict[str, int] = {}
     deletions: dict[str, dict[str, DeletionsSight]] = {}
+    unread: dict[str, int] = {}
     places: dict[str, dict[str, str]] = {}
 
 
@@ -151,6 +165,10 @@ class LooksState(_Remembered, frozen=True, kw_only=True):
         """The last look that listed a directory."""
         return self.earlier.get(directory, self.earlier.get("", self.last))
 
+    def floor_of_deletions(self, path: FilePath) -> int:
+        """The last look that could have seen what it did not see of a deletion file."""
+        return self.unread.get(path.text, self.floor_of(path.directory))
+
     def floor_of(self, directory: str) -> int:
         """The last look that saw a directory at rest: what it did not see there came later."""
         return self.torn.get(directory, self.torn.get("", self.last_of(directory)))
@@ -180,6 +198,11 @@ class EdgeLook(msgspec.Struct, frozen=True):
         """The first look that had it closed."""
         sight = self.after.sights.get(path.text)
         return self.number if sight is None or not sight.closed else sight.closed
+
+    def waits_since(self, file: Waiting) -> float:
+        """When a look first saw a file wait, seconds since the epoch; 0 where none is known."""
+        sight = self.after.sights.get(file.text)
+        return 0.0 if sight is None else sight.since
 
     def last_of_copy(self, file: LocalFile) -> int:
         """The last look that had a file that is sent, and is gone but for a link; 0 of others.
@@ -385,11 +408,12 @@ class Looks:
             sights=Sights(
                 chain(
                     _out_of_sight(before, scan, entries),
-                    _sights(before, number, scan, entries, gone),
+                    _sights(before, number, scan, entries, gone, time.time()),
                 )
             ),
             missing=dict(_missing_since(before, number, scan, entries, gone)),
             deletions=deletions,
+            unread={path.text: before.floor_of_deletions(path) for path in unread},
             places=places,
         )
         return EdgeLook(number, scan, before, after)
@@ -432,6 +456,7 @@ def _sights(
     scan: Scan,
     entries: Mapping[FilePath, Entry],
     copies: Sequence[LocalFile],
+    now: float,
 ) -> Iterator[tuple[str, Sight]]:
     """What is here and not on the list as it is: last copies and closed files, then open ones.
 
@@ -452,7 +477,8 @@ def _sights(
         if waiting.group is not None and waiting.inode and waiting.why is not Why.REFUSED:
             known = _known(before, waiting.text, waiting.inode)
             if known is not None or not (waiting.is_product and waiting.group in scan.changing):
-                yield waiting.text, known or Sight(waiting.inode, number, 0)
+                seen = known or Sight(waiting.inode, number, 0)
+                yield waiting.text, seen if seen.since else replace(seen, since=now)
 
 
 def _out_of_sight(
@@ -561,7 +587,7 @@ def _deletions(
             try:
                 if content is None:
                     raise Malformed("it cannot be read", 0)
-                known = _seen(before.floor_of(file.path.directory), file, known, moved, content)
+                known = _seen(before.floor_of_deletions(file.path), file, known, moved, content)
             except Malformed as error:
                 unread[file.path] = (
                     f"its deletion file ({file.form}), byte {error.at}: {error.what}"
@@ -598,14 +624,35 @@ def _seen(
         same = known is not None and _digest(content[: known.size]) == known.digest
         return _told_before(found, known) if known is not None and same else found
     for each in (*([] if known is None else [known]), *moved):
-        if each.size <= size and _digest(content[: each.size]) == each.digest:
-            marks = each.marks if each.size == size else (*each.marks, (size, floor))
+        if _begins_with(content, size, each):
+            marks, uncut = _grown(each, size, floor, content)
             digest = _digest(content[:size])
-            found = DeletionsSight(file.identity, size, digest, marks, kept=0)
+            found = DeletionsSight(file.identity, size, digest, marks, kept=0, uncut=uncut)
             return found if each is not known else _told_before(found, known)
     if known is not None:
         return _written_anew(file, known, size, content)
     return DeletionsSight(file.identity, size, _digest(content[:size]), ((size, floor),), kept=0)
+
+
+def _begins_with(content: bytes, size: int, seen: DeletionsSight | SeenRecords) -> bool:
+    return seen.size <= size and _digest(content[: seen.size]) == seen.digest
+
+
+def _grown(
+    seen: DeletionsSight, size: int, floor: int, content: bytes
+) -> tuple[tuple[tuple[int, int], ...], SeenRecords | None]:
+    """Marks of a deletion file that begins with what was seen, and what is still cut off.
+
+    What comes back behind a cut is as old as it was.
+    """
+    marks, uncut = seen.marks, seen.uncut
+    if size == seen.size:
+        return marks, uncut
+    if uncut is not None and _begins_with(content, size, uncut):
+        marks, uncut = uncut.marks, None
+        if marks[-1][0] == size:
+            return marks, None
+    return (*marks, (size, floor)), uncut if uncut is not None and size < uncut.size else None
 
 
 def _told_before(now: DeletionsSight, known: DeletionsSight) -> DeletionsSight:
@@ -632,6 +679,9 @@ def _written_anew(
     """
     there = known.at_receiver or KnownRecords(0, "")
     floor = min(floor for _, floor in known.marks)
+    uncut = known.uncut
+    if uncut is None and size < known.size:
+        uncut = SeenRecords(known.size, known.digest, known.marks)
     return DeletionsSight(
         file.identity,
         size,
@@ -641,6 +691,7 @@ def _written_anew(
         there=there.size,
         most=max(known.most, known.size) if there.size else 0,
         kept=0,
+        uncut=uncut,
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 __all__ = ["Sight", "Sights"]
 
-_ROW = struct.Struct("<QQQ")
+_ROW = struct.Struct("<QQQd")
 
 
 class Sight(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -20,11 +20,14 @@ class Sight(msgspec.Struct, frozen=True, array_like=True, gc=False):
         inode: of it.
         first: the first look that had it.
         closed: the first look that had it closed; 0 while it is open.
+        since: when that look was, seconds since the epoch, of a file that waits; 0 where that is
+            not known, as of what an earlier version saw.
     """
 
     inode: int
     first: int
     closed: int
+    since: float = 0.0
 
 
 class Sights(Mapping[str, Sight]):
@@ -114,6 +117,6 @@ def _row(name: str, sight: Sight) -> bytes | None:
         return None
     try:
         name.encode()
-        return _ROW.pack(sight.inode, sight.first, sight.closed)
+        return _ROW.pack(sight.inode, sight.first, sight.closed, sight.since)
     except (struct.error, UnicodeEncodeError):
         return None

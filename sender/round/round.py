@@ -210,7 +210,7 @@ class Round:
             self._report.held.append(FileReason("all that is listed", ahead.postponed))
         fill_report(self._report, ahead.scan, ahead.work, kept.troubles.by_path.get)
         self._report.kept_deletions = kept_deletions(look, self.remote)
-        self._report.overdue += overdue(ahead.scan, self.remote.config.wait_alarm, time.time())
+        self._report.overdue += overdue(look, self.remote.config.wait_alarm, time.time())
         if not check.resources:
             self._tell_of_resources(ahead)
         kept.ledger.refresh(ahead.work.refreshed)

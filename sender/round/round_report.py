@@ -25,7 +25,7 @@ from common.terminal import printable, size_text
 from common.wire import HeldRecords, VerifiedFiles
 from sender.kept.looks import EdgeLook
 from sender.schema.standing import SchemaReport
-from sender.select.found import Scan, Why
+from sender.select.found import Why
 from sender.send.remote import Remote
 
 __all__ = [
@@ -246,29 +246,34 @@ def kept_deletions(look: EdgeLook, remote: Remote) -> list[FileReason]:
     return [FileReason(path.text, reason) for path, reason in look.kept_deletions]
 
 
-def overdue(scan: Scan, alarm: float, now: float) -> list[FileReason]:
+def overdue(look: EdgeLook, alarm: float, now: float) -> list[FileReason]:
     """The files that have waited too long, and why; those outside the filter wait for nothing.
 
     Args:
-        scan: the local files.
+        look: at the local files.
         alarm: seconds; 0 for never.
         now: seconds since the epoch.
     """
     late = []
-    for each in scan.waiting if alarm else ():
-        came = None if each.why is Why.FILTERED else _came(each.data_dir / each.text)
+    for each in look.scan.waiting if alarm else ():
+        since = look.waits_since(each)
+        came = None if each.why is Why.FILTERED else _came(each.data_dir / each.text, since)
         if came is not None and now - came > alarm:
             late.append(FileReason(each.text, f"has waited {_days(now - came)}: {each.reason}"))
     return late
 
 
-def _came(path: Path) -> float | None:
-    """When a file's last byte, its name or its rights came; None if it is not there."""
+def _came(path: Path, since: float) -> float | None:
+    """When a file's last byte, its name or its rights came; None if it is not there.
+
+    The last two are as old as the first look that saw it wait: whoever makes another link to it, as
+    backups do each night, makes nothing come.
+    """
     try:
         found = os.lstat(path)
     except (OSError, ValueError):
         return None
-    return max(found.st_mtime, found.st_ctime)
+    return max(found.st_mtime, min(found.st_ctime, since or found.st_ctime))
 
 
 def _days(seconds: float) -> str:

@@ -205,7 +205,7 @@ class EdgeDatabase:
                 if file.open:
                     line = line._replace(offset=self.where(file).stat().st_size)
                 file.deletions.append(Deletion(line, len(file.chunks)))
-                with self._beside(file).open("ab") as out:
+                with self.beside(file).open("ab") as out:
                     out.write(self.shape.record(line))
         return number
 
@@ -214,9 +214,14 @@ class EdgeDatabase:
         file.deletions.reverse()
         self._write_deletions(file)
 
+    def mend_deletions(self, file: DatabaseFile) -> None:
+        """What became of its deletion file on disk is put right, from what is in mind."""
+        self.beside(file).unlink(missing_ok=True)
+        self._write_deletions(file)
+
     def _write_deletions(self, file: DatabaseFile) -> None:
         lines = (self.shape.record(each.line) for each in file.deletions)
-        self._beside(file).write_bytes(b"".join(lines))
+        self.beside(file).write_bytes(b"".join(lines))
 
     def restart(self) -> None:
         for file in self.opened():
@@ -412,7 +417,7 @@ class EdgeDatabase:
             for device, offset in there.items()
         ]
 
-    def _beside(self, file: DatabaseFile) -> Path:
+    def beside(self, file: DatabaseFile) -> Path:
         """Its deletion file."""
         where = self.where(file)
         return where.with_name(f"{where.name}.{self.shape.form}")

@@ -184,8 +184,10 @@ class CentreView:
         return set(self.points(row)) <= given
 
 
-def rows_read(schema_dir: Path, as_of: int | None = None, **given: str) -> Iterator[dict[str, Any]]:
-    """The rows that a reader of a receiver's catalogue gets, now or as of a commit."""
+def rows_read(
+    schema_dir: Path, as_of: int | str | None = None, **given: str
+) -> Iterator[dict[str, Any]]:
+    """The rows that a reader of a receiver's catalogue gets, now or as of a commit or a time."""
     if as_of is not None:
         given["asOf"] = str(as_of)
     options = parse_options({"form": "long", "catalog": str(schema_dir), **given})
@@ -381,7 +383,8 @@ def an_edge(root: Path, url: str, mode: str) -> Edge:
     return edge
 
 
-def _config(root: Path, deletes: DeletesConfig | None = None) -> ReceiverConfig:
+def receiver_config(root: Path, deletes: DeletesConfig | None = None) -> ReceiverConfig:
+    """Of the receiver of an oracle, which has a data directory."""
     config = ReceiverConfig(
         schema_dir=root / "centre" / "schema",
         data_dirs=(root / "centre" / "data",),
@@ -403,7 +406,7 @@ def oracle(root: Path, mode: str = "replaced", shape: Shape = PLAIN) -> Iterator
 @contextlib.contextmanager
 def receiver_at(root: Path, deletes: DeletesConfig | None = None) -> Iterator[InProcess]:
     """A receiver in this process, served over HTTP."""
-    app = create_app(_config(root, deletes))
+    app = create_app(receiver_config(root, deletes))
     try:
         site = site_of(app)
         in_this_process(site.node)
@@ -418,7 +421,7 @@ def receiver_at(root: Path, deletes: DeletesConfig | None = None) -> Iterator[In
 @contextlib.contextmanager
 def killable(root: Path) -> Iterator[Killable]:
     """A receiver that can die."""
-    host = Killable(_config(root))
+    host = Killable(receiver_config(root))
     assert host.start()
     try:
         yield host

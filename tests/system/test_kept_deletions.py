@@ -123,6 +123,7 @@ def test_what_had_ended_when_a_copy_was_accepted_keeps_its_points(tmp_path):
         turned(world, "apply")
         left = world.database.answer().keys() | {("a", 9)}
         assert world.read() == {key: value for key, value in whole.items() if key in left}
+        assert turned(world, "apply").resources, "a list that was made anew asks for them once"
         assert turned(world, "apply").quiet
 
 

@@ -25,6 +25,9 @@ DEATHS = tiers.sample(itertools.product(range(60), MODES), 1, kind=lambda each: 
 SHAPED = tiers.sample(
     itertools.product(range(60), MODES, OTHER_SHAPES), 1, kind=lambda each: each[2]
 )
+LONG, LONG_WITH_DEATHS = 3000, 1500
+A_STEP = 0.6
+"""Seconds that a step of a long life may take on a loaded machine; most take a tenth of it."""
 FLEETS = tiers.sample(itertools.product(range(30), MODES), 1)
 
 
@@ -102,19 +105,21 @@ def test_deletions_that_are_kept_or_written_anew_hide_what_the_database_hides(se
 
 
 @pytest.mark.long
+@pytest.mark.timeout(LONG * A_STEP)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_long_life(seed, mode, tmp_path):
     with oracle(tmp_path, mode) as world:
-        Play(world, 1000 + seed).run(3000)
+        Play(world, 1000 + seed).run(LONG)
 
 
 @pytest.mark.long
+@pytest.mark.timeout(LONG_WITH_DEATHS * A_STEP)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shape", [PLAIN, TABLE])
 def test_a_long_life_with_deaths(shape, mode, tmp_path):
     with killable(tmp_path) as host:
         play = DeadlyPlay(Oracle(tmp_path, mode, host, shape), host, 1000)
         with told(play):
-            play.run(1500)
+            play.run(LONG_WITH_DEATHS)
             play.settle()

@@ -50,6 +50,12 @@ class RequestHead:
         return self.headers.get(name.upper().replace("-", "_"))
 
     @property
+    def owner(self) -> str:
+        """Whose request it is, as far as the head tells: the token, without one the address."""
+        words = (self.header("Authorization") or "").split()
+        return words[-1] if words else self.peer
+
+    @property
     def from_this_machine(self) -> bool:
         """Whether the peer can only be a process of this machine."""
         return is_loopback(self.peer) or (bool(self.local) and self.peer == self.local)

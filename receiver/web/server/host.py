@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -30,7 +31,8 @@ class ServerOptions:
         body_grace: seconds before a body must have come at `min_body_rate` (bytes a second, since
             its request began).
         body_time: seconds that a body, or a piece of one, may take in all, whatever its rate.
-        max_buffered_bytes: bodies in memory, of all requests together.
+        max_buffered_bytes: bodies in memory, of all requests together; half of it at most for
+            those that come with one token, or without any from one address.
         piece_bytes: a longer PATCH below `split_below` is worked on in pieces of this size.
         split_below: a path with a trailing slash.
         refusal_headers: go with every answer that the server gives without the application.
@@ -51,21 +53,33 @@ class ServerOptions:
 
 
 class BodyMemory:
-    """Counts the bytes of bodies that wait in memory, over all threads."""
+    """Counts the bytes of bodies that wait in memory, over all threads.
+
+    Nobody gets more than half of it: bodies that are let trickle, and blocks that wait for one that
+    trickles, stay for hours, and with all of it one sender would keep out the others.
+    """
 
     def __init__(self, limit: int) -> None:
         self._lock = threading.Lock()
         self._limit = limit
+        self._of: Counter[str] = Counter()
         self.used = 0
 
-    def take(self, size: int) -> None:
-        """Count `size` bytes more (less, where negative)."""
+    def take(self, size: int, whose: str = "") -> None:
+        """Count `size` bytes more (less, where negative) as somebody's."""
+        if not size:
+            return
         with self._lock:
             self.used += size
+            self._of[whose] += size
+            if not self._of[whose]:
+                del self._of[whose]
 
-    def has_room(self, size: int) -> bool:
-        """Whether `size` bytes more are within the limit."""
-        return self.used + size <= self._limit
+    def has_room(self, size: int, whose: str = "") -> bool:
+        """Whether `size` bytes more of somebody are within the limit and their share of it."""
+        with self._lock:
+            theirs = self._of.get(whose, 0)
+        return self.used + size <= self._limit and theirs + size <= self._limit // 2
 
 
 class Host(Protocol):

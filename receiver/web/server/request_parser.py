@@ -108,6 +108,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
         self._judged = False
         self._size: int | None = None
         self._counted = 0
+        self._whose = ""
         self._whole: WholeBody | None = None
         self.block: Block | None = None
 
@@ -144,8 +145,15 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
 
     def _count(self, size: int) -> None:
         """Have so many bytes counted as those that this request holds in memory."""
-        self.channel.server.memory.take(size - self._counted)
+        self.channel.server.memory.take(size - self._counted, self._whose)
         self._counted = size
+
+    def _belongs_to(self, whose: str) -> None:
+        """Have what came with the headers, and all that comes, counted as somebody's."""
+        came = self._counted
+        self._count(0)
+        self._whose = whose
+        self._count(came)
 
     def _receive_whole(self, size: int) -> None:
         self.block = self._as_block(self._size or size)
@@ -186,6 +194,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
             self.expect_continue = False  # there is nothing to go on with
         try:
             self.limit = self.channel.server.gate(self.head())
+            self._belongs_to(self.head().owner)
             self._size = decompressed_size(self.headers) if self.body_rcv is not None else None
             if self._size is not None:
                 self._check_compressed(self._size)
@@ -216,7 +225,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
             )
 
     def _check_memory(self, coming: int) -> None:
-        if not self.channel.server.memory.has_room(coming):
+        if not self.channel.server.memory.has_room(coming, self._whose):
             raise BusyError("too many requests are arriving at once", retry_after=2.0)
 
     def refuse(self, error: TsferryError) -> None:
@@ -289,6 +298,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
         parser.connection_close = first.connection_close
         parser.headers = {k: v for k, v in first.headers.items() if k != "EXPECT"}
         parser.headers_finished = parser._judged = True
+        parser._whose = first._whose
         parser._become_piece(rest)
         return parser
 

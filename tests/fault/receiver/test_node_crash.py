@@ -86,12 +86,17 @@ def the_round(world: World, told: Told) -> dict[str, str]:
         state = node.tasks.answer(edge.who, A, TASK).state
         if state is wire.TaskState.OPEN:
             send(edge, told)
-            files = {path: NEW[path] for path in list(NEW)[:3]} | conflict()
-            edge.end(TASK, files | {path_of(6): OLD[path_of(6)]}, GONE)
+            edge.end(TASK, told_of(), GONE)
             told.note(ended=True)
         outcome = results(edge.outcome(TASK))
         told.note(outcome=outcome)
         return outcome
+
+
+def told_of() -> dict[str, bytes]:
+    """Files of the manifest: new ones, one in conflict, one of which the resource alone comes."""
+    files = {path: NEW[path] for path in list(NEW)[:3]} | conflict()
+    return files | {path_of(6): OLD[path_of(6)]}
 
 
 def conflict() -> dict[str, bytes]:

@@ -73,8 +73,7 @@ def one_try(node: Node, told: crashes.Told) -> dict[str, str]:
     state = node.tasks.answer(edge.who, A, crashes.TASK).state
     if state is crashes.wire.TaskState.OPEN:
         crashes.send(edge, told)
-        files = {path: crashes.NEW[path] for path in list(crashes.NEW)[:3]}
-        edge.end(crashes.TASK, files | crashes.conflict(), crashes.GONE)
+        edge.end(crashes.TASK, crashes.told_of(), crashes.GONE)
     answer = node.tasks.answer(edge.who, A, crashes.TASK, 5.0)
     if answer.state is not crashes.wire.TaskState.DONE:
         raise TsferryError("still loading")

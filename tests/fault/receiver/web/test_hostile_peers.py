@@ -323,17 +323,38 @@ def test_a_peer_that_does_not_read_its_answer_is_cut_off_and_keeps_no_thread(app
 
 def test_bodies_of_all_requests_together_have_a_limit(app):
     options = ServerOptions(max_buffered_bytes=3_000_000, connection_limit=100)
-    head = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n"
     with running(app, options=options) as server, contextlib.ExitStack() as held:
-        for _ in range(3):
-            held.enter_context(connect(server)).sendall(head + b"x" * 890_000)
+        for number in range(3):
+            held.enter_context(connect(server)).sendall(_large(f"t{number}") + b"x" * 890_000)
         until(lambda: server.memory.used == 3 * 890_000)
-        answer = talk(server, head)
+        answer = talk(server, _large("another"))
         assert status_of(answer) == 503
         assert b"Retry-After: 2" in answer
         held.close()
         until(lambda: server.memory.used == 0)
         assert works(server)
+
+
+@pytest.mark.parametrize("spelled", ["Bearer one", "bearer   one"])
+def test_who_lets_bodies_trickle_keeps_half_of_that_limit_for_the_others(app, spelled):
+    options = ServerOptions(max_buffered_bytes=2_000_000, connection_limit=100)
+    with running(app, options=options) as server, contextlib.ExitStack() as held:
+        held.enter_context(connect(server)).sendall(_large("one") + b"x" * 890_000)
+        until(lambda: server.memory.used == 890_000)
+        assert (
+            status_of(talk(server, _large("one").replace(b"Bearer one", spelled.encode()))) == 503
+        )
+        assert status_of(talk(server, _large("two") + b"x" * 900_000)) == 200
+        held.close()
+        until(lambda: server.memory.used == 0)
+        assert status_of(talk(server, _large("one") + b"x" * 900_000)) == 200
+
+
+def _large(token):
+    return (
+        b"POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 900000\r\n"
+        b"Authorization: Bearer " + token.encode() + b"\r\n\r\n"
+    )
 
 
 def test_memory_stays_when_bodies_are_refused_in_the_middle(app):

@@ -299,6 +299,8 @@ def test_garbage_ends_in_damage_or_in_deletions_at_both_ends() -> None:
             try:
                 size = whole_records(content, form)
             except Malformed:
+                if form == "mods" and b"\0" in content:
+                    continue  # a reader goes over it, for what was taken before
                 with pytest.raises(DamagedData):
                     parse(content, "m")
                 continue
@@ -446,3 +448,9 @@ def test_a_resource_that_cannot_be_read_does_not_hide_shared_deletions(tmp_path:
     (tmp_path / "0-1.mods2").write_bytes(b"".join(RECORDS))
     with pytest.raises(DamagedData, match="not known whether the shared deletions"):
         Deletions.beside(tmp_path / "x.tsfile")
+
+
+@pytest.mark.parametrize("content", [b"\0" * 40, b"DELETION,root.\0\0DELETION,root.a,1,2,3\n"])
+def test_nuls_in_a_text_file_are_neither_a_record_nor_the_begin_of_one(content):
+    with pytest.raises(Malformed, match="NULs"):
+        whole_records(content, "mods")

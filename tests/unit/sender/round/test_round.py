@@ -713,6 +713,23 @@ def test_a_file_that_waits_for_longer_than_a_day_counts_in_the_exit_code(
     assert f"overdue: {path}" in as_text(report.as_json())
 
 
+def test_a_file_that_waits_does_not_begin_anew_because_somebody_links_it(
+    edge, receiver, monkeypatch, tmp_path
+):
+    now, day = time.time(), 86400.0
+    receiver.looks = 0
+    path = edge.write(1)
+    (edge.data / f"{path}.resource").unlink()
+    monkeypatch.setattr(time, "time", lambda: now - day - 60)
+    os.utime(edge.data / path, (0, now - 2 * day))
+    assert edge.round().exit_code == 0
+    monkeypatch.setattr(time, "time", lambda: now)
+    (tmp_path / "backup").hardlink_to(edge.data / path)  # which makes its ctime new
+    assert [each.file for each in edge.round().overdue] == [path]
+    os.utime(edge.data / path, (0, now - 60))  # it is still written
+    assert not edge.round().overdue
+
+
 def test_the_alarm_can_be_set_and_spares_what_is_filtered_out(receiver, tmp_path, monkeypatch):
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 10 * 86400)

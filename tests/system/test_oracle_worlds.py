@@ -1,0 +1,65 @@
+"""Random histories of an edge beside a centre whose clock goes wrong, and with damaged files."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.support import tiers
+from tests.support.edge_shapes import PLAIN, TABLE
+from tests.support.oracle import oracle
+from tests.support.oracle_clocks import ClockedPlay, clocked
+from tests.support.oracle_damage import DamagedPlay, spoil
+from tests.system.test_oracle_plays import MODES, told
+
+STEPS = 120
+
+
+@pytest.mark.parametrize("kind", ["nul", "link", "torn", "cut"])
+def test_what_is_deleted_is_as_old_as_before_once_its_file_is_whole_again(kind, tmp_path):
+    with oracle(tmp_path) as world:
+        base = world.database
+        for time in range(4):
+            base.write("a", time)
+        (file,) = base.opened()
+        base.close(file)
+        assert world.round().error is None
+        base.delete("a", 0, 0)
+        if kind in ("torn", "cut"):  # nothing tells that a record is lacking that nobody has seen
+            base.delete("a", 1, 1)
+            assert world.round().error is None
+        where = base.beside(file)
+        whole = where.read_bytes()
+        spoil(where, kind, 0.9)
+        for time in (0, 1):
+            base.write("a", time)
+        (later,) = base.opened()
+        base.close(later)
+        for _ in range(2):
+            assert world.round().error is None
+        where.unlink()
+        where.write_bytes(whole)
+        for _ in range(2):
+            assert world.round().error is None
+        assert world.answer() == base.answer() == world.read()
+
+
+@pytest.mark.parametrize(("seed", "mode"), tiers.sample(itertools.product(range(60), MODES), 2))
+def test_a_clock_that_goes_wrong_and_is_put_right_takes_nothing_of_what_was(seed, mode, tmp_path):
+    with clocked(tmp_path, mode) as (world, centre):
+        play = ClockedPlay(world, centre, seed)
+        with told(play):
+            play.run(STEPS)
+
+
+@pytest.mark.parametrize(
+    ("seed", "mode", "shape"), tiers.sample(itertools.product(range(60), MODES, [PLAIN, TABLE]), 2)
+)
+def test_deletion_files_that_are_damaged_for_a_while_hide_what_they_hid(
+    seed, mode, shape, tmp_path
+):
+    with oracle(tmp_path, mode, shape) as world:
+        play = DamagedPlay(world, seed)
+        with told(play):
+            play.run(STEPS)
