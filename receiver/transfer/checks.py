@@ -181,7 +181,7 @@ class Checks:
                 max_page_bytes=self._config.listen.max_request_bytes,
                 max_task_items=limits.max_task_items,
                 blocks_ahead=BLOCKS_AHEAD,
-                encodings=[] if zstd.library() is None else [zstd.ZSTD],
+                encodings=[] if zstd.codec() is None else [zstd.ZSTD],
             ),
             scope=list(who.scope),
             wanted=wanted,
