@@ -10,7 +10,7 @@ import importlib
 import sys
 from typing import Any
 
-__all__ = ["PACKAGE", "ZSTD", "library"]
+__all__ = ["PACKAGE", "ZSTD", "codec"]
 
 ZSTD = "zstd"
 """The name in `Content-Encoding` (RFC 8878, 7.2)."""
@@ -20,7 +20,7 @@ PACKAGE = "tsferry[zstd]"
 _MODULE = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 
-def library() -> Any:
+def codec() -> Any:
     """The module, the same by either name; None where there is none."""
     try:
         return importlib.import_module(_MODULE)

@@ -184,7 +184,7 @@ class TransferConfig(Struct, frozen=True, kw_only=True):
 
     def check(self) -> Iterator[ConfigFinding]:
         """Times that contradict each other, and what is wanted and not installed."""
-        if self.compression == zstd.ZSTD and zstd.library() is None:
+        if self.compression == zstd.ZSTD and zstd.codec() is None:
             yield ConfigFinding(
                 "compression",
                 f'needs a package that is not installed: pip install "{zstd.PACKAGE}"',

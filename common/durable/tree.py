@@ -146,6 +146,21 @@ class Tree(Closing):
             os.close(fd)
         return found
 
+    def matching(self, pattern: re.Pattern[str]) -> list[re.Match[str]]:
+        """The names at the root that a pattern matches, in order, as two looks in a row saw them.
+
+        One look alone may miss a file that stands for another: its name is not there yet, and then
+        that of the other is not there any more.
+        """
+        fd = open_beneath(self._fd, "", _DIRECTORY)  # one that moves as it is read is not shared
+        try:
+            before = None
+            while before != (names := sorted(filter(pattern.match, os.listdir(fd)))):
+                before = names
+        finally:
+            os.close(fd)
+        return [match for match in map(pattern.match, names) if match]
+
     # -- writing ---------------------------------------------------------------------------
 
     def make_dirs(self, rel: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from common import crash
 from common.errors import NoSpaceError, StoppedError, TsferryError
+from common.threads import join_begun
 from receiver.metadata.clock.correcting import correction
 from receiver.metadata.model import records
 
@@ -118,8 +119,7 @@ class Upkeep:
         """End the thread; a checkpoint that is being written is given up."""
         self._stopped = True
         self._wake.set()
-        if self._thread is not None:
-            self._thread.join()
+        join_begun(self._thread)
         if self._setting is not None:
             self._setting.note()
 

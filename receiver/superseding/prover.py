@@ -17,6 +17,7 @@ import msgspec
 
 from common import crash
 from common.errors import TsferryError
+from common.threads import join_begun
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
@@ -149,9 +150,8 @@ class Prover:
     def close(self) -> None:
         """Stop at once; what was not committed is found again."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        join_begun(self._thread)
+        self._thread = None
         self._process.close()
 
     def _run(self) -> None:

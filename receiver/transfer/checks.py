@@ -129,7 +129,8 @@ class Checks:
         if request.engine not in (None, self._engine.uuid):
             return History.NEW
         standing = epochs.standing(row, request.epoch)
-        if standing is epochs.EpochStanding.CLONE:
+        # A copy has nothing to start a task for, perhaps, and would be told that all is well.
+        if standing is epochs.EpochStanding.CLONE or epochs.is_used_up(row, request.epoch):
             raise epochs.clone(row)
         if request.engine is None:
             return History.NEW
@@ -180,7 +181,7 @@ class Checks:
                 max_page_bytes=self._config.listen.max_request_bytes,
                 max_task_items=limits.max_task_items,
                 blocks_ahead=BLOCKS_AHEAD,
-                encodings=[] if zstd.library() is None else [zstd.ZSTD],
+                encodings=[] if zstd.codec() is None else [zstd.ZSTD],
             ),
             scope=list(who.scope),
             wanted=wanted,
@@ -191,7 +192,7 @@ class Checks:
             schema_position=position,
             verified=verified,
             look=self._next_look(request, newest),
-            compares=not epochs.is_used_up(row, request.epoch),  # a clone has another's list
+            compares=True,
             lost=lost,
             anew=row is not None and row.restored > 0,
             origins=True,

@@ -88,7 +88,7 @@ def standing(row: SenderRow | None, given: str | None) -> EpochStanding:
 
 
 def is_used_up(row: SenderRow | None, given: str | None) -> bool:
-    """Whether a start with this epoch would be refused, though a check with it is answered."""
+    """Whether whoever brings it is a copy: the one behind it was used by who was given that."""
     if row is None or row.epoch is None or _accepting(row.epoch):
         return False
     return row.confirmed and given == row.previous

@@ -30,6 +30,7 @@ from typing import Any
 from common.durable import Tree
 from common.errors import LockedError, ProtocolError, StoppedError, TsferryError, by_slug
 from common.terminal import printable
+from common.threads import join_begun
 
 __all__ = ["SOCKET", "ControlServer", "ask"]
 
@@ -74,7 +75,7 @@ class ControlServer:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(timeout=5)
+        join_begun(self._thread, timeout=5)
         with suppress(OSError, TsferryError):
             self._tree.unlink(SOCKET)
         self._tree.close()

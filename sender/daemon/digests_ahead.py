@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from common.digests import md5, read_blocks
 from common.durable import Tree
 from common.errors import TsferryError
+from common.threads import join_begun
 from sender.select.found import stat_identity
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class DigestsAhead:
         with self._wake:
             self._stopped = True
             self._wake.notify_all()
-        self._thread.join()
+        join_begun(self._thread)
 
     def closed(self, path: Path) -> None:
         """A file was closed or came under this name; from any thread."""

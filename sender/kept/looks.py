@@ -371,6 +371,7 @@ class Looks:
         entries: Mapping[FilePath, Entry],
         last_copies: Sequence[LocalFile] = (),
         read: Callable[[LocalDeletions], bytes | None] = lambda file: None,
+        md5: Callable[[LocalFile], str | None] = lambda file: None,
         *,
         restored: bool = False,
     ) -> EdgeLook:
@@ -383,6 +384,7 @@ class Looks:
             entries: the list of loaded files.
             last_copies: files that live on only as links, and are still to be sent.
             read: a deletion file as it is; None where it cannot be read.
+            md5: of a closed file as it is, in hex; None where it cannot be read.
             restored: an operator says that all was restored from a copy: no file is as it was, and
                 what is missing is only retired.
         """
@@ -397,7 +399,7 @@ class Looks:
         scan = _misplaced(without_rivals(scan, read), places, entries)
         if not number:
             return EdgeLook(0, scan, before, replace(before, places=places))
-        deletions, unread = _deletions(before, scan, entries, read)
+        deletions, unread = _deletions(before, scan, entries, read, md5)
         scan = scan.waiting_for(unread)
         gone = [each for each in last_copies if each.path not in scan.files]
         earlier, torn = _earlier(before, number, scan, entries)
@@ -564,11 +566,12 @@ def _deletions(
     scan: Scan,
     entries: Mapping[FilePath, Entry],
     read: Callable[[LocalDeletions], bytes | None],
+    md5: Callable[[LocalFile], str | None],
 ) -> tuple[dict[str, dict[str, DeletionsSight]], dict[FilePath, str]]:
     """What is known of deletion files, and of which TsFiles they cannot be read, and why."""
     here = {(each.path.text, each.form) for each in scan.deletions}
     moved = [
-        sight
+        (entries.get(FilePath.parse(path)), sight)
         for path, forms in before.deletions.items()
         for form, sight in forms.items()
         if (path, form) not in here
@@ -587,7 +590,9 @@ def _deletions(
             try:
                 if content is None:
                     raise Malformed("it cannot be read", 0)
-                known = _seen(before.floor_of_deletions(file.path), file, known, moved, content)
+                may_be_it = [sight for entry, sight in moved if _may_be(scan, file, entry, md5)]
+                floor = before.floor_of_deletions(file.path)
+                known = _seen(floor, file, known, may_be_it, content)
             except Malformed as error:
                 unread[file.path] = (
                     f"its deletion file ({file.form}), byte {error.at}: {error.what}"
@@ -595,6 +600,27 @@ def _deletions(
         if known is not None:
             found.setdefault(file.path.text, {})[file.form] = known
     return found, unread
+
+
+def _may_be(
+    scan: Scan,
+    deletions: LocalDeletions,
+    entry: Entry | None,
+    md5: Callable[[LocalFile], str | None],
+) -> bool:
+    """Whether the TsFile of a deletion file may be one that was listed under another path.
+
+    That its deletion file begins as that one's did says little: who deletes once more what was
+    deleted before writes the very records, beside other files.
+    """
+    if entry is None or not entry.md5:
+        return True
+    file = scan.files.get(deletions.path)
+    if file is None:
+        at = deletions.data_dir, deletions.path.text
+        sizes = (each.size for each in scan.waiting if (each.data_dir, each.text) == at)
+        return next(sizes, entry.size) == entry.size
+    return file.size == entry.size and (entry.is_of(file) or md5(file) in (None, entry.md5))
 
 
 def _seen(

@@ -19,6 +19,7 @@ from sender.kept.freed import FreedFile, FreedList, changing_freed
 
 if TYPE_CHECKING:
     from sender.kept.receiver_state import ReceiverState
+    from sender.select.facts import ContentFacts
     from sender.select.found import Scan
     from sender.send.remote import Remote
 
@@ -67,7 +68,7 @@ def _oldest(kept: ReceiverState) -> int:
 def freed_pages(kept: ReceiverState, scan: Scan, limit: int) -> Iterator[wire.LostPage]:
     """All that was freed and is not here again, in pages that a receiver takes."""
     freed = FreedList(kept.sync, kept.directory)
-    gone = (each for each in freed if not _is_here(each, scan))
+    gone = (each for each in freed if not _is_here(each, scan, kept.facts))
     left = map(_lost_file, gone)
     while page := list(islice(left, limit)):
         yield wire.LostPage(files=page)
@@ -83,9 +84,10 @@ def renew_freed(kept: ReceiverState, commit: int) -> None:
     kept.memory.update(settled=commit)
 
 
-def _is_here(file: FreedFile, scan: Scan) -> bool:
+def _is_here(file: FreedFile, scan: Scan, facts: ContentFacts) -> bool:
+    """Whether it came back; another file may have its path, and its size, by now."""
     here = scan.files.get(FilePath.parse(file.path))
-    return here is not None and here.size == file.size
+    return here is not None and here.size == file.size and facts.md5(here) == file.md5
 
 
 def _lost_file(file: FreedFile) -> wire.LostFile:

@@ -65,6 +65,7 @@ class LookedAt:
                 entries,
                 left.last_copies,
                 self.source.deletion_file,
+                SparingFacts(kept.facts).md5,
                 restored=check is not None and check.anew,
             ),
             entries=left.entries,

@@ -180,6 +180,7 @@ class Round:
             kept.ledger.entries,
             recovered.last_copies,
             source.deletion_file,
+            kept.facts.md5,
             restored=check.anew,
         )
         known = Known.of(

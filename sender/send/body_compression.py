@@ -67,7 +67,7 @@ class BodyCompression:
         """The body as it is to travel; None: as it is."""
         if not self._offered or len(body) < _SMALLEST or not self._may_pay():
             return None
-        library = zstd.library()
+        library = zstd.codec()
         if library is None or not self._pays(library, body):
             return None
         small: bytes = library.compress(body, _LEVEL)

@@ -189,6 +189,21 @@ class EdgeDatabase:
         else:
             self._remove(file)
 
+    def load(self, kept: DatabaseFile) -> DatabaseFile:
+        """A file that was closed before comes once more, as it was, under the next late name."""
+        self.versions[kept.partition] = version = self.versions.get(kept.partition, 0) + 1
+        self.clock += 1
+        name = 1, version, self.clock, 0, 0
+        file = DatabaseFile(
+            kept.partition, name, shape=self.shape, chunks=copy.deepcopy(kept.chunks)
+        )
+        self.files.append(file)
+        self._store(file)
+        for series, time in file.keys:
+            key = file.partition, self.shape.lane(series)
+            self.flushed[key] = max(self.flushed.get(key, -1), time)
+        return file
+
     def delete(self, series: str, low: int, high: int) -> int:
         """Delete points; returns the number of the deletion. Of a table, all series."""
         if self.shape.form == "mods2":  # it holds in all of a file

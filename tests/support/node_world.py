@@ -358,5 +358,11 @@ class Edge:
         return self.outcome(task)
 
 
+def epoch_of(node: Node, sender: str = A) -> str | None:
+    """The epoch that a sender was given last, as one that goes on has it."""
+    with node.engine.reading() as state:
+        return state.senders[sender].epoch
+
+
 def results(outcome: Mapping[str, wire.Outcome]) -> dict[str, str]:
     return {path: str(each.result) for path, each in outcome.items()}

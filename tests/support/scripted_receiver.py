@@ -43,7 +43,7 @@ class Request:
     def decompress(self) -> None:
         if self.headers.get("content-encoding") == "zstd":
             self.compressed = len(self.body)
-            self.body = zstd.library().decompress(self.body)
+            self.body = zstd.codec().decompress(self.body)
             assert len(self.body) == int(self.headers["tsferry-decompressed-size"])
 
 

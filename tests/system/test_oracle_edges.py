@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 import subprocess
 
 import pytest
 
+from tests.support.edge_database import DatabaseFile
 from tests.support.edge_shapes import EVERYWHERE, SPAN, DeletionLine
 from tests.support.oracle import Oracle, oracle
 
@@ -140,6 +142,44 @@ def test_a_value_that_a_point_gets_again_stands_above_what_was_between(world):
     world.database.remove(world.database.closed()[-1:])
     world.round()
     assert world.read() == world.database.answer(), "the name below is what is left"
+
+
+def written(world: Oracle, *points: tuple[str, int, int]) -> DatabaseFile:
+    for each in points:
+        world.database.write(*each)
+    (file,) = world.database.opened()
+    world.database.close(file)
+    return file
+
+
+def test_of_the_names_of_a_content_the_highest_that_is_left_counts(world):
+    database = world.database
+    kept = copy.deepcopy(written(world, ("b", 0, 1)))
+    in_step(world)
+    lower = database.load(kept)
+    database.write("b", 0, 2)
+    higher = database.load(kept)
+    in_step(world)
+    database.close(*database.opened())
+    for each in (higher, lower):
+        database.rename(each, (*each.name[:3], 1, 0))
+    in_step(world)
+    assert world.read() == {("b", 0): 1}
+
+
+def test_what_is_loaded_once_more_is_not_hidden_by_what_was_deleted_before(world):
+    """The file that had the content is renamed, and its deletion told, with the other one."""
+    database = world.database
+    file = written(world, ("a", 0, 2), ("a", 1, 2))
+    kept = copy.deepcopy(file)
+    in_step(world)
+    database.rename(file, (*file.name[:3], 1, 0))
+    database.delete("a", 1, 4)
+    database.load(kept)
+    for _ in range(2):
+        world.round()
+    in_step(world)
+    assert world.read() == {("a", 0): 2, ("a", 1): 2}
 
 
 def test_what_a_new_box_deletes_of_two_files_is_deleted_of_the_one_that_the_old_had(world):

@@ -6,6 +6,7 @@ The words of a history:
     w a 3 7       the same, with the value 7
     flush 0       flush the open file of a kind (0 in order, 1 late); close 0 closes it
     del a 1 4     delete; ttl 2 lets expire what is below a time; rm 0 frees the lowest of a kind
+    del a 1 4 1   the same, with the very record of the first deletion
     inner 1       compact the files of a kind into one; cross merges late ones into those in order,
     cross1        of the late ones only the first
     move 0        the lowest closed file moves to the other data directory
@@ -70,6 +71,9 @@ SCENES = {
     "del a 2 2, look, w a 2 2, close 1, cross, look, = a 2 2",
     "deleted, freed, and compacted into the very content": "w a 1, w a 2, close 0, look, "
     "del a 2 2, look, w a 2 2, close 1, look, cross, look 0, w b 1, close 0, look, = a 2 2",
+    "the same deletion once more, of what was freed": "w a 1, w a 2, close 0, del a 2 2, look, "
+    "w a 2, close 1, look, rm 1, look, w a 3, close 0, inner 0, w a 2, close 1, del a 2 2 1, look, "
+    "= a 2 -",
     "a product that lives on as a link only": "w a 1, close 0, w a 2, close 0, look, w a 2, "
     "close 1, cross, die, w a 2, close 1, cross, inner 0, look, = a 2 4",
     "updated and compacted": BASE + "cross, look, = a 1 3, = a 2 2",
@@ -92,7 +96,9 @@ def played(world: Oracle, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
                 database.flush(lowest(kind, opened=True))
             case ["close", kind]:
                 database.close(lowest(kind, opened=True))
-            case ["del", series, low, high]:
+            case ["del", series, low, high, *like]:
+                if like:
+                    database.log = {number: database.log[number] for number in range(1, int(*like))}
                 database.delete(series, int(low), int(high))
             case ["ttl", floor]:
                 database.expire(int(floor))

@@ -7,13 +7,19 @@ import itertools
 import pytest
 
 from tests.support import tiers
-from tests.support.edge_shapes import PLAIN, TABLE
+from tests.support.edge_shapes import ALIGNED, BINARY, PLAIN, TABLE
 from tests.support.oracle import oracle
+from tests.support.oracle_chain import oracle_chain
 from tests.support.oracle_clocks import ClockedPlay, clocked
 from tests.support.oracle_damage import DamagedPlay, spoil
+from tests.support.oracle_few_values import EXCHANGED, FORWARDED, FewValuesPlay
 from tests.system.test_oracle_plays import MODES, told
 
+SHAPES = [PLAIN, TABLE, ALIGNED, BINARY]
 STEPS = 120
+SHORT = 40
+FEW = tiers.sample(itertools.product(range(100), MODES, SHAPES), 1)
+FEW_FORWARDED = tiers.sample(itertools.product(range(100), MODES), 1)
 
 
 @pytest.mark.parametrize("kind", ["nul", "link", "torn", "cut"])
@@ -63,3 +69,21 @@ def test_deletion_files_that_are_damaged_for_a_while_hide_what_they_hid(
         play = DamagedPlay(world, seed)
         with told(play):
             play.run(STEPS)
+
+
+@pytest.mark.parametrize(("seed", "mode", "shape"), FEW)
+def test_contents_that_come_again_are_answered_as_their_database_answers(
+    seed, mode, shape, tmp_path
+):
+    with oracle(tmp_path, mode, shape) as world:
+        play = FewValuesPlay(world, seed, weights=EXCHANGED)
+        with told(play):
+            play.run(SHORT)
+
+
+@pytest.mark.parametrize(("seed", "mode"), FEW_FORWARDED)
+def test_contents_that_come_again_are_handed_up_as_they_are_answered(seed, mode, tmp_path):
+    with oracle_chain(tmp_path, mode, mode) as world:
+        play = FewValuesPlay(world, seed, weights=FORWARDED)
+        with told(play):
+            play.run(SHORT)

@@ -174,14 +174,15 @@ def test_it_takes_effect_with_a_whole_look_only(world):
     assert world.answer()["a", 1] < before["a", 1]
 
 
-def test_without_a_word_of_the_operator_a_copy_is_refused_and_changes_nothing(world):
+@pytest.mark.parametrize("tasks_since", [1, 2])
+def test_without_a_word_of_the_operator_a_copy_is_refused_and_changes_nothing(world, tasks_since):
+    """Though it may have nothing to send: all that it has is there."""
     closed(world, ("a", 1))
     whole(world)
     kept = world.backup()
-    closed(world, ("a", 4))
-    whole(world)
-    closed(world, ("a", 5))
-    whole(world)
+    for time in range(4, 4 + tasks_since):
+        closed(world, ("a", time))
+        whole(world)
     before = world.answer()
     world.restore(kept, accept=False)
     report = world.round()

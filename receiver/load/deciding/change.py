@@ -215,8 +215,7 @@ class _Decision:
         self._rows_guarded: set[str] = set()
         self.mirrors = False
         self.carried: dict[str, str] = {}
-        rows = (self._row_of(path) for path in {part.path for part in deletions})
-        self.deleted_from = {row.physical for row in rows if row is not None}
+        self.deleted_beside = self._find_deleted({part.path for part in deletions})
 
     def make(self, between: Callable[[], None]) -> Change:
         change = self.change
@@ -365,8 +364,45 @@ class _Decision:
             is_same,
             self.stands,
             origin,
-            self.deleted_from,
+            lambda row: self._is_deleted_from(row, path.text),
         )
+
+    def _find_deleted(self, paths: Iterable[str]) -> dict[str, set[str]]:
+        """Files of which deletions are told, with the paths that they are told beside.
+
+        Args:
+            paths: of all deletions of the task; a file may be known by another one as yet.
+        """
+        found: dict[str, set[str]] = {}
+        for path in paths:
+            row = self._row_of(path)
+            known = [row] if row is not None else self._rows_like(path)
+            for each in known:
+                found.setdefault(each.physical, set()).add(path)
+        return found
+
+    def _rows_like(self, path: str) -> list[FileRow]:
+        """The files of the sender that have the content of one that the task tells."""
+        candidate, planned = self.candidates.get(path), self.planned.get(path)
+        tail = candidate.staged.tail if candidate else planned.tail if planned else None
+        if tail is None or path not in self.manifest:
+            return []
+        return [
+            row
+            for row in self.state.file_table.of_tail(tail)
+            if row.sender == self.record.sender
+            and self._is_same(FilePath.parse(path), row, candidate)
+        ]
+
+    def _is_deleted_from(self, row: FileRow, path: str) -> bool:
+        """Whether something is told as deleted of a file that is not what it has under a path.
+
+        It is, if it is told beside that path alone, and the file has no other one behind the task.
+        """
+        beside = self.deleted_beside.get(row.physical)
+        if beside is None:
+            return False
+        return beside != {path} or (row.held and not {*row.paths} <= self.deleted | {path})
 
     def _row_of(self, path: str) -> FileRow | None:
         """The file that is, or was forwarded, under a path, as it is committed."""

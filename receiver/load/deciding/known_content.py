@@ -18,7 +18,7 @@ from receiver.metadata.model.ranks import name_rank
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
@@ -36,12 +36,13 @@ def known_content(
     is_same: Callable[[FileRow], bool],
     stands: Callable[[FileRow], bool],
     origin: str = "",
-    deleted_from: Collection[str] = (),
+    is_deleted_from: Callable[[FileRow], bool] = lambda _: False,
 ) -> FileRow | None:
     """The file of a sender that has some content, whose bytes stand.
 
-    One that has the very path is preferred, then one that the sender still has, then the one that
-    was loaded last.
+    One that has the very path is preferred, then one with a name that ranks the same, which has
+    moved and has its own deletions, then one that the sender still has, then the one that was
+    loaded last.
 
     Args:
         state: committed.
@@ -51,11 +52,11 @@ def known_content(
         is_same: whether a file with that tail has the content.
         stands: looks at the disk.
         origin: the edge that it comes from, of a forwarded file.
-        deleted_from: physical paths of files of which the task at hand tells deletions.
+        is_deleted_from: whether the task at hand tells deletions of a file under other paths.
     """
 
     def has_deletions(row: FileRow) -> bool:
-        return row.physical in deleted_from or bool(state.deletion_table.of_file(row.physical))
+        return is_deleted_from(row) or bool(state.deletion_table.of_file(row.physical))
 
     found = [
         row
@@ -68,7 +69,11 @@ def known_content(
         and (_is_of_same_rank(row, path) or not has_deletions(row))
         and is_same(row)
     ]
-    found.sort(key=lambda row: (path in row.paths, not row.retired, row.created), reverse=True)
+
+    def likeness(row: FileRow) -> tuple[bool, bool, bool, int]:
+        return path in row.paths, _is_of_same_rank(row, path), not row.retired, row.created
+
+    found.sort(key=likeness, reverse=True)
     return next((row for row in found if stands(row)), None)
 
 
@@ -94,9 +99,10 @@ def somebody_elses(
 
 
 def _is_of_same_rank(row: FileRow, path: str) -> bool:
-    """Whether one of a file's names ranks as a path does."""
-    mine = name_rank(FilePath.parse(path))
-    return any(name_rank(FilePath.parse(each)) == mine for each in row.paths)
+    """Whether one of a file's names ranks as a path does; of no database's, whether it is that."""
+    mine = FilePath.parse(path)
+    names = map(FilePath.parse, row.paths)
+    return any((name_rank(each) or each.name) == (name_rank(mine) or mine.name) for each in names)
 
 
 def _is_anothers(state: State, row: FileRow) -> bool:

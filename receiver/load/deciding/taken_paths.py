@@ -13,7 +13,7 @@ from receiver.metadata.model.ranks import name_rank
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from receiver.metadata.model.ranks import NameRank
     from receiver.metadata.state.state import State
@@ -99,7 +99,10 @@ class TakenPaths:
         before = paths[0]
         paths.remove(path)
         if paths:
-            return [records.FileUnnamed(row.physical, path, self._going_on(row, before, paths[0]))]
+            below = _below_the_highest(paths)
+            paths[:] = [*paths[len(below) :], *below]
+            look = self._going_on(row, before, paths[0])
+            return [records.FileUnnamed(row.physical, path, look), *_put_behind(row, below)]
         self._ended[row.physical] = row
         last = last or self.last_look(path)
         # A look that did not get to all of a directory counts for none of it, and yet has files.
@@ -135,7 +138,7 @@ class TakenPaths:
         paths = self._paths_of(row)
         self._at[path] = row
         if paths:
-            named = records.FileNamed(row.physical, path, self._higher(paths[0], path))
+            named = records.FileNamed(row.physical, path, self._higher(row, paths[0], path))
             paths[:] = named.among(paths)
             return [named]
         paths.append(path)
@@ -154,6 +157,8 @@ class TakenPaths:
         since = last_transfer(self._owners, row.devices)
         if since >= row.last_look:
             return max(self._look, since + 1)
+        if path != row.path and not _is_ranked(row.path, path):
+            return self._look
         return self._anew(row.path, path)
 
     def _anew(self, before: str, after: str) -> int:
@@ -204,12 +209,15 @@ class TakenPaths:
                 spans[device] = (min(begin, first), max(end, last))
         return found
 
-    def _higher(self, before: str, after: str) -> int:
+    def _higher(self, row: FileRow, before: str, after: str) -> int:
         """The look from which on a file with both names ranks by the second one; 0 if it does not.
 
         The database has the content once more, above what came between: as where a point was
-        written over, and now has the value again that it had.
+        written over, and now has the value again that it had. Of names that no database gave the
+        one that came last counts, unless the others end in the task: then it was renamed.
         """
+        if not _is_ranked(before, after):
+            return 0 if self.ends_with(row, self._last_looks) else self._look
         old, new = name_rank(FilePath.parse(before)), name_rank(FilePath.parse(after))
         if old is None or new is None or new < old or _is_later_generation(old, new):
             return 0
@@ -224,6 +232,26 @@ class TakenPaths:
         if found is None:
             found = self._paths[row.physical] = list(row.paths) if row.held else []
         return found
+
+
+def _is_ranked(*paths: str) -> bool:
+    """Whether a database gave one of some names."""
+    return any(name_rank(FilePath.parse(each)) is not None for each in paths)
+
+
+def _below_the_highest(paths: Sequence[str]) -> list[str]:
+    """Of the names of a file those that come before the highest: it ranks by its first."""
+
+    def rank(path: str) -> tuple[int, ...]:
+        return name_rank(FilePath.parse(path)) or ()
+
+    return list(paths[: paths.index(max(paths, key=rank))])
+
+
+def _put_behind(row: FileRow, names: Iterable[str]) -> Iterator[records.Op]:
+    for each in names:
+        yield records.FileUnnamed(row.physical, each)
+        yield records.FileNamed(row.physical, each)
 
 
 def _is_later_generation(old: NameRank, new: NameRank) -> bool:

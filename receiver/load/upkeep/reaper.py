@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from common import crash
 from common.errors import TsferryError
 from common.names import FilePath
+from common.threads import join_begun
 from receiver.load.deciding.hidden_files import older_names
 from receiver.load.folder.manifests import kept_tasks, remove_tables
 from receiver.load.folder.obstacles import is_of_one_path
@@ -84,9 +85,8 @@ class Reaper:
     def close(self) -> None:
         """Stop after the pass that is being made."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        join_begun(self._thread)
+        self._thread = None
 
     def run_once(self) -> int:
         """Make one pass; returns how many deleted files have left the disk."""

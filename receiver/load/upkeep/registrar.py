@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from common import crash
 from common.errors import TsferryError
 from common.names import FilePath
+from common.threads import join_begun
 from common.tsfile import Corrupt, read_tail
 from receiver.load.schema.registering import Registering, SeriesRefusal, read_series
 from receiver.metadata.commit.draft import Draft
@@ -56,9 +57,8 @@ class Registrar:
     def close(self) -> None:
         """Stop after the file that is being entered; the next start goes on."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        join_begun(self._thread)
+        self._thread = None
 
     def waiting(self) -> list[FileRow]:
         """The files that are not in the schema yet, in the order in which they were loaded."""

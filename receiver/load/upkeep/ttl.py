@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from common import crash
 from common.errors import TsferryError
+from common.threads import join_begun
 from receiver.load.deciding.expiry import Expiry
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
@@ -58,9 +59,8 @@ class Ttl:
     def close(self) -> None:
         """Stop after the commit that is being made."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        join_begun(self._thread)
+        self._thread = None
 
     def moment(self) -> float:
         """The time by which files expire now."""

@@ -22,6 +22,7 @@ import msgspec
 
 from common.decoders import from_json
 from common.errors import LockedError, TsferryError, UnreachableError
+from common.threads import join_begun
 from receiver.metadata.etcd.messages import Compare, Get, KeyValue, Put
 from receiver.metadata.etcd.patience import Patience, insist
 from receiver.metadata.model.errors import FencedError
@@ -183,8 +184,7 @@ class Ownership:
         if self._ended.is_set():
             return
         self._ended.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        join_begun(self._thread)
         if self._lease and not self.fenced:
             try:
                 self._client.revoke(self._lease)

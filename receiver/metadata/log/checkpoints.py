@@ -80,8 +80,8 @@ def checkpoint_name(lsn: int) -> str:
 
 def checkpoints(tree: Tree) -> list[Checkpoint]:
     """The checkpoints of a schema directory, the newest first."""
-    found = [(_NAME.match(name), name) for name, _ in tree.listing()]
-    return sorted((Checkpoint(int(match[1]), name) for match, name in found if match), reverse=True)
+    found = (Checkpoint(int(match[1]), match.string) for match in tree.matching(_NAME))
+    return sorted(found, reverse=True)
 
 
 # -- writing -------------------------------------------------------------------------------------

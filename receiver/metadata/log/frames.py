@@ -69,7 +69,7 @@ LOG_NAME = "mlog-1.tsf"
 LOCK_NAME = "engine.lock"
 """Held by who writes beneath a schema directory."""
 """The first segment."""
-VERSION = 3
+VERSION = 4
 MAX_PAYLOAD = 1 << 30
 
 _LOG_MAGIC = b"TSFMLOG\n"

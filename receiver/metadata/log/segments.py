@@ -59,8 +59,7 @@ def segment_name(first_lsn: int) -> str:
 
 def segments(tree: Tree) -> list[Segment]:
     """The segments of a schema directory, in order."""
-    found = [(_NAME.match(name), name) for name, _ in tree.listing()]
-    return sorted(Segment(int(match[1]), name) for match, name in found if match)
+    return sorted(Segment(int(match[1]), match.string) for match in tree.matching(_NAME))
 
 
 def behind(found: Sequence[Segment], lsn: int) -> list[Segment]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from receiver.metadata.state.table_rows import LostRow
+from receiver.metadata.state.table_rows import FileState, LostRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,8 +41,9 @@ def lost_files(state: State, sender: str | None = None) -> list[LostRow]:
 def unknown_here(state: State, told: Iterable[records.FileLost]) -> list[records.FileLost]:
     """Of files that a sender had loaded here and has no more, those that no row knows.
 
-    A row of the same content says what became of it, whatever that was. What is lost already, or
-    acknowledged, is not told again.
+    A row of the same content says what became of it, whatever that was; one that was deleted only
+    if it had the very path, for the content may have come once more under another one. What is lost
+    already, or acknowledged, is not told again.
 
     Args:
         state: committed.
@@ -55,12 +57,18 @@ def unknown_here(state: State, told: Iterable[records.FileLost]) -> list[records
     if not new:
         return []
     contents = {(op.sender, op.md5, op.size) for op in new.values()}
-    known = {
-        content
-        for row in state.files.values()
-        if (content := (row.sender, row.md5, row.size)) in contents
-    }
-    return [op for op in new.values() if (op.sender, op.md5, op.size) not in known]
+    known: dict[tuple[str, str, int], list[FileRow]] = defaultdict(list)
+    for row in state.files.values():
+        if (content := (row.sender, row.md5, row.size)) in contents:
+            known[content].append(row)
+    return [
+        op
+        for op in new.values()
+        if not any(
+            row.state is not FileState.DELETED or op.path in row.paths
+            for row in known[op.sender, op.md5, op.size]
+        )
+    ]
 
 
 def _is_elsewhere(state: State, row: FileRow) -> bool:

@@ -43,7 +43,7 @@ def decompressed_size(headers: Mapping[str, str]) -> int | None:
     coding = headers.get("CONTENT_ENCODING", "").strip().lower()
     if coding in ("", "identity"):
         return None
-    if coding != zstd.ZSTD or zstd.library() is None:
+    if coding != zstd.ZSTD or zstd.codec() is None:
         raise EncodingError(f"Content-Encoding {coding[:40]!a} is not taken here")
     said = headers.get(_KEY, "")
     if not _SIZE.match(said) or int(said) == 0:
@@ -57,7 +57,7 @@ def decompress(body: memoryview, into: memoryview) -> None:
     Raises:
         ProtocolError: it is no frame, not a whole one, not the only one, or of another size.
     """
-    library = zstd.library()
+    library = zstd.codec()
     window = {library.DecompressionParameter.window_log_max: _WINDOW_LOG}
     frame = library.ZstdDecompressor(options=window)
     taken = made = 0

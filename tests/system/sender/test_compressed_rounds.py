@@ -49,7 +49,7 @@ def test_a_line_that_breaks_in_the_middle_of_a_compressed_body_costs_a_try(
 def test_a_sender_without_the_library_sends_bytes_as_they_are(shared, make_edge, line, monkeypatch):
     edge = edge_on(make_edge, line)
     before = line.up
-    monkeypatch.setattr(zstd, "library", lambda: None)
+    monkeypatch.setattr(zstd, "codec", lambda: None)
     assert edge.round().exit_code == 0
     assert line.up - before > len(edge.content(edge.path(1)))
     in_sync(edge, shared.root)

@@ -328,6 +328,8 @@ def test_resync_sends_nothing_again(shared, make_edge):
     edge.round()
     report = edge.round(forget=True)
     assert (report.bytes, report.already, report.exit_code) == (0, 5, 0)
+    report = edge.round()  # a list that was made anew asks for resources once
+    assert (report.bytes, report.resources, report.exit_code) == (0, 5, 0)
     assert edge.round().quiet
     in_sync(edge, shared)
 

@@ -43,6 +43,7 @@ def test_what_a_database_says_is_at_the_centre_and_follows_it(shared, make_edge)
         assert schema_of(shared, "root.of") == {}
         report = edge.round(forget=True, schema=True)
         assert report.schema.whole == "as the operator wants it"
+        assert edge.round().resources == 1  # a list that was made anew asks for them once
         assert edge.round().quiet
 
 

@@ -11,7 +11,18 @@ from receiver.disks import RECEIVER_MARKER, AwayError, Disks, adopt, engine_of
 from receiver.metadata.engine import Engine
 from receiver.operator.files import list_files
 from receiver.operator.status import running_status
-from tests.support.node_world import READER, A, B, Edge, World, path_of, plan_entry, results, tsfile
+from tests.support.node_world import (
+    READER,
+    A,
+    B,
+    Edge,
+    World,
+    epoch_of,
+    path_of,
+    plan_entry,
+    results,
+    tsfile,
+)
 
 FILES = {path_of(number): tsfile(f"root.sg.d{number}") for number in range(3)}
 
@@ -111,7 +122,7 @@ def test_a_directory_that_lost_its_marker_is_away(filled: World, loss: str) -> N
         status = running_status(node.operator, node.problem())
         assert not status.ready
         assert [each.path for each in status.away] == [str(filled.data)]
-        edge = Edge(node)
+        edge = Edge(node, epoch=epoch_of(node))
         edge.check()
         with pytest.raises(AwayError):
             edge.start()

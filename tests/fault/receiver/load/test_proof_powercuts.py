@@ -16,7 +16,7 @@ from receiver.operator.files import list_files
 from receiver.operator.quarantine import list_quarantine
 from tests.support import powercut
 from tests.support.disk import heal
-from tests.support.node_world import Clock, Edge, World, path_of, tsfile
+from tests.support.node_world import Clock, Edge, World, epoch_of, path_of, tsfile
 
 pytestmark = pytest.mark.slow
 FILES = {path_of(1): tsfile(), path_of(2): tsfile(first=100)}
@@ -125,5 +125,5 @@ def test_a_file_is_hidden_and_held_together_or_not_at_all(disk):
     with world.still_node() as node:
         (entry,) = list_quarantine(node.engine)
         assert (entry.path, entry.hold) == (one.path, True)
-        check = Edge(node).check()
+        check = Edge(node, epoch=epoch_of(node)).check()
         assert (check.wanted, [each.path for each in check.held]) == ([], [one.path])

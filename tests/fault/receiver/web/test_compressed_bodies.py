@@ -14,7 +14,7 @@ from receiver.web.app import close, create_app, site_of
 from tests.support.node_world import A, World, path_of, tsfile
 from tests.support.web import all_from, connect, running, status_of, until
 
-ZSTD = zstd.library()
+ZSTD = zstd.codec()
 PATH, CONTENT = path_of(1), tsfile(points=30_000)
 LIMIT = 1 << 18
 assert len(CONTENT) < LIMIT

@@ -96,6 +96,20 @@ def test_what_was_written_before_there_were_verifications_opens(home):
         assert verified(engine)[1] == 1
 
 
+def test_the_first_release_refuses_a_log_with_what_it_does_not_know_by_its_version(
+    home, monkeypatch
+):
+    """It would call the log damaged, and point to `fsck --repair --cut-log`."""
+    with Engine.open(home, background=False) as engine:
+        fill(engine)
+    set_versions(home, 3)
+    with Engine.open(home, background=False) as engine:
+        engine.commit([records.ResourceNoted(ONE, records.ResourceMeta(1, "aa" * 16))])
+    monkeypatch.setattr("receiver.metadata.log.frames.VERSION", 3)
+    with pytest.raises(NewerLogError, match="up to 3"):
+        Engine.read_only(home)
+
+
 def test_an_older_program_refuses_a_log_with_verifications_by_its_version(home, monkeypatch):
     with Engine.open(home, background=False) as engine:
         fill(engine)

@@ -134,6 +134,7 @@ def test_what_is_wanted_again_is_told_to_whom_it_is_covered_for(mixed: Edge) -> 
             version="0",
             sender=A,
             partition_interval_ms=node.config.partition_interval_ms,
+            epoch=mixed.epoch,
         )
         return len(node.checks.check(who, request).wanted)
 

@@ -11,7 +11,7 @@ from common.errors import ProtocolError
 from receiver.web.server.body_decompression import EncodingError, decompress, decompressed_size
 from receiver.web.server.whole_body import Spares, WholeBody
 
-ZSTD = zstd.library()
+ZSTD = zstd.codec()
 CONTENT = random.Random(1).randbytes(400_000) + bytes(400_000)
 FRAME = ZSTD.compress(CONTENT, 1)
 DICTIONARY = ZSTD.ZstdDict(b"tsferry" * 100, is_raw=True)
@@ -97,7 +97,7 @@ def test_another_coding_is_refused(coding):
 
 
 def test_without_the_library_it_is_another_coding(monkeypatch):
-    monkeypatch.setattr(zstd, "library", lambda: None)
+    monkeypatch.setattr(zstd, "codec", lambda: None)
     with pytest.raises(EncodingError):
         decompressed_size({"CONTENT_ENCODING": "zstd", "TSFERRY_DECOMPRESSED_SIZE": "1"})
 

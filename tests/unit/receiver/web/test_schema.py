@@ -46,8 +46,9 @@ def test_blocks_are_taken_and_applied_with_the_task(client, started):
     answer = read(send(client, "GET", f"/tasks/{TASK}?wait=20", headers=started), wire.TaskAnswer)
     assert answer.schema_position is not None
     assert (answer.schema_position.offset, answer.schema_position.applied) == (len(LOG), 2)
-    engine = {"engine": read(test_sync.check(client), wire.CheckAnswer).engine}
-    found = read(test_sync.check(client, **engine), wire.CheckAnswer)
+    epoch = started["Tsferry-Epoch"]
+    engine = {"engine": read(test_sync.check(client, epoch=epoch), wire.CheckAnswer).engine}
+    found = read(test_sync.check(client, epoch=epoch, **engine), wire.CheckAnswer)
     assert found.schema
     assert found.schema_position == answer.schema_position
 

@@ -245,8 +245,8 @@ def test_one_who_forwards_asks_what_became_of_files(client):
     assert refused.status_code == 413
 
 
-@pytest.mark.parametrize("library", [zstd.library(), None], ids=["a library", "none"])
+@pytest.mark.parametrize("library", [zstd.codec(), None], ids=["a library", "none"])
 def test_compression_is_offered_where_there_is_a_library(client, monkeypatch, library):
-    monkeypatch.setattr(zstd, "library", lambda: library)
+    monkeypatch.setattr(zstd, "codec", lambda: library)
     offered = read(check(client), wire.CheckAnswer).limits.encodings
     assert offered == ([] if library is None else ["zstd"])

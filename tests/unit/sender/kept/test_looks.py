@@ -585,6 +585,30 @@ def test_a_move_does_not_date_deletions_anew(edge):
     assert [floor for _, floor in sight(edge.look(), Q).marks] == [0]
 
 
+@pytest.mark.parametrize(
+    ("content", "closed", "floor"),
+    [
+        (tsfile(), True, 10),
+        (tsfile(value=1), True, 20),
+        (tsfile(device="root.a.d11"), True, 20),
+        (tsfile(device="root.a.d11"), False, 20),
+    ],
+    ids=["the same file", "of its size", "of another size", "open"],
+)
+def test_a_deletion_made_once_more_beside_another_file_is_a_new_one(edge, content, closed, floor):
+    edge.site.put(P)
+    edge.load()
+    edge.look()
+    edge.mods(P, (1, 2))
+    edge.look()
+    edge.site.remove(P)
+    edge.site.beside(edge.site.place(P), ".mods").unlink()
+    edge.site.put(Q, content, resource=closed, age=1800.0)
+    edge.mods(Q, (1, 2))
+    look = edge.look(md5=edge.site.scanner.facts(edge.site.dirs).md5)
+    assert [floor for _, floor in sight(look, Q).marks] == [floor]
+
+
 def test_what_is_gone_keeps_its_last_look_while_the_directory_of_its_list_is_away(edge):
     edge.site.put(P)
     edge.site.put(Q)

@@ -8,7 +8,8 @@ from common.durable import Tree
 from common.wire import SettledAnswer, SettledFile
 from sender.kept.freed import FreedFile, FreedList, changing_freed
 from sender.kept.receiver_file import ReceiverFile
-from sender.round.freed_news import forget_settled
+from sender.round.freed_news import forget_settled, freed_pages
+from tests.support import site
 
 HERE = "dc1_5555"
 MD5 = "a" * 32
@@ -98,3 +99,18 @@ def test_once_nothing_is_remembered_the_next_list_begins_anew(kept, receiver):
     freed(kept, 1, 90)
     forget_settled(receiver, kept)
     assert receiver.asked == [50, 90]
+
+
+@pytest.mark.parametrize(("value", "told"), [(0, []), (1, ["1-1-0.tsfile"])])
+def test_what_has_the_path_and_the_size_of_a_freed_file_need_not_be_it(tmp_path, value, told):
+    edge = site.Site(tmp_path)
+    edge.put(site.path(), site.tsfile())
+    was = edge.entry(edge.scan().files[site.path()])
+    edge.put(site.path(), site.tsfile(value=value))
+    with Tree(edge.schema_dir) as sync:
+        with changing_freed(sync, HERE) as found:
+            found.add([FreedFile(was.path.text, was.md5, was.size, 0, 9, 1_700_000_000, 50)])
+        facts = edge.scanner.facts(edge.dirs)
+        kept = SimpleNamespace(sync=sync, directory=HERE, facts=facts)
+        pages = list(freed_pages(kept, edge.scan(), 10))
+    assert [each.path.rpartition("/")[2] for page in pages for each in page.files] == told

@@ -40,7 +40,7 @@ def test_a_slow_line_has_what_shrinks_compressed():
     small = of("auto", rate=10 * MIB).compressed(HALF)
     assert small is not None
     assert len(small) < 0.7 * len(HALF)
-    assert zstd.library().decompress(small) == HALF
+    assert zstd.codec().decompress(small) == HALF
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_off_and_not_offered_and_no_library_are_off(monkeypatch):
     assert made.compressed(HALF) is None
     made.offered(["br", "zstd"])
     assert made.compressed(HALF) is not None
-    monkeypatch.setattr(zstd, "library", lambda: None)
+    monkeypatch.setattr(zstd, "codec", lambda: None)
     made.offered(["zstd"])
     assert made.compressed(HALF) is None
 
 
 def test_a_line_of_this_machine_needs_no_library(monkeypatch):
     asked = []
-    monkeypatch.setattr(zstd, "library", lambda: asked.append(1))
+    monkeypatch.setattr(zstd, "codec", lambda: asked.append(1))
     assert of("auto", rate=2000 * MIB).compressed(HALF) is None
     assert of("auto").compressed(HALF) is None
     assert asked == []
@@ -127,7 +127,7 @@ def test_a_line_of_this_machine_needs_no_library(monkeypatch):
 def test_what_is_wanted_and_not_installed_is_said_at_the_start(monkeypatch):
     config = TransferConfig(compression="zstd")
     assert list(config.check()) == []
-    monkeypatch.setattr(zstd, "library", lambda: None)
+    monkeypatch.setattr(zstd, "codec", lambda: None)
     assert [each.key for each in config.check()] == ["compression"]
     assert list(TransferConfig().check()) == [], "auto does without"
 

@@ -100,6 +100,28 @@ def test_a_name_above_the_others_is_the_one_that_counts(edge: Edge, world: World
     assert stands_above(row_at(edge.node, path_of(2)).rank, below.rank)
 
 
+def test_of_names_that_no_database_gave_the_one_that_came_last_counts(edge: Edge) -> None:
+    first, second, third, fourth, fifth = (path_of(1).replace("1-1-0", each) for each in "edcba")
+    edge.round({first: ONE})
+    edge.round({second: TWO})
+
+    def stands() -> tuple[tuple[str, ...], bool]:
+        mine = next(each for each in rows_of(edge.node) if each.first == 100)
+        return mine.paths, stands_above(mine.rank, row_at(edge.node, second).rank)
+
+    assert stands() == ((first,), False)
+    edge.round({third: ONE}, [first])
+    assert stands() == ((third,), False), "it was renamed"
+    edge.round({fourth: ONE})
+    assert stands() == ((fourth, third), True)
+    edge.round({}, [fourth])
+    edge.round({}, [third])
+    edge.round({fifth: TWO})
+    assert stands() == ((third,), False)
+    edge.round({first: ONE})
+    assert stands() == ((first,), True), "it came once more, when it was gone"
+
+
 def test_names_that_change_places(edge: Edge) -> None:
     edge.round({path_of(1): ONE, path_of(2): TWO})
     one, two = row_at(edge.node, path_of(1)), row_at(edge.node, path_of(2))

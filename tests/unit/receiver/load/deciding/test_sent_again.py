@@ -50,9 +50,9 @@ def quarantine(node: Node, path: str) -> None:
     node.engine.commit([records.FileQuarantined(row_at(node, path).physical, "rot")])
 
 
-def tell(edge: Edge, task: str, content: bytes, base: int = 0) -> list[str]:
+def tell(edge: Edge, task: str, content: bytes, base: int = 0, path: str = P) -> list[str]:
     form = wire.DeletionsForm.MODS
-    part = wire.DeletionsPart(path=P, form=form, base=base, content=content, floor=7)
+    part = wire.DeletionsPart(path=path, form=form, base=base, content=content, floor=7)
     page = wire.DeletionsPage(parts=[part])
     return edge.node.tasks.deletions(edge.who, edge.uuid, task, edge.epoch, page).again
 
@@ -96,6 +96,23 @@ def test_deletions_are_added_to_those_that_the_old_file_had(edge: Edge) -> None:
     with edge.node.engine.reading() as state:
         (row,) = state.deletion_table.of_file(row_at(edge.node, P).physical)
     assert row.content == FIRST + SECOND
+
+
+@pytest.mark.parametrize("names", [("1-1-0", "2-2-0"), ("a", "b")], ids=["ranked", "not ranked"])
+def test_what_moves_keeps_its_deletions_to_itself(edge: Edge, names: tuple[str, str]) -> None:
+    """The same bytes stand beside it, loaded once more when points of it were deleted."""
+    at, other = (f"sequence/root.sg/0/0/{name}.tsfile" for name in names)
+    edge.round({at: ONE})
+    task = edge.start()
+    tell(edge, task, FIRST, path=at)
+    edge.end(task, {})
+    edge.outcome(task)
+    assert results(edge.round({other: ONE})) == {other: "loaded"}
+    before = row_at(edge.node, at)
+    moved = at.replace("/0/0/", "/0/3/")
+    assert results(edge.round({moved: ONE}, [at])) == {moved: "already", at: "deleted"}
+    assert row_at(edge.node, moved).physical == before.physical
+    assert row_at(edge.node, other).paths == (other,)
 
 
 # -- transferred ------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from tests.support.node_world import (
     Clock,
     Edge,
     World,
+    epoch_of,
     path_of,
     plan_entry,
     results,
@@ -274,7 +275,7 @@ def test_a_first_start_with_a_wrong_clock_deletes_nothing(tmp_path: Path, clock:
     clock.now += 400 * DAY
     with world.still_node() as node:
         assert node.load.ttl.run_once() == 0
-        Edge(node).check()  # commits by the wrong clock make it no better
+        Edge(node, epoch=epoch_of(node)).check()  # commits by the wrong clock make it no better
         assert node.load.ttl.run_once() == 0
     with world.still_node() as node:
         assert node.load.ttl.run_once() == 0

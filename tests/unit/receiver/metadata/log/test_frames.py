@@ -6,6 +6,7 @@ import pytest
 
 from common.errors import DamagedError
 from receiver.metadata.log.frames import (
+    VERSION,
     LogReader,
     encode_frame,
     encode_log_head,
@@ -179,7 +180,7 @@ def test_a_later_program_may_add_fields_at_the_end(tmp_path):
 
 
 def test_a_newer_version_is_refused_with_its_number(tmp_path):
-    with pytest.raises(NewerLogError, match=r"log has version 7, .* reads versions up to 3"):
+    with pytest.raises(NewerLogError, match=rf"log has version 7, .* up to {VERSION}"):
         read(tmp_path, encode_log_head(SALT, 1, version=7) + ONE)
 
 

@@ -1,5 +1,6 @@
 """Segments of the log, and a log of the previous version."""
 
+import os
 import shutil
 
 import pytest
@@ -168,3 +169,22 @@ def test_segments_that_do_not_follow_each_other_are_damage(home):
     (home / "mlog-4.tsf").write_bytes(encode_log_head(5, 4))
     with pytest.raises(DamagedError, match=r"ends with LSN 2, the next segment begins with 4"):
         Engine.open(home)
+
+
+def test_a_look_in_the_middle_of_a_rotation_sees_a_log(home, previous, monkeypatch):
+    """The names are read, then the log goes on in the next segment, and the first is removed."""
+    listdir = os.listdir
+    listings = []
+
+    def rotating(fd):
+        listings.append(names := listdir(fd))
+        if len(listings) == 1:
+            os.rename(home / "mlog-1.tsf", home / "mlog-4.tsf")
+        elif len(listings) == 2:
+            os.rename(home / "mlog-4.tsf", home / "mlog-9.tsf")
+            return [name for name in names if not name.startswith("mlog")]  # between the two
+        return names
+
+    monkeypatch.setattr(os, "listdir", rotating)
+    with Tree(home) as tree:
+        assert segments(tree) == [Segment(9, "mlog-9.tsf")]
