@@ -262,7 +262,7 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         region: of the bucket; none for what the environment or the profile says.
         profile: of the credentials' file; none for the usual order.
         path_style: the bucket is in the path, not in the host's name, as many compatibles want.
-        parallel: parts of one file that are on their way at once.
+        parallel: files on their way at once, and parts of one large file.
         lag: that the copy of the log is behind the commits, at most, while the store answers.
     """
 

@@ -17,7 +17,6 @@ from receiver.load.service import LoadService
 from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.open_engine import open_engine
 from receiver.operator.directories import RunningReceiver
-from receiver.storage.copying import StorageService
 from receiver.superseding.prover import Prover
 from receiver.transfer.checks import Checks
 from receiver.transfer.listed import ListComparison
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from receiver.config import ReceiverConfig
     from receiver.metadata.engine import Engine
+    from receiver.storage.copying import StorageService
 
 __all__ = ["Node"]
 
@@ -70,11 +70,7 @@ class Node(Closing):
             memory=config.proofs.memory,
             every=config.proofs.every,
         )
-        self.storage = (
-            StorageService(config.storage, engine, Tree(config.schema_dir), load.disks.standing)
-            if config.storage.url
-            else None
-        )
+        self.storage = _storage(config, engine, load)
         self.uploads = Uploads(config, engine, load, clock=clock)
         self.checks = Checks(config, engine, load, clock=clock)
         self.tasks = Tasks(config, engine, load, self.uploads, clock=clock)
@@ -134,6 +130,7 @@ class Node(Closing):
             if config.proofs.enabled:
                 node.prover.start()
             if node.storage is not None:
+                stack.callback(node.storage.close)
                 node.storage.start()
             stack.pop_all()  # from here on the node closes them
         return node
@@ -156,4 +153,16 @@ class Node(Closing):
             return []
         doubt = self.engine.clock.doubt()
         found = [] if doubt is None else [f"timestamps do not follow the clock: {doubt.text}"]
-        return found + self.load.concerns()
+        found += self.load.concerns()
+        if self.storage is not None and self.storage.problem() is not None:
+            found.append("Copies into the object store are held up.")
+        return found
+
+
+def _storage(config: ReceiverConfig, engine: Engine, load: LoadService) -> StorageService | None:
+    """The copies, where a store is configured: without one nothing of them is imported."""
+    if config.storage.url is None:
+        return None
+    from receiver.storage.copying import StorageService
+
+    return StorageService(config.storage, engine, Tree(config.schema_dir), load.disks.standing)

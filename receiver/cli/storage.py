@@ -17,12 +17,6 @@ from receiver.open_engine import open_engine
 from receiver.operator.client import ask
 from receiver.operator.storage import storage_in_catalogue
 from receiver.operator.views import StorageView
-from receiver.storage.copying import store_of
-from receiver.storage.file_restore import restore_files
-from receiver.storage.incarnation import next_incarnation
-from receiver.storage.metadata_restore import restore_metadata
-from receiver.storage.owned_prefix import engine_in
-from receiver.storage.store_check import check_store
 
 __all__ = ["restore", "storage"]
 
@@ -40,6 +34,9 @@ def storage() -> None:
 @click.pass_context
 def check(ctx: click.Context, as_json: bool) -> None:
     """Try everything that copies need of the store, on objects that are removed again."""
+    from receiver.storage.copying import store_of
+    from receiver.storage.store_check import check_store
+
     invocation: Invocation[ReceiverConfig] = ctx.obj
     store = store_of(_configured(invocation.load().value).storage)
     try:
@@ -107,6 +104,12 @@ def restore(ctx: click.Context, url: str | None, at: int | None, as_json: bool) 
     The old receiver, should it still run somewhere, copies nothing from then on. A restore that
     was cut off goes on when it is said again.
     """
+    from receiver.storage.copying import store_of
+    from receiver.storage.file_restore import restore_files
+    from receiver.storage.incarnation import next_incarnation
+    from receiver.storage.metadata_restore import restore_metadata
+    from receiver.storage.owned_prefix import engine_in
+
     invocation: Invocation[ReceiverConfig] = ctx.obj
     config = _configured(invocation.load().value, url)
     store = store_of(config.storage)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.operator.directories import ReceiverDirectories, RunningReceiver
 
-__all__ = ["running_storage", "storage_in_catalogue"]
+__all__ = ["running_storage", "storage_concerns", "storage_in_catalogue"]
 
 
 def storage_in_catalogue(there: ReceiverDirectories) -> StorageView:
@@ -51,6 +51,12 @@ def running_storage(there: RunningReceiver) -> StorageView:
         problem=found.problem,
         fenced=found.is_fenced,
     )
+
+
+def storage_concerns(there: RunningReceiver) -> list[str]:
+    """What holds up the copies of a server, if anything does."""
+    problem = None if there.storage is None else there.storage.problem()
+    return [] if problem is None else [f"copies into the object store are held up: {problem}"]
 
 
 def _moment(engine: Engine, ts: int) -> float | None:

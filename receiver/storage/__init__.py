@@ -1,5 +1,6 @@
-"""Loaded files in an object store, and the data directories as a cache before it.
+"""Copies of loaded files and of the log in an object store, and a receiver made of them.
 
-`objects` says what a store is to tsferry; `directory`, `s3` and `cloud` are the stores there are,
-`opening` finds the one that a URL means, `store_check` tries every permission that is needed.
+`object_store` says what a store is to tsferry; there are `directory_store` and `s3_store`.
+`store_opening` finds the one that a URL means, `store_check` tries every permission that is needed.
+botocore and obstore are imported by `s3_store` and what is below it alone.
 """

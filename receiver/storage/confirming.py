@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from common.digests import md5
 from receiver.storage.object_content import ContentChangedError
-from receiver.storage.object_store import Fingerprint, ObjectExistsError
+from receiver.storage.object_store import Fingerprint, ObjectExistsError, ObjectMissingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,11 +29,22 @@ def put_confirmed(
     content: ObjectContent,
     about: Mapping[str, str],
     *,
+    look_first: bool = False,
     resume: str | None = None,
     began: Callable[[str], None] = lambda _: None,
     paced: Callable[[int], None] = lambda _: None,
 ) -> Fingerprint:
     """Put an object, or find it; see `ObjectStore.upload`.
+
+    Args:
+        store: where it goes.
+        key: of the object.
+        content: its bytes.
+        about: what is said of it.
+        look_first: it may well be there, and its bytes need not go to be told so.
+        resume: an attempt of an earlier call.
+        began: called with the attempt's name.
+        paced: called with a number of bytes before they go.
 
     Returns:
         What the store says of it, as far as it knows a digest.
@@ -42,6 +53,8 @@ def put_confirmed(
         ContentChangedError: the content has another MD5, or the store has other bytes.
     """
     try:
+        if look_first and _is_there(store, key):
+            raise ObjectExistsError(key)
         sent = store.upload(key, content, about, resume=resume, began=began, paced=paced)
     except ObjectExistsError:
         read_back(store, key, content)
@@ -52,6 +65,14 @@ def put_confirmed(
     elif not agrees:
         raise ContentChangedError(f"{store.url}: {key}: the store has other bytes")
     return sent
+
+
+def _is_there(store: ObjectStore, key: str) -> bool:
+    try:
+        store.head(key)
+    except ObjectMissingError:
+        return False
+    return True
 
 
 def read_back(store: ObjectStore, key: str, content: ObjectContent) -> None:

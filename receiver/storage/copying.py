@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from common.durable import Closing, Tree
 from common.errors import StoppedError, TsferryError
+from common.threads import join_begun
 from receiver.metadata.model.errors import FencedError
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.log_shipping import LogShipper
@@ -115,7 +116,7 @@ class StorageService(Closing):
         if self._uploader is not None:
             self._uploader.close()
         for thread in self._threads:
-            thread.join()
+            join_begun(thread)
         if self._store is not None:
             self._store.close()
         self._home.close()
@@ -128,9 +129,13 @@ class StorageService(Closing):
             files=UploadProgress() if uploader is None else uploader.progress(),
             incarnation=self._incarnation,
             shipped=0 if newest is None else newest.ts,
-            problem=next(iter(dict(self._problems).values()), None),
+            problem=self.problem(),
             is_fenced=self._fenced.is_set(),
         )
+
+    def problem(self) -> str | None:
+        """What is in the way of the copies, None if nothing is."""
+        return next(iter(dict(self._problems).values()), None)
 
     def _keep_doing(self, name: str, job: Callable[[], float]) -> None:
         """Do a job again and again; it says how long to wait for the next time."""
@@ -175,4 +180,11 @@ class StorageService(Closing):
         owner = own_incarnation(self._store, self._home, self._engine.uuid)
         self._shipper = LogShipper(self._engine.published, self._home, self._store, owner)
         self._incarnation = owner.number
-        self._uploader = Uploader(self._engine, self._store, owner, self._home, self._trees)
+        self._uploader = Uploader(
+            self._engine,
+            self._store,
+            owner,
+            self._home,
+            self._trees,
+            parallel=self._config.parallel,
+        )

@@ -21,6 +21,7 @@ from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_store import ObjectMissingError
+from receiver.storage.uploader import resource_key
 
 if TYPE_CHECKING:
     from common.durable import Tree
@@ -116,8 +117,8 @@ def _bring(store: ObjectStore, tree: Tree, due: _Due) -> bool | None:
     row = due.row
     physical = FilePath.parse(row.physical)
     wanted = [(physical.text, due.object.key, row.size, row.md5)]
-    if row.resource is not None:
-        key = f"{due.object.key}.{row.resource.md5}.resource"
+    if row.resource is not None and row.resource.md5 == due.object.resource:
+        key = resource_key(due.object.key, row.resource.md5)
         wanted.insert(0, (physical.resource.text, key, row.resource.size, row.resource.md5))
     came = False
     try:

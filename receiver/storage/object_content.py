@@ -38,7 +38,7 @@ class ObjectContent(Protocol):
         """So many bytes at an offset.
 
         Raises:
-            ContentChangedError: it ends before that.
+            ContentChangedError: it ends before that, or its disk fails.
         """
         ...
 
@@ -63,7 +63,10 @@ class FileContent:
         """See `ObjectContent.read`."""
         pieces: list[bytes] = []
         while length:
-            piece = os.pread(self.fd, length, self.begin + offset)
+            try:
+                piece = os.pread(self.fd, length, self.begin + offset)
+            except OSError as error:
+                raise ContentChangedError(f"the file cannot be read: {error}") from error
             if not piece:
                 raise ContentChangedError(f"the file ends at {offset} of {self.size} bytes")
             pieces.append(piece)

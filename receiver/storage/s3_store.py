@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -95,6 +96,7 @@ class S3Store:
     def __init__(self, place: S3Place) -> None:
         self.url = place.url
         self._place = place
+        self._large = threading.Lock()
         session = botocore.session.Session(profile=place.profile)
         style = "path" if place.path_style else "auto"
         config = Config(
@@ -144,7 +146,8 @@ class S3Store:
             data = b"".join(checked_blocks(content, paced, block=ONE_PUT))
             return self._put(key, data, bytes.fromhex(content.md5), about)
         parts = MultipartPut(self._client, self._place.bucket, self._place.full(key), self.url)
-        return parts.run(content, about, resume, began, paced, self._place.parallel)
+        with self._large:  # its parts are in memory
+            return parts.run(content, about, resume, began, paced, self._place.parallel)
 
     def head(self, key: str) -> StoredObject:
         """See `ObjectStore.head`."""

@@ -5,18 +5,21 @@ that went, or, where it knows no digest, when they were read back; and when a co
 key is the file's for ever (engine, incarnation, physical name), so whoever is cut off anywhere
 finds its object there at the next try, or the parts of it, and nothing is put twice. The attempt at
 a large one is remembered on the disk before its first byte goes; no other attempt is ever dropped.
+A `.resource` that the sender's database wrote anew is an object of its own beside the one before
+it; its file is told of once more.
 
-Nothing else is kept: what is missing is found from the catalogue at the start, and from its commits
-from then on. The oldest goes first.
+Several files are on their way at once. One thread takes them from the queue and tells of those that
+came, many in one commit.
 """
 
 from __future__ import annotations
 
-import heapq
 import logging
 import os
 import threading
-from contextlib import ExitStack
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -24,49 +27,60 @@ import msgspec
 from common import crash
 from common.decoders import from_json
 from common.digests import md5
-from common.errors import StoppedError
+from common.errors import StoppedError, TsferryError
 from common.names import FilePath
 from receiver.metadata.model import records
-from receiver.metadata.model.errors import HistoryGoneError, RefusedCommitError
-from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.model.errors import RefusedCommitError
 from receiver.storage.confirming import put_confirmed
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import ContentChangedError, FileContent
+from receiver.storage.upload_queue import UploadQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from common.durable import Tree
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import FileRow
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import Fingerprint, ObjectStore
+    from receiver.storage.upload_queue import DueFile
 
-__all__ = ["UploadProgress", "Uploader", "data_key"]
+__all__ = ["UploadProgress", "Uploader", "data_key", "resource_key"]
 
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = "storage/attempts"
-_BATCH = 100
-"""Files that one commit tells of, at most; fewer if a second has passed."""
+_BATCH = 200
+"""Files that one commit tells of, at most."""
+_TELL = 1.0
+"""Seconds that a file which came waits for others to be told of with it."""
 
 
 def data_key(owner: Incarnation, physical: str) -> str:
-    """Of a file's object; its resource is beside it."""
+    """Of a file's object."""
     return f"{owner.engine}/data/{owner.number:08}/{physical}"
+
+
+def resource_key(key: str, digest: str) -> str:
+    """Of the object of a `.resource` with an MD5, beside its file's."""
+    return f"{key}.{digest}.resource"
 
 
 class UploadProgress(NamedTuple):
     """How far the store is behind.
 
     Attributes:
-        waiting_files: loaded, and not in the store.
-        oldest: commit that loaded the oldest of them, 0 for none.
+        waiting_files: loaded, and not in the store as they are.
+        waiting_bytes: of those.
+        unreadable_files: those of them that were not where they should be, or not what was loaded.
+        oldest: commit that brought the oldest of them, 0 for none.
         uploaded_files: in the store.
         uploaded_bytes: of those.
     """
 
     waiting_files: int = 0
+    waiting_bytes: int = 0
+    unreadable_files: int = 0
     oldest: int = 0
     uploaded_files: int = 0
     uploaded_bytes: int = 0
@@ -75,6 +89,13 @@ class UploadProgress(NamedTuple):
 class _Attempt(msgspec.Struct, frozen=True):
     key: str
     ident: str
+
+
+class _Brought(NamedTuple):
+    """What came of one file: what is to be told, and whether something of it is still missing."""
+
+    told: records.FileUploaded | None
+    is_whole: bool
 
 
 class Uploader:
@@ -88,7 +109,9 @@ class Uploader:
         home: Tree,
         trees: Callable[[], Sequence[Tree]],
         *,
+        parallel: int = 4,
         paced: Callable[[int], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare; nothing is done before `run_once`.
 
@@ -98,26 +121,34 @@ class Uploader:
             owner: as whom they are put.
             home: the schema directory, which remembers attempts.
             trees: gives the data directories that count now.
+            parallel: files on their way at once.
             paced: called with a number of bytes before they go; may wait.
+            clock: seconds.
         """
         self._engine = engine
         self._store = store
         self._owner = owner
         self._home = home
         self._trees = trees
+        self._parallel = parallel
         self._paced = paced
-        self._waiting: list[tuple[int, str]] = []
-        self._seen = -1
+        self._clock = clock
+        self._queue = UploadQueue(engine, clock)
+        self._unreadable: set[str] = set()
+        self._may_be_there = parallel + _BATCH
         self._stop = threading.Event()
 
     def progress(self) -> UploadProgress:
         """How far it is."""
+        missing = self._queue.missing()
         with self._engine.reading() as state:
             table = state.uploaded_table
-            waiting = [each for each in self._waiting if each[1] not in table.rows]
+            rows = [state.files[each] for each in missing if each in state.files]
             return UploadProgress(
-                waiting_files=len(waiting),
-                oldest=min(waiting, default=(0, ""))[0],
+                waiting_files=len(missing),
+                waiting_bytes=sum(row.size for row in rows if row.physical not in table.rows),
+                unreadable_files=len(self._unreadable & missing.keys()),
+                oldest=min(missing.values(), default=0),
                 uploaded_files=len(table.rows),
                 uploaded_bytes=table.bytes,
             )
@@ -127,125 +158,171 @@ class Uploader:
         self._stop.set()
 
     def run_once(self) -> int:
-        """Upload all that is missing now; returns how many files.
+        """Upload all that is due now; returns how many files.
 
         Raises:
             FencedError: another receiver has taken over.
             StoreAwayError, StoreRefusedError: of the store.
             StoppedError: told to stop.
         """
-        self._look()
-        if not self._waiting:
-            return 0
-        check_owner(self._store, self._owner)
-        done = 0
-        while self._waiting:
-            if self._stop.is_set():
-                raise StoppedError("told to stop")
-            _, physical = self._waiting[0]
-            with self._engine.reading() as state:
-                row = state.files.get(physical)
-                there = physical in state.uploaded_table.rows
-            if row is not None and not there and self._is_wanted(row):
-                done += self._upload(row)
-            heapq.heappop(self._waiting)
+        self._queue.look()
+        try:
+            with ThreadPoolExecutor(self._parallel, thread_name_prefix="upload") as pool:
+                return self._run(pool)
+        finally:
+            self._queue.put_back_all()
+
+    def _run(self, pool: ThreadPoolExecutor) -> int:
+        done, under_way, come = 0, dict[Future[_Brought], str](), list[_Brought]()
+        trouble: TsferryError | None = None
+        told = self._clock()
+        while True:
+            while trouble is None and len(under_way) < self._parallel:
+                due = self._queue.take()
+                if due is None:
+                    break
+                if not done and not under_way:
+                    check_owner(self._store, self._owner)
+                under_way[pool.submit(self._bring, due)] = due.row.physical
+            if not under_way:
+                break
+            for each in wait(under_way, return_when=FIRST_COMPLETED).done:
+                trouble = self._take_in(each, under_way.pop(each), come) or trouble
+            if len(come) >= _BATCH or self._clock() - told >= _TELL:
+                done += self._tell(come)
+                told = self._clock()
+        done += self._tell(come)
+        if trouble is not None:
+            raise trouble
         return done
 
-    # -- what is missing ---------------------------------------------------------------------
-
-    def _look(self) -> None:
-        """Add what was loaded since the last look."""
-        newest = self._engine.newest_commit
-        if newest == self._seen:
-            return
+    def _take_in(
+        self, each: Future[_Brought], physical: str, come: list[_Brought]
+    ) -> TsferryError | None:
+        """Note what came of one file; what is in the way of all others is returned."""
         try:
-            if self._seen < 0:
-                self._look_at_all()
-                return
-            for commit in self._engine.log_since(self._seen):
-                for op in commit.ops:
-                    if isinstance(op, records.FileLoaded | records.FileRestored):
-                        heapq.heappush(self._waiting, (commit.ts, op.physical))
-                self._seen = commit.ts
-        except HistoryGoneError:
-            self._look_at_all()
+            brought = each.result()
+        except ContentChangedError as error:
+            self._put_off(physical, error)
+        except TsferryError as error:
+            return error  # it is put back with all that was not told of
+        else:
+            if brought.told is not None:
+                come.append(brought)
+            elif brought.is_whole:
+                self._queue.done(physical)
+            else:
+                self._queue.put_off(physical)
+        return None
 
-    def _look_at_all(self) -> None:
-        with self._engine.reading() as state:
-            rows = state.uploaded_table.rows
-            self._waiting = [
-                (row.created, row.physical)
-                for row in state.files.values()
-                if row.physical not in rows and self._is_wanted(row)
-            ]
-            self._seen = state.newest
-        heapq.heapify(self._waiting)
+    def _put_off(self, physical: str, error: ContentChangedError) -> None:
+        # fsck and verification tell of it; what is in the store is never such a copy.
+        if physical not in self._unreadable:
+            self._unreadable.add(physical)
+            log.warning(
+                "a file is not what was loaded, and is not uploaded",
+                extra={"physical": physical, "error": str(error)},
+            )
+        self._queue.put_off(physical)
 
-    @staticmethod
-    def _is_wanted(row: FileRow) -> bool:
-        return row.state in (FileState.LIVE, FileState.RETIRED)
+    # -- telling -----------------------------------------------------------------------------
+
+    def _tell(self, come: list[_Brought]) -> int:
+        """Commit what came; returns how many files that are."""
+        if not come:
+            return 0
+        check_owner(self._store, self._owner)
+        told = [each.told for each in come if each.told is not None]
+        try:
+            self._engine.commit(told)
+        except RefusedCommitError:
+            told = [each for each in told if self._tell_one(each)]
+        crash.point("storage.upload.committed")
+        for each in come:
+            assert each.told is not None
+            self._unreadable.discard(each.told.physical)
+            self._forget_attempts(each.told)
+            if each.is_whole:
+                self._queue.done(each.told.physical)
+            else:
+                self._queue.put_off(each.told.physical)
+        come.clear()
+        return len(told)
+
+    def _tell_one(self, told: records.FileUploaded) -> bool:
+        try:
+            self._engine.commit([told])
+        except RefusedCommitError:
+            return False  # it was forgotten meanwhile; its object is one that was never told of
+        return True
 
     # -- one file ----------------------------------------------------------------------------
 
-    def _upload(self, row: FileRow) -> int:
-        key = data_key(self._owner, row.physical)
+    def _bring(self, due: DueFile) -> _Brought:
+        """Have a file and its resource in the store.
+
+        Raises:
+            ContentChangedError: the file is not there, or not what was loaded.
+        """
+        row, key = due.row, data_key(self._owner, due.row.physical)
         physical = FilePath.parse(row.physical)
-        about = {"sender": row.sender, "path": row.path, "md5": row.md5}
-        with ExitStack() as stack:
-            fd = self._open(physical.text)
-            if fd is None:
-                log.warning("a file is not there to be uploaded", extra={"physical": row.physical})
-                return 0
-            stack.callback(os.close, fd)
+        if due.there is None:
+            about = {"sender": row.sender, "path": row.path, "md5": row.md5}
+            found = self._put(physical.text, key, row.size, row.md5, about)
+            digests = dict(found.digests)
+        else:
+            key, digests = due.there.key, due.there.digests
+        there = "" if due.there is None else due.there.resource
+        resource, is_whole = there, True
+        if row.resource is not None and row.resource.md5 != there:
+            resource, is_whole = row.resource.md5, True
             try:
-                if row.resource is not None:
-                    self._put_resource(physical, key, row.resource)
-                found = self._put(key, FileContent(fd, row.size, row.md5), about)
-            except ContentChangedError as error:
-                # fsck and verification tell of it; what is in the store is never such a copy.
-                log.error(
-                    "a file is not what was loaded, and is not uploaded",
-                    extra={"physical": row.physical, "error": str(error)},
-                )
-                return 0
+                self._put_resource(physical, key, row.resource)
+            except ContentChangedError:
+                resource, is_whole = there, False
+        if due.there is not None and resource == there:
+            return _Brought(None, is_whole)
         crash.point("storage.upload.confirmed")
-        op = records.FileUploaded(row.physical, key, found.size, dict(found.digests))
-        try:
-            self._engine.commit([op])
-        except RefusedCommitError:
-            return 0  # it was forgotten meanwhile; its object is found by what was never committed
-        crash.point("storage.upload.committed")
-        self._forget_attempt(key)
-        return 1
+        return _Brought(
+            records.FileUploaded(row.physical, key, row.size, digests, resource), is_whole
+        )
 
     def _put_resource(self, physical: FilePath, key: str, known: records.ResourceMeta) -> None:
-        fd = self._open(physical.resource.text)
-        if fd is None:
-            raise ContentChangedError(f"{physical.resource.text} is not there")
+        place = resource_key(key, known.md5)
+        self._put(physical.resource.text, place, known.size, known.md5, {})
+
+    def _put(
+        self, rel: str, key: str, size: int, digest: str, about: dict[str, str]
+    ) -> Fingerprint:
+        """Have an object in the store, and the store's word for it."""
+        if self._stop.is_set():
+            raise StoppedError("told to stop")
+        attempt = self._attempt(key)
+        fd = self._open(rel)
         try:
-            self._put(f"{key}.{known.md5}.resource", FileContent(fd, known.size, known.md5), {})
+            return put_confirmed(
+                self._store,
+                key,
+                FileContent(fd, size, digest),
+                about,
+                look_first=attempt is not None or self._may_be_there > 0,
+                resume=attempt,
+                began=lambda ident: self._note_attempt(key, ident),
+                paced=self._pace,
+            )
         finally:
+            self._may_be_there -= 1
             os.close(fd)
 
-    def _open(self, rel: str) -> int | None:
+    def _open(self, rel: str) -> int:
         for tree in self._trees():
             try:
                 return tree.open_read(rel)
             except FileNotFoundError:
                 continue
-        return None
-
-    def _put(self, key: str, content: FileContent, about: dict[str, str]) -> Fingerprint:
-        """Have the object in the store, and the store's word for it."""
-        return put_confirmed(
-            self._store,
-            key,
-            content,
-            about,
-            resume=self._attempt(key),
-            began=lambda ident: self._note_attempt(key, ident),
-            paced=self._pace,
-        )
+            except (OSError, TsferryError) as error:
+                raise ContentChangedError(f"{rel} cannot be read: {error}") from error
+        raise ContentChangedError(f"{rel} is in no data directory")
 
     def _pace(self, size: int) -> None:
         if self._stop.is_set():
@@ -265,8 +342,9 @@ class Uploader:
         self._home.make_dirs(_ATTEMPTS)
         self._home.write_atomic(_attempt_file(key), msgspec.json.encode(_Attempt(key, ident)))
 
-    def _forget_attempt(self, key: str) -> None:
-        self._home.unlink(_attempt_file(key), sync=False)
+    def _forget_attempts(self, told: records.FileUploaded) -> None:
+        for key in (told.key, resource_key(told.key, told.resource)):
+            self._home.unlink(_attempt_file(key), sync=False)
 
 
 def _attempt_file(key: str) -> str:

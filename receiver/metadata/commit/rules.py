@@ -22,7 +22,7 @@ from receiver.metadata.commit.touched import Touched, TouchedKey
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.snapshot_kv import check_keys, check_prefixes
-from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.table_rows import FileState, UploadedRow
 
 if TYPE_CHECKING:
     from receiver.metadata.state.state import State
@@ -476,23 +476,30 @@ class Rules:
 
     def _file_uploaded(self, op: records.FileUploaded) -> None:
         self._need_file(op.physical, op, *FileState)
-        if op.size != self._state.files[op.physical].size:
+        row = self._state.files.get(op.physical)  # none if this very commit loads it
+        if row is not None and op.size != row.size:
             raise _refusal(op, f"{op.physical} has another size than {op.size} bytes")
         if not op.key:
             raise _refusal(op, f"{op.physical} has no key in the store")
-        if self._is_uploaded(op.physical):
-            raise _refusal(op, f"{op.physical} is in the store already")
-        self._put(("uploaded", op.physical), True)
+        there = self._uploaded(op.physical)
+        if there is not None and (there.key, there.size) != (op.key, op.size):
+            raise _refusal(op, f"{op.physical} is in the store already, as {there.key}")
+        if there is not None and there.resource == op.resource:
+            raise _refusal(op, f"{op.physical} is in the store already, with that resource")
+        self._put(("uploaded", op.physical), op)
 
     def _object_removed(self, op: records.ObjectRemoved) -> None:
         row = self._state.uploaded_table.rows.get(op.physical)
-        if row is None or not row.ended or not self._is_uploaded(op.physical):
+        if row is None or not row.ended or self._uploaded(op.physical) is None:
             raise _refusal(op, f"{op.physical} is not in the store, or not forgotten")
-        self._put(("uploaded", op.physical), False)
+        self._put(("uploaded", op.physical), None)
 
-    def _is_uploaded(self, physical: str) -> bool:
-        rows = self._state.uploaded_table.rows
-        return bool(self._get(("uploaded", physical), lambda: physical in rows))
+    def _uploaded(self, physical: str) -> UploadedRow | records.FileUploaded | None:
+        found = self._get(
+            ("uploaded", physical), lambda: self._state.uploaded_table.rows.get(physical)
+        )
+        assert found is None or isinstance(found, UploadedRow | records.FileUploaded)
+        return found
 
     def _task_done(self, op: records.TaskDone) -> None:
         self._need_sender(op.sender, op)

@@ -764,7 +764,7 @@ class ListBegun(Record, frozen=True, tag=45):
 
 
 class FileUploaded(Record, frozen=True, tag=70):
-    """A file is in the object store, which confirmed its bytes.
+    """A file is in the object store, which confirmed its bytes; once more when its resource is new.
 
     Attributes:
         physical: of the file.
@@ -772,12 +772,14 @@ class FileUploaded(Record, frozen=True, tag=70):
         size: bytes of the object.
         digests: of its bytes, by the store's words for them; empty where it knows none, and the
             object was read back.
+        resource: MD5 of the `.resource` that is there beside it; empty for none.
     """
 
     physical: str
     key: str
     size: int
     digests: Mapping[str, str]
+    resource: str = ""
 
 
 class ObjectRemoved(Record, frozen=True, tag=71):

@@ -394,6 +394,7 @@ class UploadedRow(_Row, frozen=True, kw_only=True):
     """A file in the object store; see `records.FileUploaded`.
 
     Attributes:
+        resource: of the last time that it was said.
         ended: the commit that forgot the file; its object stays for a while. 0 before.
     """
 
@@ -401,6 +402,7 @@ class UploadedRow(_Row, frozen=True, kw_only=True):
     key: str
     size: int
     digests: dict[str, str]
+    resource: str = ""
     ended: int = 0
 
 

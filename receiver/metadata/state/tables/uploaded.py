@@ -35,8 +35,10 @@ class UploadedTable:
 
     def restore(self, row: UploadedRow) -> None:
         """Put a row in as it was."""
+        if row.physical not in self.rows:
+            self.bytes += row.size
         self.rows[row.physical] = row
-        self.bytes += row.size
+        self.ended.pop(row.physical, None)
         if row.ended:
             self.ended[row.physical] = None
 
@@ -49,13 +51,15 @@ class UploadedTable:
         }
 
     def _file_uploaded(self, op: records.FileUploaded, ts: int) -> None:
+        known = self.rows.get(op.physical)
         self.restore(
             UploadedRow(
                 physical=op.physical,
                 key=op.key,
                 size=op.size,
                 digests=dict(op.digests),
-                created=ts,
+                resource=op.resource,
+                created=ts if known is None else known.created,
                 changed=ts,
             )
         )

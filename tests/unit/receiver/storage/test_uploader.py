@@ -17,7 +17,7 @@ from receiver.metadata.model.errors import FencedError
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import next_incarnation, own_incarnation
 from receiver.storage.object_store import StoreAwayError
-from receiver.storage.uploader import Uploader, data_key
+from receiver.storage.uploader import Uploader, data_key, resource_key
 
 SENDER = "5e" * 16
 
@@ -30,7 +30,7 @@ class Centre:
         for name in ("data", "bucket", "schema"):
             (root / name).mkdir()
         self.store = DirectoryStore(root / "bucket")
-        self.puts: list[str] = []
+        self.now = 1000.0
         self.start()
 
     def start(self) -> None:
@@ -38,13 +38,17 @@ class Centre:
         self.home = Tree(self.root / "schema")
         self.tree = Tree(self.root / "data")
         self.owner = own_incarnation(self.store, self.home, self.engine.uuid)
+        self.uploader_of()
+
+    def uploader_of(self, parallel: int = 4) -> None:
         self.uploader = Uploader(
             self.engine,
             self.store,
             self.owner,
             self.home,
             lambda: [self.tree],
-            paced=lambda _: None,
+            parallel=parallel,
+            clock=lambda: self.now,
         )
 
     def stop(self) -> None:
@@ -92,9 +96,27 @@ class Centre:
         )
         return physical
 
+    def note_resource(self, physical: str, content: bytes) -> str:
+        """As the commit of a task does; its bytes take their place later."""
+        digest = md5(content).hexdigest()
+        meta = records.ResourceMeta(len(content), digest)
+        self.engine.commit([records.ResourceNoted(physical, meta)])
+        return digest
+
+    def write_resource(self, physical: str, content: bytes) -> None:
+        (self.root / "data" / f"{physical}.resource").write_bytes(content)
+
+    def resources(self) -> dict[str, str]:
+        with self.engine.reading() as state:
+            return {row.physical: row.resource for row in state.uploaded_table.rows.values()}
+
     def engine_senders(self) -> set[str]:
         with self.engine.reading() as state:
             return set(state.senders)
+
+    def files(self) -> set[str]:
+        with self.engine.reading() as state:
+            return set(state.files)
 
     def uploaded(self) -> set[str]:
         with self.engine.reading() as state:
@@ -169,6 +191,108 @@ def test_a_rotten_copy_never_goes(centre: Centre) -> None:
     centre.uploader.run_once()
     assert centre.uploaded() == {two}
     assert centre.objects() == [data_key(centre.owner, two)]
+
+
+def test_a_resource_written_anew_is_an_object_of_its_own(centre: Centre) -> None:
+    one = centre.load(1, resource=b"res")
+    centre.uploader.run_once()
+    key, size = data_key(centre.owner, one), centre.uploader.progress().uploaded_bytes
+    new = centre.note_resource(one, b"another")
+    centre.write_resource(one, b"another")
+    assert centre.uploader.run_once() == 1
+    assert centre.resources() == {one: new}
+    assert centre.store.read(resource_key(key, new), 0, 100) == b"another"
+    assert centre.store.read(resource_key(key, md5(b"res").hexdigest()), 0, 100) == b"res"
+    assert centre.uploader.progress().uploaded_bytes == size
+    centre.restart()
+    assert centre.uploader.run_once() == 0
+
+
+def test_a_resource_that_comes_to_its_place_behind_its_commit_is_waited_for(
+    centre: Centre,
+) -> None:
+    one = centre.load(1, resource=b"res")
+    new = centre.note_resource(one, b"another")
+    assert centre.uploader.run_once() == 1
+    assert centre.resources() == {one: ""}  # the file does not wait for it
+    assert centre.uploader.progress().waiting_files == 1
+    centre.write_resource(one, b"another")
+    assert centre.uploader.run_once() == 0
+    centre.now += 61
+    assert centre.uploader.run_once() == 1
+    assert centre.resources() == {one: new}
+    assert centre.uploader.progress().waiting_files == 0
+
+
+def test_a_resource_that_is_noted_while_its_file_is_under_way_follows(centre: Centre) -> None:
+    one = centre.load(1, resource=b"res")
+    new: list[str] = []
+
+    def note(name: str) -> None:
+        if name == "storage.upload.confirmed" and not new:
+            new.append(centre.note_resource(one, b"another"))
+            centre.write_resource(one, b"another")
+
+    with crash.arm(note):
+        centre.uploader.run_once()
+        centre.uploader.run_once()
+    assert centre.resources() == {one: new[0]}
+
+
+def test_a_file_whose_directory_is_away_goes_when_it_is_back(centre: Centre) -> None:
+    one, two = centre.load(1), centre.load(2)
+    place = centre.root / "data" / one
+    place.rename(centre.root / "away")
+    assert centre.uploader.run_once() == 1
+    assert centre.uploaded() == {two}
+    progress = centre.uploader.progress()
+    assert (progress.waiting_files, progress.unreadable_files) == (1, 1)
+    (centre.root / "away").rename(place)
+    centre.now += 61
+    assert centre.uploader.run_once() == 1
+    assert centre.uploaded() == {one, two}
+    assert centre.uploader.progress().unreadable_files == 0
+
+
+def test_many_files_are_told_of_by_one_commit(centre: Centre) -> None:
+    names = {centre.load(number) for number in range(50)}
+    before = centre.engine.newest_commit
+    assert centre.uploader.run_once() == 50
+    assert centre.uploaded() == names
+    assert len(list(centre.engine.log_since(before))) == 1
+
+
+def test_a_file_that_is_forgotten_meanwhile_holds_up_none_that_is_told_of_with_it(
+    centre: Centre,
+) -> None:
+    one, two = centre.load(1), centre.load(2)
+
+    def forget(name: str) -> None:
+        if name == "storage.upload.confirmed" and one in centre.files():
+            centre.engine.commit([records.FileDeleted(one, "operator")])
+            centre.engine.commit([records.FileForgotten(one)])
+
+    centre.uploader_of(parallel=1)
+    with crash.arm(forget):
+        assert centre.uploader.run_once() == 1
+    assert centre.uploaded() == {two}
+
+
+def test_an_error_of_one_run_leaves_nothing_out(
+    centre: Centre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {centre.load(number) for number in range(5)}
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(centre.engine, "commit", fail)
+        with pytest.raises(OSError, match="Input"):
+            centre.uploader.run_once()
+    assert centre.uploader.progress().waiting_files == 5
+    assert centre.uploader.run_once() == 5
+    assert centre.uploaded() == names
 
 
 def test_a_store_with_other_bytes_does_not_count(centre: Centre) -> None:
