@@ -170,7 +170,7 @@ class StorageService(Closing):
     def _upload(self) -> float:
         if self._uploader is not None:
             self._uploader.run_once()
-        return _LOOK
+        return min(_LOOK, self._config.lag)
 
     def _connect(self) -> None:
         """Find the store, and out who owns what is in it; by the thread of the log alone."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from obstore.store import S3Credential
 
 __all__ = ["S3Place", "S3Store"]
+
+logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells where credentials were found
 
 _CONNECT, _READ = 10.0, 60.0
 ONE_PUT = 16 << 20

@@ -1,0 +1,83 @@
+"""A receiver with a store copies what it loads, and says what is in the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from common.durable import Tree
+from receiver.metadata.engine import Engine
+from receiver.operator.status import running_status
+from receiver.operator.storage import running_storage, storage_in_catalogue
+from receiver.storage.file_restore import restore_files
+from receiver.storage.incarnation import next_incarnation
+from receiver.storage.metadata_restore import restore_metadata
+from receiver.storage.store_opening import open_store
+from tests.support.node_world import Edge, World, path_of, tsfile
+from tests.support.web import until
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    (tmp_path / "bucket").mkdir()
+    url = (tmp_path / "bucket").as_uri()
+    return World(tmp_path / "centre", storage={"url": url, "lag": 0.1})
+
+
+def test_what_is_loaded_comes_to_the_store_and_a_receiver_is_made_of_it(
+    world: World, tmp_path: Path
+) -> None:
+    with world.node() as node:
+        edge = Edge(node)
+        edge.round({path_of(1): tsfile(), path_of(2): tsfile(salt=2)}, resources={path_of(1): b"r"})
+        newest = node.engine.newest_commit
+
+        def is_there() -> bool:
+            view = running_storage(node.operator)
+            return view.uploaded_files == 2 and view.waiting_files == 0 and view.shipped > newest
+
+        until(is_there)
+        assert node.concerns() == []
+        assert storage_in_catalogue(node.operator).uploaded_files == 2
+        uuid, loaded = node.engine.uuid, world.loaded()
+    store = open_store(str(world.storage["url"]))
+    restored = tmp_path / "restored"
+    restore_metadata(store, uuid, restored / "schema")
+    with (
+        Engine.open(restored / "schema", background=False) as engine,
+        Tree(restored / "data", create=True) as data,
+    ):
+        found = restore_files(store, engine, data)
+    store.close()
+    assert (found.fetched, found.lacking) == (2, [])
+    assert {name: (restored / "data" / name).read_bytes() for name in loaded} == loaded
+
+
+def test_a_store_that_is_not_there_holds_up_the_copies_alone_and_is_told_of(
+    world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "bucket").rmdir()
+    with world.node() as node:
+        until(lambda: running_storage(node.operator).problem)
+        Edge(node).round({path_of(1): tsfile()})
+        assert node.problem() is None
+        assert node.concerns() == ["Copies into the object store are held up."]
+        (said,) = running_status(node.operator, None).concerns
+        assert "No such file" in said
+        (tmp_path / "bucket").mkdir()
+        until(lambda: running_storage(node.operator).uploaded_files == 1)
+        until(lambda: node.concerns() == [])
+
+
+def test_a_receiver_that_was_replaced_copies_nothing_any_more(world: World, tmp_path: Path) -> None:
+    with world.node() as node:
+        until(lambda: running_storage(node.operator).shipped)
+        store = open_store(str(world.storage["url"]))
+        with Tree(tmp_path / "other", create=True) as home:
+            next_incarnation(store, home, node.engine.uuid)
+        Edge(node).round({path_of(1): tsfile()})
+        until(lambda: running_storage(node.operator).fenced)
+        assert "taken over" in str(running_storage(node.operator).problem)
+        assert list(store.objects(f"{node.engine.uuid}/data/")) == []
+        store.close()
