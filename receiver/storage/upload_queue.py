@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DueFile", "UploadQueue"]
 
-_AGAIN = 60.0
-"""Seconds until a file that could not be read is looked at again."""
+_SOONEST, _LATEST = 0.5, 60.0
+"""Seconds until a file that could not be read is looked at again, doubled each time."""
 _NEWS = (
     records.FileLoaded,
     records.FileRestored,
@@ -67,6 +67,7 @@ class UploadQueue:
         self._lock = threading.Lock()
         self._entries: list[_Entry] = []
         self._under_way: dict[str, int] = {}
+        self._pauses: dict[str, float] = {}
         self._seen = -1
 
     def look(self) -> None:
@@ -104,6 +105,7 @@ class UploadQueue:
 
     def done(self, physical: str) -> None:
         """It was told of; what came to it meanwhile is due at once."""
+        self._pauses.pop(physical, None)
         ts = self._forget(physical)
         with self._engine.reading() as state:
             missing = state.uploaded_table.lacks(state.files.get(physical))
@@ -117,7 +119,9 @@ class UploadQueue:
 
     def put_off(self, physical: str) -> None:
         """It could not be read, and is due again after a while."""
-        self._add(_Entry(self._clock() + _AGAIN, self._forget(physical), physical))
+        pause = self._pauses.get(physical, _SOONEST)
+        self._pauses[physical] = min(2 * pause, _LATEST)
+        self._add(_Entry(self._clock() + pause, self._forget(physical), physical))
 
     def missing(self) -> dict[str, int]:
         """Physical names of what is not in the store, with the commits that brought it."""
