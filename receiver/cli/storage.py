@@ -76,6 +76,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         "problem": printable(found.problem or "none"),
         "in the store": f"{found.uploaded_files} files, {size_text(found.uploaded_bytes)}",
         "waiting": _waiting(found),
+        "kept here": f"{found.kept_files} files, {size_text(found.kept_bytes)}",
         "log": _log(found),
         "requests": ", ".join(f"{n} {kind}" for kind, n in sorted(found.requests.items())) or "-",
         "incarnation": f"{found.incarnation or '-'}"

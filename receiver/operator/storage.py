@@ -43,6 +43,8 @@ def running_storage(there: RunningReceiver) -> StorageView:
         uploaded_bytes=found.files.uploaded_bytes,
         waiting_files=found.files.waiting_files,
         waiting_bytes=found.files.waiting_bytes,
+        kept_files=found.files.kept_files,
+        kept_bytes=found.files.kept_bytes,
         unreadable_files=found.files.unreadable_files,
         oldest_waiting=found.files.oldest,
         oldest_waiting_at=_moment(there.engine, found.files.oldest),

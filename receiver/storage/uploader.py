@@ -39,6 +39,7 @@ from receiver.storage.upload_queue import UploadQueue
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from common.config import UploadRules
     from common.durable import Tree
     from receiver.metadata.engine import Engine
     from receiver.storage.incarnation import Incarnation
@@ -72,6 +73,8 @@ class UploadProgress(NamedTuple):
     Attributes:
         waiting_files: loaded, and not in the store as they are.
         waiting_bytes: of those.
+        kept_files: loaded, and not to go yet, or never.
+        kept_bytes: of those.
         unreadable_files: those of them that were not where they should be, or not what was loaded.
         oldest: commit that brought the oldest of them, 0 for none.
         uploaded_files: in the store.
@@ -80,6 +83,8 @@ class UploadProgress(NamedTuple):
 
     waiting_files: int = 0
     waiting_bytes: int = 0
+    kept_files: int = 0
+    kept_bytes: int = 0
     unreadable_files: int = 0
     oldest: int = 0
     uploaded_files: int = 0
@@ -109,9 +114,10 @@ class Uploader:
         home: Tree,
         trees: Callable[[], Sequence[Tree]],
         *,
+        rules: UploadRules | None = None,
         parallel: int = 4,
         paced: Callable[[int], None] = lambda _: None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Prepare; nothing is done before `run_once`.
 
@@ -121,9 +127,11 @@ class Uploader:
             owner: as whom they are put.
             home: the schema directory, which remembers attempts.
             trees: gives the data directories that count now.
+            rules: when files go, where no operator said it of their storage group; None: at once,
+                whatever was said.
             parallel: files on their way at once.
             paced: called with a number of bytes before they go; may wait.
-            clock: seconds.
+            clock: seconds since the epoch.
         """
         self._engine = engine
         self._store = store
@@ -133,20 +141,26 @@ class Uploader:
         self._parallel = parallel
         self._paced = paced
         self._clock = clock
-        self._queue = UploadQueue(engine, clock)
+        self._queue = UploadQueue(engine, rules, clock)
         self._unreadable: set[str] = set()
         self._may_be_there = parallel + _BATCH
         self._stop = threading.Event()
 
     def progress(self) -> UploadProgress:
         """How far it is."""
-        missing = self._queue.missing()
+        missing, kept = self._queue.missing()
         with self._engine.reading() as state:
             table = state.uploaded_table
-            rows = [state.files[each] for each in missing if each in state.files]
+            sizes = {
+                each: state.files[each].size
+                for each in (*missing, *kept)
+                if each in state.files and each not in table.rows
+            }
             return UploadProgress(
                 waiting_files=len(missing),
-                waiting_bytes=sum(row.size for row in rows if row.physical not in table.rows),
+                waiting_bytes=sum(sizes.get(each, 0) for each in missing),
+                kept_files=len(kept),
+                kept_bytes=sum(sizes.get(each, 0) for each in kept),
                 unreadable_files=len(self._unreadable & missing.keys()),
                 oldest=min(missing.values(), default=0),
                 uploaded_files=len(table.rows),

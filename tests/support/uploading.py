@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+from common.config import UploadRules
 from common.digests import md5
 from common.durable import Tree
 from receiver.metadata.engine import Engine
@@ -35,7 +36,12 @@ class Centre:
         self.owner = own_incarnation(self.store, self.home, self.engine.uuid)
         self.uploader_of()
 
-    def uploader_of(self, parallel: int = 4, paced: Callable[[int], None] = lambda _: None) -> None:
+    def uploader_of(
+        self,
+        parallel: int = 4,
+        paced: Callable[[int], None] = lambda _: None,
+        rules: UploadRules | None = None,
+    ) -> None:
         """Another one in the place of the one that there is."""
         self.uploader = Uploader(
             self.engine,
@@ -43,6 +49,7 @@ class Centre:
             self.owner,
             self.home,
             lambda: [self.tree],
+            rules=rules,
             parallel=parallel,
             paced=paced,
             clock=lambda: self.now,

@@ -655,6 +655,7 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.StorageGroupSet: lambda rules, op: rules.schema.storage_group_set(op),
     records.StorageGroupDeleted: lambda rules, op: rules.schema.storage_group_deleted(op),
     records.TtlSet: lambda rules, op: rules.schema.ttl_set(op),
+    records.UploadSet: lambda rules, op: rules.schema.upload_set(op),
     records.SeriesCreated: lambda rules, op: rules.schema.series_created(op),
     records.SeriesDeleted: lambda rules, op: rules.schema.series_deleted(op),
     records.AliasSet: lambda rules, op: rules.schema.alias_set(op),

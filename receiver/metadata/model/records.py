@@ -87,6 +87,7 @@ __all__ = [
     "TokenRevoke",
     "TokenRole",
     "TtlSet",
+    "UploadSet",
     "decode_commits",
     "decode_ops",
     "encode_ops",
@@ -788,6 +789,16 @@ class ObjectRemoved(Record, frozen=True, tag=71):
     physical: str
 
 
+class UploadSet(Record, frozen=True, tag=72):
+    """When files of a storage group go into the object store, whatever is configured.
+
+    `after`: milliseconds behind their load, 0 for at once, -1 for never; None: as configured.
+    """
+
+    path: str
+    after: int | None
+
+
 class ClockCorrected(Record, frozen=True, tag=63):
     """What was learnt of the clock: the moments that timestamps stand for from now on.
 
@@ -852,6 +863,7 @@ Op = (
     | ListBegun
     | FileUploaded
     | ObjectRemoved
+    | UploadSet
     | ClockCorrected
 )
 

@@ -46,6 +46,7 @@ __all__ = [
     "SenderRow",
     "TaskRow",
     "TokenRow",
+    "UploadTimeRow",
     "UploadedRow",
 ]
 
@@ -388,6 +389,13 @@ class LostRow(_Row, frozen=True, kw_only=True):
     def key(self) -> tuple[str, str, str]:
         """(sender, path, MD5)."""
         return self.sender, self.path, self.md5
+
+
+class UploadTimeRow(_Row, frozen=True, kw_only=True):
+    """When files of a storage group are uploaded; see `records.UploadSet`."""
+
+    path: str
+    after: int
 
 
 class UploadedRow(_Row, frozen=True, kw_only=True):

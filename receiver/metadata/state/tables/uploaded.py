@@ -11,13 +11,52 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from receiver.metadata.model import records
-from receiver.metadata.state.table_rows import UploadedRow
+from receiver.metadata.state.table_rows import UploadedRow, UploadTimeRow
 
 if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables import Appliers
 
-__all__ = ["UploadedTable"]
+__all__ = ["UploadTimes", "UploadedTable"]
+
+
+class UploadTimes:
+    """When files go, of the storage groups that an operator said it of.
+
+    Attributes:
+        rows: by the storage group.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[str, UploadTimeRow] = {}
+
+    def restore(self, row: UploadTimeRow) -> None:
+        """Put a row in as it was."""
+        self.rows[row.path] = row
+
+    def of(self, group: str) -> int | None:
+        """Milliseconds behind the load; -1 for never, None where nobody said anything."""
+        while group:
+            if group in self.rows:
+                return self.rows[group].after
+            group = group.rpartition(".")[0]
+        return None
+
+    def operations(self) -> Appliers:
+        """What it does with operations."""
+        return {
+            records.UploadSet: self._upload_set,
+            records.StorageGroupDeleted: self._group_deleted,
+        }
+
+    def _upload_set(self, op: records.UploadSet, ts: int) -> None:
+        known = self.rows.pop(op.path, None)
+        if op.after is not None:
+            created = ts if known is None else known.created
+            self.restore(UploadTimeRow(path=op.path, after=op.after, created=created, changed=ts))
+
+    def _group_deleted(self, op: records.StorageGroupDeleted, ts: int) -> None:
+        self.rows.pop(op.path, None)
 
 
 class UploadedTable:

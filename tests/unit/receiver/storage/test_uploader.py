@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from common import crash
+from common.config import UploadRules
 from common.digests import md5
 from common.durable import Tree
 from common.errors import StoppedError, Transient
@@ -165,6 +166,56 @@ def test_the_line_is_asked_before_bytes_go_and_may_stop_them(centre: Centre) -> 
     assert centre.uploader.run_once() == 3
     assert centre.uploaded() == names
     assert asked == [1000] * 6
+
+
+def loaded_at(centre: Centre, physical: str) -> float:
+    with centre.engine.reading() as state:
+        return centre.engine.times.seconds(state.files[physical].created)
+
+
+def test_files_go_when_their_storage_group_says(centre: Centre) -> None:
+    one = centre.load(1)
+    centre.uploader_of(rules=UploadRules.parse([{"group": "root.sg", "upload": "12h"}]))
+    assert centre.uploader.run_once() == 0
+    later = centre.load(2)
+    centre.now = loaded_at(centre, later) + 12 * 3600 - 1
+    assert centre.uploader.run_once() in (0, 1)
+    assert later not in centre.uploaded()
+    assert centre.uploader.progress().kept_files >= 1
+    assert centre.uploader.progress().waiting_files == 0
+    centre.now += 2
+    centre.uploader.run_once()
+    assert centre.uploaded() == {one, later}
+    assert centre.uploader.progress().kept_files == 0
+
+
+def test_what_an_operator_says_counts_before_the_configuration_and_at_once(centre: Centre) -> None:
+    centre.uploader_of(rules=UploadRules.parse("never"))
+    one = centre.load(1)
+    assert centre.uploader.run_once() == 0
+    progress = centre.uploader.progress()
+    assert (progress.kept_files, progress.kept_bytes, progress.waiting_files) == (1, 1500, 0)
+    centre.engine.set_storage_group("root.sg")
+    centre.engine.set_upload("root.sg", 0)
+    assert centre.uploader.run_once() == 1
+    centre.engine.set_upload("root.sg", -1)
+    two = centre.load(2)
+    assert centre.uploader.run_once() == 0
+    centre.engine.checkpoint()
+    centre.restart()
+    centre.uploader_of(rules=UploadRules())
+    assert centre.uploader.run_once() == 0
+    centre.engine.set_upload("root.sg", None)
+    assert centre.uploader.run_once() == 1
+    assert centre.uploaded() == {one, two}
+
+
+def test_with_before_ack_nobody_says_otherwise(centre: Centre) -> None:
+    centre.engine.set_storage_group("root.sg")
+    centre.engine.set_upload("root.sg", -1)
+    one = centre.load(1)
+    assert centre.uploader.run_once() == 1
+    assert centre.uploaded() == {one}
 
 
 def test_many_files_are_told_of_by_one_commit(centre: Centre) -> None:
