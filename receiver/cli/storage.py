@@ -84,6 +84,9 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     }
     for name, value in lines.items():
         click.echo(f"{name + ':':14}{value}")
+    for path, after in found.upload.items():
+        when = {-1: "never", 0: "at once"}.get(after, f"{after} ms behind the load")
+        click.echo(f"set upload to {printable(path)}: {when}")
 
 
 def _waiting(found: StorageView) -> str:

@@ -57,9 +57,9 @@ _TELL = 1.0
 """Seconds that a file which came waits for others to be told of with it."""
 
 
-def data_key(owner: Incarnation, physical: str) -> str:
+def data_key(engine: str, incarnation: int, physical: str) -> str:
     """Of a file's object."""
-    return f"{owner.engine}/data/{owner.number:08}/{physical}"
+    return f"{engine}/data/{incarnation:08}/{physical}"
 
 
 def resource_key(key: str, digest: str) -> str:
@@ -278,14 +278,16 @@ class Uploader:
         Raises:
             ContentChangedError: the file is not there, or not what was loaded.
         """
-        row, key = due.row, data_key(self._owner, due.row.physical)
+        row = due.row
+        number = self._owner.number if due.there is None else due.there.incarnation
+        key = data_key(self._owner.engine, number, row.physical)
         physical = FilePath.parse(row.physical)
         if due.there is None:
             about = {"sender": row.sender, "path": row.path, "md5": row.md5}
             found = self._put(physical.text, key, row.size, row.md5, about)
-            digests = dict(found.digests)
+            digests = " ".join(f"{word}={found.digests[word]}" for word in sorted(found.digests))
         else:
-            key, digests = due.there.key, due.there.digests
+            digests = due.there.digests
         there = "" if due.there is None else due.there.resource
         resource, is_whole = there, True
         if row.resource is not None and row.resource.md5 != there:
@@ -298,7 +300,7 @@ class Uploader:
             return _Brought(None, is_whole)
         crash.point("storage.upload.confirmed")
         return _Brought(
-            records.FileUploaded(row.physical, key, row.size, digests, resource), is_whole
+            records.FileUploaded(row.physical, number, row.size, digests, resource), is_whole
         )
 
     def _put_resource(self, physical: FilePath, key: str, known: records.ResourceMeta) -> None:
@@ -357,7 +359,8 @@ class Uploader:
         self._home.write_atomic(_attempt_file(key), msgspec.json.encode(_Attempt(key, ident)))
 
     def _forget_attempts(self, told: records.FileUploaded) -> None:
-        for key in (told.key, resource_key(told.key, told.resource)):
+        data = data_key(self._owner.engine, told.incarnation, told.physical)
+        for key in (data, resource_key(data, told.resource)):
             self._home.unlink(_attempt_file(key), sync=False)
 
 

@@ -13,7 +13,7 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.object_store import ObjectStore
-from receiver.storage.uploader import Uploader
+from receiver.storage.uploader import Uploader, data_key
 
 SENDER = "5e" * 16
 
@@ -125,6 +125,9 @@ class Centre:
     def uploaded(self) -> set[str]:
         with self.engine.reading() as state:
             return set(state.uploaded_table.rows)
+
+    def key(self, physical: str) -> str:
+        return data_key(self.engine.uuid, self.owner.number, physical)
 
     def objects(self) -> list[str]:
         return [each.key for each in self.store.objects(f"{self.engine.uuid}/data/")]

@@ -79,7 +79,7 @@ class State:
         self.deletion_table = DeletionTable(self.file_table.rows, self.file_table.listed)
         self.delete_windows = DeleteWindows()
         self.held_deletes = HeldDeletes()
-        self.uploaded_table = UploadedTable()
+        self.uploaded_table = UploadedTable(self.file_table.rows)
         self.upload_times = UploadTimes()
         self.owner_table = OwnerTable(self.devices)
         self.sender_table = SenderTable()

@@ -407,9 +407,9 @@ class UploadedRow(_Row, frozen=True, kw_only=True):
     """
 
     physical: str
-    key: str
+    incarnation: int
     size: int
-    digests: dict[str, str]
+    digests: str
     resource: str = ""
     ended: int = 0
 

@@ -14,6 +14,8 @@ from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import UploadedRow, UploadTimeRow
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables import Appliers
 
@@ -68,13 +70,22 @@ class UploadedTable:
         ended: those whose files are forgotten, in the order of the commits that forgot them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, files: Mapping[str, FileRow]) -> None:
+        """Make an empty one.
+
+        Args:
+            files: all files by their physical names; a row shares the name of its file.
+        """
+        self._files = files
         self.rows: dict[str, UploadedRow] = {}
         self.bytes = 0
         self.ended: dict[str, None] = {}
 
     def restore(self, row: UploadedRow) -> None:
         """Put a row in as it was."""
+        file = self._files.get(row.physical)
+        if file is not None:
+            row = msgspec.structs.replace(row, physical=file.physical)
         if row.physical not in self.rows:
             self.bytes += row.size
         self.rows[row.physical] = row
@@ -104,9 +115,9 @@ class UploadedTable:
         self.restore(
             UploadedRow(
                 physical=op.physical,
-                key=op.key,
+                incarnation=op.incarnation,
                 size=op.size,
-                digests=dict(op.digests),
+                digests=op.digests,
                 resource=op.resource,
                 created=ts if known is None else known.created,
                 changed=ts,

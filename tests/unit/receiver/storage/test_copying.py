@@ -9,6 +9,7 @@ import pytest
 from common.bandwidth import Bandwidth
 from common.durable import Tree
 from receiver.metadata.engine import Engine
+from receiver.metadata.sql.executing import execute
 from receiver.operator.status import running_status
 from receiver.operator.storage import running_storage, storage_in_catalogue
 from receiver.storage.file_restore import restore_files
@@ -93,3 +94,16 @@ def test_a_receiver_that_was_replaced_copies_nothing_any_more(world: World, tmp_
         assert "taken over" in str(running_storage(node.operator).problem)
         assert list(store.objects(f"{node.engine.uuid}/data/")) == []
         store.close()
+
+
+def test_what_an_operator_said_of_a_storage_group_is_shown_and_done(world: World) -> None:
+    with world.node() as node:
+        execute(node.engine, "set storage group to root.sg")
+        execute(node.engine, "set upload to root.sg never")
+        Edge(node).round({path_of(1): tsfile()})
+        until(lambda: running_storage(node.operator).kept_files == 1)
+        view = running_storage(node.operator)
+        assert (view.upload, view.waiting_files, view.uploaded_files) == ({"root.sg": -1}, 0, 0)
+        execute(node.engine, "set upload to root.sg at once")
+        until(lambda: running_storage(node.operator).uploaded_files == 1)
+        assert storage_in_catalogue(node.operator).upload == {"root.sg": 0}

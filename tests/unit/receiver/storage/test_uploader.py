@@ -17,7 +17,7 @@ from receiver.metadata.model.errors import FencedError
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import next_incarnation, own_incarnation
 from receiver.storage.object_store import StoreAwayError
-from receiver.storage.uploader import data_key, resource_key
+from receiver.storage.uploader import resource_key
 from tests.support.uploading import SENDER, Centre
 
 
@@ -33,12 +33,12 @@ def test_what_is_loaded_is_uploaded_with_its_resource(centre: Centre) -> None:
     one, two = centre.load(1, resource=b"res"), centre.load(2)
     assert centre.uploader.run_once() == 2
     assert centre.uploaded() == {one, two}
-    key = data_key(centre.owner, one)
+    key = centre.key(one)
     whole = (centre.root / "data" / one).read_bytes()
     assert centre.store.read(key, 0, 1 << 20) == whole
     assert centre.store.head(key).about["sender"] == SENDER
     assert sorted(centre.objects()) == sorted(
-        [key, f"{key}.{md5(b'res').hexdigest()}.resource", data_key(centre.owner, two)]
+        [key, f"{key}.{md5(b'res').hexdigest()}.resource", centre.key(two)]
     )
 
 
@@ -86,13 +86,13 @@ def test_a_rotten_copy_never_goes(centre: Centre) -> None:
     place.write_bytes(place.read_bytes()[:-1] + b"?")
     centre.uploader.run_once()
     assert centre.uploaded() == {two}
-    assert centre.objects() == [data_key(centre.owner, two)]
+    assert centre.objects() == [centre.key(two)]
 
 
 def test_a_resource_written_anew_is_an_object_of_its_own(centre: Centre) -> None:
     one = centre.load(1, resource=b"res")
     centre.uploader.run_once()
-    key, size = data_key(centre.owner, one), centre.uploader.progress().uploaded_bytes
+    key, size = centre.key(one), centre.uploader.progress().uploaded_bytes
     new = centre.note_resource(one, b"another")
     centre.write_resource(one, b"another")
     assert centre.uploader.run_once() == 1
@@ -262,7 +262,7 @@ def test_an_error_of_one_run_leaves_nothing_out(
 def test_a_store_with_other_bytes_does_not_count(centre: Centre) -> None:
     one = centre.load(1)
     whole = (centre.root / "data" / one).read_bytes()
-    centre.store.put(data_key(centre.owner, one), whole[:-1] + b"?")
+    centre.store.put(centre.key(one), whole[:-1] + b"?")
     centre.uploader.run_once()
     assert centre.uploaded() == set()
 
