@@ -92,7 +92,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
 def _waiting(found: StorageView) -> str:
     text = f"{found.waiting_files} files, {size_text(found.waiting_bytes)}"
     if found.unreadable_files:
-        text += f", {found.unreadable_files} of them not there, or not what was loaded"
+        text += f", {found.unreadable_files} of them not there, not what was loaded, or refused"
     if found.oldest_waiting:
         text += f", the oldest since {commit_time(found.oldest_waiting, found.oldest_waiting_at)}"
     return text

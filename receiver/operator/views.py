@@ -315,7 +315,8 @@ class StorageView(Struct, frozen=True, kw_only=True):
         waiting_bytes: of those.
         kept_files: loaded, and not to go there yet, or never.
         kept_bytes: of those.
-        unreadable_files: those that wait and are not where they should be, or not what was loaded.
+        unreadable_files: those that wait and are not where they should be, or not what was loaded,
+            or that the store refused.
         upload: what operators said of storage groups: milliseconds behind the load, -1 for never.
         oldest_waiting: commit that loaded the oldest of them, 0 for none.
         oldest_waiting_at: when that was.

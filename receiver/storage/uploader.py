@@ -34,6 +34,7 @@ from receiver.metadata.model.errors import RefusedCommitError
 from receiver.storage.confirming import put_confirmed
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import ContentChangedError, FileContent
+from receiver.storage.object_store import StoreRefusedError
 from receiver.storage.upload_queue import UploadQueue
 
 if TYPE_CHECKING:
@@ -63,8 +64,8 @@ def data_key(engine: str, incarnation: int, physical: str) -> str:
 
 
 def resource_key(key: str, digest: str) -> str:
-    """Of the object of a `.resource` with an MD5, beside its file's."""
-    return f"{key}.{digest}.resource"
+    """Of the object of a `.resource` with an MD5, beside its file's; short enough for a name."""
+    return f"{key}.{digest}"
 
 
 class UploadProgress(NamedTuple):
@@ -75,7 +76,8 @@ class UploadProgress(NamedTuple):
         waiting_bytes: of those.
         kept_files: loaded, and not to go yet, or never.
         kept_bytes: of those.
-        unreadable_files: those of them that were not where they should be, or not what was loaded.
+        unreadable_files: those of them that were not where they should be, or not what was loaded,
+            or that the store refused.
         oldest: commit that brought the oldest of them, 0 for none.
         uploaded_files: in the store.
         uploaded_bytes: of those.
@@ -143,6 +145,7 @@ class Uploader:
         self._clock = clock
         self._queue = UploadQueue(engine, rules, clock)
         self._unreadable: set[str] = set()
+        self._refused = 0
         self._may_be_there = parallel + _BATCH
         self._stop = threading.Event()
 
@@ -188,6 +191,7 @@ class Uploader:
 
     def _run(self, pool: ThreadPoolExecutor) -> int:
         done, under_way, come = 0, dict[Future[_Brought], str](), list[_Brought]()
+        self._refused = 0
         trouble: TsferryError | None = None
         told = self._clock()
         while True:
@@ -218,9 +222,15 @@ class Uploader:
             brought = each.result()
         except ContentChangedError as error:
             self._put_off(physical, error)
+        except StoreRefusedError as error:
+            # Of one file, such as a name that is too long there, no other has to suffer.
+            self._put_off(physical, error)
+            self._refused += 1
+            return error if self._refused >= 2 * self._parallel else None
         except TsferryError as error:
             return error  # it is put back with all that was not told of
         else:
+            self._refused = 0
             if brought.told is not None:
                 come.append(brought)
             elif brought.is_whole:
@@ -229,12 +239,12 @@ class Uploader:
                 self._queue.put_off(physical)
         return None
 
-    def _put_off(self, physical: str, error: ContentChangedError) -> None:
+    def _put_off(self, physical: str, error: TsferryError) -> None:
         # fsck and verification tell of it; what is in the store is never such a copy.
         if physical not in self._unreadable:
             self._unreadable.add(physical)
             log.warning(
-                "a file is not what was loaded, and is not uploaded",
+                "a file is not uploaded",
                 extra={"physical": physical, "error": str(error)},
             )
         self._queue.put_off(physical)

@@ -65,9 +65,11 @@ class Centre:
         self.stop()
         self.start()
 
-    def load(self, number: int, *, size: int = 1500, resource: bytes | None = None) -> str:
+    def load(
+        self, number: int, *, size: int = 1500, resource: bytes | None = None, stem: str = ""
+    ) -> str:
         content = random.Random(number).randbytes(size)
-        stem = f"sequence/root.sg/0/0/{number}-{number}-0-0"
+        stem = stem or f"sequence/root.sg/0/0/{number}-{number}-0-0"
         physical = f"{stem}.{number:016x}.tsfile"
         place = self.root / "data" / physical
         place.parent.mkdir(parents=True, exist_ok=True)

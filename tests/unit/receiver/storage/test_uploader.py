@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import FencedError
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import next_incarnation, own_incarnation
-from receiver.storage.object_store import StoreAwayError
+from receiver.storage.object_store import Fingerprint, StoreAwayError, StoreRefusedError
 from receiver.storage.uploader import resource_key
 from tests.support.uploading import SENDER, Centre
 
@@ -38,7 +39,7 @@ def test_what_is_loaded_is_uploaded_with_its_resource(centre: Centre) -> None:
     assert centre.store.read(key, 0, 1 << 20) == whole
     assert centre.store.head(key).about["sender"] == SENDER
     assert sorted(centre.objects()) == sorted(
-        [key, f"{key}.{md5(b'res').hexdigest()}.resource", centre.key(two)]
+        [key, f"{key}.{md5(b'res').hexdigest()}", centre.key(two)]
     )
 
 
@@ -282,6 +283,48 @@ def test_a_store_that_is_away_is_tried_again(
     assert centre.uploader.progress().waiting_files == 1
     assert centre.uploader.run_once() == 1
     assert centre.uploaded() == {one}
+
+
+def test_a_file_that_the_store_refuses_holds_up_no_other(
+    centre: Centre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, *others = [centre.load(number) for number in range(5)]
+    upload = centre.store.upload
+
+    def refuse(key: str, *rest: Any, **more: Any) -> Fingerprint:
+        if one in key:
+            raise StoreRefusedError("KeyTooLongError")
+        return upload(key, *rest, **more)
+
+    monkeypatch.setattr(centre.store, "upload", refuse)
+    assert centre.uploader.run_once() == 4
+    assert centre.uploaded() == set(others)
+    assert centre.uploader.progress().unreadable_files == 1
+
+
+def test_a_store_that_refuses_all_is_a_problem(
+    centre: Centre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {centre.load(number) for number in range(30)}
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreRefusedError("AccessDenied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(centre.store, "upload", refuse)
+        with pytest.raises(StoreRefusedError):
+            centre.uploader.run_once()
+    centre.now += 61
+    assert centre.uploader.run_once() == 30
+    assert centre.uploaded() == names
+
+
+def test_the_longest_name_that_a_file_may_have_fits(centre: Centre) -> None:
+    stem = "x" * (200 - len(".tsfile"))
+    one = centre.load(1, stem=f"sequence/root.sg/0/0/{stem}", resource=b"res")
+    assert len(one.rpartition("/")[2]) == 217
+    assert centre.uploader.run_once() == 1
+    assert centre.resources() == {one: md5(b"res").hexdigest()}
 
 
 def test_who_was_replaced_puts_nothing_any_more(centre: Centre, tmp_path: Path) -> None:
