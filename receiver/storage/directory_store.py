@@ -80,7 +80,11 @@ class DirectoryStore:
             if about:
                 self._make_folder(key)
                 self._tree.write_atomic(_path(key) + _ABOUT, msgspec.json.encode(dict(about)))
-            self._write(key, checked_blocks(content, paced))
+            try:
+                self._write(key, checked_blocks(content, paced))
+            finally:
+                if about and not self._tree.exists(_path(key)):
+                    self._tree.unlink(_path(key) + _ABOUT)
         return Fingerprint(content.size, {})
 
     def head(self, key: str) -> StoredObject:

@@ -10,6 +10,11 @@ commits that all can see: the store has no frame that the log may still lose. A 
 is there; with it the directory can be made again as of its newest commit, or of any commit behind
 its first checkpoint. Of the tlog a copy needs what a checkpoint rests on; the rest the log has.
 
+An engine may have more than one past: it was restored as of an earlier commit, or its directory is
+an old copy. So what the newest manifest ends with is compared with the files here; where they are
+not the same, another incarnation copies all of its own, and the same one stops: its machine was
+turned back, or is there twice.
+
 Nothing is kept here but the newest manifest. What was put and is named by none, because the process
 died between, lies under a key that the next try finds taken, with the same bytes.
 """
@@ -23,9 +28,10 @@ from typing import TYPE_CHECKING
 from common import crash
 from common.digests import md5, read_blocks
 from common.errors import DamagedError
-from receiver.metadata.log.checkpoints import checkpoints
-from receiver.metadata.log.segments import open_segments, segments
+from receiver.metadata.log.checkpoints import checkpoint_name, checkpoints
+from receiver.metadata.log.segments import open_segments, segment_name, segments
 from receiver.metadata.log.tlog import TLOG_NAME
+from receiver.metadata.model.errors import FencedError
 from receiver.storage.confirming import put_confirmed
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import FileContent
@@ -74,12 +80,24 @@ class LogShipper:
             home: the schema directory.
             store: where the copies go.
             owner: as whom they are put.
+
+        Raises:
+            FencedError: this incarnation has put what is not in the files here.
         """
         self._published = published
         self._home = home
         self._store = store
         self._owner = owner
         self.newest = newest_manifest(store, owner.engine)
+        self._parent = "" if self.newest is None else self.newest.key
+        if self.newest is not None and not self._is_ours(self.newest):
+            if self.newest.incarnation == owner.number:
+                raise FencedError(
+                    f"{store.url}: the log in the store is not the one here: this machine was "
+                    "turned back to an earlier state, or is there twice. If it is to go on: "
+                    "`tsferry-receiver storage takeover`, and start it again"
+                )
+            self.newest = None
 
     def ship(self) -> bool:
         """Copy what was committed since the last time; False if nothing was.
@@ -100,7 +118,7 @@ class LogShipper:
             incarnation=self._owner.number,
             number=self._number(before),
             ident=uuid.uuid4().hex,
-            parent="" if before is None else before.key,
+            parent=self._parent if before is None else before.key,
             lsn=now.lsn,
             ts=now.ts,
             checkpoints=kept,
@@ -112,6 +130,30 @@ class LogShipper:
         crash.point("storage.manifest.put")
         self.newest = made
         return True
+
+    def _is_ours(self, newest: StoreManifest) -> bool:
+        """Whether what a manifest ends with is in the files here."""
+        if newest.lsn > self._published().lsn:
+            return False
+        pieces = [
+            (segment_name(each.first_lsn), each.pieces[-1])
+            for each in newest.segments
+            if each.pieces
+        ][-1:]
+        pieces += [(checkpoint_name(each.lsn), each.piece) for each in reversed(newest.checkpoints)]
+        for name, piece in pieces:
+            try:
+                fd = self._home.open_read(name)
+            except FileNotFoundError:
+                continue  # nobody needs it here any more
+            try:
+                digest = md5()
+                for block in read_blocks(fd, start=piece.offset, end=piece.end):
+                    digest.update(block)
+            finally:
+                os.close(fd)
+            return digest.hexdigest() == piece.md5
+        return newest.incarnation == self._owner.number
 
     def _is_behind(self, before: StoreManifest) -> bool:
         """Whether there is a checkpoint that the store lacks."""
