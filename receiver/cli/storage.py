@@ -93,8 +93,9 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     epilog="Example: tsferry-receiver storage takeover. Exit codes: 0 done; 1 the prefix is "
     "another engine's; 2 configuration; 4 the store does not answer."
 )
+@json_option
 @click.pass_obj
-def takeover(invocation: Invocation[ReceiverConfig]) -> None:
+def takeover(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """Make this receiver the owner of its copies again, whoever is it now.
 
     For a machine that was turned back to an earlier state, a copy that is to go on in its place, or
@@ -115,7 +116,10 @@ def takeover(invocation: Invocation[ReceiverConfig]) -> None:
             taken = next_incarnation(store, home, uuid)
     finally:
         store.close()
-    click.echo(f"incarnation {taken.number} of engine {uuid} is this receiver's")
+    if as_json:
+        emit_json({"engine": uuid, "incarnation": taken.number})
+    else:
+        click.echo(f"incarnation {taken.number} of engine {uuid} is this receiver's")
 
 
 def _waiting(found: StorageView) -> str:
