@@ -83,8 +83,10 @@ def test_a_mount_over_a_storage_group_that_goes_takes_nothing_with_it(world, mou
     ten_files(world)
     in_step(world)
     subprocess.run(["umount", str(mounted)], check=True)
-    world.round()
-    world.round()
+    for report in (world.round(), world.round()):
+        assert report.exit_code == 3
+        assert {each.file for each in report.unmounted} == {f"{mounted}/0/0"}
+        assert report.complete_until is None
     assert states(world) == ["live"] * 10
 
 

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EtcdLog", "open_remote"]
 
-_VERSION = 1
+_VERSION = 2
+"""Version 1 knew no operation above 27: see the versions of the local log."""
 _MARGIN = 2.0
 """Seconds that a lease may outlive its time."""
 _log = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class _Head(msgspec.Struct, frozen=True, omit_defaults=True):
     next: int = 1
     id: str = ""
     barred: str = ""
-    version: int = _VERSION
+    version: int = 1
 
 
 class _Sent(NamedTuple):
@@ -141,6 +142,7 @@ class EtcdLog(RemoteLog):
         self._ownership.acquire(self._lease + _MARGIN if wait is None else wait)
         try:
             self._look()
+            self._raise_version()
         except BaseException:
             self._ownership.close()  # what cannot be read is not held on to
             raise
@@ -155,6 +157,14 @@ class EtcdLog(RemoteLog):
         head, engine = self._client.transaction([], got).found
         self._take_head(head.keys)
         self._uuid = engine.keys[0].value.decode(errors="replace") if engine.keys else None
+
+    def _raise_version(self) -> None:
+        """Have older programs refuse it from now on, as they do with a local log."""
+        if not self._head_changed or self._head.version == _VERSION:
+            return
+        head = msgspec.structs.replace(self._head, version=_VERSION)
+        self._change([Put(self._head_key, msgspec.json.encode(head))])
+        self._look()
 
     @property
     def fenced(self) -> bool:
@@ -225,7 +235,7 @@ class EtcdLog(RemoteLog):
             raise ConflictError(
                 f"a frame from LSN {first_lsn}; the log in etcd goes on with {self._head.next}"
             )
-        head = _Head(first_lsn + commits, secrets.token_hex(8))
+        head = _Head(first_lsn + commits, secrets.token_hex(8), version=_VERSION)
         frame = Frame.of(commits, head.id, payload)
         for part in self._frames.staged(first_lsn, frame, payload):
             self._change([part])

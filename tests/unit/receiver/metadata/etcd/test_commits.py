@@ -169,6 +169,24 @@ def test_a_log_of_a_newer_version_is_refused_with_its_number(world):
             world.log()
 
 
+@pytest.mark.parametrize("appends", [True, False])
+def test_the_first_release_refuses_what_was_opened_here_by_its_version(world, monkeypatch, appends):
+    """It knows fewer operations, and would call the frames damaged."""
+    log = world.log()
+    log.append(1, 1, b"x")
+    log.close()
+    world.change(Put(world.at("head"), b'{"next":2,"id":"of the first release"}'))
+    log = world.log()
+    if appends:
+        log.append(2, 1, b"y")
+    log.close()
+    with monkeypatch.context() as first:
+        first.setattr("receiver.metadata.etcd.commits._VERSION", 1)
+        with pytest.raises(NewerLogError, match="up to 1"):
+            world.log()
+    assert list(world.log().frames(1)) == [(1, b"x"), (2, b"y")][: 1 + appends]
+
+
 # -- one owner -----------------------------------------------------------------------------------
 
 
