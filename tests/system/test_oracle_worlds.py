@@ -18,6 +18,7 @@ from tests.support.oracle_clocks import ClockedPlay, clocked
 from tests.support.oracle_damage import DamagedPlay, spoil
 from tests.support.oracle_few_values import EXCHANGED, FORWARDED, FewValuesPlay
 from tests.support.oracle_pieces import PiecesPlay, short_parts
+from tests.support.oracle_transfers import shared_centre
 from tests.system.test_oracle_plays import MODES, told
 
 SHAPES = [PLAIN, TABLE, ALIGNED, BINARY]
@@ -84,7 +85,7 @@ def test_a_task_that_goes_on_with_other_files_is_never_too_much_for_its_receiver
         assert base.answer().items() <= world.read().items()
 
 
-@pytest.mark.parametrize(("seed", "mode"), tiers.sample(itertools.product(range(60), MODES), 2))
+@pytest.mark.parametrize(("seed", "mode"), tiers.sample(itertools.product(range(60), MODES), 1))
 def test_deletions_and_resources_that_are_told_in_small_tasks_are_as_the_database_has_them(
     seed, mode, tmp_path
 ):
@@ -112,6 +113,16 @@ def test_deletion_files_that_are_damaged_for_a_while_hide_what_they_hid(
         play = DamagedPlay(world, seed)
         with told(play):
             play.run(STEPS)
+
+
+@pytest.mark.parametrize(
+    ("seed", "mode", "shape"), tiers.sample(itertools.product(range(60), MODES, [PLAIN, BINARY]), 1)
+)
+def test_devices_that_go_from_edge_to_edge_are_answered_as_their_owners_answer(
+    seed, mode, shape, tmp_path
+):
+    with shared_centre(tmp_path, mode, seed, shape) as life, told(life):
+        life.run(STEPS)
 
 
 @pytest.mark.parametrize(("seed", "mode", "shape"), FEW)
