@@ -412,6 +412,8 @@ def test_a_partition_without_deletions_may_be_cut():
     assert [len(task.additions) for task in by_count.tasks] == [10, 10, 5]
     by_size = run(a_scan(*files), options=PlanOptions(task_max_bytes=45))
     assert [task.bytes for task in by_size.tasks] == [40] * 6 + [10]
+    by_receiver = run(a_scan(*files), options=PlanOptions(task_max_files=10, task_most=8))
+    assert [len(task.additions) for task in by_receiver.tasks] == [8, 8, 8, 1]
 
 
 def test_a_file_larger_than_a_task_gets_one_of_its_own():
