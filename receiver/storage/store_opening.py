@@ -40,9 +40,9 @@ def open_store(url: str, options: StoreOptions = StoreOptions()) -> ObjectStore:
     """
     pieces = urlsplit(url)
     if pieces.query or pieces.fragment or pieces.username or pieces.password:
-        place = f"{pieces.scheme}://{pieces.netloc.rpartition('@')[2]}{pieces.path}"
+        bare = f"{pieces.scheme}://{pieces.netloc.rpartition('@')[2]}{pieces.path}"
         raise ConfigError(
-            f"storage.url: {place!a} is all that it may have; credentials come from the "
+            f"storage.url: {bare!a} is all that it may have; credentials come from the "
             "environment or a profile"
         )
     path = unquote(pieces.path).strip("/")
