@@ -115,10 +115,11 @@ def restore(ctx: click.Context, url: str | None, at: int | None, as_json: bool) 
     store = store_of(config.storage)
     try:
         uuid = engine_in(store)
-        if not _is_there(config, uuid):
-            restore_metadata(store, uuid, config.schema_dir, at=at)
-        with Tree(config.schema_dir) as home:
-            next_incarnation(store, home, uuid)
+        if _is_there(config, uuid):
+            with Tree(config.schema_dir) as home:
+                next_incarnation(store, home, uuid)
+        else:
+            restore_metadata(store, uuid, config.schema_dir, at=at, take_over=True)
         with open_engine(config) as engine:
             adopt(config, uuid)
             with Tree(config.data_dirs[0]) as data:

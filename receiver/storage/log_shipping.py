@@ -28,6 +28,7 @@ from receiver.metadata.log.segments import open_segments, segments
 from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.storage.confirming import put_confirmed
 from receiver.storage.incarnation import check_owner
+from receiver.storage.metadata_restore import restored_from
 from receiver.storage.object_content import FileContent
 from receiver.storage.store_manifests import (
     CheckpointCopy,
@@ -79,7 +80,8 @@ class LogShipper:
         self._home = home
         self._store = store
         self._owner = owner
-        self.newest = newest_manifest(store, owner.engine)
+        own = newest_manifest(store, owner.engine, incarnation=owner.number)
+        self.newest = own or restored_from(store, home)
 
     def ship(self) -> bool:
         """Copy what was committed since the last time; False if nothing was.
@@ -114,7 +116,9 @@ class LogShipper:
         return True
 
     def _is_behind(self, before: StoreManifest) -> bool:
-        """Whether there is a checkpoint that the store lacks."""
+        """Whether there is a checkpoint that the store lacks, or no manifest of this owner."""
+        if before.incarnation != self._owner.number:
+            return True
         known = {each.lsn for each in before.checkpoints}
         return any(each.lsn not in known for each in checkpoints(self._home))
 

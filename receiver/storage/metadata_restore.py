@@ -3,6 +3,11 @@
 It is built beside its place, flushed, and moved there whole, so a restore that is cut off leaves
 nothing that an engine would open. Each piece is compared with the MD5 of the manifest. As of an
 earlier moment, the log is cut behind the last commit by then, in the middle of a frame if need be.
+
+    storage/restored.json       {"manifest": "<key>", "lsn": 12, "cut": false}
+
+tells what it was made of: the copies of the new owner go on from there, and from nothing that the
+old one may have put meanwhile, or that came behind the moment.
 """
 
 from __future__ import annotations
@@ -10,6 +15,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
+from common.decoders import from_json
 from common.digests import md5
 from common.durable import Tree
 from common.errors import ConflictError, DamagedError, NotFoundError
@@ -18,8 +26,10 @@ from receiver.metadata.log.frames import LogReader, encode_frame, encode_payload
 from receiver.metadata.log.segments import segment_name
 from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.metadata.model.records import encode_ops
+from receiver.storage.incarnation import next_incarnation
 from receiver.storage.object_content import ContentChangedError
-from receiver.storage.store_manifests import newest_manifest
+from receiver.storage.object_store import ObjectMissingError
+from receiver.storage.store_manifests import newest_manifest, read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,9 +39,10 @@ if TYPE_CHECKING:
     from receiver.storage.object_store import ObjectStore
     from receiver.storage.store_manifests import FilePiece, StoreManifest
 
-__all__ = ["RestoredMetadata", "restore_metadata"]
+__all__ = ["RestoredMetadata", "restore_metadata", "restored_from"]
 
 _BLOCK = 8 << 20
+_BASE = "storage/restored.json"
 
 
 class RestoredMetadata(NamedTuple):
@@ -48,8 +59,19 @@ class RestoredMetadata(NamedTuple):
     ts: int
 
 
+class _Base(msgspec.Struct, frozen=True):
+    manifest: str
+    lsn: int
+    cut: bool
+
+
 def restore_metadata(
-    store: ObjectStore, engine: str, directory: Path, *, at: int | None = None
+    store: ObjectStore,
+    engine: str,
+    directory: Path,
+    *,
+    at: int | None = None,
+    take_over: bool = False,
 ) -> RestoredMetadata:
     """Make a schema directory.
 
@@ -58,27 +80,72 @@ def restore_metadata(
         engine: uuid of the metadata engine.
         directory: which must not be there, or be empty.
         at: timestamp of the last commit that may be in it; None for all there is.
+        take_over: as the owner of what is in the store, before anybody can serve it.
 
     Raises:
         NotFoundError: there is no manifest, or none that reaches back so far.
         ConflictError: something is in the directory.
+        FencedError: somebody else took over at the same moment.
         DamagedError, ContentChangedError: a copy is not what its manifest says.
     """
     if directory.exists() and any(directory.iterdir()):
         raise ConflictError(f"{directory} is not empty; a restore never replaces anything")
-    manifest = newest_manifest(store, engine)
-    if manifest is None:
-        raise NotFoundError(f"{store.url}: there is no manifest of engine {engine}")
     beside = f"{directory.name}.restoring"
     with Tree(directory.parent, create=True) as parent:
-        for left, _ in list(parent.files(beside)) if parent.exists(beside) else ():
-            parent.unlink(left, sync=False)
-        with Tree(directory.with_name(beside), create=True) as tree:
-            found = _Restore(store, manifest, tree).run(at)
-            tree.sync_dir()
+        manifest = _newest(store, engine)
+        while True:
+            for left, _ in list(parent.files(beside)) if parent.exists(beside) else ():
+                parent.unlink(left, sync=False)
+            with Tree(directory.with_name(beside), create=True) as tree:
+                found = _Restore(store, manifest, tree).run(at)
+                if take_over:
+                    next_incarnation(store, tree, engine)
+                tree.sync_dir()
+            # What the old owner put until it was fenced off is its word, too.
+            newest = _newest(store, engine)
+            if not take_over or newest.key == manifest.key:
+                break
+            manifest = newest
         parent.remove_empty(directory.name)
         parent.rename(beside, directory.name, replace=False)
     return found
+
+
+def _newest(store: ObjectStore, engine: str) -> StoreManifest:
+    manifest = newest_manifest(store, engine)
+    if manifest is None:
+        raise NotFoundError(f"{store.url}: there is no manifest of engine {engine}")
+    return manifest
+
+
+def restored_from(store: ObjectStore, home: Tree) -> StoreManifest | None:
+    """What of the copies that a schema directory was made of is still its own history.
+
+    Args:
+        store: where they are.
+        home: the schema directory.
+
+    Returns:
+        The manifest, without what came behind the moment of the restore; None if the directory was
+        not restored, or the manifest is not there any more.
+    """
+    try:
+        base = from_json(home.read(_BASE), _Base)
+        whole = read_manifest(store, base.manifest)
+    except (FileNotFoundError, ObjectMissingError):
+        return None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DamagedError(f"{home.path / _BASE} names no manifest: {error}") from None
+    if not base.cut:
+        return whole
+    return msgspec.structs.replace(
+        whole,
+        lsn=base.lsn,
+        checkpoints=[each for each in whole.checkpoints if each.lsn <= base.lsn],
+        # The one that was cut has other bytes now, even if it ended where a frame does.
+        segments=[each for each in whole.segments[:-1] if each.next_lsn <= base.lsn],
+        tags=[],
+    )
 
 
 class _Restore:
@@ -101,6 +168,9 @@ class _Restore:
             self._write(checkpoint_name(each.lsn), [each.piece])
         if self._manifest.tags and by_then:
             self._write(TLOG_NAME, self._manifest.tags)
+        base = _Base(self._manifest.key, lsn, cut=at is not None)
+        self._tree.make_dirs(_BASE.rpartition("/")[0])
+        self._tree.write_atomic(_BASE, msgspec.json.encode(base))
         return RestoredMetadata(self._manifest, lsn, ts)
 
     def _log(self, at: int | None) -> tuple[int, int]:
