@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import click
 from msgspec.structs import replace
 
@@ -122,8 +124,10 @@ def restore(ctx: click.Context, url: str | None, at: int | None, as_json: bool) 
             restore_metadata(store, uuid, config.schema_dir, at=at, take_over=True)
         with open_engine(config) as engine:
             adopt(config, uuid)
-            with Tree(config.data_dirs[0]) as data:
-                found = restore_files(store, engine, data)
+            with ExitStack() as stack:
+                trees = [stack.enter_context(Tree(each)) for each in config.data_dirs]
+                keep = config.limits.min_free_bytes
+                found = restore_files(store, engine, trees, keep=keep)
     finally:
         store.close()
     if as_json:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from receiver.storage.object_store import Fingerprint, ObjectStore
     from receiver.storage.upload_queue import DueFile
 
-__all__ = ["UploadProgress", "Uploader", "data_key", "resource_key"]
+__all__ = ["UploadProgress", "Uploader", "data_key", "data_key_of", "resource_key"]
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,12 @@ _TELL = 1.0
 
 def data_key(owner: Incarnation, physical: str) -> str:
     """Of a file's object."""
-    return f"{owner.engine}/data/{owner.number:08}/{physical}"
+    return data_key_of(owner.engine, owner.number, physical)
+
+
+def data_key_of(engine: str, incarnation: int, physical: str) -> str:
+    """Of a file's object, as an incarnation put it."""
+    return f"{engine}/data/{incarnation:08}/{physical}"
 
 
 def resource_key(key: str, digest: str) -> str:
