@@ -8,7 +8,16 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from common.config import AllowList, ConfigFinding, Duration, Secret, Size, Url, is_loopback
+from common.config import (
+    AllowList,
+    ConfigFinding,
+    Duration,
+    Secret,
+    Size,
+    Timetable,
+    Url,
+    is_loopback,
+)
 from common.config.shared_rules import TimeUnit, overlapping, whole_milliseconds
 from common.logs import LogConfig
 
@@ -263,7 +272,9 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         region: of the bucket; none for what the environment or the profile says.
         profile: of the credentials' file; none for the usual order.
         path_style: the bucket is in the path, not in the host's name, as many compatibles want.
+        before_ack: a task is *loaded* only when its files and its commit are there too.
         parallel: files on their way at once, and parts of one large file.
+        bandwidth_limit: bytes a second of all copies of files together, or by the hour.
         lag: that the copy of the log is behind the commits, at most, while the store answers.
     """
 
@@ -272,8 +283,15 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
     region: str | None = None
     profile: str | None = None
     path_style: bool = False
+    before_ack: bool = False
     parallel: Annotated[int, Meta(ge=1, le=64)] = 4
+    bandwidth_limit: Timetable = Timetable()
     lag: Annotated[Duration, Meta(ge=0.1)] = 10.0
+
+    def check(self) -> Iterator[ConfigFinding]:
+        """What no single key can tell."""
+        if self.before_ack and self.url is None:
+            yield ConfigFinding("before_ack", "expected with url: nothing would ever be loaded")
 
 
 class ReceiverConfig(Struct, frozen=True, kw_only=True):

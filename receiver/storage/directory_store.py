@@ -54,6 +54,7 @@ class DirectoryStore:
         self.url = path.as_uri()
         self._path = path
         self._trees: list[tuple[Tree, tuple[int, int]]] = []
+        self.requests: Mapping[str, int] = {}
         with _means(self.url):
             _ = self._tree
 

@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
 
-__all__ = ["DueFile", "UploadQueue", "is_missing"]
+__all__ = ["DueFile", "UploadQueue"]
 
-_AGAIN = 60.0
-"""Seconds until a file that could not be read is looked at again."""
+_SOONEST, _LATEST = 0.5, 60.0
+"""Seconds until a file that could not be read is looked at again, doubled each time."""
 _NEWS = (
     records.FileLoaded,
     records.FileRestored,
@@ -53,14 +52,6 @@ class _Entry(NamedTuple):
     physical: str
 
 
-def is_missing(state: State, physical: str) -> bool:
-    """Whether readers see a file that is not in the store as it is."""
-    row, there = state.files.get(physical), state.uploaded_table.rows.get(physical)
-    if row is None or not row.visible:
-        return False
-    return there is None or (row.resource is not None and row.resource.md5 != there.resource)
-
-
 class UploadQueue:
     """What is missing; one thread takes from it, any may look."""
 
@@ -76,6 +67,7 @@ class UploadQueue:
         self._lock = threading.Lock()
         self._entries: list[_Entry] = []
         self._under_way: dict[str, int] = {}
+        self._pauses: dict[str, float] = {}
         self._seen = -1
 
     def look(self) -> None:
@@ -106,16 +98,17 @@ class UploadQueue:
                     continue  # `done` looks at it again
                 self._under_way[entry.physical] = entry.ts
             with self._engine.reading() as state:
-                if is_missing(state, entry.physical):
-                    there = state.uploaded_table.rows.get(entry.physical)
-                    return DueFile(state.files[entry.physical], there)
+                row = state.files.get(entry.physical)
+                if row is not None and state.uploaded_table.lacks(row):
+                    return DueFile(row, state.uploaded_table.rows.get(entry.physical))
             self._forget(entry.physical)
 
     def done(self, physical: str) -> None:
         """It was told of; what came to it meanwhile is due at once."""
+        self._pauses.pop(physical, None)
         ts = self._forget(physical)
         with self._engine.reading() as state:
-            missing = is_missing(state, physical)
+            missing = state.uploaded_table.lacks(state.files.get(physical))
         if missing:
             self._add(_Entry(0.0, ts, physical))
 
@@ -126,21 +119,24 @@ class UploadQueue:
 
     def put_off(self, physical: str) -> None:
         """It could not be read, and is due again after a while."""
-        self._add(_Entry(self._clock() + _AGAIN, self._forget(physical), physical))
+        pause = self._pauses.get(physical, _SOONEST)
+        self._pauses[physical] = min(2 * pause, _LATEST)
+        self._add(_Entry(self._clock() + pause, self._forget(physical), physical))
 
     def missing(self) -> dict[str, int]:
         """Physical names of what is not in the store, with the commits that brought it."""
         with self._lock:
             found = [*self._entries, *(_Entry(0.0, ts, p) for p, ts in self._under_way.items())]
         with self._engine.reading() as state:
-            return {each.physical: each.ts for each in found if is_missing(state, each.physical)}
+            lacks, files = state.uploaded_table.lacks, state.files
+            return {each.physical: each.ts for each in found if lacks(files.get(each.physical))}
 
     def _look_at_all(self) -> None:
         with self._engine.reading() as state:
             found = [
                 _Entry(0.0, row.created, row.physical)
                 for row in state.files.values()
-                if is_missing(state, row.physical)
+                if state.uploaded_table.lacks(row)
             ]
             self._seen = state.newest
         heapq.heapify(found)
