@@ -8,7 +8,16 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from common.config import AllowList, ConfigFinding, Duration, Secret, Size, Url, is_loopback
+from common.config import (
+    AllowList,
+    ConfigFinding,
+    Duration,
+    Secret,
+    Size,
+    Timetable,
+    Url,
+    is_loopback,
+)
 from common.config.shared_rules import TimeUnit, overlapping, whole_milliseconds
 from common.logs import LogConfig
 
@@ -264,6 +273,7 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         profile: of the credentials' file; none for the usual order.
         path_style: the bucket is in the path, not in the host's name, as many compatibles want.
         parallel: files on their way at once, and parts of one large file.
+        bandwidth_limit: bytes a second of all copies of files together, or by the hour.
         lag: that the copy of the log is behind the commits, at most, while the store answers.
     """
 
@@ -273,6 +283,7 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
     profile: str | None = None
     path_style: bool = False
     parallel: Annotated[int, Meta(ge=1, le=64)] = 4
+    bandwidth_limit: Timetable = Timetable()
     lag: Annotated[Duration, Meta(ge=0.1)] = 10.0
 
 

@@ -75,18 +75,32 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         "store": printable(found.url or "none is configured"),
         "problem": printable(found.problem or "none"),
         "in the store": f"{found.uploaded_files} files, {size_text(found.uploaded_bytes)}",
-        "waiting": f"{found.waiting_files} files"
-        + (
-            f", the oldest since {commit_time(found.oldest_waiting, found.oldest_waiting_at)}"
-            if found.oldest_waiting
-            else ""
-        ),
-        "log": f"up to {commit_time(found.shipped, found.shipped_at)}" if found.shipped else "-",
+        "waiting": _waiting(found),
+        "log": _log(found),
+        "requests": ", ".join(f"{n} {kind}" for kind, n in sorted(found.requests.items())) or "-",
         "incarnation": f"{found.incarnation or '-'}"
         + (", and another receiver has taken over" if found.fenced else ""),
     }
     for name, value in lines.items():
         click.echo(f"{name + ':':14}{value}")
+
+
+def _waiting(found: StorageView) -> str:
+    text = f"{found.waiting_files} files, {size_text(found.waiting_bytes)}"
+    if found.unreadable_files:
+        text += f", {found.unreadable_files} of them not there, or not what was loaded"
+    if found.oldest_waiting:
+        text += f", the oldest since {commit_time(found.oldest_waiting, found.oldest_waiting_at)}"
+    return text
+
+
+def _log(found: StorageView) -> str:
+    if not found.shipped:
+        return "-"
+    text = f"up to {commit_time(found.shipped, found.shipped_at)}"
+    if found.behind:
+        text += f", behind since {commit_time(found.behind, found.behind_at)}"
+    return text
 
 
 @click.command(

@@ -17,18 +17,16 @@ def storage_in_catalogue(there: ReceiverDirectories) -> StorageView:
     """What the catalogue knows, without a server."""
     with there.engine.reading() as state:
         table = state.uploaded_table
-        waiting = [
-            row.created
-            for row in state.files.values()
-            if row.visible and row.physical not in table.rows
-        ]
+        rows = [row for row in state.files.values() if table.lacks(row)]
+        oldest = min((row.created for row in rows), default=0)
         return StorageView(
             url=there.config.storage.url,
             uploaded_files=len(table.rows),
             uploaded_bytes=table.bytes,
-            waiting_files=len(waiting),
-            oldest_waiting=min(waiting, default=0),
-            oldest_waiting_at=_moment(there.engine, min(waiting, default=0)),
+            waiting_files=len(rows),
+            waiting_bytes=sum(row.size for row in rows if row.physical not in table.rows),
+            oldest_waiting=oldest,
+            oldest_waiting_at=_moment(there.engine, oldest),
         )
 
 
@@ -44,10 +42,15 @@ def running_storage(there: RunningReceiver) -> StorageView:
         uploaded_files=found.files.uploaded_files,
         uploaded_bytes=found.files.uploaded_bytes,
         waiting_files=found.files.waiting_files,
+        waiting_bytes=found.files.waiting_bytes,
+        unreadable_files=found.files.unreadable_files,
         oldest_waiting=found.files.oldest,
         oldest_waiting_at=_moment(there.engine, found.files.oldest),
         shipped=found.shipped,
         shipped_at=_moment(there.engine, found.shipped),
+        behind=found.behind,
+        behind_at=_moment(there.engine, found.behind),
+        requests=dict(found.requests),
         problem=found.problem,
         fenced=found.is_fenced,
     )

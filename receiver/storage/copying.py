@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from common.bandwidth import Bandwidth
 from common.durable import Closing, Tree
 from common.errors import StoppedError, TsferryError
 from common.threads import join_begun
-from receiver.metadata.model.errors import FencedError
+from receiver.metadata.model.errors import FencedError, HistoryGoneError
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.log_shipping import LogShipper
 from receiver.storage.owned_prefix import own_prefix
@@ -21,7 +23,7 @@ from receiver.storage.store_opening import StoreOptions, open_store
 from receiver.storage.uploader import Uploader, UploadProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from receiver.config import StorageConfig
     from receiver.metadata.engine import Engine
@@ -60,6 +62,8 @@ class StorageProgress(NamedTuple):
         files: how far those of files are.
         incarnation: as whom they are put; 0 while the store was not reached yet.
         shipped: the newest commit whose log is in the store, 0 for none.
+        behind: the oldest commit whose log is not, 0 for none.
+        requests: sent to the store since the start, by kind.
         problem: what is in the way, None if nothing is.
         is_fenced: another receiver has taken over, for good.
     """
@@ -67,6 +71,8 @@ class StorageProgress(NamedTuple):
     files: UploadProgress
     incarnation: int = 0
     shipped: int = 0
+    behind: int = 0
+    requests: Mapping[str, int] = MappingProxyType({})
     problem: str | None = None
     is_fenced: bool = False
 
@@ -93,13 +99,14 @@ class StorageService(Closing):
         self._engine = engine
         self._home = schema_dir
         self._trees = trees
+        self._stop = threading.Event()
         self._store: ObjectStore | None = None
         self._uploader: Uploader | None = None
         self._shipper: LogShipper | None = None
+        self._bandwidth = Bandwidth(config.bandwidth_limit, sleep=self._stop.wait)
         self._incarnation = 0
         self._problems: dict[str, str] = {}
         self._fenced = threading.Event()
-        self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -125,13 +132,24 @@ class StorageService(Closing):
         """How far the copies are."""
         shipper, uploader = self._shipper, self._uploader
         newest = None if shipper is None else shipper.newest
+        shipped = 0 if newest is None else newest.ts
         return StorageProgress(
             files=UploadProgress() if uploader is None else uploader.progress(),
             incarnation=self._incarnation,
-            shipped=0 if newest is None else newest.ts,
+            shipped=shipped,
+            behind=self._behind(shipped),
+            requests={} if self._store is None else dict(self._store.requests),
             problem=self.problem(),
             is_fenced=self._fenced.is_set(),
         )
+
+    def _behind(self, shipped: int) -> int:
+        if self._engine.newest_commit == shipped:
+            return 0
+        try:
+            return next(iter(self._engine.log_since(shipped))).ts
+        except (StopIteration, HistoryGoneError):
+            return shipped
 
     def problem(self) -> str | None:
         """What is in the way of the copies, None if nothing is."""
@@ -187,4 +205,5 @@ class StorageService(Closing):
             self._home,
             self._trees,
             parallel=self._config.parallel,
+            paced=self._bandwidth.take,
         )

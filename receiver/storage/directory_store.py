@@ -52,6 +52,7 @@ class DirectoryStore:
 
     def __init__(self, path: Path) -> None:
         self.url = path.as_uri()
+        self.requests: Mapping[str, int] = {}
         with _means(self.url):
             self._tree = Tree(path)
 

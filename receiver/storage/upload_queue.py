@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
 
-__all__ = ["DueFile", "UploadQueue", "is_missing"]
+__all__ = ["DueFile", "UploadQueue"]
 
 _AGAIN = 60.0
 """Seconds until a file that could not be read is looked at again."""
@@ -51,14 +50,6 @@ class _Entry(NamedTuple):
     due: float
     ts: int
     physical: str
-
-
-def is_missing(state: State, physical: str) -> bool:
-    """Whether readers see a file that is not in the store as it is."""
-    row, there = state.files.get(physical), state.uploaded_table.rows.get(physical)
-    if row is None or not row.visible:
-        return False
-    return there is None or (row.resource is not None and row.resource.md5 != there.resource)
 
 
 class UploadQueue:
@@ -106,16 +97,16 @@ class UploadQueue:
                     continue  # `done` looks at it again
                 self._under_way[entry.physical] = entry.ts
             with self._engine.reading() as state:
-                if is_missing(state, entry.physical):
-                    there = state.uploaded_table.rows.get(entry.physical)
-                    return DueFile(state.files[entry.physical], there)
+                row = state.files.get(entry.physical)
+                if row is not None and state.uploaded_table.lacks(row):
+                    return DueFile(row, state.uploaded_table.rows.get(entry.physical))
             self._forget(entry.physical)
 
     def done(self, physical: str) -> None:
         """It was told of; what came to it meanwhile is due at once."""
         ts = self._forget(physical)
         with self._engine.reading() as state:
-            missing = is_missing(state, physical)
+            missing = state.uploaded_table.lacks(state.files.get(physical))
         if missing:
             self._add(_Entry(0.0, ts, physical))
 
@@ -133,14 +124,15 @@ class UploadQueue:
         with self._lock:
             found = [*self._entries, *(_Entry(0.0, ts, p) for p, ts in self._under_way.items())]
         with self._engine.reading() as state:
-            return {each.physical: each.ts for each in found if is_missing(state, each.physical)}
+            lacks, files = state.uploaded_table.lacks, state.files
+            return {each.physical: each.ts for each in found if lacks(files.get(each.physical))}
 
     def _look_at_all(self) -> None:
         with self._engine.reading() as state:
             found = [
                 _Entry(0.0, row.created, row.physical)
                 for row in state.files.values()
-                if is_missing(state, row.physical)
+                if state.uploaded_table.lacks(row)
             ]
             self._seen = state.newest
         heapq.heapify(found)

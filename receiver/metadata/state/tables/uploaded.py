@@ -14,6 +14,7 @@ from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import UploadedRow
 
 if TYPE_CHECKING:
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables import Appliers
 
 __all__ = ["UploadedTable"]
@@ -41,6 +42,15 @@ class UploadedTable:
         self.ended.pop(row.physical, None)
         if row.ended:
             self.ended[row.physical] = None
+
+    def lacks(self, row: FileRow | None) -> bool:
+        """Whether readers see a file that is not in the store as it is."""
+        if row is None or not row.visible:
+            return False
+        there = self.rows.get(row.physical)
+        if there is None:
+            return True
+        return row.resource is not None and row.resource.md5 != there.resource
 
     def operations(self) -> Appliers:
         """What it does with operations."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from common.bandwidth import Bandwidth
 from common.durable import Tree
 from receiver.metadata.engine import Engine
 from receiver.operator.status import running_status
@@ -68,6 +69,17 @@ def test_a_store_that_is_not_there_holds_up_the_copies_alone_and_is_told_of(
         (tmp_path / "bucket").mkdir()
         until(lambda: running_storage(node.operator).uploaded_files == 1)
         until(lambda: node.concerns() == [])
+
+
+def test_copies_of_files_keep_to_the_limit_of_the_line(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(Bandwidth, "take", lambda _, size: taken.append(size))
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile()})
+        until(lambda: running_storage(node.operator).uploaded_files == 1)
+    assert sum(taken) == len(tsfile())
 
 
 def test_a_receiver_that_was_replaced_copies_nothing_any_more(world: World, tmp_path: Path) -> None:
