@@ -3,11 +3,6 @@
 It is built beside its place, flushed, and moved there whole, so a restore that is cut off leaves
 nothing that an engine would open. Each piece is compared with the MD5 of the manifest. As of an
 earlier moment, the log is cut behind the last commit by then, in the middle of a frame if need be.
-
-    storage/restored.json       {"manifest": "<key>", "lsn": 12, "cut": false}
-
-tells what it was made of: the copies of the new owner go on from there, and from nothing that the
-old one may have put meanwhile, or that came behind the moment.
 """
 
 from __future__ import annotations
@@ -15,9 +10,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
-from common.decoders import from_json
 from common.digests import md5
 from common.durable import Tree
 from common.errors import ConflictError, DamagedError, NotFoundError
@@ -28,8 +20,7 @@ from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.metadata.model.records import encode_ops
 from receiver.storage.incarnation import next_incarnation
 from receiver.storage.object_content import ContentChangedError
-from receiver.storage.object_store import ObjectMissingError
-from receiver.storage.store_manifests import newest_manifest, read_manifest
+from receiver.storage.store_manifests import newest_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,10 +30,9 @@ if TYPE_CHECKING:
     from receiver.storage.object_store import ObjectStore
     from receiver.storage.store_manifests import FilePiece, StoreManifest
 
-__all__ = ["RestoredMetadata", "restore_metadata", "restored_from"]
+__all__ = ["RestoredMetadata", "restore_metadata"]
 
 _BLOCK = 8 << 20
-_BASE = "storage/restored.json"
 
 
 class RestoredMetadata(NamedTuple):
@@ -57,12 +47,6 @@ class RestoredMetadata(NamedTuple):
     manifest: StoreManifest
     lsn: int
     ts: int
-
-
-class _Base(msgspec.Struct, frozen=True):
-    manifest: str
-    lsn: int
-    cut: bool
 
 
 def restore_metadata(
@@ -118,36 +102,6 @@ def _newest(store: ObjectStore, engine: str) -> StoreManifest:
     return manifest
 
 
-def restored_from(store: ObjectStore, home: Tree) -> StoreManifest | None:
-    """What of the copies that a schema directory was made of is still its own history.
-
-    Args:
-        store: where they are.
-        home: the schema directory.
-
-    Returns:
-        The manifest, without what came behind the moment of the restore; None if the directory was
-        not restored, or the manifest is not there any more.
-    """
-    try:
-        base = from_json(home.read(_BASE), _Base)
-        whole = read_manifest(store, base.manifest)
-    except (FileNotFoundError, ObjectMissingError):
-        return None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DamagedError(f"{home.path / _BASE} names no manifest: {error}") from None
-    if not base.cut:
-        return whole
-    return msgspec.structs.replace(
-        whole,
-        lsn=base.lsn,
-        checkpoints=[each for each in whole.checkpoints if each.lsn <= base.lsn],
-        # The one that was cut has other bytes now, even if it ended where a frame does.
-        segments=[each for each in whole.segments[:-1] if each.next_lsn <= base.lsn],
-        tags=[],
-    )
-
-
 class _Restore:
     def __init__(self, store: ObjectStore, manifest: StoreManifest, tree: Tree) -> None:
         self._store = store
@@ -168,9 +122,6 @@ class _Restore:
             self._write(checkpoint_name(each.lsn), [each.piece])
         if self._manifest.tags and by_then:
             self._write(TLOG_NAME, self._manifest.tags)
-        base = _Base(self._manifest.key, lsn, cut=at is not None)
-        self._tree.make_dirs(_BASE.rpartition("/")[0])
-        self._tree.write_atomic(_BASE, msgspec.json.encode(base))
         return RestoredMetadata(self._manifest, lsn, ts)
 
     def _log(self, at: int | None) -> tuple[int, int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,12 @@ from common.durable import Tree
 from common.errors import ConflictError, NotFoundError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import FencedError
 from receiver.metadata.sql.executing import execute
 from receiver.storage import metadata_restore
 from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.incarnation import own_incarnation
+from receiver.storage.incarnation import next_incarnation, own_incarnation
 from receiver.storage.log_shipping import LogShipper
 from receiver.storage.metadata_restore import restore_metadata
 from receiver.storage.object_content import ContentChangedError
@@ -43,11 +46,12 @@ class Centre:
         self.store = DirectoryStore(root / "bucket")
         self.commits: list[tuple[int, int]] = []
         self.place = root / "schema"
+        self.options = EngineOptions()
         self.start()
         self.uuid = self.engine.uuid
 
     def start(self) -> None:
-        self.engine = Engine.open(self.place, background=False)
+        self.engine = Engine.open(self.place, options=self.options, background=False)
         self.home = Tree(self.place)
         self.owner = own_incarnation(self.store, self.home, self.engine.uuid)
         self.shipper = LogShipper(self.engine.published, self.home, self.store, self.owner)
@@ -285,3 +289,55 @@ def test_the_restored_one_goes_on_and_the_old_one_is_fenced(centre: Centre) -> N
     with pytest.raises(FencedError):
         centre.shipper.ship()
     assert centre.restored("again") == {0, 9}
+
+
+def test_what_was_given_up_by_a_restore_to_a_moment_does_not_come_back(centre: Centre) -> None:
+    """The copies have gone on behind the moment, by segments and checkpoints."""
+    for number in range(6):
+        moment = centre.commit(number)
+        centre.engine.checkpoint()
+        centre.shipper.ship()
+        if number == 3:
+            wanted = moment
+    place = centre.root / "new"
+    restore_metadata(centre.store, centre.uuid, place, at=wanted)
+    with Tree(place) as home:
+        taken = next_incarnation(centre.store, home, centre.uuid)
+        with Engine.open(place, background=False) as engine:
+            engine.commit(step(9))
+            shipper = LogShipper(engine.published, home, centre.store, taken)
+            assert shipper.ship()
+            assert not shipper.ship()
+            engine.commit(step(10))
+            assert shipper.ship()
+    assert centre.restored("again") == {0, 1, 2, 3, 9, 10}
+
+
+def test_a_directory_that_is_older_than_the_copies_adds_nothing_to_them(centre: Centre) -> None:
+    centre.commit(0)
+    centre.stop()
+    shutil.copytree(centre.root / "schema", centre.root / "kept")
+    centre.start()
+    centre.commit(1)
+    centre.shipper.ship()
+    centre.stop()
+    shutil.rmtree(centre.root / "schema")
+    (centre.root / "kept").rename(centre.root / "schema")
+    centre.start()
+    with pytest.raises(ConflictError, match="older than the copies"):
+        centre.shipper.ship()
+    assert centre.restored("again") == {0, 1}
+
+
+def test_a_checkpoint_that_is_behind_the_history_is_not_copied_again_and_again(
+    centre: Centre,
+) -> None:
+    centre.options = EngineOptions(history=0.001)
+    centre.restart()
+    for number in range(4):
+        centre.commit(number)
+        centre.engine.checkpoint()
+    time.sleep(0.01)
+    centre.engine.collect()
+    centre.shipper.ship()
+    assert not centre.shipper.ship()
