@@ -146,6 +146,7 @@ def _here_already(
         is_same,
         here.stands,
         entry.origin,
+        lambda row: entry.deletes and row.held,
     )
 
 

@@ -342,6 +342,18 @@ def test_what_is_deleted_beside_a_file_whose_deletions_were_written_anew_meanwhi
         in_step(world)
 
 
+@pytest.mark.parametrize("world", ["replaced"], indirect=True)
+def test_what_is_loaded_once_more_with_a_deletion_is_another_file(world):
+    ten_files(world)
+    in_step(world)
+    file = world.database.load(world.database.closed()[0])
+    line = DeletionLine(77, "b", 0, 0, EVERYWHERE)
+    world.database.beside(file).write_bytes(world.database.shape.record(line))
+    report = world.round()
+    assert (report.sent, report.failed) == (1, [])
+    assert world.round().pending_files == 0
+
+
 def another_name(world: Oracle, name: str) -> None:
     """The lowest file has a second name, and a round has seen it."""
     where = world.database.where(world.database.closed()[0])
