@@ -499,8 +499,8 @@ class _Decision:
         first, closed = entry.first_look, entry.closed_look
         if first:  # what a device's new owner lists stands above all that the old one listed
             devices = (each.name for each in candidate.facts.devices)
+            closed = closed or first  # what was deleted since is deleted of it all the same
             first = max(first, last_transfer(self.state.owners, devices) + 1)
-            closed = max(first, closed)
         if again is not None:
             first, closed = again.rank.first, again.rank.closed
         return records.FileLoaded(

@@ -134,6 +134,16 @@ def test_only_senders_that_are_known_and_differ(old: Edge) -> None:
         adopt_sender(old.node.engine, OPERATOR, A, A)
 
 
+def test_what_was_closed_before_a_transfer_was_closed_then_whenever_it_is_loaded(old: Edge) -> None:
+    new = successor(old)
+    look = new.check().look
+    set_owner(old.node.engine, OPERATOR, "root.sg.d1", B)
+    late = path_of(9)
+    assert load(new, {late: tsfile("root.sg.d1", first=7)}, look) == {late: "loaded"}
+    (rank,) = (row.rank for row in rows_of(old.node) if row.path == late)
+    assert rank.closed == look < rank.first
+
+
 @pytest.mark.parametrize("proved", [False, True])
 def test_what_a_box_lists_that_is_in_charge_again_stands_above_its_successors(
     old: Edge, proved: bool
