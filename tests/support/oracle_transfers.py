@@ -323,6 +323,7 @@ class TransferLife:
             each.together, each.moves = worlds, self.moves
             each.database.contents = first.contents
             each.database.first_deletion = at * 400_000
+            each.database.clock = at * 5_000  # two databases make no files at the very time
             each.round()
 
     def run(self, steps: int) -> None:

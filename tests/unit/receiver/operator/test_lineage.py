@@ -242,6 +242,30 @@ def test_what_a_successor_deletes_is_deleted_of_what_can_come_back(old: Edge, pr
     assert noted == [(path_of(1), DELETION)]
 
 
+@pytest.mark.parametrize("time", [100, 5000])
+def test_what_another_database_had_shows_again_where_what_gave_its_points_is_deleted(
+    old: Edge, time: int
+) -> None:
+    new = successor(old)
+    set_owner(old.node.engine, OPERATOR, "root.sg.d1", B)
+    late = path_of(9).replace("sequence", "unsequence")
+    load(new, {late: FILES[path_of(1)]}, new.check().look)
+    assert prove(old.node) == 1
+    record = DeletionsPart(
+        path=late,
+        form=DeletionsForm.MODS,
+        base=0,
+        content=f"DELETION,root.sg.d1.s1,9223372036854775807,{time},{time}\n".encode(),
+        floor=latest_look(old.node.engine) - 1,
+    )
+    task = new.start()
+    new.node.tasks.deletions(new.who, new.uuid, task, new.epoch, DeletionsPage(parts=[record]))
+    new.end(task, {})
+    new.outcome(task)
+    states = {(row.sender, row.path): str(row.state) for row in rows_of(old.node)}
+    assert states[A, path_of(1)] == ("retired" if time == 100 else "superseded")
+
+
 def test_what_was_proved_by_files_of_others_too_comes_back(old: Edge) -> None:
     new = mirror(old, {path_of(4): build({"root.sg.d1": {"s1": [(100, 1)]}})})
     rows = {(row.sender, row.path): row.physical for row in rows_of(old.node)}
