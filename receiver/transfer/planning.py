@@ -138,6 +138,8 @@ def _here_already(
 
     if row is not None and not entry.replaces:
         return row if is_same(row) and here.stands(row) else None
+    # Deletions that a task told beside it, in which it was not loaded: they are not another one's.
+    waiting = here.state.deletion_table.unloaded(here.sender, path.text)
     return known_content(
         here.state,
         here.sender,
@@ -146,6 +148,7 @@ def _here_already(
         is_same,
         here.stands,
         entry.origin,
+        lambda each: bool(waiting) and path.text not in each.paths,
     )
 
 
