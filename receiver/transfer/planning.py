@@ -138,6 +138,8 @@ def _here_already(
 
     if row is not None and not entry.replaces:
         return row if is_same(row) and here.stands(row) else None
+    # Deletions that a task told beside it, in which it was not loaded: they are not another one's.
+    waiting = here.state.deletion_table.unloaded(here.sender, path.text)
     return known_content(
         here.state,
         here.sender,
@@ -146,7 +148,9 @@ def _here_already(
         is_same,
         here.stands,
         entry.origin,
-        lambda row: entry.deletes and row.held,
+        lambda each: (
+            (entry.deletes and each.held) or (bool(waiting) and path.text not in each.paths)
+        ),
     )
 
 

@@ -28,10 +28,17 @@ class OwnerChange(NamedTuple):
 
 
 class OwnerMove(NamedTuple):
-    """A commit that gave a device to a sender, in the place of the one before."""
+    """A commit that gave a device to a sender, in the place of the one before.
+
+    Attributes:
+        commit: of it.
+        sender: that has it from then on.
+        came_first: it was released, and this one loaded a file with it.
+    """
 
     commit: int
     sender: str
+    came_first: bool = False
 
 
 class OwnerTable:
@@ -115,7 +122,7 @@ class OwnerTable:
                 rows[device] = row
                 self._order.add(device)
                 if device in self.moves:
-                    self._move(device, OwnerMove(ts, op.sender))
+                    self._move(device, OwnerMove(ts, op.sender, came_first=True))
                 self._note(OwnerChange(ts, device, op.sender, "first load"))
 
     def _move(self, device: str, move: OwnerMove) -> None:
