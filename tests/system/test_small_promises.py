@@ -57,7 +57,7 @@ def test_status_shows_what_an_operator_asks_for(shared, make_edge):
     waiting = {each["file"]: each["reason"] for each in found["waiting"]}
     assert ".resource" in waiting[unclosed]
     assert ".settle" in waiting[changing]
-    assert found["complete_until"] <= 0, "what an unclosed file holds is not known"
+    assert found["complete_until"] is None, "what an unclosed file holds is not known"
     text = call(config, "status").stdout
     for each in (task, stolen, unclosed, changing, bad, "complete until", "pending"):
         assert each in text, text
