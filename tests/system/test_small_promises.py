@@ -63,6 +63,8 @@ def test_status_shows_what_an_operator_asks_for(shared, make_edge):
         assert each in text, text
     (edge.data / unclosed).unlink()
     (edge.data / f"{changing}.settle").unlink()
+    assert status(config)["complete_until"] is None, "nor is what a damaged one holds"
+    (edge.data / bad).unlink()
     # Nothing of before the first point that is not loaded is missing at the centre.
     assert 2000 <= status(config)["complete_until"] <= 5000
 
