@@ -78,6 +78,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         "problem": printable(found.problem or "none"),
         "in the store": f"{found.uploaded_files} files, {size_text(found.uploaded_bytes)}",
         "waiting": _waiting(found),
+        "kept here": f"{found.kept_files} files, {size_text(found.kept_bytes)}",
         "log": _log(found),
         "requests": ", ".join(f"{n} {kind}" for kind, n in sorted(found.requests.items())) or "-",
         "incarnation": f"{found.incarnation or '-'}"
@@ -85,6 +86,9 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     }
     for name, value in lines.items():
         click.echo(f"{name + ':':14}{value}")
+    for path, after in found.upload.items():
+        when = {-1: "never", 0: "at once"}.get(after, f"{after} ms behind the load")
+        click.echo(f"set upload to {printable(path)}: {when}")
 
 
 def _waiting(found: StorageView) -> str:

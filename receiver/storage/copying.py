@@ -232,6 +232,8 @@ class StorageService(Closing):
             owner,
             self._home,
             self._trees,
+            rules=None if self._config.before_ack else self._config.upload,
+            clock=self._engine.clock,
             parallel=self._config.parallel,
             paced=self._bandwidth.take,
         )

@@ -24,7 +24,7 @@ from receiver.metadata.state.table_rows import FileState
 from receiver.storage.incarnation import incarnations
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_store import ObjectMissingError
-from receiver.storage.uploader import data_key_of, resource_key
+from receiver.storage.uploader import data_key, resource_key
 
 if TYPE_CHECKING:
     from common.durable import Tree
@@ -134,8 +134,8 @@ def _batches(due: list[_Due]) -> Iterator[list[_Due]]:
 
 def _due(row: FileRow, told: UploadedRow | None, engine: str, numbers: list[int]) -> _Due:
     if told is not None:
-        return _Due(row, [told.key], told.resource)
-    return _Due(row, [data_key_of(engine, number, row.physical) for number in numbers], None)
+        return _Due(row, [data_key(engine, told.incarnation, row.physical)], told.resource)
+    return _Due(row, [data_key(engine, number, row.physical) for number in numbers], None)
 
 
 def _bring(store: ObjectStore, trees: Sequence[Tree], keep: int, due: _Due) -> bool | None:

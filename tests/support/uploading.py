@@ -6,13 +6,14 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+from common.config import UploadRules
 from common.digests import md5
 from common.durable import Tree
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.object_store import ObjectStore
-from receiver.storage.uploader import Uploader
+from receiver.storage.uploader import Uploader, data_key
 
 SENDER = "5e" * 16
 
@@ -35,7 +36,12 @@ class Centre:
         self.owner = own_incarnation(self.store, self.home, self.engine.uuid)
         self.uploader_of()
 
-    def uploader_of(self, parallel: int = 4, paced: Callable[[int], None] = lambda _: None) -> None:
+    def uploader_of(
+        self,
+        parallel: int = 4,
+        paced: Callable[[int], None] = lambda _: None,
+        rules: UploadRules | None = None,
+    ) -> None:
         """Another one in the place of the one that there is."""
         self.uploader = Uploader(
             self.engine,
@@ -43,6 +49,7 @@ class Centre:
             self.owner,
             self.home,
             lambda: [self.tree],
+            rules=rules,
             parallel=parallel,
             paced=paced,
             clock=lambda: self.now,
@@ -118,6 +125,9 @@ class Centre:
     def uploaded(self) -> set[str]:
         with self.engine.reading() as state:
             return set(state.uploaded_table.rows)
+
+    def key(self, physical: str) -> str:
+        return data_key(self.engine.uuid, self.owner.number, physical)
 
     def objects(self) -> list[str]:
         return [each.key for each in self.store.objects(f"{self.engine.uuid}/data/")]
