@@ -19,6 +19,7 @@ from receiver.operator.files import EXPIRED
 from receiver.operator.paging import every_row
 from receiver.operator.retired import retired_totals
 from receiver.operator.senders import loaded_bad
+from receiver.operator.storage import storage_concerns
 from receiver.operator.views import AwayView, ClockView, KeptView, SchemaView, StatusView
 
 if TYPE_CHECKING:
@@ -98,7 +99,12 @@ def running_status(there: RunningReceiver, problem: str | None) -> StatusView:
     doubt = clock.doubt()
     return msgspec.structs.replace(
         view,
-        concerns=(*there.load.hindered(), *there.load.stuck(), *there.load.at_quota()),
+        concerns=(
+            *there.load.hindered(),
+            *there.load.stuck(),
+            *there.load.at_quota(),
+            *storage_concerns(there),
+        ),
         started=there.started,
         uploads=count,
         staged_bytes=staged + partial,
