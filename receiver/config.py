@@ -55,7 +55,8 @@ class ListenConfig(Struct, frozen=True, kw_only=True):
             header.
         hosts: Host headers that are answered; empty for any.
         threads: requests worked on at a time.
-        connection_limit: open connections; further ones wait.
+        connection_limit: open connections; further ones wait. Half of them at most are at work for
+            one token, or without any for one address.
         channel_timeout: without a byte, until a connection is closed.
         max_request_bytes: body of one request.
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import click
 from msgspec.structs import replace
 
@@ -166,17 +168,20 @@ def restore(ctx: click.Context, url: str | None, at: int | None, as_json: bool) 
     store = store_of(config.storage)
     try:
         uuid = engine_in(store)
-        if not _is_there(config, uuid):
+        if _is_there(config, uuid):
+            with Tree(config.schema_dir) as home:
+                next_incarnation(store, home, uuid)
+        else:
             try:
-                restore_metadata(store, uuid, config.schema_dir, at=at)
+                restore_metadata(store, uuid, config.schema_dir, at=at, take_over=True)
             except ConflictError as error:
                 raise UsageError(error.message) from error
-        with Tree(config.schema_dir) as home:
-            next_incarnation(store, home, uuid)
         with open_engine(config) as engine:
             adopt(config, uuid)
-            with Tree(config.data_dirs[0]) as data:
-                found = restore_files(store, engine, data)
+            with ExitStack() as stack:
+                trees = [stack.enter_context(Tree(each)) for each in config.data_dirs]
+                keep = config.limits.min_free_bytes
+                found = restore_files(store, engine, trees, keep=keep)
     finally:
         store.close()
     if as_json:

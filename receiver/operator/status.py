@@ -183,7 +183,10 @@ def _mirror(state: State, row: FileRow) -> str | None:
 
 def _checkpoint(directory: Path) -> tuple[float | None, int]:
     """When the newest checkpoint was written, and its bytes."""
-    with Tree(directory) as tree:
-        found = checkpoints(tree)
-        there = tree.stat(found[0].name) if found else None
+    try:
+        with Tree(directory) as tree:
+            found = checkpoints(tree)
+            there = tree.stat(found[0].name) if found else None
+    except FileNotFoundError:  # `away` tells of it
+        return None, 0
     return (None, 0) if there is None else (there.st_mtime, there.st_size)

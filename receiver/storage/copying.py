@@ -16,9 +16,9 @@ from common.durable import Closing, Tree
 from common.errors import StoppedError, TsferryError
 from common.threads import join_begun
 from receiver.metadata.model.errors import FencedError, HistoryGoneError
-from receiver.storage.incarnation import own_incarnation
+from receiver.storage.incarnation import has_been_put, own_incarnation
 from receiver.storage.log_shipping import LogShipper
-from receiver.storage.owned_prefix import own_prefix
+from receiver.storage.owned_prefix import check_prefix, own_prefix
 from receiver.storage.store_opening import StoreOptions, open_store
 from receiver.storage.uploader import Uploader, UploadProgress
 
@@ -143,9 +143,10 @@ class StorageService(Closing):
             wake.set()
 
     def shipped(self) -> int:
-        """The newest commit whose log is in the store, 0 for none."""
+        """The newest commit whose log is in the store as ours, 0 for none."""
         newest = None if self._shipper is None else self._shipper.newest
-        return 0 if newest is None else newest.ts
+        is_ours = newest is not None and newest.incarnation == self._incarnation
+        return newest.ts if newest is not None and is_ours else 0
 
     def progress(self) -> StorageProgress:
         """How far the copies are."""
@@ -220,8 +221,10 @@ class StorageService(Closing):
         """Find the store, and out who owns what is in it; by the thread of the log alone."""
         if self._store is None:
             self._store = store_of(self._config)
-        own_prefix(self._store, self._engine.uuid)
-        owner = own_incarnation(self._store, self._home, self._engine.uuid)
+        uuid = self._engine.uuid
+        claim = check_prefix if has_been_put(self._home, uuid) else own_prefix
+        claim(self._store, uuid)
+        owner = own_incarnation(self._store, self._home, uuid)
         self._shipper = LogShipper(self._engine.published, self._home, self._store, owner)
         self._incarnation = owner.number
         self._uploader = Uploader(

@@ -23,6 +23,7 @@ from common.wire import (
 from receiver.load.deciding.delete_guard import held_records_of
 from receiver.load.folder.sender_folder import folder_name
 from receiver.load.upkeep.verdicts import is_held
+from receiver.metadata.query.given_back import GivenBack
 from receiver.scope import Scope
 from receiver.transfer import epochs
 from receiver.transfer.intake import check_sender
@@ -48,6 +49,7 @@ log = logging.getLogger(__name__)
 
 _MOST_WANTED = 10_000
 _LONGEST_LABEL = 200
+_GIVEN_BACK = "its devices are this sender's again"
 
 
 class Checks:
@@ -69,6 +71,7 @@ class Checks:
         self._clock = clock
         self._heartbeats: dict[str, tuple[float, Heartbeat]] = {}
         self._looks: dict[str, int] = {}
+        self._given_back = GivenBack()
         self._lock = threading.Lock()
 
     def check(self, who: Principal, request: CheckRequest) -> CheckAnswer:
@@ -110,6 +113,13 @@ class Checks:
                             path=each.path, size=each.size, md5=each.md5, reason=str(each.reason)
                         )
                     )
+            back = [
+                Wanted(path=path, size=each.size, md5=each.md5, reason=_GIVEN_BACK)
+                for each in self._given_back.of(state, request.sender)
+                if scope.first_outside(each.devices) is None
+                for path in each.paths
+            ]
+            wanted += back[: _MOST_WANTED - len(wanted)]
         self._meet(who, request)
         return self._answer(who, request, history, wanted, held, newest)
 
@@ -228,7 +238,7 @@ class Checks:
         check_sender(who, sender)
         with self._engine.reading() as state:
             known = sender in state.senders
-            wanted = _wants_any(state, sender)
+            wanted = _wants_any(state, sender) or bool(self._given_back.of(state, sender))
         if known:  # strangers take no memory
             with self._lock:
                 self._heartbeats[sender] = (self._clock(), heartbeat)
