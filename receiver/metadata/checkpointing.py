@@ -13,6 +13,8 @@ import mmap
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from common import crash
@@ -34,10 +36,15 @@ if TYPE_CHECKING:
     from receiver.metadata.model.remote_log import RemoteLog
     from receiver.metadata.state.history_window import HistoryWindow
     from receiver.metadata.state.lock import Reading
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = [
     "Snapshots",
 ]
+
+
+_AT_ONCE = 500
+"""Rows that are packed while commits wait: some milliseconds."""
 
 
 class Snapshots:
@@ -112,6 +119,7 @@ class Snapshots:
         crash.point("checkpoint.tlog_flushed")
         made = write_checkpoint(self._tree, frozen.lsn, _until(stopped, frozen))
         self.newest = made.lsn
+        self._adopt(frozen, stopped)
         if self._remote is not None:
             self._put(made)
         self.let_go()
@@ -138,6 +146,24 @@ class Snapshots:
                 segment=self._appender.log.first_lsn,
                 oldest=self._window.oldest,
             )
+
+    def _adopt(self, frozen: FrozenState, stopped: Callable[[], bool]) -> None:
+        """Let what was packed for the checkpoint stand for the rows in memory, some at a time."""
+        packed = frozen.packed
+        assert packed is not None
+
+        def adopt() -> None:
+            with self._reading.writing() as state:
+                state.file_table.adopt(frozen.files, packed)
+
+        self._committer.between_batches(adopt)
+        numbered = zip(packed.numbers, packed.rows, strict=True)
+        while (some := list(islice(numbered, _AT_ONCE))) and not stopped():
+            self._committer.between_batches(partial(self._be_packed, some))
+
+    def _be_packed(self, rows: list[tuple[int, FileRow]]) -> None:
+        with self._reading.writing() as state:
+            state.file_table.be_packed(rows)
 
     def _put(self, made: Checkpoint) -> None:
         assert self._remote is not None

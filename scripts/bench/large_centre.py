@@ -29,7 +29,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+CHECKOUT = "TSFERRY_BENCH_CHECKOUT"
+"""Where the engine is taken from, if not from beside this."""
+sys.path.insert(0, os.environ.get(CHECKOUT, str(Path(__file__).resolve().parents[2])))
 
 from receiver.load.deciding.known_content import known_content
 from receiver.metadata.engine import Engine
@@ -117,6 +119,11 @@ def fill(home: Path, files: int) -> Figures:
         began = time.perf_counter()
         engine.checkpoint()
         found["checkpoint_seconds"] = time.perf_counter() - began
+        found["bytes_checkpointed"] = (resident() - before) / files
+        began = time.perf_counter()
+        engine.commit([loaded(files)])
+        engine.checkpoint()
+        found["next_checkpoint_seconds"] = time.perf_counter() - began
         found["checkpoint_bytes"] = max(
             each.stat().st_size for each in home.glob("mtree.snapshot-*")
         ) / files  # fmt: skip
@@ -135,6 +142,7 @@ def start(home: Path, files: int) -> Figures:
         for name, ask in questions(engine, files):
             found[f"{name}_ms"] = median_ms(ask)
         then = engine.newest_commit
+        found["commit_of_1000_more_us_a_file"] = load(engine, files + AT_ONCE)
         ones = iter(range(files, files + 500))
         found["commit_of_1_us"] = cpu_us(lambda: engine.commit([loaded(next(ones))]), 300)
         found["retire_of_1000_us_a_file"] = retire(engine, files)
@@ -161,6 +169,17 @@ def questions(engine: Engine, files: int) -> Iterator[tuple[str, Callable[[], ob
         with engine.reading() as state:
             assert state.file_table.inventory(middle.sender, middle.path, AT_ONCE)
 
+    def listed() -> None:
+        with engine.reading() as state:
+            rows = state.file_table.inventory(middle.sender, middle.path, AT_ONCE)
+            assert [(row.path, row.physical, row.size, row.md5, row.changed) for row in rows]
+
+    def partition() -> None:
+        _, group, virtual, number, _ = middle.path.split("/")
+        with engine.reading() as state:
+            rows = state.file_table.partition(group, virtual, number)
+            assert [(row.rank, row.devices.names(), *row.devices.ranges()) for row in rows]
+
     def catalogue() -> None:
         with engine.reading() as state:
             assert state.file_table.catalogue(middle.physical, AT_ONCE)
@@ -179,9 +198,22 @@ def questions(engine: Engine, files: int) -> Iterator[tuple[str, Callable[[], ob
     yield "plan_of_1000_known", lambda: plan(known)
     yield "plan_of_1000_new", lambda: plan(new)
     yield "inventory_of_1000", inventory
+    yield "inventory_of_1000_read", listed
+    yield "partition_of_100_read", partition
     yield "catalogue_of_1000", catalogue
     yield "status", status
     yield "scan_of_all", scan
+
+
+def load(engine: Engine, first: int) -> float:
+    """Files that are new, a thousand in a commit."""
+    spent = []
+    for begin in range(first, first + 20 * AT_ONCE, AT_ONCE):
+        ops = [loaded(each) for each in range(begin, begin + AT_ONCE)]
+        used = time.thread_time()
+        engine.commit(ops)
+        spent.append((time.thread_time() - used) / AT_ONCE * 1e6)
+    return statistics.median(spent)
 
 
 def retire(engine: Engine, files: int) -> float:

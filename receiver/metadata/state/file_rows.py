@@ -1,0 +1,153 @@
+"""The rows of files by physical path: as objects while they are young, packed afterwards.
+
+A row that a commit touches is an object, as each new one is: commits cost what they cost without
+packed ones. What is as most files are is packed when a checkpoint is taken, and a packed file of
+which something changes becomes an object again (`FileTable` says where it is found then).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, ValuesView
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from receiver.metadata.state.packed_file import whole
+from receiver.metadata.state.packed_files import PackedFiles
+from receiver.metadata.state.packing import pack
+from receiver.metadata.state.table_rows import FileRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from receiver.metadata.state.packing import Packed
+    from receiver.metadata.state.ranges import DeviceTable
+
+__all__ = ["FileRows", "FrozenFileRows"]
+
+
+_FEW = 64
+"""Up to so many are looked at one by one, which is quicker then."""
+
+
+class FrozenFileRows(NamedTuple):
+    """The rows as of one commit, free of any lock."""
+
+    young: list[FileRow]
+    packed: PackedFiles
+    left: bytes
+
+    def pack(self) -> Packed:
+        """All of them packed that can be."""
+        return pack(self.packed, self.left, self.young)
+
+
+class FileRows(Mapping[str, FileRow]):
+    """Rows by physical path.
+
+    Attributes:
+        young: those that are objects.
+        packed: those that are not, and numbers that have left.
+        left: a byte for each number of `packed`, 1 for a file that is not there any more, or young.
+    """
+
+    def __init__(self, devices: DeviceTable) -> None:
+        """Make an empty table; `devices` knows what the files hold."""
+        self.young: dict[str, FileRow] = {}
+        self.packed = PackedFiles.none(devices)
+        self.left = bytearray()
+        self._staying = 0
+
+    def __len__(self) -> int:
+        return len(self.young) + self._staying
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(self.young, map(self.packed.physical, self.numbers()))
+
+    def __getitem__(self, physical: str) -> FileRow:
+        found = self.get(physical)
+        if found is None:
+            raise KeyError(physical)
+        return found
+
+    def get(self, physical: str, default: None = None) -> FileRow | None:  # type: ignore[override]
+        """The row of a physical path."""
+        found = self.young.get(physical)
+        if found is not None or not self._staying:
+            return found
+        number = self.number(physical)
+        return default if number is None else self.packed.row(number)
+
+    def __contains__(self, physical: object) -> bool:
+        return physical in self.young or (
+            isinstance(physical, str) and self.number(physical) is not None
+        )
+
+    def values(self) -> ValuesView[FileRow]:
+        """The rows, in no order."""
+        return _Rows(self)
+
+    # -- what is packed ----------------------------------------------------------------------
+
+    def number(self, physical: str) -> int | None:
+        """The number of a packed file."""
+        number = self.packed.number(physical) if self._staying else None
+        return None if number is None or self.left[number] else number
+
+    def numbers(self, within: range | None = None) -> list[int]:
+        """Of all packed files, or of some that are neighbours."""
+        begin, end = (0, len(self.left)) if within is None else (within.start, within.stop)
+        if end - begin < _FEW:
+            left = self.left
+            return [number for number in range(begin, end) if not left[number]]
+        some = np.frombuffer(self.left, np.uint8)[begin:end]
+        found: list[int] = (np.flatnonzero(some == 0) + begin).tolist()
+        return found
+
+    def staying(self, numbers: Iterable[int]) -> list[FileRow]:
+        """The packed files of some numbers, without what has left."""
+        left = self.left
+        return list(self.packed.rows(number for number in numbers if not left[number]))
+
+    def take_out(self, number: int) -> FileRow:
+        """A packed file that is to be young; whoever asks has to put it in there."""
+        self.left[number] = 1
+        self._staying -= 1
+        return whole(self.packed.row(number))
+
+    def freeze(self) -> FrozenFileRows:
+        """A copy, made under the caller's lock: references and a byte for each."""
+        return FrozenFileRows(list(self.young.values()), self.packed, bytes(self.left))
+
+    def adopt(self, frozen: FrozenFileRows, packed: Packed) -> None:
+        """Take what `frozen` was packed to; what was young stays so until it is `put_back`."""
+        left = np.ones(len(packed.files), np.uint8)
+        still = np.flatnonzero(np.frombuffer(self.left, np.uint8) == 0)
+        left[packed.moved[still]] = 0
+        self.packed, self.left = packed.files, bytearray(left.tobytes())
+        self._staying = len(still)
+
+    def put_back(self, number: int, row: FileRow) -> bool:
+        """Let a packed file stand for a row, unless that has changed since."""
+        if self.young.get(row.physical) is not row:
+            return False
+        del self.young[row.physical]
+        self.left[number] = 0
+        self._staying += 1
+        return True
+
+    def thaw(self, packed: PackedFiles) -> None:
+        """Begin with packed files; there are no others yet."""
+        self.packed, self.left = packed, bytearray(len(packed))
+        self._staying = len(packed)
+
+
+class _Rows(ValuesView[FileRow]):
+    def __init__(self, rows: FileRows) -> None:
+        super().__init__(rows)
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[FileRow]:
+        rows = self._rows
+        return chain(rows.young.values(), rows.packed.rows(rows.numbers()))
