@@ -4,8 +4,8 @@
                                                       [--files 1000000] [--directory DIR]
                                                       [--json FILE]
 
-The benchmark, `large_centre.py`, is that beside this; the engine is the checkout's. Every second run
-goes through the checkouts backwards. Shown are medians, and what they are of those of the first.
+The benchmark, `large_centre.py`, is that beside this; the engine is the checkout's. Every second
+run goes through the checkouts backwards. Shown are medians, and the ratios to the first checkout.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from scripts.bench.large_centre import CHECKOUT, Figures  # noqa: E402
+from scripts.bench.large_centre import Figures  # noqa: E402
 
 
 def run(checkout: Path, files: int, directory: Path | None) -> Figures:
@@ -34,7 +34,7 @@ def run(checkout: Path, files: int, directory: Path | None) -> Figures:
         subprocess.run(
             [*map(str, command)],
             check=True,
-            env=os.environ | {CHECKOUT: str(checkout)},
+            env=os.environ | {"TSFERRY_CHECKOUT": str(checkout)},
             stdout=subprocess.DEVNULL,
         )
         found: Figures = json.loads(Path(file.name).read_bytes())["figures"]

@@ -29,9 +29,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-CHECKOUT = "TSFERRY_BENCH_CHECKOUT"
-"""Where the engine is taken from, if not from beside this."""
-sys.path.insert(0, os.environ.get(CHECKOUT, str(Path(__file__).resolve().parents[2])))
+# Where the engine is taken from, if not from beside this: `centre_versions.py`.
+sys.path.insert(0, os.environ.get("TSFERRY_CHECKOUT", str(Path(__file__).resolve().parents[2])))
 
 from receiver.load.deciding.known_content import known_content
 from receiver.metadata.engine import Engine
@@ -121,7 +120,7 @@ def fill(home: Path, files: int) -> Figures:
         found["checkpoint_seconds"] = time.perf_counter() - began
         found["bytes_checkpointed"] = (resident() - before) / files
         began = time.perf_counter()
-        engine.commit([loaded(files)])
+        engine.commit([loaded(files + 50 * AT_ONCE)])
         engine.checkpoint()
         found["next_checkpoint_seconds"] = time.perf_counter() - began
         found["checkpoint_bytes"] = max(

@@ -244,14 +244,14 @@ class FileTable:
 
     # -- from a checkpoint -------------------------------------------------------------------
 
+    def orders(self) -> tuple[list[str], list[str]]:
+        """Physical paths in the orders that `deleted` and `wanted` have, for `restore_orders`."""
+        return list(self._deleted), [each for wanted in self._wanted.values() for each in wanted]
+
     def freeze(self) -> FrozenFiles:
         """A copy, made under the caller's lock."""
-        return FrozenFiles(
-            self.rows.freeze(),
-            deleted=list(self._deleted),
-            wanted=[each for wanted in self._wanted.values() for each in wanted],
-            listed=self.listed.sums(),
-        )
+        deleted, wanted = self.orders()
+        return FrozenFiles(self.rows.freeze(), deleted, wanted, listed=self.listed.sums())
 
     def adopt(self, frozen: FrozenFiles, packed: Packed) -> None:
         """Take what `frozen.rows.pack` gave; rows stay young until they are told to `be_packed`."""
