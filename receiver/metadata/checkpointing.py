@@ -160,10 +160,15 @@ class Snapshots:
         numbered = zip(packed.numbers, packed.rows, strict=True)
         while (some := list(islice(numbered, _AT_ONCE))) and not stopped():
             self._committer.between_batches(partial(self._be_packed, some))
+        self._committer.between_batches(self._shrink)
 
     def _be_packed(self, rows: list[tuple[int, FileRow]]) -> None:
         with self._reading.writing() as state:
             state.file_table.be_packed(rows)
+
+    def _shrink(self) -> None:
+        with self._reading.writing() as state:
+            state.file_table.shrink()
 
     def _put(self, made: Checkpoint) -> None:
         assert self._remote is not None

@@ -47,6 +47,8 @@ DEVICES = 10
 SHAPES = 10
 """How many different sets of devices the files of a sender have."""
 AT_ONCE = 1000
+CHECKPOINTS = 10
+"""So many are taken while the files are committed."""
 HOUR = 3_600_000
 Figures = dict[str, float]
 
@@ -110,6 +112,8 @@ def fill(home: Path, files: int) -> Figures:
             used = time.thread_time()
             engine.commit(ops)
             spent.append((time.thread_time() - used) / len(ops) * 1e6)
+            if begin // AT_ONCE % (files // AT_ONCE // CHECKPOINTS + 1) == 0:
+                engine.checkpoint()
         found = {
             "fill_seconds": time.perf_counter() - began,
             "bytes_filled": (resident() - before) / files,

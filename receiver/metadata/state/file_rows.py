@@ -7,19 +7,21 @@ which something changes becomes an object again (`FileTable` says where it is fo
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, ValuesView
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from receiver.metadata.state.packed_file import whole
+from receiver.metadata.schema.growing_columns import view
+from receiver.metadata.state.packed_file import REGISTERED, RETIRED, whole
 from receiver.metadata.state.packed_files import PackedFiles
 from receiver.metadata.state.packing import pack
 from receiver.metadata.state.table_rows import FileRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from receiver.metadata.state.packing import Packed
     from receiver.metadata.state.ranges import DeviceTable
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["FileRows", "FrozenFileRows"]
 
 
+_ASKED = 4096
+"""Numbers that were asked for by name: what is judged is applied soon afterwards."""
 _FEW = 64
 """Up to so many are looked at one by one, which is quicker then."""
 
@@ -50,6 +54,7 @@ class FileRows(Mapping[str, FileRow]):
         young: those that are objects.
         packed: those that are not, and numbers that have left.
         left: a byte for each number of `packed`, 1 for a file that is not there any more, or young.
+        within: how many packed files each directory has, without those.
     """
 
     def __init__(self, devices: DeviceTable) -> None:
@@ -57,7 +62,9 @@ class FileRows(Mapping[str, FileRow]):
         self.young: dict[str, FileRow] = {}
         self.packed = PackedFiles.none(devices)
         self.left = bytearray()
+        self.within = array("I")
         self._staying = 0
+        self._asked: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self.young) + self._staying
@@ -88,11 +95,51 @@ class FileRows(Mapping[str, FileRow]):
         """The rows, in no order."""
         return _Rows(self)
 
+    def of(
+        self,
+        senders: Collection[str] | None = None,
+        *,
+        held: bool | None = None,
+        registered: bool | None = None,
+        sizes: Collection[int] | None = None,
+    ) -> Iterator[FileRow]:
+        """Rows of some senders, or all, that are as it is said, in no order.
+
+        Of the packed ones columns are looked at, and what does not fit is not gone through.
+        """
+        for row in self.young.values():
+            if (
+                (senders is None or row.sender in senders)
+                and (held is None or row.held is held)
+                and (registered is None or row.registered is registered)
+                and (sizes is None or row.size in sizes)
+            ):
+                yield row
+        packed = self.packed
+        fits = np.frombuffer(self.left, np.uint8) == 0
+        if senders is not None:
+            known = np.array([each in senders for each in packed.texts.senders], np.bool_)
+            fits &= known[view(packed.senders)] if len(known) else False
+        if held is not None:
+            fits &= ((view(packed.flags) & RETIRED) == 0) == held
+        if registered is not None:
+            fits &= ((view(packed.flags) & REGISTERED) != 0) == registered
+        if sizes is not None:
+            wanted = np.array([*sizes], np.uint64)
+            fits &= np.isin(view(packed.sizes).view(np.uint64), wanted)
+        yield from packed.rows(np.flatnonzero(fits).tolist())
+
     # -- what is packed ----------------------------------------------------------------------
 
     def number(self, physical: str) -> int | None:
         """The number of a packed file."""
-        number = self.packed.number(physical) if self._staying else None
+        number = self._asked.get(physical)
+        if number is None and self._staying:
+            number = self.packed.number(physical)
+            if number is not None:
+                if len(self._asked) >= _ASKED:
+                    self._asked = {}
+                self._asked[physical] = number
         return None if number is None or self.left[number] else number
 
     def numbers(self, within: range | None = None) -> list[int]:
@@ -114,6 +161,7 @@ class FileRows(Mapping[str, FileRow]):
         """A packed file that is to be young; whoever asks has to put it in there."""
         self.left[number] = 1
         self._staying -= 1
+        self.within[self.packed.directories[number]] -= 1
         return whole(self.packed.row(number))
 
     def freeze(self) -> FrozenFileRows:
@@ -126,7 +174,7 @@ class FileRows(Mapping[str, FileRow]):
         still = np.flatnonzero(np.frombuffer(self.left, np.uint8) == 0)
         left[packed.moved[still]] = 0
         self.packed, self.left = packed.files, bytearray(left.tobytes())
-        self._staying = len(still)
+        self._count()
 
     def put_back(self, number: int, row: FileRow) -> bool:
         """Let a packed file stand for a row, unless that has changed since."""
@@ -135,12 +183,25 @@ class FileRows(Mapping[str, FileRow]):
         del self.young[row.physical]
         self.left[number] = 0
         self._staying += 1
+        self.within[self.packed.directories[number]] += 1
         return True
+
+    def shrink(self) -> None:
+        """Give back the room of rows that are packed by now."""
+        self.young = dict(self.young)
 
     def thaw(self, packed: PackedFiles) -> None:
         """Begin with packed files; there are no others yet."""
         self.packed, self.left = packed, bytearray(len(packed))
-        self._staying = len(packed)
+        self._count()
+
+    def _count(self) -> None:
+        staying = np.flatnonzero(np.frombuffer(self.left, np.uint8) == 0)
+        self._staying = len(staying)
+        self._asked = {}
+        directories = view(self.packed.directories)[staying]
+        counts = np.bincount(directories, minlength=len(self.packed.texts.directories))
+        self.within = array("I", counts.astype(np.uint32).tobytes())
 
 
 class _Rows(ValuesView[FileRow]):

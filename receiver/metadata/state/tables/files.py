@@ -7,7 +7,7 @@ deleted or put in quarantine.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from itertools import takewhile
+from itertools import compress, takewhile
 from operator import attrgetter, itemgetter
 from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
@@ -88,7 +88,6 @@ class FileTable:
         self.listed = ListedSums(self.rows)
         self._devices = devices
         self._groups: dict[GroupKey, list[str]] = {}
-        self._packed_in: dict[GroupKey, int] = {}
         self._at_path: dict[str, dict[str, str]] = {}
         self._inventories: dict[str, SortedKeys] = {}
         visible = SortedKeys()
@@ -118,7 +117,10 @@ class FileTable:
         found = self._at_path.get(sender, {}).get(path)
         if found is not None:
             return self.rows.young[found]
-        rows = self.rows.staying(self.rows.packed.at_path(path))
+        numbers = self.rows.packed.at_path(path)
+        if not numbers:
+            return None
+        rows = self.rows.staying(numbers)
         return next((row for row in rows if row.held and row.sender == sender), None)
 
     def live(self, sender: str, path: str) -> FileRow | None:
@@ -194,7 +196,8 @@ class FileTable:
     def of_tail(self, tail: str) -> list[FileRow]:
         """Files with this digest of their tail that are not deleted, whoever sent them."""
         young = [self.rows.young[each] for each in self._young_of_tail(tail)]
-        return [*young, *self.rows.staying(self.rows.packed.of_tail(tail))]
+        numbers = self.rows.packed.of_tail(tail)
+        return young + self.rows.staying(numbers) if numbers else young
 
     def resting_on(self, physical: str) -> list[FileRow]:
         """Superseded files whose proof names this file, or named one that this one superseded."""
@@ -216,7 +219,9 @@ class FileTable:
 
     def groups(self) -> list[GroupKey]:
         """Groups that have a visible file."""
-        packed = (key for key, files in self._packed_in.items() if files)
+        rows = self.rows
+        directories = compress(rows.packed.texts.directories, rows.within)
+        packed = (GroupKey.of(f"{each}/") for each in directories)
         return list(dict.fromkeys([*self._groups, *packed]))
 
     def group(self, key: GroupKey) -> list[FileRow]:
@@ -256,25 +261,23 @@ class FileTable:
     def adopt(self, frozen: FrozenFiles, packed: Packed) -> None:
         """Take what `frozen.rows.pack` gave; rows stay young until they are told to `be_packed`."""
         self.rows.adopt(frozen.rows, packed)
-        self._packed_in = self._packed_groups()
 
     def be_packed(self, rows: Iterable[tuple[int, FileRow]]) -> None:
         """Let packed files, by number, stand for those of these rows that did not change."""
         for number, row in rows:
             self._pack(number, row)
 
-    def _packed_groups(self) -> dict[GroupKey, int]:
-        packed = self.rows.packed
-        within = {each: packed.of_directory(each) for each in packed.texts.directories}
-        return {
-            GroupKey.of(f"{each}/"): len(self.rows.numbers(numbers))
-            for each, numbers in within.items()
-        }
+    def shrink(self) -> None:
+        """Give back the room of rows that are packed by now."""
+        self.rows.shrink()
+        self._at_path = {sender: dict(taken) for sender, taken in self._at_path.items() if taken}
+        self._tails = dict(self._tails)
+        for keys in (*self._inventories.values(), *self._orders.values()):
+            keys.shrink()
 
     def thaw(self, packed: PackedFiles) -> None:
         """Put in packed files as they were, before all others."""
         self.rows.thaw(packed)
-        self._packed_in = self._packed_groups()
         for sender, files, size, verified in packed.totals():
             self._totals[sender] = [files, size]
             if verified:
@@ -566,7 +569,6 @@ class FileTable:
         if number is None:
             raise KeyError(physical)
         row = self.rows.young[physical] = self.rows.take_out(number)
-        self._packed_in[GroupKey.of(physical)] -= 1
         if row.held:
             self._at_path.setdefault(row.sender, {})[row.path] = physical
             self._inventory(row.sender).add(row.path)
@@ -585,8 +587,6 @@ class FileTable:
         self._orders[row.state].remove(row.physical)
         self._ungroup(row)
         self._drop_tail(row)
-        key = GroupKey.of(row.physical)
-        self._packed_in[key] = self._packed_in.get(key, 0) + 1
 
     def _reorder(self, row: FileRow, state: FileState) -> None:
         self._orders[row.state].remove(row.physical)
@@ -647,8 +647,13 @@ class FileTable:
 
     def _add_tail(self, row: FileRow) -> None:
         # Nearly every tail is of one file: its name alone costs less than a tuple with it.
-        there = self._young_of_tail(row.tail)
-        self._tails[_raw(row.tail)] = (*there, row.physical) if there else row.physical
+        raw = _raw(row.tail)
+        there = self._tails.get(raw)
+        if there is None:
+            self._tails[raw] = row.physical
+        else:
+            several = (there,) if isinstance(there, str) else there
+            self._tails[raw] = (*several, row.physical)
 
     def _drop_tail(self, row: FileRow) -> None:
         left = tuple(each for each in self._young_of_tail(row.tail) if each != row.physical)

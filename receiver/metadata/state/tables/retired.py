@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from common.names import FilePath
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
@@ -25,8 +27,13 @@ class PartitionKey(NamedTuple):
 
 def partition_of(physical: str) -> PartitionKey:
     """The partition of a file, by its checked path."""
-    _, sg, vsg, partition, _ = physical.split("/")
-    return PartitionKey(sg, str(int(vsg)), str(int(partition)))
+    return _partition(physical.rpartition("/")[0])
+
+
+@lru_cache(4096)
+def _partition(directory: str) -> PartitionKey:
+    parsed = FilePath.parse(f"{directory}/1-1-0-0.tsfile")
+    return PartitionKey(parsed.sg, str(parsed.vsg), str(parsed.partition))
 
 
 class RetiredIndex:
