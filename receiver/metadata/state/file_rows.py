@@ -10,12 +10,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping, ValuesView
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 from receiver.metadata.schema.growing_columns import view
-from receiver.metadata.state.packed_file import REGISTERED, RETIRED, whole
+from receiver.metadata.state.packed_file import REGISTERED, RETIRED, EndedFile, whole
 from receiver.metadata.state.packed_files import PackedFiles
 from receiver.metadata.state.packing import pack
 from receiver.metadata.state.table_rows import FileRow
@@ -158,11 +158,25 @@ class FileRows(Mapping[str, FileRow]):
         return list(self.packed.rows(number for number in numbers if not left[number]))
 
     def take_out(self, number: int) -> FileRow:
-        """A packed file that is to be young; whoever asks has to put it in there."""
+        """Let a packed file be young, as an object."""
+        row = whole(self.packed.row(number))
+        self._leave(number)
+        self.young[row.physical] = row
+        return row
+
+    def end(self, number: int, physical: str, *, last_look: int, changed: int) -> FileRow:
+        """Let a packed file be young and retired, without an object of all its fields."""
+        ended = EndedFile(
+            self.packed, number, physical=physical, last_look=last_look, changed=changed
+        )
+        row = self.young[physical] = cast("FileRow", ended)
+        self._leave(number)
+        return row
+
+    def _leave(self, number: int) -> None:
         self.left[number] = 1
         self._staying -= 1
         self.within[self.packed.directories[number]] -= 1
-        return whole(self.packed.row(number))
 
     def freeze(self) -> FrozenFileRows:
         """A copy, made under the caller's lock: references and a byte for each."""
@@ -188,6 +202,10 @@ class FileRows(Mapping[str, FileRow]):
 
     def shrink(self) -> None:
         """Give back the room of rows that are packed by now."""
+        ended = [row for row in self.young.values() if isinstance(row, EndedFile)]
+        for row in ended:
+            if not row.is_of(self.packed):  # the table before would stay for it
+                self.young[row.physical] = row.whole()
         self.young = dict(self.young)
 
     def thaw(self, packed: PackedFiles) -> None:

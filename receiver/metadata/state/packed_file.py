@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from receiver.metadata.model.records import ManifestMeta, ResourceMeta
 from receiver.metadata.state.ranges import PackedDevices
 from receiver.metadata.state.table_rows import FileRow, FileState
@@ -22,6 +24,7 @@ __all__ = [
     "REGISTERED",
     "RETIRED",
     "TAIL",
+    "EndedFile",
     "PackedFile",
     "suffix_of_tag",
     "whole",
@@ -64,8 +67,7 @@ class PackedFile:
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, PackedFile):
-            same = self._of is other._of and self._at == other._at
-            return same or self.whole() == other.whole()
+            return self is other or self.whole() == other.whole()
         return self.whole() == other if isinstance(other, FileRow) else NotImplemented
 
     def __hash__(self) -> int:
@@ -246,6 +248,51 @@ class PackedFile:
     author = FileRow.author
     closed = FileRow.closed
     compactions = FileRow.compactions
+
+
+class EndedFile(PackedFile):
+    """A packed file that was retired since: what that changed is here, all else where it was."""
+
+    __slots__ = ("_changed", "_last_look", "_physical")
+
+    def __init__(
+        self, files: PackedFiles, number: int, *, physical: str, last_look: int, changed: int
+    ) -> None:
+        self._of = files
+        self._at = number
+        self._physical = physical
+        self._last_look = last_look
+        self._changed = changed
+
+    def is_of(self, files: PackedFiles) -> bool:
+        """Whether it is looked at in a table."""
+        return self._of is files
+
+    def whole(self) -> FileRow:
+        """The same as an object of its own."""
+        return msgspec.structs.replace(
+            super().whole(),
+            state=FileState.RETIRED,
+            retired=True,
+            last_look=self._last_look,
+            changed=self._changed,
+        )
+
+    @property
+    def physical(self) -> str:
+        return self._physical
+
+    @property
+    def last_look(self) -> int:
+        return self._last_look
+
+    @property
+    def changed(self) -> int:
+        return self._changed
+
+    state = FileState.RETIRED
+    retired = True
+    held = False
 
 
 def whole(row: FileRow) -> FileRow:

@@ -17,6 +17,7 @@ import msgspec
 from common.names import Kind
 from receiver.metadata.model import records
 from receiver.metadata.state.file_rows import FileRows, FrozenFileRows
+from receiver.metadata.state.packed_file import whole
 from receiver.metadata.state.sorted_keys import SortedKeys
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.metadata.state.tables.listed import ListedSums
@@ -391,6 +392,10 @@ class FileTable:
             self.gone.touch(deleted)
 
     def _file_retired(self, op: records.FileRetired, ts: int) -> None:
+        number = None if op.physical in self.rows.young else self.rows.number(op.physical)
+        if number is not None:
+            self._end_packed(number, op, ts)
+            return
         row = self._young(op.physical)
         self._free_paths(row)
         state = FileState.RETIRED if row.visible else row.state
@@ -401,6 +406,15 @@ class FileTable:
         self._lose(retired)
         self.gone.take(retired)
         self.gone.touch(retired)
+
+    def _end_packed(self, number: int, op: records.FileRetired, ts: int) -> None:
+        """The same for one that is packed, as most files are when they end."""
+        last = op.last_look or ts - 1
+        row = self.rows.end(number, op.physical, last_look=last, changed=ts)
+        self.listed.remove(row, row.path)
+        self._be_found(row)
+        self.gone.take(row)
+        self.gone.touch(row)
 
     def _file_returned(self, op: records.FileReturned, ts: int) -> None:
         row = self._young(op.physical)
@@ -564,18 +578,22 @@ class FileTable:
         """The row of a file that is to change: a packed one is young from now on."""
         found = self.rows.young.get(physical)
         if found is not None:
-            return found
+            return whole(found)
         number = self.rows.number(physical)
         if number is None:
             raise KeyError(physical)
-        row = self.rows.young[physical] = self.rows.take_out(number)
+        row = self.rows.take_out(number)
         if row.held:
             self._at_path.setdefault(row.sender, {})[row.path] = physical
             self._inventory(row.sender).add(row.path)
-        self._orders[row.state].add(physical)
+        self._be_found(row)
+        return row
+
+    def _be_found(self, row: FileRow) -> None:
+        """Let a visible file be found as those that are young are."""
+        self._orders[row.state].add(row.physical)
         self._group(row)
         self._add_tail(row)
-        return row
 
     def _pack(self, number: int, row: FileRow) -> None:
         """The opposite of `_young`, for a row that the packed file with a number is."""
