@@ -1,9 +1,11 @@
 """Taking checkpoints of a running engine, and letting go of what they replace.
 
     new segment -> freeze -> flush the tlog -> write, rename, read back -> older checkpoints
-    -> segments that neither a kept checkpoint nor the history needs
+    -> segments that neither a kept checkpoint nor the history needs -> what was packed for it stands
+    for the rows of files in memory
 
-Commits wait for the first two, some milliseconds; all else goes on beside them. A crash anywhere
+Commits wait for the first two, and for each some of the rows, some milliseconds; all else goes on
+beside them. A crash anywhere
 leaves a directory that opens: nothing is removed before what replaces it is proven.
 """
 
@@ -119,10 +121,11 @@ class Snapshots:
         crash.point("checkpoint.tlog_flushed")
         made = write_checkpoint(self._tree, frozen.lsn, _until(stopped, frozen))
         self.newest = made.lsn
-        self._adopt(frozen, stopped)
         if self._remote is not None:
             self._put(made)
         self.let_go()
+        with suppress(ReadOnlyError):  # rows stay as they are; the checkpoint is a good one
+            self._adopt(frozen, stopped)
 
     def _flush_tags(self, lsn: int) -> None:
         self._committer.between_batches(self._appender.mend_tags)

@@ -67,6 +67,8 @@ class PackedFile:
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, PackedFile):
+            if self._of is other._of and type(self) is type(other) is PackedFile:
+                return self._at == other._at
             return self is other or self.whole() == other.whole()
         return self.whole() == other if isinstance(other, FileRow) else NotImplemented
 

@@ -46,6 +46,16 @@ class Devices:
         names = self._names
         return (names[each] for each in self._ids)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Devices):
+            return NotImplemented
+        if self is other:
+            return True
+        return self.names() == other.names() and self.parts()[1:] == other.parts()[1:]
+
+    def __hash__(self) -> int:
+        return hash((self._base, len(self._ids)))
+
     def names(self) -> list[str]:
         """Names of the devices."""
         return list(self)
