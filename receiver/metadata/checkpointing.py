@@ -1,8 +1,8 @@
 """Taking checkpoints of a running engine, and letting go of what they replace.
 
     new segment -> freeze -> flush the tlog -> write, rename, read back -> older checkpoints
-    -> segments that neither a kept checkpoint nor the history needs -> what was packed for it stands
-    for the rows of files in memory
+    -> segments that neither a kept checkpoint nor the history needs
+    -> what was packed for it stands for the rows of files in memory
 
 Commits wait for the first two, and for each some of the rows, some milliseconds; all else goes on
 beside them. A crash anywhere

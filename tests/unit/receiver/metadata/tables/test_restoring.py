@@ -3,7 +3,11 @@
 import pytest
 
 from common.wire import Result
+from receiver.metadata.engine import Engine
+from receiver.metadata.log import checkpoints
+from receiver.metadata.log.freeze import FrozenState
 from receiver.metadata.model import records
+from receiver.metadata.model.errors import NewerLogError
 from tests.support.checkpointing import as_is, frozen_sections, thawed
 from tests.support.committing import do, fresh
 from tests.support.metadata import A, B, load, path, physical, plain, seen, token
@@ -76,3 +80,34 @@ def test_a_row_of_the_previous_version_is_not_registered():
     do(state, seen())
     do(state, load())
     assert [row.registered for row in state.files.values()] == [False]
+
+
+def test_a_checkpoint_of_version_1_opens_and_a_release_of_then_refuses_version_2(
+    tmp_path, monkeypatch
+):
+    with Engine.open(tmp_path) as engine:
+        engine.commit(
+            [seen(), load(), load(path("2-1-0"), 2), records.FileRetired(physical(path(), 1))]
+        )
+        with engine.reading() as state:
+            before = plain(state)
+        sections = FrozenState.sections
+        with monkeypatch.context() as old:
+            old.setattr(checkpoints, "_VERSION", 1)
+            old.setattr(
+                FrozenState,
+                "sections",
+                lambda frozen: iter(in_version_1(dict(sections(frozen))).items()),
+            )
+            engine.checkpoint()
+    for _ in range(2):
+        with Engine.open(tmp_path) as engine:
+            with engine.reading() as state:
+                assert plain(state)["files"] == before["files"]
+                assert plain(state)["listed"][A] == before["listed"][A]
+                assert plain(state)["inventories"][A] == before["inventories"][A]
+            engine.commit([seen(B)])
+            engine.checkpoint()
+    monkeypatch.setattr(checkpoints, "_VERSION", 1)
+    with pytest.raises(NewerLogError, match="has version 2, written by a newer tsferry"):
+        Engine.open(tmp_path)
