@@ -184,11 +184,12 @@ class FileRows(Mapping[str, FileRow]):
 
     def adopt(self, frozen: FrozenFileRows, packed: Packed) -> None:
         """Take what `frozen` was packed to; what was young stays so until it is `put_back`."""
-        left = np.ones(len(packed.files), np.uint8)
-        still = np.flatnonzero(np.frombuffer(self.left, np.uint8) == 0)
-        left[packed.moved[still]] = 0
-        self.packed, self.left = packed.files, bytearray(left.tobytes())
-        self._count()
+        changed = np.frombuffer(self.left, np.uint8) != np.frombuffer(frozen.left, np.uint8)
+        self.packed, self.left, self.within = packed.files, packed.left, packed.within
+        self._staying = len(packed.files) - len(packed.rows)
+        self._asked = {}
+        for number in packed.moved[changed].tolist():
+            self._leave(number)
 
     def put_back(self, number: int, row: FileRow) -> bool:
         """Let a packed file stand for a row, unless that has changed since."""
@@ -211,15 +212,8 @@ class FileRows(Mapping[str, FileRow]):
     def thaw(self, packed: PackedFiles) -> None:
         """Begin with packed files; there are no others yet."""
         self.packed, self.left = packed, bytearray(len(packed))
-        self._count()
-
-    def _count(self) -> None:
-        staying = np.flatnonzero(np.frombuffer(self.left, np.uint8) == 0)
-        self._staying = len(staying)
-        self._asked = {}
-        directories = view(self.packed.directories)[staying]
-        counts = np.bincount(directories, minlength=len(self.packed.texts.directories))
-        self.within = array("I", counts.astype(np.uint32).tobytes())
+        self.within = array("I", np.diff(view(packed.begins)).astype(np.uint32).tobytes())
+        self._staying = len(packed)
 
 
 class _Rows(ValuesView[FileRow]):

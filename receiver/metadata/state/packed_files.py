@@ -295,6 +295,9 @@ class PackedFiles:
             and _all_below(columns["data_dirs"], len(texts.data_dirs))
             and _all_below(columns["sets"], len(id_arrays))
             and _all_below(every, len(devices))
+            and bool((np.diff(view(columns["directories"]).view(np.int32)) >= 0).all())
+            and bool((np.diff(view(ends).view(np.int64)) > view(columns["name_sizes"])).all())
+            and all(_numbers_below(each, count) for each in (by_path, by_tail))
         )
         if not fits:
             raise ValueError("the columns of the files do not fit each other")
@@ -330,6 +333,11 @@ def _array(code: str, content: memoryview) -> array[int]:
     made: array[int] = array(code)
     made.frombytes(content)
     return made
+
+
+def _numbers_below(found: array[int], end: int) -> bool:
+    numbers = view(found).view(np.uint64) & np.uint64(_NUMBER)
+    return not found or int(numbers.max()) < end
 
 
 def _all_below(column: array[int], end: int) -> bool:

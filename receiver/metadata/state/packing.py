@@ -56,6 +56,8 @@ class Packed(NamedTuple):
         numbers: of each of them.
         others: rows that stay as they are.
         moved: for each number before, the one that it has now; -1 for what was left out.
+        left: a byte for each file of the table, 1 for `numbers`, as if those had left it.
+        within: how many files each directory has, without those.
     """
 
     files: PackedFiles
@@ -63,6 +65,8 @@ class Packed(NamedTuple):
     numbers: array[int]
     others: list[FileRow]
     moved: NDArray[np.int64]
+    left: bytearray
+    within: array[int]
 
 
 class _Fitting(NamedTuple):
@@ -98,7 +102,19 @@ def pack(before: PackedFiles, left_out: bytes, rows: Iterable[FileRow]) -> Packe
     moved = np.full(len(before), -1, np.int64)
     moved[staying] = places[: len(staying)]
     numbers = array("I", places[len(staying) :].astype(np.uint32).tobytes())
-    return Packed(files, [each.row for each in fitting], numbers, others, moved)
+    left = np.zeros(len(files), np.uint8)
+    left[numbers] = 1
+    directories = view(files.directories)[left == 0]
+    within = np.bincount(directories, minlength=len(files.texts.directories))
+    return Packed(
+        files,
+        [each.row for each in fitting],
+        numbers,
+        others,
+        moved,
+        left=bytearray(left.tobytes()),
+        within=array("I", within.astype(np.uint32).tobytes()),
+    )
 
 
 # -- rows that fit -------------------------------------------------------------------------------
