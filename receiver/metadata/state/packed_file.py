@@ -32,6 +32,8 @@ __all__ = [
 
 RETIRED, REGISTERED, NO_RESOURCE, NO_MANIFEST, NO_ROOT = 1, 2, 4, 8, 16
 """Flags."""
+_STATES = (FileState.LIVE, FileState.RETIRED)
+"""By that flag; a member of an enumeration is looked up slowly."""
 DIGESTS: Final = 88
 """Bytes of a file's digests: MD5, tail, task, MD5 of the resource, root, and 8 of the tag."""
 
@@ -107,7 +109,7 @@ class PackedFile:
             resource=resource,
             manifest=manifest,
             data_dir=of.texts.data_dirs[of.data_dirs[at]],
-            state=FileState.RETIRED if flags & RETIRED else FileState.LIVE,
+            state=_STATES[flags & RETIRED],
             retired=bool(flags & RETIRED),
             registered=bool(flags & REGISTERED),
             verified=of.verified[at],
@@ -196,7 +198,7 @@ class PackedFile:
 
     @property
     def state(self) -> FileState:
-        return FileState.RETIRED if self._of.flags[self._at] & RETIRED else FileState.LIVE
+        return _STATES[self._of.flags[self._at] & RETIRED]
 
     @property
     def retired(self) -> bool:

@@ -204,8 +204,8 @@ def test_a_file_that_ends_while_others_are_packed_does_not_keep_the_table_of_bef
     do(state, seen(), ALIKE[0], ALIKE[3])
     pack(state)
     before = weakref.ref(state.files.packed)
-    pack(state, meanwhile=lambda: do(state, records.FileRetired(ALIKE[0].physical), load(tag=9)))
-    pack(state)
+    do(state, load(path("8-1-0"), 8))
+    pack(state, meanwhile=lambda: do(state, records.FileRetired(ALIKE[0].physical)))
     assert before() is None
     assert isinstance(state.files[ALIKE[0].physical].state, FileState)
 
