@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from receiver.metadata.schema.growing_columns import view
-from receiver.metadata.state.packed_file import REGISTERED, RETIRED, EndedFile, whole
-from receiver.metadata.state.packed_files import PackedFiles
+from receiver.metadata.state.packed_file import EndedFile, packed_row, packed_rows, whole
+from receiver.metadata.state.packed_files import REGISTERED, RETIRED, PackedFiles
 from receiver.metadata.state.packing import pack
 from receiver.metadata.state.table_rows import FileRow
 
@@ -84,7 +84,7 @@ class FileRows(Mapping[str, FileRow]):
         if found is not None or not self._staying:
             return found
         number = self.number(physical)
-        return default if number is None else self.packed.row(number)
+        return default if number is None else packed_row(self.packed, number)
 
     def __contains__(self, physical: object) -> bool:
         return physical in self.young or (
@@ -127,7 +127,7 @@ class FileRows(Mapping[str, FileRow]):
         if sizes is not None:
             wanted = np.array([*sizes], np.uint64)
             fits &= np.isin(view(packed.sizes).view(np.uint64), wanted)
-        yield from packed.rows(np.flatnonzero(fits).tolist())
+        yield from packed_rows(packed, np.flatnonzero(fits).tolist())
 
     # -- what is packed ----------------------------------------------------------------------
 
@@ -155,11 +155,11 @@ class FileRows(Mapping[str, FileRow]):
     def staying(self, numbers: Iterable[int]) -> list[FileRow]:
         """The packed files of some numbers, without what has left."""
         left = self.left
-        return list(self.packed.rows(number for number in numbers if not left[number]))
+        return list(packed_rows(self.packed, (number for number in numbers if not left[number])))
 
     def take_out(self, number: int) -> FileRow:
         """Let a packed file be young, as an object."""
-        row = whole(self.packed.row(number))
+        row = whole(packed_row(self.packed, number))
         self._leave(number)
         self.young[row.physical] = row
         return row
@@ -223,4 +223,4 @@ class _Rows(ValuesView[FileRow]):
 
     def __iter__(self) -> Iterator[FileRow]:
         rows = self._rows
-        return chain(rows.young.values(), rows.packed.rows(rows.numbers()))
+        return chain(rows.young.values(), packed_rows(rows.packed, rows.numbers()))

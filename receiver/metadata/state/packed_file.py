@@ -4,55 +4,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import repeat
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from receiver.metadata.model.records import ManifestMeta, ResourceMeta
+from receiver.metadata.state.packed_files import (
+    DIGESTS,
+    MD5_AT,
+    NO_MANIFEST,
+    NO_RESOURCE,
+    NO_ROOT,
+    REGISTERED,
+    RESOURCE_AT,
+    RETIRED,
+    ROOT_AT,
+    TAIL_AT,
+    TASK_AT,
+)
 from receiver.metadata.state.ranges import PackedDevices
 from receiver.metadata.state.table_rows import FileRow, FileState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from receiver.metadata.state.packed_files import PackedFiles
     from receiver.metadata.state.ranges import Devices
 
-__all__ = [
-    "DIGESTS",
-    "NO_MANIFEST",
-    "NO_RESOURCE",
-    "NO_ROOT",
-    "REGISTERED",
-    "RETIRED",
-    "TAIL",
-    "EndedFile",
-    "PackedFile",
-    "suffix_of_tag",
-    "whole",
-]
+__all__ = ["EndedFile", "PackedFile", "packed_row", "packed_rows", "whole"]
 
-RETIRED, REGISTERED, NO_RESOURCE, NO_MANIFEST, NO_ROOT = 1, 2, 4, 8, 16
-"""Flags."""
 _STATES = (FileState.LIVE, FileState.RETIRED)
 """By that flag; a member of an enumeration is looked up slowly."""
-DIGESTS: Final = 88
-"""Bytes of a file's digests: MD5, tail, task, MD5 of the resource, root, and 8 of the tag."""
-
-
-class _Digest(NamedTuple):
-    begin: int
-
-    def text(self, digests: bytes, number: int) -> str:
-        begin = number * DIGESTS + self.begin
-        return digests[begin : begin + 16].hex()
-
-
-_MD5, TAIL, _TASK, _RESOURCE, _ROOT = map(_Digest, range(0, 80, 16))
-
-
-def suffix_of_tag(digests: bytes, number: int) -> str:
-    """How the physical path of a file ends."""
-    end = (number + 1) * DIGESTS
-    return f".{digests[end - 8 : end].hex()}.tsfile"
 
 
 class PackedFile:
@@ -146,11 +129,11 @@ class PackedFile:
 
     @property
     def md5(self) -> str:
-        return _MD5.text(self._of.digests, self._at)
+        return MD5_AT.text(self._of.digests, self._at)
 
     @property
     def tail(self) -> str:
-        return TAIL.text(self._of.digests, self._at)
+        return TAIL_AT.text(self._of.digests, self._at)
 
     @property
     def version(self) -> int:
@@ -174,14 +157,14 @@ class PackedFile:
 
     @property
     def task(self) -> str:
-        return _TASK.text(self._of.digests, self._at)
+        return TASK_AT.text(self._of.digests, self._at)
 
     @property
     def resource(self) -> ResourceMeta | None:
         of, at = self._of, self._at
         if of.flags[at] & NO_RESOURCE:
             return None
-        return ResourceMeta(of.resources[at], _RESOURCE.text(of.digests, at))
+        return ResourceMeta(of.resources[at], RESOURCE_AT.text(of.digests, at))
 
     @property
     def manifest(self) -> ManifestMeta | None:
@@ -189,7 +172,7 @@ class PackedFile:
         flags = of.flags[at]
         if flags & NO_MANIFEST:
             return None
-        root = "" if flags & NO_ROOT else _ROOT.text(of.digests, at)
+        root = "" if flags & NO_ROOT else ROOT_AT.text(of.digests, at)
         return ManifestMeta(of.series[at], of.points[at], root)
 
     @property
@@ -297,6 +280,16 @@ class EndedFile(PackedFile):
     state = FileState.RETIRED
     retired = True
     held = False
+
+
+def packed_row(files: PackedFiles, number: int) -> FileRow:
+    """The file with a number, looked at in place."""
+    return cast("FileRow", PackedFile(files, number))  # it answers as one does
+
+
+def packed_rows(files: PackedFiles, numbers: Iterable[int]) -> Iterator[FileRow]:
+    """The files with some numbers."""
+    return cast("Iterator[FileRow]", map(PackedFile, repeat(files), numbers))
 
 
 def whole(row: FileRow) -> FileRow:

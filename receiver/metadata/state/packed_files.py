@@ -9,23 +9,39 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import accumulate, pairwise, repeat
-from typing import TYPE_CHECKING, NamedTuple, cast
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import numpy as np
 import xxhash
 
 from receiver.metadata.schema.growing_columns import view
-from receiver.metadata.state.packed_file import DIGESTS, RETIRED, TAIL, PackedFile, suffix_of_tag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from receiver.metadata.state.ranges import DeviceTable
-    from receiver.metadata.state.table_rows import FileRow
 
-__all__ = ["COLUMNS", "PackedFiles", "PackedTexts", "hash_of", "path_key", "physical_key"]
+__all__ = [
+    "COLUMNS",
+    "DIGESTS",
+    "MD5_AT",
+    "NO_MANIFEST",
+    "NO_RESOURCE",
+    "NO_ROOT",
+    "REGISTERED",
+    "RESOURCE_AT",
+    "RETIRED",
+    "ROOT_AT",
+    "TAIL_AT",
+    "TASK_AT",
+    "Digest",
+    "PackedFiles",
+    "PackedTexts",
+    "hash_of",
+    "path_key",
+]
 
 COLUMNS = {
     "sizes": "Q",
@@ -53,6 +69,30 @@ array of ids of devices; `resources` is the size of one."""
 _BUCKETS = 1 << 16
 _MARK = ((1 << 32) - 1) << 32
 _NUMBER = (1 << 32) - 1
+RETIRED, REGISTERED, NO_RESOURCE, NO_MANIFEST, NO_ROOT = 1, 2, 4, 8, 16
+"""Flags."""
+DIGESTS: Final = 88
+"""Bytes of a file's digests: MD5, tail, task, MD5 of the resource, root, and 8 of the tag."""
+
+
+class Digest(NamedTuple):
+    """One of the digests that a file has."""
+
+    begin: int
+
+    def text(self, digests: bytes, number: int) -> str:
+        """That of a file, as text."""
+        begin = number * DIGESTS + self.begin
+        return digests[begin : begin + 16].hex()
+
+
+MD5_AT, TAIL_AT, TASK_AT, RESOURCE_AT, ROOT_AT = map(Digest, range(0, 80, 16))
+
+
+def _suffix_of_tag(digests: bytes, number: int) -> str:
+    """How the physical path of a file ends."""
+    end = (number + 1) * DIGESTS
+    return f".{digests[end - 8 : end].hex()}.tsfile"
 
 
 class PackedTexts(NamedTuple):
@@ -73,7 +113,7 @@ def path_key(path: str) -> str:
     return path[:-7]
 
 
-def physical_key(physical: str) -> str:
+def _physical_key(physical: str) -> str:
     """The same of a physical path, which has a tag more."""
     return physical[:-24]
 
@@ -176,21 +216,13 @@ class PackedFiles:
     def __len__(self) -> int:
         return len(self.flags)
 
-    def row(self, number: int) -> FileRow:
-        """The file with a number, looked at in place."""
-        return cast("FileRow", PackedFile(self, number))  # it answers as one does
-
-    def rows(self, numbers: Iterable[int]) -> Iterator[FileRow]:
-        """The files with some numbers."""
-        return cast("Iterator[FileRow]", map(PackedFile, repeat(self), numbers))
-
     def path(self, number: int) -> str:
         """The path of a file at its sender."""
         return f"{self.stem(number)}.tsfile"
 
     def physical(self, number: int) -> str:
         """The physical path of a file."""
-        return self.stem(number) + suffix_of_tag(self.digests, number)
+        return self.stem(number) + _suffix_of_tag(self.digests, number)
 
     def stem(self, number: int) -> str:
         """What both paths begin with."""
@@ -202,7 +234,7 @@ class PackedFiles:
 
     def number(self, physical: str) -> int | None:
         """The number of a physical path."""
-        for number in self.by_path.find(hash_of(physical_key(physical))):
+        for number in self.by_path.find(hash_of(_physical_key(physical))):
             if self.physical(number) == physical:
                 return number
         return None
@@ -215,7 +247,7 @@ class PackedFiles:
     def of_tail(self, tail: str) -> list[int]:
         """Numbers of the files with this digest of their tail, in order."""
         found = self.by_tail.find(hash_of(tail))
-        return [number for number in found if TAIL.text(self.digests, number) == tail]
+        return [number for number in found if TAIL_AT.text(self.digests, number) == tail]
 
     def of_directory(self, directory: str) -> range:
         """Numbers of the files of a directory."""

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from receiver.metadata.schema.growing_columns import view
-from receiver.metadata.state.packed_file import (
+from receiver.metadata.state.packed_files import (
+    COLUMNS,
     DIGESTS,
     NO_MANIFEST,
     NO_RESOURCE,
     NO_ROOT,
     REGISTERED,
     RETIRED,
-)
-from receiver.metadata.state.packed_files import (
-    COLUMNS,
     PackedFiles,
     PackedTexts,
     hash_of,

@@ -260,7 +260,7 @@ class FileTable:
         return FrozenFiles(self.rows.freeze(), deleted, wanted, listed=self.listed.sums())
 
     def adopt(self, frozen: FrozenFiles, packed: Packed) -> None:
-        """Take what `frozen.rows.pack` gave; rows stay young until they are told to `be_packed`."""
+        """Take what frozen rows were packed to; they stay young until `be_packed` is told so."""
         self.rows.adopt(frozen.rows, packed)
 
     def be_packed(self, rows: Iterable[tuple[int, FileRow]]) -> None:
