@@ -19,7 +19,7 @@ import xxhash
 from receiver.metadata.schema.growing_columns import view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from receiver.metadata.state.ranges import DeviceTable
 
@@ -258,10 +258,11 @@ class PackedFiles:
         """The first number whose physical path sorts behind a text."""
         return bisect_right(range(len(self)), physical, key=self.physical)
 
-    def held_behind(self, sender: str, path: str | None) -> array[int]:
+    def held_behind(self, sender: str, path: str | None) -> Sequence[int]:
         """Numbers of what a sender has whose paths sort behind one, in order."""
         held = self.held.get(sender, array("I"))
-        return held if path is None else held[bisect_right(held, path, key=self.path) :]
+        begin = 0 if path is None else bisect_right(held, path, key=self.path)
+        return memoryview(held)[begin:]  # no copy: there may be millions
 
     def totals(self) -> Iterator[tuple[str, int, int, int]]:
         """(sender, how many, bytes, how many verified) of those with files."""
