@@ -23,6 +23,7 @@ from common.wire import (
 from receiver.load.deciding.delete_guard import held_records_of
 from receiver.load.folder.sender_folder import folder_name
 from receiver.load.upkeep.verdicts import is_held
+from receiver.metadata.query.given_back import GivenBack
 from receiver.scope import Scope
 from receiver.transfer import epochs
 from receiver.transfer.intake import check_sender
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import SenderRow
     from receiver.principal import Principal
+    from receiver.transfer.acknowledging import Acknowledging
 
 __all__ = ["Checks"]
 
@@ -47,6 +49,7 @@ log = logging.getLogger(__name__)
 
 _MOST_WANTED = 10_000
 _LONGEST_LABEL = 200
+_GIVEN_BACK = "its devices are this sender's again"
 
 
 class Checks:
@@ -57,15 +60,18 @@ class Checks:
         config: ReceiverConfig,
         engine: Engine,
         load: LoadService,
+        acknowledging: Acknowledging,
         *,
         clock: Callable[[], float],
     ) -> None:
         self._config = config
         self._engine = engine
         self._load = load
+        self._acknowledging = acknowledging
         self._clock = clock
         self._heartbeats: dict[str, tuple[float, Heartbeat]] = {}
         self._looks: dict[str, int] = {}
+        self._given_back = GivenBack()
         self._lock = threading.Lock()
 
     def check(self, who: Principal, request: CheckRequest) -> CheckAnswer:
@@ -107,6 +113,13 @@ class Checks:
                             path=each.path, size=each.size, md5=each.md5, reason=str(each.reason)
                         )
                     )
+            back = [
+                Wanted(path=path, size=each.size, md5=each.md5, reason=_GIVEN_BACK)
+                for each in self._given_back.of(state, request.sender)
+                if scope.first_outside(each.devices) is None
+                for path in each.paths
+            ]
+            wanted += back[: _MOST_WANTED - len(wanted)]
         self._meet(who, request)
         return self._answer(who, request, history, wanted, held, newest)
 
@@ -186,7 +199,9 @@ class Checks:
             scope=list(who.scope),
             wanted=wanted,
             held=held,
-            busy=task.id if task is not None and task.loading else None,
+            busy=task.id
+            if task is not None and task.loading
+            else self._acknowledging.untold(request.sender),
             unfinished=task.id if task is not None and not task.loading else None,
             schema=True,
             schema_position=position,
@@ -223,7 +238,7 @@ class Checks:
         check_sender(who, sender)
         with self._engine.reading() as state:
             known = sender in state.senders
-            wanted = _wants_any(state, sender)
+            wanted = _wants_any(state, sender) or bool(self._given_back.of(state, sender))
         if known:  # strangers take no memory
             with self._lock:
                 self._heartbeats[sender] = (self._clock(), heartbeat)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from common.errors import TooLargeError
 from common.listed import ListedSum
 from common.wire import EndedAnswer, EndedHere, ListedAnswer
+from receiver.metadata.query.given_back import is_anothers
 from receiver.metadata.state.table_rows import FileState
 from receiver.scope import Scope
 from receiver.transfer.intake import check_sender
@@ -90,7 +91,7 @@ def _ended(
         if not found:
             continue
         reason = str(row.reason) if _is_let_go(row) else _TRANSFERRED
-        if _is_let_go(row) or _is_anothers(state, row):
+        if _is_let_go(row) or is_anothers(state, row):
             for path in found:
                 asked.discard((path, row.md5))
                 yield EndedHere(path=path, md5=row.md5, reason=reason)
@@ -99,8 +100,3 @@ def _ended(
 def _is_let_go(row: FileRow) -> bool:
     """Whether this side decided it: past its TTL, or deleted by an operator."""
     return row.state is FileState.DELETED and not row.retired and row.reason in _BY_THE_RECEIVER
-
-
-def _is_anothers(state: State, row: FileRow) -> bool:
-    owners = (state.owners.get(device) for device in row.devices)
-    return any(owner is not None and owner.sender != row.sender for owner in owners)

@@ -67,4 +67,5 @@ class PlanOptions(msgspec.Struct, frozen=True):
         Args:
             parts: in how many a deletion file is told.
         """
-        return TaskLimits(self.task_max_files, self.task_max_bytes, self.task_most, parts)
+        files = min(self.task_max_files, self.task_most)
+        return TaskLimits(files, self.task_max_bytes, self.task_most, parts)

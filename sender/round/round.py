@@ -14,7 +14,7 @@ import msgspec
 
 from common import crash, wire
 from common.durable import Tree
-from common.errors import NameRefusedError, NotFoundError, TsferryError
+from common.errors import NameRefusedError, NotFoundError, TooLargeError, TsferryError
 from common.linelog import Phase
 from common.names import FilePath
 from common.wire import History, Propagate, TaskState
@@ -258,30 +258,45 @@ class Round:
         again = SecondLook(source, look, kept.ledger.entries, self._report)
         for planned in in_turn(tasks, lambda: kept.ledger.entries):
             each = again.confirmed(planned)
-            task = (None if each.anew else resumable.take(each)) or self.new_id()
-            _log.info(
-                "%s: a task of %d files (%d bytes), %d deletions",
-                self.remote.name,
-                len(each.additions),
-                each.bytes,
-                len(each.deletions),
-                extra={"task": task},
-            )
-            TaskRun(
-                self.remote,
-                kept,
-                check,
-                look,
-                each,
-                task,
-                self._report,
-                self._meter,
-                schema=schema,
-                again=again,
-                source=source,
-                clock=self.clock,
-            ).run()
+
+            def run(task: str, each: TaskPlan = each) -> None:
+                _log.info(
+                    "%s: a task of %d files (%d bytes), %d deletions",
+                    self.remote.name,
+                    len(each.additions),
+                    each.bytes,
+                    len(each.deletions),
+                    extra={"task": task},
+                )
+                TaskRun(
+                    self.remote,
+                    kept,
+                    check,
+                    look,
+                    each,
+                    task,
+                    self._report,
+                    self._meter,
+                    schema=schema,
+                    again=again,
+                    source=source,
+                    clock=self.clock,
+                ).run()
+
+            self._go_on(run, None if each.anew else resumable.take(each))
             crash.point("round.task_done")
+
+    def _go_on(self, run: Callable[[str], None], begun: str | None) -> None:
+        """Run a task that the receiver has open, or under a new id.
+
+        What was planned under an id counts on, be it gone by now; so it may have become too much.
+        """
+        if begun is not None:
+            try:
+                return run(begun)
+            except TooLargeError as error:
+                _log.info("%s: task %s begins anew: %s", self.remote.name, begun, error)
+        return run(self.new_id())
 
     def _has_new_mode(self, kept: ReceiverState) -> bool:
         """Whether the receiver has to hear what a gone file means from now on.
@@ -521,7 +536,7 @@ def fill_report(
     report.held += [FileReason(each.path.text, each.reason) for each in work.held]
     report.unmounted += [FileReason(str(each.data_dir), each.reason) for each in scan.unmounted]
     report.unmounted += [
-        FileReason(f"{each.data_dir}/{each.rel}", each.reason) for each in scan.unreadable
+        FileReason(f"{each.data_dir}/{each.rel}", each.reason) for each in scan.not_looked_at
     ]
     report.conflicts += [FileDevice(each.path.text, None, each.reason) for each in scan.clashes]
     for skipped in work.skipped:

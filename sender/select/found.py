@@ -296,6 +296,8 @@ class Scan(msgspec.Struct, frozen=True):
         mounted: data directories that count.
         unmounted: those that do not.
         unreadable: directories that were not looked at.
+        misplaced: directories of TsFiles that are not those in which missing ones were listed: a
+            mount is away, or may be.
         moving: directories that changed while what lies in them was looked at.
         mounts: of each data directory.
         deletions: deletion files that are to travel.
@@ -307,6 +309,7 @@ class Scan(msgspec.Struct, frozen=True):
         told_anew: files that may be on the list as they are, and are to be told once more.
         gone_before: files on no list, with their data directory, whose end is to be told all the
             same.
+        last_copies: of the files, those that live on only in a snapshot.
     """
 
     files: Mapping[FilePath, LocalFile]
@@ -315,6 +318,7 @@ class Scan(msgspec.Struct, frozen=True):
     mounted: tuple[Path, ...] = ()
     unmounted: tuple[Unmounted, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
+    misplaced: tuple[Unreadable, ...] = ()
     moving: tuple[Unreadable, ...] = ()
     mounts: Mapping[Path, Mounts] = msgspec.field(default_factory=dict)
     deletions: tuple[LocalDeletions, ...] = ()
@@ -323,8 +327,14 @@ class Scan(msgspec.Struct, frozen=True):
     changing: Mapping[TimePartition, str] = msgspec.field(default_factory=dict)
     includes: Callable[[str], bool] = _all
     gone_before: Mapping[FilePath, Path] = msgspec.field(default_factory=dict)
+    last_copies: frozenset[FilePath] = frozenset()
     told_anew: frozenset[FilePath] = frozenset()
     _wholes: dict[TimePartition, str | None] = msgspec.field(default_factory=dict)
+
+    @property
+    def not_looked_at(self) -> tuple[Unreadable, ...]:
+        """Directories in which there may be anything, until somebody sees to them."""
+        return self.unreadable + self.misplaced
 
     def is_gone(self, path: FilePath, data_dir: Path) -> bool:
         """Whether a file listed in `data_dir` is certainly not there any more, in any directory.
@@ -376,7 +386,10 @@ class Scan(msgspec.Struct, frozen=True):
         extra = [
             each for each in copies if each.path not in self.files and each.path not in self.others
         ]
-        return replace(self, files=with_changes(self.files, extra), _wholes={}) if extra else self
+        if not extra:
+            return self
+        paths = frozenset(each.path for each in extra)
+        return replace(self, files=with_changes(self.files, extra), last_copies=paths, _wholes={})
 
     def without_deletion_files(self, listed: Container[FilePath]) -> Scan:
         """This scan for a receiver that takes no deletion files: files that have one wait."""

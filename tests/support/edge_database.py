@@ -111,6 +111,7 @@ class EdgeDatabase:
         files: in no order.
         floor: its TTL: times below are not given.
         log: number of a deletion -> (series, low, high, the last write before it).
+        first_deletion: behind which its deletions are numbered.
         contents: of all files that it ever closed.
     """
 
@@ -121,6 +122,7 @@ class EdgeDatabase:
         self.versions: dict[int, int] = {}
         self.clock = self.writes = self.floor = 0
         self.log: dict[int, tuple[str, int, int, int]] = {}
+        self.first_deletion = 0
         self.contents: Contents = {}
 
     # -- looking ---------------------------------------------------------------------------
@@ -210,7 +212,7 @@ class EdgeDatabase:
             for file in self.opened():
                 self.close(file)
         series = ALL if self.shape.table else series
-        number = len(self.log) + 1
+        number = self.first_deletion + len(self.log) + 1
         self.log[number] = (series, low, high, self.writes)
         for file in self.files:
             line = DeletionLine(number, series, low, high, EVERYWHERE)
@@ -417,7 +419,7 @@ class EdgeDatabase:
             out.write(content[known:])
         if file.open:
             return
-        where.with_name(where.name + ".resource").write_bytes(b"resource")
+        self.resource(file).write_bytes(b"resource")
         file.md5 = hashlib.md5(content).hexdigest()
         self.contents[file.md5] = [
             (
@@ -431,6 +433,11 @@ class EdgeDatabase:
             for chunk, there in zip(file.chunks, offsets, strict=True)
             for device, offset in there.items()
         ]
+
+    def resource(self, file: DatabaseFile) -> Path:
+        """What is written beside it when it is closed."""
+        where = self.where(file)
+        return where.with_name(f"{where.name}.resource")
 
     def beside(self, file: DatabaseFile) -> Path:
         """Its deletion file."""

@@ -28,7 +28,7 @@ from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.engine import Engine
 from receiver.metadata.state.state import State
 from receiver.node import Node
-from receiver.operator.owners import adopt_sender
+from receiver.operator.owners import adopt_sender, set_owner
 from receiver.principal import Principal
 from receiver.web.app import close, create_app, site_of
 from tests.support.proving import in_this_process
@@ -68,6 +68,10 @@ class InProcess:
 
     def adopt(self, old: str, new: str) -> None:
         adopt_sender(self.node.engine, _OPERATOR, old, new)
+
+    def transfer(self, pattern: str, sender: str) -> None:
+        """Devices are another sender's from now on."""
+        set_owner(self.node.engine, _OPERATOR, pattern, sender)
 
 
 class Countdown:

@@ -16,6 +16,7 @@ from tests.support.edge_shapes import ALIGNED, BINARY, PLAIN, TABLE, Shape
 from tests.support.oracle import Oracle, killable, oracle
 from tests.support.oracle_deaths import DeadlyPlay, Fleet
 from tests.support.oracle_play import RESTORES, TOLD_OTHERWISE, Play, WrongAnswer
+from tests.support.oracle_transfers import TransferLife
 
 MODES = ["replaced", "all", "never"]
 SEEDS = tiers.sample(range(400), 4)
@@ -32,7 +33,7 @@ FLEETS = tiers.sample(itertools.product(range(30), MODES), 1)
 
 
 @contextlib.contextmanager
-def told(*plays: Play) -> Iterator[None]:
+def told(*plays: Play | TransferLife) -> Iterator[None]:
     """Whatever goes wrong is told with all that happened."""
     try:
         yield

@@ -74,6 +74,57 @@ def test_what_the_new_owner_of_a_device_lists_stands_above_and_the_rest_stays(sh
     assert read(shared, sg, at) == first, "as it was"
 
 
+def test_what_ended_with_its_only_device_is_listed_again_when_that_comes_back(shared, make_edge):
+    old, new = make_edge(shared.url), make_edge(shared.url)
+    sg = old.sg
+    put(old, sg, 1, {"d1": {1: 1}}, "sequence")
+    put(old, sg, 2, {"d1": {2: 2}}, "sequence")
+    put(old, sg, 3, {"d2": {1: 1}}, "sequence")
+    settled(old, new)
+    shared.call("owners", "transfer", f"{sg}.d1", new.uuid)
+    settled(old)  # it has heard of it
+    put(new, sg, 20, {"d1": {1: 10, 2: 20}}, _LATE)
+    settled(new)
+    old.remove(old.path(2, sg))
+    settled(old)
+    shared.call("owners", "transfer", f"{sg}.d1", old.uuid)
+    assert read(shared, sg)["d1"] == {1: 10, 2: 20}
+    assert {each.file for each in old.round().wanted} == {old.path(n, sg) for n in (1, 2)}
+    assert read(shared, sg)["d1"] == {1: 1, 2: 20}, "what it has no more does not stand above"
+    assert old.round().quiet
+
+
+def test_what_waited_for_a_device_stands_in_its_others_as_it_did(shared, make_edge):
+    old, new = make_edge(shared.url), make_edge(shared.url)
+    sg = old.sg
+    put(old, sg, 1, {"d1": {5: 5}}, _LATE)
+    settled(old)
+    put(new, sg, 1, {"d1": {5: 50}, "d2": {1: 9}}, "sequence")
+    put(new, sg, 2, {"d2": {1: 10}}, _LATE)
+    assert len(new.round().conflicts) == 1
+    new.remove(new.path(2, sg, kind=_LATE))
+    new.round()
+    assert read(shared, sg) == {"d1": {5: 5}, "d2": {1: 10}}
+    shared.call("owners", "transfer", f"{sg}.d1", new.uuid)
+    settled(new)
+    assert read(shared, sg) == {"d1": {5: 50}, "d2": {1: 10}}
+
+
+def test_what_had_lost_all_its_devices_is_listed_again_when_one_comes_back(shared, make_edge):
+    old, new = make_edge(shared.url), make_edge(shared.url)
+    sg = old.sg
+    put(old, sg, 1, {"d1": {1: 1}, "d2": {1: 1}}, "sequence")
+    settled(old, new)
+    shared.call("owners", "transfer", f"{sg}.*", new.uuid)
+    settled(old)
+    put(new, sg, 20, {"d1": {1: 10}, "d2": {1: 20}}, _LATE)
+    settled(new)
+    shared.call("owners", "transfer", f"{sg}.d1", old.uuid)
+    old.round()
+    settled(old)
+    assert read(shared, sg) == {"d1": {1: 1}, "d2": {1: 20}}
+
+
 def test_a_device_that_comes_back_is_read_as_its_first_owner_has_it(shared, make_edge):
     old, new = make_edge(shared.url), make_edge(shared.url)
     sg = old.sg

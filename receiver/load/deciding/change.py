@@ -10,6 +10,7 @@ the ends of their partition are committed together or not at all.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,11 +32,13 @@ from receiver.load.deciding.origins import ended_origin, has_ended, is_deleted, 
 from receiver.load.deciding.predecessors_files import files_that_go_with
 from receiver.load.deciding.refused_files import RefusedFiles
 from receiver.load.deciding.taken_paths import TakenPaths, last_transfer
+from receiver.load.deciding.uncovered_files import uncovered_by
 from receiver.load.schema.registering import SeriesRefusal
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import name_rank
 from receiver.metadata.model.records import FileOutcome
+from receiver.metadata.query.given_back import GivenBack
 from receiver.metadata.state.table_rows import FileState
 from receiver.scope import Scope
 
@@ -125,7 +128,13 @@ def decide_change(
     noted, kept = known.noted(), list(known.kept())
     notes, kept = guard.judge_records(noted, deleted, kept, taking_over.of_task(noted, kept))
     change.ops += [*notes, *(each.op for each in kept)]
-    change.ops += taking_over.of_task([*taking_over.of_loads(), *notes], kept)
+    taken_over = taking_over.of_task([*taking_over.of_loads(), *notes], kept)
+    change.ops += taken_over
+    revived = {op.physical for op in change.ops if isinstance(op, records.FileRevived)}
+    for row in uncovered_by(state, [*notes, *taken_over], kept):
+        if row.physical not in revived and row.physical not in deleted:
+            change.ops.append(records.FileRevived(row.physical))
+            change.guards.append(Guard("file", row.physical, row.changed))
     guard.finish()
     change.ops += [*guard.ops, done]
     change.guards += guard.guards
@@ -497,8 +506,8 @@ class _Decision:
         first, closed = entry.first_look, entry.closed_look
         if first:  # what a device's new owner lists stands above all that the old one listed
             devices = (each.name for each in candidate.facts.devices)
+            closed = closed or first  # what was deleted since is deleted of it all the same
             first = max(first, last_transfer(self.state.owners, devices) + 1)
-            closed = max(first, closed)
         if again is not None:
             first, closed = again.rank.first, again.rank.closed
         return records.FileLoaded(
@@ -641,6 +650,8 @@ class _Decision:
             return FileOutcome(path.text, Result.HELD, reason=reason, hold=True)
         if before is not None:
             self.change.guards.append(Guard("file", row.physical, row.changed))
+            if path.text in self.given_back and row.physical not in self.everywhere:
+                self._emit(self._told_at_last(path.text, row))
             self.everywhere[row.physical] = row
             return FileOutcome(path.text, Result.RETIRED)
         self._emit(self.paths.free(path.text))
@@ -651,8 +662,24 @@ class _Decision:
             self._emit([records.OriginNoted(row.physical, origin)])
         return FileOutcome(path.text, Result.DELETED if goes_on else Result.RETIRED)
 
+    def _told_at_last(self, path: str, row: FileRow) -> list[records.Op]:
+        """The end of a file that had ended here with a transfer, as its sender tells it."""
+        last = self.paths.last_look(path) or row.last_look
+        return [
+            *([records.FileRevived(row.physical)] if row.state is FileState.SUPERSEDED else ()),
+            records.FileReturned(row.physical, path),
+            records.FileRetired(row.physical, max(last, row.first_look)),
+        ]
+
     def _ended_before(self, path: str) -> FileRow | None:
-        """A file that had ended here, and that an operator below deleted everywhere since."""
+        """A file that had ended here, of which its sender has something to say now.
+
+        An operator below deleted it everywhere since; or it ended with a transfer of its devices,
+        and one of them came back.
+        """
+        back = self.given_back.get(path)
+        if back is not None and not self.paths.has_path(back):
+            return back
         end = self.ends.get(path)
         if end is None or end.meaning is not EndMeaning.EVERYWHERE:
             return None
@@ -660,6 +687,12 @@ class _Decision:
         if row is None or not row.retired or row.state is FileState.DELETED:
             return None
         return row
+
+    @cached_property
+    def given_back(self) -> dict[str, FileRow]:
+        """By path, the files that ended with a transfer and are the sender's again."""
+        rows = GivenBack().of(self.state, self.record.sender)
+        return {path: row for row in rows for path in row.paths}
 
     def _goes(self, row: FileRow) -> bool:
         """Whether a file that ends is deleted by it, as far as its sender's word goes."""

@@ -3,10 +3,10 @@
 A rename, a move to another tier or data directory, a file that comes back: the bytes are here, so
 they do not travel, and the file keeps its row, its looks, and what is proved of it. That holds only
 while its bytes stand on the disk, which is looked at, not believed. A file without points says
-nothing of where it came from: it has no identity beyond its path. What ended since its devices are
-another sender's does not come back. Nor does a file of which something was deleted under a name of
-another rank: points that were deleted, written again and compacted can make its very content, and
-its deletions are none of the product's. They may come with the task that brings the product.
+nothing of where it came from: it has no identity beyond its path. What ended since all its devices
+are other senders' does not come back. Nor does a file of which something was deleted under a name
+of another rank: points that were deleted, written again and compacted can make its very content,
+and its deletions are none of the product's. They may come with the task that brings the product.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from common.names import FilePath
 from receiver.metadata.model.ranks import name_rank
+from receiver.metadata.query.given_back import is_anothers
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def known_content(
         and row.state in _GOOD
         and (row.origin is None or row.origin.sender == origin)
         and (row.points or path in row.paths)
-        and (row.held or not _is_anothers(state, row))
+        and (row.held or not is_anothers(state, row))
         and (_is_of_same_rank(row, path) or not has_deletions(row))
         and is_same(row)
     ]
@@ -103,9 +104,3 @@ def _is_of_same_rank(row: FileRow, path: str) -> bool:
     mine = FilePath.parse(path)
     names = map(FilePath.parse, row.paths)
     return any((name_rank(each) or each.name) == (name_rank(mine) or mine.name) for each in names)
-
-
-def _is_anothers(state: State, row: FileRow) -> bool:
-    """Whether a device of a file was transferred since."""
-    owners = (state.owners.get(device) for device in row.devices)
-    return any(owner is not None and owner.sender != row.sender for owner in owners)

@@ -412,6 +412,8 @@ def test_a_partition_without_deletions_may_be_cut():
     assert [len(task.additions) for task in by_count.tasks] == [10, 10, 5]
     by_size = run(a_scan(*files), options=PlanOptions(task_max_bytes=45))
     assert [task.bytes for task in by_size.tasks] == [40] * 6 + [10]
+    by_receiver = run(a_scan(*files), options=PlanOptions(task_max_files=10, task_most=8))
+    assert [len(task.additions) for task in by_receiver.tasks] == [8, 8, 8, 1]
 
 
 def test_a_file_larger_than_a_task_gets_one_of_its_own():
@@ -585,6 +587,17 @@ def test_a_real_replacement_a_touch_and_a_move(tmp_path):
     assert result.moved == 1
     ledger.refresh(result.refreshed)
     assert site.plan(ledger, propagate=Propagate.ALL).refreshed == ()
+
+
+def test_what_the_database_has_by_now_does_not_wait_for_a_last_copy_in_conflict():
+    copy, again = a_file(AB), a_file(path("1-1-2.tsfile"))
+    scan = a_scan(again).with_last_copies([copy])
+    result = run(scan, [an_entry(A), an_entry(B)], [trouble(AB)])
+    assert (additions(result), deletions(result)) == ({again.path}, {A, B})
+    assert [each.file for each in result.skipped] == [copy]
+    assert additions(run(scan, [an_entry(again.path)], [trouble(AB)])) == {AB}
+    other = run(scan, [an_entry(A)], [trouble(AB, TroubleKind.FAILED)])
+    assert additions(other) == {AB, again.path}, "it waits for the wire alone"
 
 
 def test_a_last_copy_is_sent_although_its_source_is_gone(tmp_path):
