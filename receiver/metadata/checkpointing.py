@@ -2,8 +2,10 @@
 
     new segment -> freeze -> flush the tlog -> write, rename, read back -> older checkpoints
     -> segments that neither a kept checkpoint nor the history needs
+    -> what was packed for it stands for the rows of files in memory
 
-Commits wait for the first two, some milliseconds; all else goes on beside them. A crash anywhere
+Commits wait for the first two, and for each some of the rows, some milliseconds; all else goes on
+beside them. A crash anywhere
 leaves a directory that opens: nothing is removed before what replaces it is proven.
 """
 
@@ -13,6 +15,8 @@ import mmap
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from common import crash
@@ -34,10 +38,15 @@ if TYPE_CHECKING:
     from receiver.metadata.model.remote_log import RemoteLog
     from receiver.metadata.state.history_window import HistoryWindow
     from receiver.metadata.state.lock import Reading
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = [
     "Snapshots",
 ]
+
+
+_AT_ONCE = 500
+"""Rows that are packed while commits wait: some milliseconds."""
 
 
 class Snapshots:
@@ -115,6 +124,8 @@ class Snapshots:
         if self._remote is not None:
             self._put(made)
         self.let_go()
+        with suppress(ReadOnlyError):  # rows stay as they are; the checkpoint is a good one
+            self._adopt(frozen, stopped)
 
     def _flush_tags(self, lsn: int) -> None:
         self._committer.between_batches(self._appender.mend_tags)
@@ -138,6 +149,29 @@ class Snapshots:
                 segment=self._appender.log.first_lsn,
                 oldest=self._window.oldest,
             )
+
+    def _adopt(self, frozen: FrozenState, stopped: Callable[[], bool]) -> None:
+        """Let what was packed for the checkpoint stand for the rows in memory, some at a time."""
+        packed = frozen.packed
+        assert packed is not None
+
+        def adopt() -> None:
+            with self._reading.writing() as state:
+                state.file_table.adopt(frozen.files, packed)
+
+        self._committer.between_batches(adopt)
+        numbered = zip(packed.numbers, packed.rows, strict=True)
+        while (some := list(islice(numbered, _AT_ONCE))) and not stopped():
+            self._committer.between_batches(partial(self._be_packed, some))
+        self._committer.between_batches(self._shrink)
+
+    def _be_packed(self, rows: list[tuple[int, FileRow]]) -> None:
+        with self._reading.writing() as state:
+            state.file_table.be_packed(rows)
+
+    def _shrink(self) -> None:
+        with self._reading.writing() as state:
+            state.file_table.shrink()
 
     def _put(self, made: Checkpoint) -> None:
         assert self._remote is not None

@@ -69,7 +69,7 @@ class ListComparison:
             raise TooLargeError(f"{len(page.files)} files on a page; at most {self._most}")
         asked = {(each.path, each.md5) for each in page.files}
         with self._engine.reading() as state:
-            rows = [row for row in state.files.values() if row.sender == sender and not row.held]
+            rows = state.files.of({sender}, held=False)
             return EndedAnswer(ended=list(_ended(state, rows, asked)))
 
 

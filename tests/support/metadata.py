@@ -13,6 +13,7 @@ from common.durable import Tree
 from receiver.metadata.engine import Engine
 from receiver.metadata.log.frames import LOG_NAME, create_log, encode_payload
 from receiver.metadata.model import records
+from receiver.metadata.state.packed_file import whole
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import FileState
 
@@ -127,7 +128,7 @@ def plain(state: State) -> dict[str, Any]:
 
 
 def _file(row: Any) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(row)
+    fields = msgspec.structs.asdict(whole(row))
     devices = fields.pop("devices")
     return fields | {"names": devices.names(), "ranges": list(devices.ranges())}
 

@@ -315,14 +315,14 @@ class _Decision:
                 self._guard_owners(row.devices)
         origin = origin_of(self.manifest[path.text].origin)
         if has_ended(origin):
-            if self.paths.held(path.text) is row:
+            if self.paths.held(path.text) == row:
                 self._emit(self.paths.free(path.text))
             goes_on = path.text not in row.paths or self.paths.has_path(row)
         elif last:
             self._note_link(path, row, last)
             goes_on = True
         else:
-            if self.paths.held(path.text) is not row:
+            if self.paths.held(path.text) != row:
                 self._emit([*self.paths.free(path.text), *self.paths.give(row, path.text)])
             self._note_resource(path, row, candidate)
             goes_on = False

@@ -40,7 +40,7 @@ def predecessors(state: State, heir: str) -> list[str]:
     if not maybe:
         return []
     found: set[str] = set()
-    for row in state.files.values():
+    for row in state.files.of(maybe):
         if row.sender in maybe and row.state in _KEPT:
             found.add(row.sender)
             owners = (state.owners.get(device) for device in row.devices)

@@ -10,6 +10,7 @@ import msgspec
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import name_rank
+from receiver.metadata.state.packed_file import whole
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class TakenPaths:
             physical: the new file.
         """
         paths = list(self._paths_of(row))
-        anew = msgspec.structs.replace(row, physical=physical, state=FileState.LIVE)
+        anew = msgspec.structs.replace(whole(row), physical=physical, state=FileState.LIVE)
         self._renewed.add(physical)
         self._paths[physical] = paths
         self._at.update(dict.fromkeys(paths, anew))

@@ -339,8 +339,8 @@ def _check_tables(folder: SenderFolder, engine: Engine) -> Iterator[Found]:
     kept = kept_tasks(folder)
     roots: dict[str, dict[str, str]] = {task: {} for task in kept}
     with engine.reading() as state:
-        for row in state.files.values() if kept else ():
-            if row.sender == folder.uuid and row.task in roots and row.manifest is not None:
+        for row in state.files.of({folder.uuid}) if kept else ():
+            if row.task in roots and row.manifest is not None:
                 roots[row.task][row.path] = row.manifest.root
     for task in kept:
         rel = tables_path(folder.directory, task)

@@ -63,7 +63,7 @@ class Registrar:
     def waiting(self) -> list[FileRow]:
         """The files that are not in the schema yet, in the order in which they were loaded."""
         with self._engine.reading() as state:
-            rows = [row for row in state.files.values() if row.visible and not row.registered]
+            rows = [row for row in state.files.of(registered=False) if row.visible]
         return sorted(rows, key=lambda row: (row.created, row.physical))
 
     def run_once(self) -> int:

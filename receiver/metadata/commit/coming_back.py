@@ -17,6 +17,7 @@ import msgspec
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import NOW, cut_in, name_rank, rank_in, stands_above
+from receiver.metadata.state.packed_file import whole
 from receiver.metadata.state.transfer_cuts import TransferCuts
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def _rank_after(row: FileRow, op: records.Op, now: _Named) -> Rank:
         path = now.paths[0] if now.paths else row.path  # the rules refuse what takes all
         return _seen_from(row.rank._replace(name=_name(path)), now.look)
     if isinstance(op, records.OriginNoted):
-        return msgspec.structs.replace(row, origin=op.origin).rank
+        return msgspec.structs.replace(whole(row), origin=op.origin).rank
     return row.rank
 
 

@@ -282,7 +282,8 @@ class Rules:
         if file.retired:
             raise _refusal(op, f"{op.physical} is retired already")
         state = FileState.RETIRED if file.state is FileState.LIVE else file.state
-        self._put_file(op.physical, replace(file, state=state, retired=True))
+        ended = _File(file.sender, file.path, state, retired=True, names=file.names)
+        self._put_file(op.physical, ended)
 
     def _file_returned(self, op: records.FileReturned) -> None:
         self._shake(op.physical)

@@ -47,7 +47,7 @@ __all__ = [
     "write_checkpoint",
 ]
 
-_VERSION = 1
+_VERSION = 2
 KEPT = 2
 """Checkpoints that stay."""
 

@@ -10,8 +10,9 @@ a few thousand at a time, so that the interpreter's lock is never held for long 
     owners          `owner-rows`: the different rows; `owner-devices`: names; `owner-index`: uint32,
                     the row of each; `owner-moves`: (transfers, the devices that these are of)
     device-names    names of devices of files and owners, in the order of their ids
-    files           rows; their devices as (place of the ids in `file-devices`, base, type of the
-                    offsets as `array` has it, offsets)
+    packed-files.*  `PackedFiles.sections`: files that are as most are
+    files           rows of the others; their devices as (place of the ids in `file-devices`, base,
+                    type of the offsets as `array` has it, offsets)
     file-devices    the different arrays of ids, uint32
     schema.*        `Schema.freeze`
     keys.*          `KeyTable.freeze`
@@ -30,6 +31,7 @@ import msgspec
 from common.errors import DamagedError
 from receiver.metadata.schema import Schema
 from receiver.metadata.state.key_versions import KeyTable
+from receiver.metadata.state.packed_files import PackedFiles
 from receiver.metadata.state.ranges import Devices
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import (
@@ -52,6 +54,9 @@ from receiver.metadata.state.tables.owners import OwnerMove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from receiver.metadata.state.packing import Packed
+    from receiver.metadata.state.tables.files import FrozenFiles
 
 __all__ = ["FrozenState", "Thawed", "freeze", "thaw"]
 
@@ -91,10 +96,18 @@ class _Meta(msgspec.Struct, frozen=True, kw_only=True):
     """Of all tokens that were ever made; the checkpoints of 0.1.0 do not tell."""
     clock: ClockRow | None = None
     """None in the checkpoints of 0.1.0, whose logs followed any clock."""
+    listed: dict[str, tuple[int, str]] | None = None
+    """`ListedSums.sums`; None in checkpoints of version 1, which have no packed files either."""
 
 
 class FrozenState:
-    """The state as of one commit, free of any lock."""
+    """The state as of one commit, free of any lock.
+
+    Attributes:
+        lsn: of the last commit in it.
+        files: of all of it, those that may be packed.
+        packed: what became of them, once `sections` has given them.
+    """
 
     def __init__(self, meta: _Meta, rows: dict[str, list[Any]], **parts: Any) -> None:
         self.lsn = meta.lsn
@@ -102,7 +115,8 @@ class FrozenState:
         self._rows = rows
         self._owners: dict[str, OwnerRow] = parts["owners"]
         self._moves: dict[str, tuple[OwnerMove, ...]] = parts["moves"]
-        self._files: list[FileRow] = parts["files"]
+        self.files: FrozenFiles = parts["files"]
+        self.packed: Packed | None = None
         self._commits: bytes = parts["commits"]
         self._devices: list[str] = parts["devices"]
         self._schema: _Part = parts["schema"]
@@ -117,7 +131,10 @@ class FrozenState:
             yield from _chunked(table, rows)
         yield from _owner_sections(self._owners)
         yield from _move_sections(self._moves)
-        yield from _file_sections(self._files)
+        self.packed = self.files.rows.pack()
+        for name, content in self.packed.files.sections():
+            yield f"packed-files.{name}", content
+        yield from _file_sections(self.packed.others)
         for name, content in self._schema.sections():
             yield f"schema.{name}", content
         for name, content in self._keys.sections():
@@ -165,7 +182,7 @@ def freeze(
         segment: see there.
         oldest: see there.
     """
-    deleted, wanted = state.file_table.orders()
+    files = state.file_table.freeze()
     meta = _Meta(
         uuid=state.uuid,
         newest=state.newest,
@@ -174,8 +191,9 @@ def freeze(
         tags_end=tags_end,
         segment=segment,
         ownership_changed=state.owner_table.changed,
-        deleted=deleted,
-        wanted=wanted,
+        deleted=files.deleted,
+        wanted=files.wanted,
+        listed=files.listed,
         token_roles=tuple(sorted(state.token_table.roles)),
         clock=state.clock.row,
     )
@@ -197,7 +215,7 @@ def freeze(
         rows,
         owners=dict(state.owners),
         moves=dict(state.owner_table.moves),
-        files=list(state.files.values()),
+        files=files,
         commits=commits.tobytes(),
         devices=state.devices.names(),
         schema=state.schema.freeze(memory),
@@ -228,6 +246,8 @@ def _thaw(sections: Mapping[str, memoryview]) -> Thawed:
     _thaw_owners(state, sections)
     _thaw_files(state, sections)
     state.file_table.restore_orders(meta.deleted, meta.wanted)
+    if meta.listed is not None:
+        state.file_table.listed.restore(meta.listed)
     state.owner_table.restore_order()
     state.owner_table.changed = meta.ownership_changed
     state.token_table.roles.update(meta.token_roles)
@@ -333,6 +353,9 @@ def _file_sections(files: list[FileRow]) -> Iterator[tuple[str, bytes]]:
 
 
 def _thaw_files(state: State, sections: Mapping[str, memoryview]) -> None:
+    packed = _part("packed-files", sections)
+    if packed:
+        state.file_table.thaw(PackedFiles.thawed(packed, state.devices))
     different = [_array("I", each) for each in _rows("file-devices", sections, bytes)]
 
     def put_together(_kind: type, value: tuple[int, int, str, bytes]) -> Devices:

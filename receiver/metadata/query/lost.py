@@ -58,7 +58,8 @@ def unknown_here(state: State, told: Iterable[records.FileLost]) -> list[records
         return []
     contents = {(op.sender, op.md5, op.size) for op in new.values()}
     known: dict[tuple[str, str, int], list[FileRow]] = defaultdict(list)
-    for row in state.files.values():
+    sizes = {size for _, _, size in contents}
+    for row in state.files.of({sender for sender, _, _ in contents}, sizes=sizes):
         if (content := (row.sender, row.md5, row.size)) in contents:
             known[content].append(row)
     return [

@@ -70,8 +70,8 @@ def files_at(engine: Engine, at: int, *, since: int = 0) -> PastFiles:
         held = _hidden_before(engine, commit, doubtful) if doubtful else {}
         then = {row.physical: _state(told.get(row.physical), row, held) for row in changed}
     visible, quarantined = [], []
-    for row in sorted(rows, key=lambda row: row.physical):
-        state_then = then.get(row.physical, row.state)
+    for physical, row in sorted((row.physical, row) for row in rows):  # no two have the same
+        state_then = then.get(physical, row.state)
         if state_then is FileState.QUARANTINED:
             quarantined.append(standing.of(row))
         elif state_then in (FileState.LIVE, FileState.RETIRED):

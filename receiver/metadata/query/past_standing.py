@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from receiver.metadata.model import records
+from receiver.metadata.state.packed_file import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -52,7 +53,9 @@ class PastStanding:
         """
         if row.first_look and row.first_look == self._begun.get(row.sender):
             known = self._history.get(row.physical, _Standing())
-            row = msgspec.structs.replace(row, first_look=known.first, closed_look=known.closed)
+            row = msgspec.structs.replace(
+                whole(row), first_look=known.first, closed_look=known.closed
+            )
         first = self._first.get(row.physical)
         if first is None:
             return row
@@ -61,13 +64,15 @@ class PastStanding:
             row = self._history.get(row.physical, _Standing()).named(row, op)
         if isinstance(op, records.FileReturned):
             last = self._history.get(row.physical, _Standing()).last
-            return msgspec.structs.replace(row, retired=True, last_look=last or self._oldest - 1)
+            return msgspec.structs.replace(
+                whole(row), retired=True, last_look=last or self._oldest - 1
+            )
         if isinstance(op, records.FileDeleted):  # one that came back since counts as retired
             was = row.retired and row.last_look != ts - 1
-            return row if was else msgspec.structs.replace(row, retired=False, last_look=0)
+            return row if was else msgspec.structs.replace(whole(row), retired=False, last_look=0)
         if isinstance(op, records.FileUndeleted):
             return row
-        return msgspec.structs.replace(row, retired=False, last_look=0)
+        return msgspec.structs.replace(whole(row), retired=False, last_look=0)
 
     @property
     def _oldest(self) -> int:
@@ -136,7 +141,11 @@ class _Standing(msgspec.Struct, frozen=True):
             paths = (op.path, *others) if isinstance(op, records.FileUnnamed) else others
         path, *names = paths or row.paths
         return msgspec.structs.replace(
-            row, path=path, names=tuple(names), first_look=self.first, closed_look=self.closed
+            whole(row),
+            path=path,
+            names=tuple(names),
+            first_look=self.first,
+            closed_look=self.closed,
         )
 
     def _seen(self, look: int, paths: tuple[str, ...]) -> _Standing:

@@ -38,7 +38,7 @@ Section = tuple[str, "Ints | bytes | bytearray"]
 """A column with the name under which it stands in a checkpoint."""
 BATCH: Final = 24
 """From so many values on numpy is faster."""
-_DTYPES: dict[str, np.dtype[Any]] = {code: np.dtype(code) for code in "bBiIqQ"}
+_DTYPES: dict[str, np.dtype[Any]] = {code: np.dtype(code) for code in "bBHiIqQ"}
 _VERSIONS = ("heads", "ts", "values", "older", "newer", "free")
 _EMPTY = {code: np.empty(0, dtype) for code, dtype in _DTYPES.items()}
 

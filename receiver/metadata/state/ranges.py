@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.model.records import DeviceRange
 
-__all__ = ["DeviceTable", "Devices"]
+__all__ = ["DeviceTable", "Devices", "PackedDevices", "packed_times"]
 
 _NARROW = (1 << 32) - 1
 _SHARED_FROM = 4
@@ -46,6 +46,16 @@ class Devices:
         names = self._names
         return (names[each] for each in self._ids)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Devices):
+            return NotImplemented
+        if self is other:
+            return True
+        return self.names() == other.names() and self.parts()[1:] == other.parts()[1:]
+
+    def __hash__(self) -> int:
+        return hash((self._base, len(self._ids)))
+
     def names(self) -> list[str]:
         """Names of the devices."""
         return list(self)
@@ -70,6 +80,49 @@ class Devices:
         return Devices(self._names, self._ids, 0, array("I"))
 
 
+class PackedDevices(Devices):
+    """The devices of a file of which the times are packed; they are opened when they are asked for.
+
+    How far each range begins behind the file's first timestamp and ends before its last one:
+    devices of a file are mostly written together, so these are small numbers.
+    """
+
+    __slots__ = ("_span", "_times")
+
+    def __init__(
+        self, names: list[str], ids: array[int], base: int, span: int, times: bytes
+    ) -> None:
+        self._names = names
+        self._ids = ids
+        self._base = base
+        self._span = span
+        self._times = times
+
+    @property
+    def _offsets(self) -> array[int]:  # type: ignore[override]
+        span = self._span
+        flat: array[int] = array(chr(self._times[0]))
+        flat.frombytes(self._times[1:])
+        half = len(flat) // 2
+        offsets = array("Q" if span > _NARROW else "I", [0]) * (2 * half)
+        offsets[::2] = array(offsets.typecode, flat[:half])
+        offsets[1::2] = array(offsets.typecode, [span - before for before in flat[half:]])
+        return offsets
+
+
+def packed_times(devices: Devices, span: int) -> bytes:
+    """What `PackedDevices` has: the type of an array, then the array.
+
+    Raises:
+        OverflowError: a range ends after the file.
+    """
+    _, _, offsets = devices.parts()
+    numbers = [*offsets[::2], *[span - last for last in offsets[1::2]]]
+    most = max(numbers, default=0)
+    code = "B" if most < 1 << 8 else "H" if most < 1 << 16 else "I" if most <= _NARROW else "Q"
+    return code.encode() + array(code, numbers).tobytes()
+
+
 class DeviceTable:
     """All device names ever seen, and the id arrays that files share."""
 
@@ -89,6 +142,15 @@ class DeviceTable:
         """Put names in as `names` gave them, before all else."""
         for name in names:
             self._id(name)
+
+    @property
+    def known_names(self) -> list[str]:
+        """All names, in the order of their ids; not to be changed, it grows."""
+        return self._names
+
+    def shared(self, ids: array[int]) -> array[int]:
+        """The one array with these ids that is kept, as long as somebody has it."""
+        return self._shared(ids)
 
     def restored(self, ids: array[int], base: int, offsets: array[int]) -> Devices:
         """The devices that `Devices.parts` took apart; files with the same ids share them."""

@@ -46,6 +46,10 @@ class SortedKeys:
         else:
             self._removed.add(key)
 
+    def shrink(self) -> None:
+        """Give back the room of many changes that were taken back before they were settled."""
+        self._added, self._removed = set(self._added), set(self._removed)
+
     def page(self, after: str | None, limit: int) -> list[str]:
         """Up to `limit` keys that sort after `after` (from the first, for None)."""
         self.settle()

@@ -14,10 +14,10 @@ from receiver.metadata.model import records
 from receiver.metadata.model.paths import parse_pattern, parse_stored
 from receiver.metadata.model.tag_layout import layout
 from receiver.metadata.schema import Schema
+from receiver.metadata.state.file_rows import FileRows
 from receiver.metadata.state.key_versions import KeyTable
 from receiver.metadata.state.ranges import DeviceTable
 from receiver.metadata.state.table_rows import (
-    FileRow,
     OwnerRow,
     QuarantineRow,
     SchemaPositionRow,
@@ -87,7 +87,7 @@ class State:
         self.task_table = TaskTable()
         self.quarantine_table = QuarantineTable()
         self.position_table = SchemaPositions()
-        self.files: dict[str, FileRow] = self.file_table.rows
+        self.files: FileRows = self.file_table.rows
         self.owners: dict[str, OwnerRow] = self.owner_table.rows
         self.senders: dict[str, SenderRow] = self.sender_table.rows
         self.tokens: dict[str, TokenRow] = self.token_table.rows

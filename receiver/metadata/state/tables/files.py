@@ -7,7 +7,8 @@ deleted or put in quarantine.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from itertools import takewhile
+from itertools import compress, takewhile
+from operator import attrgetter, itemgetter
 from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,18 +16,22 @@ import msgspec
 
 from common.names import Kind
 from receiver.metadata.model import records
+from receiver.metadata.state.file_rows import FileRows, FrozenFileRows
+from receiver.metadata.state.packed_file import whole
 from receiver.metadata.state.sorted_keys import SortedKeys
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.metadata.state.tables.listed import ListedSums
 from receiver.metadata.state.tables.retired import RetiredIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from receiver.metadata.state.packed_files import PackedFiles
+    from receiver.metadata.state.packing import Packed
     from receiver.metadata.state.ranges import DeviceTable
     from receiver.metadata.state.tables import Appliers
 
-__all__ = ["FileTable", "FileTotals", "GroupKey"]
+__all__ = ["FileTable", "FileTotals", "FrozenFiles", "GroupKey"]
 
 _NO_TIME = -(1 << 63)
 
@@ -52,6 +57,22 @@ class FileTotals(NamedTuple):
     size: int
 
 
+class FrozenFiles(NamedTuple):
+    """Files as of one commit, free of any lock.
+
+    Attributes:
+        rows: see there.
+        deleted: physical paths in the order of `FileTable.deleted`.
+        wanted: those of `FileTable.wanted`, in order.
+        listed: `ListedSums.sums`.
+    """
+
+    rows: FrozenFileRows
+    deleted: list[str]
+    wanted: list[str]
+    listed: dict[str, tuple[int, str]]
+
+
 class FileTable:
     """Files.
 
@@ -63,7 +84,7 @@ class FileTable:
 
     def __init__(self, devices: DeviceTable) -> None:
         """Make an empty table; `devices` packs what the files hold."""
-        self.rows: dict[str, FileRow] = {}
+        self.rows = FileRows(devices)
         self.gone = RetiredIndex()
         self.listed = ListedSums(self.rows)
         self._devices = devices
@@ -95,7 +116,13 @@ class FileTable:
         The path may be any of its names.
         """
         found = self._at_path.get(sender, {}).get(path)
-        return None if found is None else self.rows[found]
+        if found is not None:
+            return self.rows.young[found]
+        numbers = self.rows.packed.at_path(path)
+        if not numbers:
+            return None
+        rows = self.rows.staying(numbers)
+        return next((row for row in rows if row.held and row.sender == sender), None)
 
     def live(self, sender: str, path: str) -> FileRow | None:
         """The live file at this path of a sender."""
@@ -107,20 +134,33 @@ class FileTable:
 
         A file with several names is there under each; `path` is the one that it is listed under.
         """
-        keys = self._inventories.get(sender)
-        if keys is None:
-            return []
-        taken = self._at_path.get(sender, {})
-        found = [(path, self.rows[taken[path]]) for path in keys.page(after, limit)]
-        return [
-            row if row.path == path else msgspec.structs.replace(row, path=path)
-            for path, row in found
-        ]
+        keys, taken = self._inventories.get(sender), self._at_path.get(sender, {})
+        found = [] if keys is None else keys.page(after, limit)
+        young = [(path, self.rows.young[taken[path]]) for path in found]
+        packed = self._packed_page(self.rows.packed.held_behind(sender, after), limit)
+        if young and packed:
+            young += [(row.path, row) for row in packed]
+            return [_under(*each) for each in sorted(young, key=itemgetter(0))[:limit]]
+        return packed or [_under(*each) for each in young]
 
     def listed_by(self, sender: str) -> list[FileRow]:
         """All files that take a path of a sender, each once."""
         taken = self._at_path.get(sender, {})
-        return [self.rows[each] for each in dict.fromkeys(taken[path] for path in sorted(taken))]
+        packed = self.rows.staying(self.rows.packed.held_behind(sender, None))
+        every = {row.path: row for row in packed}
+        every |= {path: self.rows.young[physical] for path, physical in taken.items()}
+        if len(every) > len(packed):
+            every = {path: every[path] for path in sorted(every)}
+        return list({id(row): row for row in every.values()}.values())
+
+    def _packed_page(self, numbers: Sequence[int], limit: int) -> list[FileRow]:
+        """Up to `limit` packed files, the first of some numbers."""
+        found: list[FileRow] = []
+        for at in range(0, len(numbers), max(limit, 1)):
+            found += self.rows.staying(numbers[at : at + limit])
+            if len(found) >= limit:
+                break
+        return found[:limit]
 
     def catalogue(self, after: str | None, limit: int) -> list[FileRow]:
         """A page of all visible files, retired ones too, by physical path, from behind `after`."""
@@ -128,7 +168,14 @@ class FileTable:
 
     def among(self, state: FileState, after: str | None, limit: int) -> list[FileRow]:
         """A page of files by physical path: all visible ones, or all in another state."""
-        return [self.rows[each] for each in self._orders[state].page(after, limit)]
+        young = [self.rows.young[each] for each in self._orders[state].page(after, limit)]
+        if state not in (FileState.LIVE, FileState.RETIRED):
+            return young
+        begin = 0 if after is None else self.rows.packed.behind(after)
+        packed = self._packed_page(range(begin, len(self.rows.packed)), limit)
+        if young and packed:
+            return sorted([*young, *packed], key=attrgetter("physical"))[:limit]
+        return packed or young
 
     def quarantined(self) -> list[FileRow]:
         """Files that were found bad after they were loaded, by physical path."""
@@ -149,7 +196,9 @@ class FileTable:
 
     def of_tail(self, tail: str) -> list[FileRow]:
         """Files with this digest of their tail that are not deleted, whoever sent them."""
-        return [self.rows[each] for each in self._of_tail(tail)]
+        young = [self.rows.young[each] for each in self._young_of_tail(tail)]
+        numbers = self.rows.packed.of_tail(tail)
+        return young + self.rows.staying(numbers) if numbers else young
 
     def resting_on(self, physical: str) -> list[FileRow]:
         """Superseded files whose proof names this file, or named one that this one superseded."""
@@ -171,11 +220,16 @@ class FileTable:
 
     def groups(self) -> list[GroupKey]:
         """Groups that have a visible file."""
-        return list(self._groups)
+        rows = self.rows
+        directories = compress(rows.packed.texts.directories, rows.within)
+        packed = (GroupKey.of(f"{each}/") for each in directories)
+        return list(dict.fromkeys([*self._groups, *packed]))
 
     def group(self, key: GroupKey) -> list[FileRow]:
         """The visible files of a group, in order of (first, last, physical)."""
-        return sorted((self.rows[each] for each in self._groups.get(key, ())), key=_order)
+        young = (self.rows.young[each] for each in self._groups.get(key, ()))
+        packed = self.rows.staying(self.rows.packed.of_directory("/".join(key)))
+        return sorted([*young, *packed], key=_order)
 
     def partition(self, sg: str, vsg: str, partition: int | str) -> list[FileRow]:
         """The visible files of a partition, sequence then unsequence, whoever sent them."""
@@ -200,9 +254,40 @@ class FileTable:
         """Physical paths in the orders that `deleted` and `wanted` have, for `restore_orders`."""
         return list(self._deleted), [each for wanted in self._wanted.values() for each in wanted]
 
+    def freeze(self) -> FrozenFiles:
+        """A copy, made under the caller's lock."""
+        deleted, wanted = self.orders()
+        return FrozenFiles(self.rows.freeze(), deleted, wanted, listed=self.listed.sums())
+
+    def adopt(self, frozen: FrozenFiles, packed: Packed) -> None:
+        """Take what frozen rows were packed to; they stay young until `be_packed` is told so."""
+        self.rows.adopt(frozen.rows, packed)
+
+    def be_packed(self, rows: Iterable[tuple[int, FileRow]]) -> None:
+        """Let packed files, by number, stand for those of these rows that did not change."""
+        for number, row in rows:
+            self._pack(number, row)
+
+    def shrink(self) -> None:
+        """Give back the room of rows that are packed by now."""
+        self.rows.shrink()
+        self._at_path = {sender: dict(taken) for sender, taken in self._at_path.items() if taken}
+        self._tails = dict(self._tails)
+        for keys in (*self._inventories.values(), *self._orders.values()):
+            keys.shrink()
+
+    def thaw(self, packed: PackedFiles) -> None:
+        """Put in packed files as they were, before all others."""
+        self.rows.thaw(packed)
+        for sender, files, size, verified in packed.totals():
+            self._totals[sender] = [files, size]
+            if verified:
+                self._verified[sender] = verified
+        self.gone.thaw(packed)
+
     def restore(self, row: FileRow) -> None:
         """Put a row in as it was."""
-        self.rows[row.physical] = row
+        self.rows.young[row.physical] = row
         if row.held:
             for path in row.paths:
                 self._take_path(row, path)
@@ -276,7 +361,7 @@ class FileTable:
             closed_look=op.closed_look,
             origin=op.origin,
         )
-        self.rows[op.physical] = row
+        self.rows.young[op.physical] = row
         self._note_way(row)
         self._add_tail(row)
         self._take_path(row, op.path)
@@ -285,7 +370,7 @@ class FileTable:
         self.gone.touch(row)
 
     def _file_deleted(self, op: records.FileDeleted, ts: int) -> None:
-        row = self.rows[op.physical]
+        row = self._young(op.physical)
         self._hide(row, FileState.DELETED)
         self._lost.pop(op.physical, None)
         self._free_paths(row)
@@ -293,7 +378,7 @@ class FileTable:
         if row.state is FileState.SUPERSEDED or op.reason == "expired":
             self._pass_on(row)
         self._drop_tail(row)
-        deleted = self.rows[op.physical] = msgspec.structs.replace(
+        deleted = self.rows.young[op.physical] = msgspec.structs.replace(
             row,
             state=FileState.DELETED,
             reason=op.reason,
@@ -307,19 +392,32 @@ class FileTable:
             self.gone.touch(deleted)
 
     def _file_retired(self, op: records.FileRetired, ts: int) -> None:
-        row = self.rows[op.physical]
+        number = None if op.physical in self.rows.young else self.rows.number(op.physical)
+        if number is not None:
+            self._end_packed(number, op, ts)
+            return
+        row = self._young(op.physical)
         self._free_paths(row)
         state = FileState.RETIRED if row.visible else row.state
         retired = msgspec.structs.replace(
             row, state=state, retired=True, last_look=op.last_look or ts - 1, changed=ts
         )
-        self.rows[op.physical] = retired
+        self.rows.young[op.physical] = retired
         self._lose(retired)
         self.gone.take(retired)
         self.gone.touch(retired)
 
+    def _end_packed(self, number: int, op: records.FileRetired, ts: int) -> None:
+        """The same for one that is packed, as most files are when they end."""
+        last = op.last_look or ts - 1
+        row = self.rows.end(number, op.physical, last_look=last, changed=ts)
+        self.listed.remove(row, row.path)
+        self._be_found(row)
+        self.gone.take(row)
+        self.gone.touch(row)
+
     def _file_returned(self, op: records.FileReturned, ts: int) -> None:
-        row = self.rows[op.physical]
+        row = self._young(op.physical)
         path = op.path or row.path
         self._take_path(row, path)
         self.gone.drop(row)
@@ -327,39 +425,39 @@ class FileTable:
         returned = msgspec.structs.replace(
             row, path=path, names=(), state=FileState.LIVE, retired=False, last_look=0, changed=ts
         )
-        self.rows[op.physical] = returned
+        self.rows.young[op.physical] = returned
         self.gone.touch(returned)
 
     def _file_named(self, op: records.FileNamed, ts: int) -> None:
-        row = self.rows[op.physical]
+        row = self._young(op.physical)
         self._take_path(row, op.path)
         path, *names = op.among(row.paths)
         row = _seen_anew(row, op.first_look)
         named = msgspec.structs.replace(row, path=path, names=tuple(names), changed=ts)
-        self.rows[op.physical] = named
+        self.rows.young[op.physical] = named
         self._note_way(named)
         if op.first_look:
             self.gone.touch(named)
 
     def _file_unnamed(self, op: records.FileUnnamed, ts: int) -> None:
-        row = self.rows[op.physical]
+        row = self._young(op.physical)
         self._free_path(row, op.path)
         path, *names = (each for each in row.paths if each != op.path)
         row = _seen_anew(row, op.first_look)
         unnamed = msgspec.structs.replace(row, path=path, names=tuple(names), changed=ts)
-        self.rows[op.physical] = unnamed
+        self.rows.young[op.physical] = unnamed
         self.gone.touch(unnamed)
 
     def _origin_noted(self, op: records.OriginNoted, ts: int) -> None:
-        row = msgspec.structs.replace(self.rows[op.physical], origin=op.origin, changed=ts)
-        self.rows[op.physical] = row
+        row = msgspec.structs.replace(self._young(op.physical), origin=op.origin, changed=ts)
+        self.rows.young[op.physical] = row
         self._note_way(row)
         self.gone.touch(row)
 
     def _resource_noted(self, op: records.ResourceNoted, ts: int) -> None:
         # As with `verified`: nobody who decides about a file depends on it, so `changed` stays.
-        row = self.rows[op.physical]
-        self.rows[op.physical] = msgspec.structs.replace(row, resource=op.resource)
+        row = self._young(op.physical)
+        self.rows.young[op.physical] = msgspec.structs.replace(row, resource=op.resource)
 
     def _note_way(self, row: FileRow) -> None:
         """Each hop names a file as it came, and never another one so."""
@@ -368,7 +466,7 @@ class FileTable:
                 self._forwarded[row.sender, path] = row.physical
 
     def _file_superseded(self, op: records.FileSuperseded, ts: int) -> None:
-        row = self.rows[op.physical]
+        row = self._young(op.physical)
         self._hide(row, FileState.SUPERSEDED)
         superseded = msgspec.structs.replace(
             row,
@@ -378,26 +476,26 @@ class FileTable:
             superseded=ts,
             changed=ts,
         )
-        self.rows[op.physical] = superseded
+        self.rows.young[op.physical] = superseded
         self._rest(superseded)
         self.gone.take(superseded)
 
     def _file_revived(self, op: records.FileRevived, ts: int) -> None:
-        row = self.rows[op.physical]
+        row = self._young(op.physical)
         self._unrest(row)
         revived = msgspec.structs.replace(
             row, state=FileState.RETIRED, rests=(), superseded=0, changed=ts
         )
-        self.rows[op.physical] = revived
+        self.rows.young[op.physical] = revived
         self.gone.drop(row)
         self._reorder(row, FileState.RETIRED)
         self._show(revived)
         self.gone.touch(revived)
 
     def _file_quarantined(self, op: records.FileQuarantined, ts: int) -> None:
-        row = self.rows[op.physical]
+        row = self._young(op.physical)
         self._hide(row, FileState.QUARANTINED)
-        bad = self.rows[op.physical] = msgspec.structs.replace(
+        bad = self.rows.young[op.physical] = msgspec.structs.replace(
             row,
             state=FileState.QUARANTINED,
             reason=op.reason,
@@ -412,10 +510,10 @@ class FileTable:
             self._wanted.setdefault(row.sender, {})[op.physical] = None
 
     def _file_restored(self, op: records.FileRestored, ts: int) -> None:
-        row = self.rows[op.physical]
+        row = self._young(op.physical)
         state = FileState.RETIRED if row.retired else FileState.LIVE
         restored = msgspec.structs.replace(row, state=state, reason=None, changed=ts)
-        self.rows[op.physical] = restored
+        self.rows.young[op.physical] = restored
         self._lost.pop(op.physical, None)
         for path in row.paths if state is FileState.LIVE else ():
             self.listed.add(row, path)
@@ -425,7 +523,7 @@ class FileTable:
         self.gone.touch(restored)
 
     def _file_undeleted(self, op: records.FileUndeleted, ts: int) -> None:
-        row = self.rows[op.physical]
+        row = self._young(op.physical)
         back = msgspec.structs.replace(
             row,
             state=FileState.RETIRED,
@@ -438,7 +536,7 @@ class FileTable:
             verified=0,
             changed=ts,
         )
-        self.rows[op.physical] = back
+        self.rows.young[op.physical] = back
         self.gone.touch(back)
         del self._deleted[op.physical]
         self._reorder(row, FileState.RETIRED)
@@ -448,13 +546,14 @@ class FileTable:
     def _file_verified(self, op: records.FileVerified, ts: int) -> None:
         # As with `registered`: nobody who decides about a file depends on it, so `changed` stays.
         for physical in op.physicals:
-            row = self.rows[physical]
+            row = self._young(physical)
             if not row.verified:
                 self._verified[row.sender] = self._verified.get(row.sender, 0) + 1
-            self.rows[physical] = msgspec.structs.replace(row, verified=ts)
+            self.rows.young[physical] = msgspec.structs.replace(row, verified=ts)
 
     def _file_forgotten(self, op: records.FileForgotten, ts: int) -> None:
-        row = self.rows.pop(op.physical)
+        row = self._young(op.physical)
+        del self.rows.young[op.physical]
         for path in row.paths:
             if self._forwarded.get((row.sender, path)) == op.physical:
                 del self._forwarded[row.sender, path]
@@ -462,26 +561,57 @@ class FileTable:
         self._orders[FileState.DELETED].remove(op.physical)
 
     def _series_loaded(self, op: records.SeriesLoaded, ts: int) -> None:
-        row = self.rows[op.physical]
+        row = self._young(op.physical)
         if not row.registered:
-            self.rows[op.physical] = msgspec.structs.replace(row, registered=True)
+            self.rows.young[op.physical] = msgspec.structs.replace(row, registered=True)
 
     def _list_begun(self, op: records.ListBegun, ts: int) -> None:
-        for row in self.listed_by(op.sender):
+        for each in self.listed_by(op.sender):
+            row = self._young(each.physical)
             anew = msgspec.structs.replace(_seen_anew(row, op.look), changed=ts)
-            self.rows[row.physical] = anew
+            self.rows.young[row.physical] = anew
             self.gone.touch(anew)
+
+    # -- young and packed ones ---------------------------------------------------------------
+
+    def _young(self, physical: str) -> FileRow:
+        """The row of a file that is to change: a packed one is young from now on."""
+        found = self.rows.young.get(physical)
+        if found is not None:
+            return whole(found)
+        number = self.rows.number(physical)
+        if number is None:
+            raise KeyError(physical)
+        row = self.rows.take_out(number)
+        if row.held:
+            self._at_path.setdefault(row.sender, {})[row.path] = physical
+            self._inventory(row.sender).add(row.path)
+        self._be_found(row)
+        return row
+
+    def _be_found(self, row: FileRow) -> None:
+        """Let a visible file be found as those that are young are."""
+        self._orders[row.state].add(row.physical)
+        self._group(row)
+        self._add_tail(row)
+
+    def _pack(self, number: int, row: FileRow) -> None:
+        """The opposite of `_young`, for a row that the packed file with a number is."""
+        if not self.rows.put_back(number, row):
+            return
+        if row.held:
+            del self._at_path[row.sender][row.path]
+            self._inventory(row.sender).remove(row.path)
+        self._orders[row.state].remove(row.physical)
+        self._ungroup(row)
+        self._drop_tail(row)
 
     def _reorder(self, row: FileRow, state: FileState) -> None:
         self._orders[row.state].remove(row.physical)
         self._orders[state].add(row.physical)
 
     def _show(self, row: FileRow) -> None:
-        key = GroupKey.of(row.physical)
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = []
-        insort(group, row.physical)
+        self._group(row)
         self._count(row, 1)
         if row.state is FileState.RETIRED:
             self.gone.take(row)
@@ -491,12 +621,22 @@ class FileTable:
         self.gone.drop(row)
         if not row.visible:
             return
+        self._ungroup(row)
+        self._count(row, -1)
+
+    def _group(self, row: FileRow) -> None:
+        key = GroupKey.of(row.physical)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = []
+        insort(group, row.physical)
+
+    def _ungroup(self, row: FileRow) -> None:
         key = GroupKey.of(row.physical)
         group = self._groups[key]
         del group[bisect_left(group, row.physical)]
         if not group:
             del self._groups[key]
-        self._count(row, -1)
 
     def _count(self, row: FileRow, sign: int) -> None:
         totals = self._totals.setdefault(row.sender, [0, 0])
@@ -525,17 +665,22 @@ class FileTable:
 
     def _add_tail(self, row: FileRow) -> None:
         # Nearly every tail is of one file: its name alone costs less than a tuple with it.
-        there = self._of_tail(row.tail)
-        self._tails[_raw(row.tail)] = (*there, row.physical) if there else row.physical
+        raw = _raw(row.tail)
+        there = self._tails.get(raw)
+        if there is None:
+            self._tails[raw] = row.physical
+        else:
+            several = (there,) if isinstance(there, str) else there
+            self._tails[raw] = (*several, row.physical)
 
     def _drop_tail(self, row: FileRow) -> None:
-        left = tuple(each for each in self._of_tail(row.tail) if each != row.physical)
+        left = tuple(each for each in self._young_of_tail(row.tail) if each != row.physical)
         if left:
             self._tails[_raw(row.tail)] = left if len(left) > 1 else left[0]
         else:
             del self._tails[_raw(row.tail)]
 
-    def _of_tail(self, tail: str) -> tuple[str, ...]:
+    def _young_of_tail(self, tail: str) -> tuple[str, ...]:
         found = self._tails.get(_raw(tail), ())
         return (found,) if isinstance(found, str) else found
 
@@ -559,7 +704,7 @@ class FileTable:
             left = [each for each in resting.rests if each != row.physical]
             self._unrest(resting)
             heir = msgspec.structs.replace(resting, rests=tuple(dict.fromkeys([*left, *row.rests])))
-            self.rows[heir.physical] = heir
+            self.rows.young[heir.physical] = heir
             self._rest(heir)
 
     def _lose(self, row: FileRow) -> None:
@@ -574,6 +719,10 @@ class FileTable:
         if keys is None:
             keys = self._inventories[sender] = SortedKeys()
         return keys
+
+
+def _under(path: str, row: FileRow) -> FileRow:
+    return row if row.path == path else msgspec.structs.replace(row, path=path)
 
 
 def _order(row: FileRow) -> tuple[int, int, str]:

@@ -35,6 +35,16 @@ class ListedSums:
         found = self._sums.get(sender, _NOTHING)
         return found.files, found.digest
 
+    def sums(self) -> dict[str, tuple[int, str]]:
+        """`of` each sender, for `restore`."""
+        return {sender: (each.files, each.digest) for sender, each in self._sums.items()}
+
+    def restore(self, sums: Mapping[str, tuple[int, str]]) -> None:
+        """Put in what `sums` gave, when all files are there; it counts those that were packed."""
+        self._sums = {
+            each: ListedSum(files, int(total, 16)) for each, (files, total) in sums.items()
+        }
+
     def deletions(self, physical: str) -> str:
         """What is known of the deletion files of a file: `common.listed`."""
         return self._deletions.get(physical, "")

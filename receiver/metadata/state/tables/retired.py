@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.names import FilePath
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Reversible
+    from collections.abc import Mapping, Reversible
 
+    from receiver.metadata.state.packed_files import PackedFiles
     from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["PartitionKey", "RetiredIndex", "partition_of"]
@@ -24,8 +26,13 @@ class PartitionKey(NamedTuple):
 
 
 def partition_of(physical: str) -> PartitionKey:
-    """The partition of a file, by its path."""
-    parsed = FilePath.parse(physical)
+    """The partition of a file, by its checked path."""
+    return _partition(physical.rpartition("/")[0])
+
+
+@lru_cache(4096)
+def _partition(directory: str) -> PartitionKey:
+    parsed = FilePath.parse(f"{directory}/1-1-0-0.tsfile")
     return PartitionKey(parsed.sg, str(parsed.vsg), str(parsed.partition))
 
 
@@ -38,7 +45,7 @@ class RetiredIndex:
     """
 
     def __init__(self) -> None:
-        self._retired: dict[PartitionKey, dict[str, None]] = {}
+        self._retired: dict[PartitionKey, int] = {}
         self._count = 0
         self._superseded: dict[str, None] = {}
         self._touched: dict[PartitionKey, int] = {}
@@ -59,10 +66,6 @@ class RetiredIndex:
         """Partitions that have a retired file that is visible."""
         return list(self._retired)
 
-    def of(self, key: PartitionKey) -> list[str]:
-        """Physical paths of the retired files of a partition that are visible."""
-        return list(self._retired.get(key, ()))
-
     def superseded(self) -> Reversible[str]:
         """Physical paths of the superseded, the longest superseded first."""
         return self._superseded.keys()
@@ -81,7 +84,8 @@ class RetiredIndex:
     def take(self, row: FileRow) -> None:
         """Count a row in that came to be what it is."""
         if row.state is FileState.RETIRED:
-            self._retired.setdefault(partition_of(row.physical), {})[row.physical] = None
+            key = partition_of(row.physical)
+            self._retired[key] = self._retired.get(key, 0) + 1
             self._count += 1
             self.retired_bytes += row.size
         elif row.state is FileState.SUPERSEDED:
@@ -92,7 +96,7 @@ class RetiredIndex:
         """Count a row out, as it was."""
         if row.state is FileState.RETIRED:
             key = partition_of(row.physical)
-            del self._retired[key][row.physical]
+            self._retired[key] -= 1
             if not self._retired[key]:
                 del self._retired[key]
             self._count -= 1
@@ -101,7 +105,15 @@ class RetiredIndex:
             del self._superseded[row.physical]
             self.superseded_bytes -= row.size
 
-    def settle(self, rows: dict[str, FileRow]) -> None:
+    def thaw(self, packed: PackedFiles) -> None:
+        """Count packed files in, before all others."""
+        for directory, files, size in packed.retired():
+            key = partition_of(f"{directory}/")
+            self._retired[key] = self._retired.get(key, 0) + files
+            self._count += files
+            self.retired_bytes += size
+
+    def settle(self, rows: Mapping[str, FileRow]) -> None:
         """Put the superseded in order, after rows were put in as they were found."""
         order = sorted(self._superseded, key=lambda each: rows[each].superseded)
         self._superseded = dict.fromkeys(order)

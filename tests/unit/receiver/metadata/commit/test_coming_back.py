@@ -17,6 +17,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.metadata.model.records import FileOrigin
 from receiver.metadata.query.past_files import files_at
+from receiver.metadata.state.packed_file import whole
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.metadata.state.tables.retired import PartitionKey
 from tests.support.metadata import load, path, physical, seen
@@ -278,8 +279,8 @@ def test_a_row_of_before_there_were_looks_keeps_its_place_through_a_proof(engine
     loaded(engine, 1, 2, first_look=0)
     retire(engine, 1, last=0)
     with engine.reading() as state:
-        older = msgspec.structs.replace(row(engine, 1), last_look=0)
-        state.files[name(1)] = older
+        older = msgspec.structs.replace(whole(row(engine, 1)), last_look=0)
+        state.files.young[name(1)] = older
     last = older.rank.last
     rest(engine, 1, 2)
     assert row(engine, 1).rank.last == last
@@ -302,7 +303,8 @@ def test_counts_of_what_is_retired_and_superseded_follow(tmp_path: Path) -> None
         assert (gone.retired_files, gone.retired_bytes) == (1, size)
         assert (gone.superseded_files, gone.superseded_bytes) == (1, size)
         assert gone.where() == [PARTITION]
-        assert gone.of(PARTITION) == [name(2)]
+        there = state.file_table.partition(*PARTITION)
+        assert [row.physical for row in there if row.retired] == [name(2)]
 
 
 def test_the_past_shows_what_a_proof_hid_later_and_what_came_back(engine: Engine) -> None:
