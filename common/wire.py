@@ -460,6 +460,8 @@ class PlanEntry(Struct, frozen=True, kw_only=True):
     resource: ResourceEntry | None = None
     origin: str = ""
     """uuid of the edge that a forwarded file comes from: content of another one is not it."""
+    deletes: bool = False
+    """Its deletions are told with it: content that has another name besides is not it."""
 
 
 class PlanPage(Struct, frozen=True, kw_only=True):

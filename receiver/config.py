@@ -8,7 +8,17 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from common.config import AllowList, ConfigFinding, Duration, Secret, Size, Url, is_loopback
+from common.config import (
+    AllowList,
+    ConfigFinding,
+    Duration,
+    Secret,
+    Size,
+    Timetable,
+    UploadRules,
+    Url,
+    is_loopback,
+)
 from common.config.shared_rules import TimeUnit, overlapping, whole_milliseconds
 from common.logs import LogConfig
 
@@ -45,7 +55,8 @@ class ListenConfig(Struct, frozen=True, kw_only=True):
             header.
         hosts: Host headers that are answered; empty for any.
         threads: requests worked on at a time.
-        connection_limit: open connections; further ones wait.
+        connection_limit: open connections; further ones wait. Half of them at most are at work for
+            one token, or without any for one address.
         channel_timeout: without a byte, until a connection is closed.
         max_request_bytes: body of one request.
     """
@@ -253,6 +264,42 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
     etcd: EtcdConfig = EtcdConfig()
 
 
+class StorageConfig(Struct, frozen=True, kw_only=True):
+    """``[storage]``: where loaded files and the log are copied to, behind their commits.
+
+    Attributes:
+        url: ``s3://bucket/prefix``, or ``file:///directory``; none for no copies.
+        endpoint: of a store that is compatible with S3; none for AWS.
+        region: of the bucket; none for what the environment or the profile says.
+        profile: of the credentials' file; none for the usual order.
+        path_style: the bucket is in the path, not in the host's name, as many compatibles want.
+        upload: when loaded files go there, by storage group; SQL says otherwise for one of them.
+        before_ack: a task is *loaded* only when its files and its commit are there too.
+        parallel: files on their way at once, and parts of one large file.
+        bandwidth_limit: bytes a second of all copies of files together, or by the hour.
+        lag: that the copy of the log is behind the commits, at most, while the store answers.
+    """
+
+    url: str | None = None
+    endpoint: Url | None = None
+    region: str | None = None
+    profile: str | None = None
+    path_style: bool = False
+    upload: UploadRules = UploadRules()
+    before_ack: bool = False
+    parallel: Annotated[int, Meta(ge=1, le=64)] = 4
+    bandwidth_limit: Timetable = Timetable()
+    lag: Annotated[Duration, Meta(ge=0.1)] = 10.0
+
+    def check(self) -> Iterator[ConfigFinding]:
+        """What no single key can tell."""
+        if self.before_ack and self.url is None:
+            yield ConfigFinding("before_ack", "expected with url: nothing would ever be loaded")
+        if self.before_ack and not self.upload.is_always_at_once:
+            text = 'expected with upload = "at once": nothing is acknowledged before its upload'
+            yield ConfigFinding("before_ack", text)
+
+
 class ReceiverConfig(Struct, frozen=True, kw_only=True):
     """The whole of ``receiver.toml``.
 
@@ -268,6 +315,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         proofs: of what is superseded.
         deletes: what one sender may delete without an operator.
         metadata: series, devices, tags and their history.
+        storage: where loaded files and the log are copied to.
         log: where records go.
     """
 
@@ -282,6 +330,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     proofs: ProofsConfig = ProofsConfig()
     deletes: DeletesConfig = DeletesConfig()
     metadata: MetadataConfig = MetadataConfig()
+    storage: StorageConfig = StorageConfig()
     log: LogConfig = LogConfig()
 
     @property

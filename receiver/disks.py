@@ -9,7 +9,9 @@ It is written once, in the data directories before the schema directory: one the
 have had theirs. From then on a data directory without it is *away* (not mounted, exchanged for an
 empty disk, lost): nothing is written there, nothing that it should hold is called lost or safe,
 and nothing but `init --adopt` makes it count again. The marker is what is compared; under which
-path a disk is mounted says nothing.
+path a disk is mounted says nothing. Where the schema directory goes from its path while the server
+runs, what is committed from then on, and what was before, is not there at the next start: nothing
+is taken, and nothing is safe.
 
 Directories that have no marker yet are those of a first start, or of tsferry 0.1.0, which made
 none. There is one proof that such a directory is not an empty disk in the place of the real one:
@@ -83,13 +85,14 @@ class DamagedMarkerError(Permanent):
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """A data directory that does not count now, and why."""
+    """A directory that does not count now, and why."""
 
     path: Path
     reason: str
+    kind: str = "data"
 
     def __str__(self) -> str:
-        return f"the data directory {self.path} is away: {self.reason}"
+        return f"the {self.kind} directory {self.path} is away: {self.reason}"
 
 
 # -- markers -------------------------------------------------------------------------------------
@@ -138,7 +141,7 @@ def _problem(tree: Tree, uuid: str) -> str | None:
 
 
 class Disk(Closing):
-    """A data directory as it was found at the start, and whether it still is that.
+    """A directory as it was found at the start, and whether it still is that.
 
     Attributes:
         path: of the configuration.
@@ -188,10 +191,11 @@ def _is_same(one: Tree, other: Tree) -> bool:
 
 
 class Disks(Closing):
-    """The data directories of a receiver, in the order of the configuration."""
+    """The data directories of a receiver, in the order of the configuration, and the schema's."""
 
-    def __init__(self, disks: Sequence[Disk]) -> None:
+    def __init__(self, disks: Sequence[Disk], schema: Disk) -> None:
         self._disks = disks
+        self._schema = schema
 
     @classmethod
     def open(cls, config: ReceiverConfig, engine: Engine) -> Self:
@@ -207,8 +211,10 @@ class Disks(Closing):
             if not all_marked and all(each.is_marked for each in disks):
                 with Tree(config.schema_dir) as schema:
                     _mark(schema, engine.uuid)
+                all_marked = True
+            home = _schema(config, engine, stack, marked=all_marked)
             stack.pop_all()
-        return cls(disks)
+        return cls(disks, home)
 
     @classmethod
     def look(cls, config: ReceiverConfig, engine: Engine) -> Self:
@@ -218,9 +224,10 @@ class Disks(Closing):
             ConfigError: the schema directory is another engine's.
         """
         with ExitStack() as stack:
-            found, _ = _find(config, engine, stack)
+            found, all_marked = _find(config, engine, stack)
+            home = _schema(config, engine, stack, marked=all_marked)
             stack.pop_all()
-        return cls([_disk(each, engine.uuid) for each in found])
+        return cls([_disk(each, engine.uuid) for each in found], home)
 
     @property
     def trees(self) -> list[Tree]:
@@ -231,10 +238,19 @@ class Disks(Closing):
         """Those that count now."""
         return [tree for each in self._disks if (tree := each.tree) and each.why_away() is None]
 
+    def holding(self) -> list[Tree]:
+        """Those of which it can be said that files in them are kept: none without the catalogue."""
+        return [] if self._schema.why_away() is not None else self.standing()
+
     def away(self) -> list[Away]:
-        """Those that do not, and why."""
+        """Those that do not count, and why; the schema directory is one of them."""
         reasons = [(each.path, each.why_away()) for each in self._disks]
-        return [Away(path, reason) for path, reason in reasons if reason is not None]
+        away = [Away(path, reason) for path, reason in reasons if reason is not None]
+        return [*self._schema_away(), *away]
+
+    def _schema_away(self) -> list[Away]:
+        reason = self._schema.why_away()
+        return [] if reason is None else [Away(self._schema.path, reason, "schema")]
 
     @property
     def home(self) -> Tree | None:
@@ -245,8 +261,10 @@ class Disks(Closing):
         """The first, if files may be put there now.
 
         Raises:
-            AwayError: it is away.
+            AwayError: it is away, or the schema directory is.
         """
+        for away in self._schema_away():
+            raise AwayError(f"{away}", retry_after=_PAUSE)
         first = self._disks[0]
         reason = first.why_away()
         if reason is not None or first.tree is None:
@@ -255,7 +273,7 @@ class Disks(Closing):
 
     def close(self) -> None:
         """Let all go; closing twice is harmless."""
-        for each in self._disks:
+        for each in (*self._disks, self._schema):
             each.close()
 
 
@@ -346,6 +364,11 @@ def _made(found: _Seen, uuid: str, stack: ExitStack) -> Disk:
             found.is_new = found.is_taken = False
             found.reason = None
     return _disk(found, uuid)
+
+
+def _schema(config: ReceiverConfig, engine: Engine, stack: ExitStack, *, marked: bool) -> Disk:
+    tree = stack.enter_context(Tree(config.schema_dir))
+    return Disk(config.schema_dir, engine.uuid, tree, marked=marked)
 
 
 def _disk(found: _Seen, uuid: str) -> Disk:

@@ -12,12 +12,13 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
-from common.durable import Closing, failed_sync
+from common.durable import Closing, Tree, failed_sync
 from receiver.load.service import LoadService
 from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.open_engine import open_engine
 from receiver.operator.directories import RunningReceiver
 from receiver.superseding.prover import Prover
+from receiver.transfer.acknowledging import Acknowledging
 from receiver.transfer.checks import Checks
 from receiver.transfer.listed import ListComparison
 from receiver.transfer.listing import Listing
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from receiver.config import ReceiverConfig
     from receiver.metadata.engine import Engine
+    from receiver.storage.copying import StorageService
 
 __all__ = ["Node"]
 
@@ -44,6 +46,7 @@ class Node(Closing):
         engine: the metadata engine, held by this process alone.
         load: the loader, the reaper and the senders' folders.
         prover: finds what is superseded.
+        storage: copies into the object store; None without one.
         uploads: the tus calls.
         checks: `check`, the first call of a round, and `heartbeat`.
         tasks: the calls of a task, from its start to its outcome.
@@ -68,9 +71,15 @@ class Node(Closing):
             memory=config.proofs.memory,
             every=config.proofs.every,
         )
-        self.uploads = Uploads(config, engine, load, clock=clock)
-        self.checks = Checks(config, engine, load, clock=clock)
-        self.tasks = Tasks(config, engine, load, self.uploads, clock=clock)
+        self.storage = _storage(config, engine, load)
+        acknowledging = (
+            Acknowledging(engine, shipped=self.storage.shipped, hurry=self.storage.hurry)
+            if self.storage is not None and config.storage.before_ack
+            else Acknowledging(engine)
+        )
+        self.uploads = Uploads(config, engine, load, acknowledging, clock=clock)
+        self.checks = Checks(config, engine, load, acknowledging, clock=clock)
+        self.tasks = Tasks(config, engine, load, self.uploads, acknowledging, clock=clock)
         self.listing = Listing(config, engine, load.disks)
         self.listed = ListComparison(config, engine)
         self.lost = Losses(config, engine)
@@ -84,6 +93,7 @@ class Node(Closing):
             uploads=self.uploads,
             checks=self.checks,
             prover=self.prover,
+            storage=self.storage,
             clock=clock,
             started=clock(),
         )
@@ -93,6 +103,8 @@ class Node(Closing):
         self._resources.callback(engine.close)
         self._resources.callback(load.close)
         self._resources.callback(self.prover.close)
+        if self.storage is not None:
+            self._resources.callback(self.storage.close)
 
     @classmethod
     def open(
@@ -123,6 +135,9 @@ class Node(Closing):
             load.start()
             if config.proofs.enabled:
                 node.prover.start()
+            if node.storage is not None:
+                stack.callback(node.storage.close)
+                node.storage.start()
             stack.pop_all()  # from here on the node closes them
         return node
 
@@ -144,4 +159,24 @@ class Node(Closing):
             return []
         doubt = self.engine.clock.doubt()
         found = [] if doubt is None else [f"timestamps do not follow the clock: {doubt.text}"]
-        return found + self.load.concerns()
+        found += self.load.concerns()
+        if self.storage is not None and self.storage.problem() is not None:
+            text = "Copies into the object store are held up"
+            waits = ", and no task is acknowledged before them"
+            found.append(f"{text}{waits if self.config.storage.before_ack else ''}.")
+        return found
+
+
+def _storage(config: ReceiverConfig, engine: Engine, load: LoadService) -> StorageService | None:
+    """The copies, where a store is configured: without one nothing of them is imported."""
+    if config.storage.url is None:
+        return None
+    from receiver.storage.copying import StorageService
+
+    return StorageService(
+        config.storage,
+        engine,
+        Tree(config.schema_dir),
+        load.disks.standing,
+        shipped=load.loader.stir,
+    )

@@ -61,6 +61,7 @@ def _add_commands() -> None:
     from receiver.cli.serve import serve
     from receiver.cli.sql import sql
     from receiver.cli.status import status
+    from receiver.cli.storage import restore, storage
     from receiver.cli.token import token
     from receiver.cli.ttl import ttl
 
@@ -82,6 +83,8 @@ def _add_commands() -> None:
         mlog,
         mtree,
         fsck,
+        storage,
+        restore,
     )
     for command in (*every, config_group(PROGRAM)):
         cli.add_command(command)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from common.durable import Closing, Tree
 from common.errors import ConflictError, DamagedError, NotFoundError, ReadOnlyError
@@ -50,10 +50,26 @@ if TYPE_CHECKING:
     from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.state import State
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "Published"]
 
 _LOOKS = 5
 """Times that a reader beside a running server begins anew when files vanish under it."""
+
+
+class Published(NamedTuple):
+    """How far an engine's files reach.
+
+    Attributes:
+        lsn: of the newest commit that all can see.
+        ts: its timestamp.
+        oldest_lsn: of the first commit behind the begin of the kept history.
+        tags_end: bytes of the tlog that belong to commits.
+    """
+
+    lsn: int
+    ts: int
+    oldest_lsn: int
+    tags_end: int
 
 
 class Engine(Operations, Closing):
@@ -349,6 +365,17 @@ class Engine(Operations, Closing):
             lsn, newest = self._window.lsn_after(ts), self._newest
             oldest = self._window.oldest
         return commits_since(Path(self._what), lsn, newest, oldest, self._places)
+
+    def published(self) -> Published:
+        """How far the files of the directory are committed and flushed, for who copies them."""
+        assert self._snapshots is not None
+        with self._reading:
+            return Published(
+                lsn=self._window.lsn,
+                ts=self._newest,
+                oldest_lsn=self._window.lsn_after(self._window.oldest),
+                tags_end=self._snapshots.tags_end,
+            )
 
     def collect(self) -> None:
         """Let go of what is before the kept history now; it is done by itself once a minute.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
+    from receiver.storage.copying import StorageService
     from receiver.superseding.prover import Prover
     from receiver.transfer.checks import Checks
     from receiver.transfer.uploads import Uploads
@@ -55,6 +56,7 @@ class RunningReceiver(ReceiverDirectories):
         uploads: that are under way.
         checks: knows the heartbeats.
         prover: knows what of retired files exists nowhere else.
+        storage: makes the copies in the object store; None without one.
         clock: seconds since the epoch.
         started: when the directories were opened.
     """
@@ -63,6 +65,7 @@ class RunningReceiver(ReceiverDirectories):
     uploads: Uploads
     checks: Checks
     prover: Prover
+    storage: StorageService | None
     clock: Callable[[], float]
     started: float
 

@@ -19,6 +19,7 @@ from receiver.operator.files import EXPIRED
 from receiver.operator.paging import every_row
 from receiver.operator.retired import retired_totals
 from receiver.operator.senders import loaded_bad
+from receiver.operator.storage import storage_concerns
 from receiver.operator.views import AwayView, ClockView, KeptView, SchemaView, StatusView
 
 if TYPE_CHECKING:
@@ -98,7 +99,12 @@ def running_status(there: RunningReceiver, problem: str | None) -> StatusView:
     doubt = clock.doubt()
     return msgspec.structs.replace(
         view,
-        concerns=(*there.load.hindered(), *there.load.stuck(), *there.load.at_quota()),
+        concerns=(
+            *there.load.hindered(),
+            *there.load.stuck(),
+            *there.load.at_quota(),
+            *storage_concerns(there),
+        ),
         started=there.started,
         uploads=count,
         staged_bytes=staged + partial,
@@ -177,7 +183,10 @@ def _mirror(state: State, row: FileRow) -> str | None:
 
 def _checkpoint(directory: Path) -> tuple[float | None, int]:
     """When the newest checkpoint was written, and its bytes."""
-    with Tree(directory) as tree:
-        found = checkpoints(tree)
-        there = tree.stat(found[0].name) if found else None
+    try:
+        with Tree(directory) as tree:
+            found = checkpoints(tree)
+            there = tree.stat(found[0].name) if found else None
+    except FileNotFoundError:  # `away` tells of it
+        return None, 0
     return (None, 0) if there is None else (there.st_mtime, there.st_size)

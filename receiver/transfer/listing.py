@@ -108,7 +108,7 @@ class Listing:
             rows = [row for row in page if scope.first_outside(row.devices) is None]
             owner = state.senders.get(sender)
             known = [state.file_table.listed.deletions(row.physical) for row in rows]
-        standing = self._disks.standing() if look else []
+        standing = self._disks.holding() if look else []
         entries = [
             InventoryEntry(
                 path=row.path,

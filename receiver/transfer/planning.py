@@ -138,8 +138,14 @@ def _here_already(
 
     if row is not None and not entry.replaces:
         return row if is_same(row) and here.stands(row) else None
-    # Deletions that a task told beside it, in which it was not loaded: they are not another one's.
+    # What a task told as deleted beside it, in which it was not loaded, is not another one's.
     waiting = here.state.deletion_table.unloaded(here.sender, path.text)
+
+    def is_deleted_from(each: FileRow) -> bool:
+        if waiting and path.text not in each.paths:
+            return True
+        return entry.deletes and each.held
+
     return known_content(
         here.state,
         here.sender,
@@ -148,7 +154,7 @@ def _here_already(
         is_same,
         here.stands,
         entry.origin,
-        lambda each: bool(waiting) and path.text not in each.paths,
+        is_deleted_from,
     )
 
 

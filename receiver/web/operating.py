@@ -18,6 +18,7 @@ from receiver.operator.schema import import_into
 from receiver.operator.senders import accept_all, list_running_senders, remove_sender
 from receiver.operator.senders import accept_sender as accept
 from receiver.operator.status import running_status
+from receiver.operator.storage import running_storage
 from receiver.operator.tokens import list_tokens, make_token
 from receiver.operator.tokens import revoke_token as revoke
 from receiver.web.call import Call, json_answer
@@ -426,6 +427,18 @@ def revoke_token(call: Call) -> Response:
     """Make a token worthless."""
     revoke(call.operator.engine, call.arguments["token"])
     return Response(status=204)
+
+
+@ROUTES.call(
+    "GET",
+    "/v1/storage",
+    Role.OPERATOR,
+    "How far the copies in the object store are",
+    AnswerRow(200, views.StorageView),
+)
+def storage(call: Call) -> Response:
+    """How far the copies are."""
+    return json_answer(running_storage(call.operator))
 
 
 @ROUTES.call(

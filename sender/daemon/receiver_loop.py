@@ -208,7 +208,6 @@ class ReceiverLoop:
         if not report.looked and self.last is not None:
             report.pending_files = self.last.pending_files
             report.pending_bytes = self.last.pending_bytes
-            report.complete_until = self.last.complete_until
         self.last = report
         period = self.remote.config.daemon.period
         failed = report.error is not None and not isinstance(report.error, StoppedError)

@@ -28,7 +28,7 @@ from common.tsfile.deletion_records import whole_records
 from common.tsfile.primitives import Malformed
 from sender.kept.rival_deletions import without_rivals
 from sender.kept.sights import Sight, Sights
-from sender.select.found import Scan, Why
+from sender.select.found import Scan, Unreadable, Why
 from sender.select.listed_table import unsettled
 from sender.select.path_table import lacking, one_of_each_directory
 
@@ -855,13 +855,19 @@ def _is_there(scan: Scan, data_dir: Path, listed: Iterable[Entry], *, missed: st
 def _misplaced(scan: Scan, places: _Places, entries: Mapping[FilePath, Entry]) -> Scan:
     """The scan, where partitions of missing files count as not looked at whole if need be."""
     wrong: dict[TimePartition, str] = {}
+    away: dict[tuple[Path, str], Unreadable] = {}
     for path, entry in _missing(scan, entries):
         if entry.data_dir in scan.mounts:
             known = places.get(str(entry.data_dir), {}).get(path.directory, "")
             if scan.mounts[entry.data_dir].of(path.directory) != known:
                 why = _FORGOTTEN if _is_unknown(known) else _ELSEWHERE
                 wrong[path.group] = f"{entry.data_dir}/{path.directory} {why}; {_FOR_GOOD}"
-    return replace(scan, changing={**wrong, **scan.changing}, _wholes={}) if wrong else scan
+                found = Unreadable(entry.data_dir, path.directory, f"{why}; {_FOR_GOOD}")
+                away[entry.data_dir, path.directory] = found
+    if not wrong:
+        return scan
+    changing = {**wrong, **scan.changing}
+    return replace(scan, changing=changing, misplaced=tuple(away.values()), _wholes={})
 
 
 _ELSEWHERE = "is not on the file system that its files were listed on"

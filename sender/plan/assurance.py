@@ -71,7 +71,7 @@ def complete_until(
         expired: files that the receiver is past keeping: nothing is missing there without them.
         lost: what neither side has any more: nothing is complete behind it.
     """
-    if scan.unmounted or scan.unreadable or (lost is not None and lost.since is None):
+    if scan.unmounted or scan.not_looked_at or (lost is not None and lost.since is None):
         return None
     bounds: list[int] = [] if lost is None or lost.since is None else [lost.since]
     for waiting in scan.waiting:
@@ -88,8 +88,9 @@ def complete_until(
     clashing = (file for clash in scan.clashes for file in clash.files)
     for file in chain(unloaded, clashing):
         span = facts.span(file)
-        if span is not None:
-            bounds = [min((*bounds, span.first))]
+        if span is None:
+            return None
+        bounds = [min((*bounds, span.first))]
     if bounds:
         return min(bounds)
     return last_time(entries)

@@ -258,7 +258,7 @@ def standing(remote: Remote) -> ReceiverStanding:
                 FileReason(str(each.data_dir), each.reason) for each in view.scan.unmounted
             ) + tuple(
                 FileReason(f"{each.data_dir}/{each.rel}", each.reason)
-                for each in view.scan.unreadable
+                for each in known.scan.not_looked_at
             )
             found.doubts = view.kept.ledger.doubts
     except TsferryError as error:

@@ -536,7 +536,7 @@ def fill_report(
     report.held += [FileReason(each.path.text, each.reason) for each in work.held]
     report.unmounted += [FileReason(str(each.data_dir), each.reason) for each in scan.unmounted]
     report.unmounted += [
-        FileReason(f"{each.data_dir}/{each.rel}", each.reason) for each in scan.unreadable
+        FileReason(f"{each.data_dir}/{each.rel}", each.reason) for each in scan.not_looked_at
     ]
     report.conflicts += [FileDevice(each.path.text, None, each.reason) for each in scan.clashes]
     for skipped in work.skipped:

@@ -296,6 +296,8 @@ class Scan(msgspec.Struct, frozen=True):
         mounted: data directories that count.
         unmounted: those that do not.
         unreadable: directories that were not looked at.
+        misplaced: directories of TsFiles that are not those in which missing ones were listed: a
+            mount is away, or may be.
         moving: directories that changed while what lies in them was looked at.
         mounts: of each data directory.
         deletions: deletion files that are to travel.
@@ -316,6 +318,7 @@ class Scan(msgspec.Struct, frozen=True):
     mounted: tuple[Path, ...] = ()
     unmounted: tuple[Unmounted, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
+    misplaced: tuple[Unreadable, ...] = ()
     moving: tuple[Unreadable, ...] = ()
     mounts: Mapping[Path, Mounts] = msgspec.field(default_factory=dict)
     deletions: tuple[LocalDeletions, ...] = ()
@@ -327,6 +330,11 @@ class Scan(msgspec.Struct, frozen=True):
     last_copies: frozenset[FilePath] = frozenset()
     told_anew: frozenset[FilePath] = frozenset()
     _wholes: dict[TimePartition, str | None] = msgspec.field(default_factory=dict)
+
+    @property
+    def not_looked_at(self) -> tuple[Unreadable, ...]:
+        """Directories in which there may be anything, until somebody sees to them."""
+        return self.unreadable + self.misplaced
 
     def is_gone(self, path: FilePath, data_dir: Path) -> bool:
         """Whether a file listed in `data_dir` is certainly not there any more, in any directory.

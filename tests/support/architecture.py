@@ -194,6 +194,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.metadata": ("common", "receiver.metadata"),
     "receiver.superseding": ("common", "receiver.metadata", "receiver.points",
                              "receiver.superseding"),
+    # What others keep of the engine's files is copied, and made of copies again.
+    "receiver.storage": ("common", "receiver.metadata", "receiver.config", "receiver.storage"),
     "receiver.load": ("common", "receiver.metadata", "receiver.load", "receiver.config",
                       "receiver.principal", "receiver.scope", "receiver.open_engine",
                       "receiver.disks"),
@@ -201,7 +203,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                           "receiver.config", "receiver.principal", "receiver.scope",
                           "receiver.disks"),
     "receiver.operator": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
-                          "receiver.superseding", "receiver.operator", "receiver.config",
+                          "receiver.superseding", "receiver.storage", "receiver.operator",
+                          "receiver.config",
                           "receiver.principal", "receiver.scope", "receiver.open_engine",
                           "receiver.disks"),
     # What records of deletion files hide is counted; the points stay with who reads them.
@@ -213,7 +216,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.disks": ("common", "receiver.metadata", "receiver.config", "receiver.disks"),
     "receiver.node": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
                       "receiver.operator", "receiver.config", "receiver.principal",
-                      "receiver.open_engine", "receiver.superseding",
+                      "receiver.open_engine", "receiver.superseding", "receiver.storage",
                       "receiver.node"),
     "receiver.points": ("common", "receiver.points"),
     "receiver.spark": ("common", "receiver.metadata", "receiver.load", "receiver.config",
@@ -231,6 +234,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
 _THIRD_PARTY: dict[str, frozenset[str]] = {
     "receiver.web": _LIGHT | _WEB,
     "receiver.superseding": _LIGHT | {"numpy", "pyarrow"},
+    "receiver.storage": _LIGHT | {"botocore", "obstore"},
     "receiver.points": frozenset({"lz4", "llvmlite", "numba", "numpy", "pyarrow", "xxhash"}),
     "receiver.spark": _LIGHT | _SPARK | {"tsfile"},
     "receiver.cli": _LIGHT | _WEB | {"prompt_toolkit"},

@@ -20,7 +20,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "": ("receiver", "sender", "common"),
     "sender": ("cli", "daemon", "round", "schema", "send", "plan", "kept", "select", "config"),
     "receiver": (
-        "cli", "web", "node", "spark", "operator", "transfer", "load", "superseding", "open_engine",
+        "cli", "web", "node", "spark", "operator", "transfer", "load", "superseding", "storage",
+        "open_engine",
         "disks", "principal", "metadata", "points", "config", "scope",
     ),
     "receiver.metadata": (
@@ -230,7 +231,7 @@ def _makes_a_variable(value: ast.expr | None) -> bool:
 SUBJECTS = frozenset({
     "batch", "clock", "daemon", "deletes", "files", "fsck", "init", "listed", "lost", "owners",
     "quarantine",
-    "retired", "schema", "senders", "series", "sql", "status", "sync", "tasks", "ttl",
+    "retired", "schema", "senders", "series", "sql", "status", "storage", "sync", "tasks", "ttl",
 })  # fmt: skip
 """Modules of one name on several floors, about one thing: its table, its calls, its command."""
 ON_EACH_SIDE = frozenset({"__main__", "cli", "commands", "config", "errors", "wire"})

@@ -104,6 +104,9 @@ def plain(state: State) -> dict[str, Any]:
             ]
             for sender in state.senders
         },
+        "uploaded": dict(state.uploaded_table.rows),
+        "ended": list(state.uploaded_table.ended),
+        "upload times": dict(state.upload_times.rows),
         "wanted": {
             sender: [row.physical for row in state.file_table.wanted(sender)]
             for sender in state.senders

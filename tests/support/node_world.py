@@ -23,7 +23,14 @@ from common.durable import Tree
 from common.tsfile import read_tail
 from common.tsfile.proving import series_proofs
 from common.tsfile.tail_digest import tail_digest
-from receiver.config import DeletesConfig, LimitsConfig, LoadConfig, MetadataConfig, ReceiverConfig
+from receiver.config import (
+    DeletesConfig,
+    LimitsConfig,
+    LoadConfig,
+    MetadataConfig,
+    ReceiverConfig,
+    StorageConfig,
+)
 from receiver.load.service import LoadService
 from receiver.load.upkeep.fsck import Report, examine
 from receiver.metadata.clock.machine_clock import MachineClock
@@ -57,7 +64,8 @@ class Clock:
 class World:
     """The directories of a receiver, over as many lives of its process as a test wants.
 
-    `metadata` are members of `MetadataConfig`, `deletes` of `DeletesConfig`: no guard, as it is.
+    `metadata` are members of `MetadataConfig`, `deletes` of `DeletesConfig`: no guard, as it is;
+    `storage` of `StorageConfig`.
     `steady` is the clock that nobody sets, which goes as `clock` does unless a test says otherwise.
     """
 
@@ -69,6 +77,7 @@ class World:
     steady: Callable[[], float] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     deletes: Mapping[str, Any] = field(default_factory=lambda: {"max_fraction": 1.0})
+    storage: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def config(self) -> ReceiverConfig:
@@ -79,6 +88,7 @@ class World:
             load=LoadConfig(keep_deleted=self.keep_deleted),
             metadata=MetadataConfig(**self.metadata),
             deletes=DeletesConfig(**self.deletes),
+            storage=StorageConfig(**self.storage),
         )
         auth = msgspec.structs.replace(config.auth, reveal_owner=self.reveal_owner)
         return msgspec.structs.replace(config, auth=auth)

@@ -83,8 +83,10 @@ def test_a_mount_over_a_storage_group_that_goes_takes_nothing_with_it(world, mou
     ten_files(world)
     in_step(world)
     subprocess.run(["umount", str(mounted)], check=True)
-    world.round()
-    world.round()
+    for report in (world.round(), world.round()):
+        assert report.exit_code == 3
+        assert {each.file for each in report.unmounted} == {f"{mounted}/0/0"}
+        assert report.complete_until is None
     assert states(world) == ["live"] * 10
 
 
@@ -354,6 +356,18 @@ def test_what_is_deleted_beside_a_file_whose_deletions_were_written_anew_meanwhi
     for time in (0, 5):
         world.database.delete("b", time, time)
         in_step(world)
+
+
+@pytest.mark.parametrize("world", ["replaced"], indirect=True)
+def test_what_is_loaded_once_more_with_a_deletion_is_another_file(world):
+    ten_files(world)
+    in_step(world)
+    file = world.database.load(world.database.closed()[0])
+    line = DeletionLine(77, "b", 0, 0, EVERYWHERE)
+    world.database.beside(file).write_bytes(world.database.shape.record(line))
+    report = world.round()
+    assert (report.sent, report.failed) == (1, [])
+    assert world.round().pending_files == 0
 
 
 def another_name(world: Oracle, name: str) -> None:

@@ -22,7 +22,7 @@ from receiver.metadata.commit.touched import Touched, TouchedKey
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.snapshot_kv import check_keys, check_prefixes
-from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.table_rows import FileState, UploadedRow
 
 if TYPE_CHECKING:
     from receiver.metadata.state.state import State
@@ -474,6 +474,34 @@ class Rules:
         self._need_file(op.physical, op, FileState.DELETED)
         self._put(("file", op.physical), None)
 
+    def _file_uploaded(self, op: records.FileUploaded) -> None:
+        self._need_file(op.physical, op, *FileState)
+        row = self._state.files.get(op.physical)  # none if this very commit loads it
+        if row is not None and op.size != row.size:
+            raise _refusal(op, f"{op.physical} has another size than {op.size} bytes")
+        if op.incarnation < 1:
+            raise _refusal(op, f"{op.physical} has no owner in the store")
+        there = self._uploaded(op.physical)
+        if there is not None and there.incarnation != op.incarnation:
+            text = f"{op.physical} is in the store already, of incarnation {there.incarnation}"
+            raise _refusal(op, text)
+        if there is not None and there.resource == op.resource:
+            raise _refusal(op, f"{op.physical} is in the store already, with that resource")
+        self._put(("uploaded", op.physical), op)
+
+    def _object_removed(self, op: records.ObjectRemoved) -> None:
+        row = self._state.uploaded_table.rows.get(op.physical)
+        if row is None or not row.ended or self._uploaded(op.physical) is None:
+            raise _refusal(op, f"{op.physical} is not in the store, or not forgotten")
+        self._put(("uploaded", op.physical), None)
+
+    def _uploaded(self, physical: str) -> UploadedRow | records.FileUploaded | None:
+        found = self._get(
+            ("uploaded", physical), lambda: self._state.uploaded_table.rows.get(physical)
+        )
+        assert found is None or isinstance(found, UploadedRow | records.FileUploaded)
+        return found
+
     def _task_done(self, op: records.TaskDone) -> None:
         self._need_sender(op.sender, op)
         if not is_task_id(op.task):
@@ -620,12 +648,15 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.LossAcknowledged: Rules._loss_acknowledged,
     records.FileVerified: Rules._file_verified,
     records.FileForgotten: Rules._file_forgotten,
+    records.FileUploaded: Rules._file_uploaded,
+    records.ObjectRemoved: Rules._object_removed,
     records.TaskDone: Rules._task_done,
     records.QuarantinePut: Rules._quarantine_put,
     records.QuarantineDrop: Rules._quarantine_drop,
     records.StorageGroupSet: lambda rules, op: rules.schema.storage_group_set(op),
     records.StorageGroupDeleted: lambda rules, op: rules.schema.storage_group_deleted(op),
     records.TtlSet: lambda rules, op: rules.schema.ttl_set(op),
+    records.UploadSet: lambda rules, op: rules.schema.upload_set(op),
     records.SeriesCreated: lambda rules, op: rules.schema.series_created(op),
     records.SeriesDeleted: lambda rules, op: rules.schema.series_deleted(op),
     records.AliasSet: lambda rules, op: rules.schema.alias_set(op),

@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +30,15 @@ import msgspec
 
 from common import crash
 from common.decoders import from_json
-from common.errors import ConflictError, DamagedError, NoSpaceError, TsferryError, UnreachableError
+from common.errors import (
+    ConflictError,
+    DamagedError,
+    ForbiddenError,
+    NoSpaceError,
+    TsferryError,
+    UnauthorizedError,
+    UnreachableError,
+)
 from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.etcd.messages import (
     Compare,
@@ -53,7 +62,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EtcdLog", "open_remote"]
 
-_VERSION = 1
+_VERSION = 2
+"""Version 1 knew no operation above 27: see the versions of the local log."""
 _MARGIN = 2.0
 """Seconds that a lease may outlive its time."""
 _log = logging.getLogger(__name__)
@@ -72,7 +82,7 @@ class _Head(msgspec.Struct, frozen=True, omit_defaults=True):
     next: int = 1
     id: str = ""
     barred: str = ""
-    version: int = _VERSION
+    version: int = 1
 
 
 class _Sent(NamedTuple):
@@ -141,6 +151,7 @@ class EtcdLog(RemoteLog):
         self._ownership.acquire(self._lease + _MARGIN if wait is None else wait)
         try:
             self._look()
+            self._raise_version()
         except BaseException:
             self._ownership.close()  # what cannot be read is not held on to
             raise
@@ -155,6 +166,14 @@ class EtcdLog(RemoteLog):
         head, engine = self._client.transaction([], got).found
         self._take_head(head.keys)
         self._uuid = engine.keys[0].value.decode(errors="replace") if engine.keys else None
+
+    def _raise_version(self) -> None:
+        """Have older programs refuse it from now on, as they do with a local log."""
+        if not self._head_changed or self._head.version == _VERSION:
+            return
+        head = msgspec.structs.replace(self._head, version=_VERSION)
+        self._change([Put(self._head_key, msgspec.json.encode(head))])
+        self._look()
 
     @property
     def fenced(self) -> bool:
@@ -225,13 +244,14 @@ class EtcdLog(RemoteLog):
             raise ConflictError(
                 f"a frame from LSN {first_lsn}; the log in etcd goes on with {self._head.next}"
             )
-        head = _Head(first_lsn + commits, secrets.token_hex(8))
+        head = _Head(first_lsn + commits, secrets.token_hex(8), version=_VERSION)
         frame = Frame.of(commits, head.id, payload)
-        for part in self._frames.staged(first_lsn, frame, payload):
-            self._change([part])
-            crash.point("etcd.append.part")
-        crash.point("etcd.append.before")
-        self._decide(head, self._frames.put(first_lsn, frame))
+        with _refusals_pass():
+            for part in self._frames.staged(first_lsn, frame, payload):
+                self._change([part])
+                crash.point("etcd.append.part")
+            crash.point("etcd.append.before")
+            self._decide(head, self._frames.put(first_lsn, frame))
         crash.point("etcd.append.after")
 
     def _decide(self, head: _Head, put: Put) -> None:
@@ -307,7 +327,8 @@ class EtcdLog(RemoteLog):
         put = Put(self._head_key, msgspec.json.encode(barrier))
         conditions = [self._ownership.condition(), self._head_unchanged()]
         got = Get(self._head_key)
-        result = insist(self._client, self._patience, conditions, [put, got], [got])
+        with _refusals_pass():
+            result = insist(self._client, self._patience, conditions, [put, got], [got])
         before = self._head_changed
         self._take_head(result.found[0].keys)
         if self._head.id == sent.id:
@@ -370,3 +391,15 @@ class EtcdLog(RemoteLog):
         """See `RemoteLog.close`."""
         self._ownership.close()
         self._client.close()
+
+
+@contextmanager
+def _refusals_pass() -> Iterator[None]:
+    """A password or a role that etcd took at the start was changed there, and may come back.
+
+    Nothing is written by what is refused.
+    """
+    try:
+        yield
+    except (UnauthorizedError, ForbiddenError) as error:
+        raise UnreachableError(f"etcd refuses: {error.message}") from error

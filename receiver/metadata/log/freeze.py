@@ -45,6 +45,8 @@ from receiver.metadata.state.table_rows import (
     SenderRow,
     TaskRow,
     TokenRow,
+    UploadedRow,
+    UploadTimeRow,
 )
 from receiver.metadata.state.tables.owners import OwnerMove
 
@@ -66,6 +68,8 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("delete-windows", "delete_windows", DeleteWindowRow),
     ("held-deletes", "held_deletes", HeldDeletesRow),
     ("lost", "lost_table", LostRow),
+    ("uploaded", "uploaded_table", UploadedRow),
+    ("upload-times", "upload_times", UploadTimeRow),
 )
 
 
@@ -185,6 +189,8 @@ def freeze(
         "delete-windows": list(state.delete_windows.rows.values()),
         "held-deletes": list(state.held_deletes.rows.values()),
         "lost": list(state.lost_table.rows.values()),
+        "uploaded": list(state.uploaded_table.rows.values()),
+        "upload-times": list(state.upload_times.rows.values()),
     }
     return FrozenState(
         meta,

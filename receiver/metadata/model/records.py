@@ -55,6 +55,7 @@ __all__ = [
     "FileSuperseded",
     "FileUndeleted",
     "FileUnnamed",
+    "FileUploaded",
     "FileVerified",
     "KeptRecordsApplied",
     "KeysWritten",
@@ -62,6 +63,7 @@ __all__ = [
     "LoadedDevice",
     "LossAcknowledged",
     "ManifestMeta",
+    "ObjectRemoved",
     "Op",
     "OriginLooks",
     "OriginNoted",
@@ -85,6 +87,7 @@ __all__ = [
     "TokenRevoke",
     "TokenRole",
     "TtlSet",
+    "UploadSet",
     "decode_commits",
     "decode_ops",
     "encode_ops",
@@ -761,6 +764,41 @@ class ListBegun(Record, frozen=True, tag=45):
     look: int
 
 
+class FileUploaded(Record, frozen=True, tag=70):
+    """A file is in the object store, which confirmed its bytes; once more when its resource is new.
+
+    Attributes:
+        physical: of the file.
+        incarnation: of the owner that put it; its key is made of both.
+        size: bytes of the object.
+        digests: of its bytes, by the store's words for them, as ``etag=... sha256=...``; empty
+            where it knows none, and the object was read back.
+        resource: MD5 of the `.resource` that is there beside it; empty for none.
+    """
+
+    physical: str
+    incarnation: int
+    size: int
+    digests: str
+    resource: str = ""
+
+
+class ObjectRemoved(Record, frozen=True, tag=71):
+    """The object of a file that is forgotten has left the store."""
+
+    physical: str
+
+
+class UploadSet(Record, frozen=True, tag=72):
+    """When files of a storage group go into the object store, whatever is configured.
+
+    `after`: milliseconds behind their load, 0 for at once, -1 for never; None: as configured.
+    """
+
+    path: str
+    after: int | None
+
+
 class ClockCorrected(Record, frozen=True, tag=63):
     """What was learnt of the clock: the moments that timestamps stand for from now on.
 
@@ -823,6 +861,9 @@ Op = (
     | FileLost
     | LossAcknowledged
     | ListBegun
+    | FileUploaded
+    | ObjectRemoved
+    | UploadSet
     | ClockCorrected
 )
 

@@ -46,6 +46,8 @@ __all__ = [
     "SenderRow",
     "TaskRow",
     "TokenRow",
+    "UploadTimeRow",
+    "UploadedRow",
 ]
 
 
@@ -387,6 +389,29 @@ class LostRow(_Row, frozen=True, kw_only=True):
     def key(self) -> tuple[str, str, str]:
         """(sender, path, MD5)."""
         return self.sender, self.path, self.md5
+
+
+class UploadTimeRow(_Row, frozen=True, kw_only=True):
+    """When files of a storage group are uploaded; see `records.UploadSet`."""
+
+    path: str
+    after: int
+
+
+class UploadedRow(_Row, frozen=True, kw_only=True):
+    """A file in the object store; see `records.FileUploaded`.
+
+    Attributes:
+        resource: of the last time that it was said.
+        ended: the commit that forgot the file; its object stays for a while. 0 before.
+    """
+
+    physical: str
+    incarnation: int
+    size: int
+    digests: str
+    resource: str = ""
+    ended: int = 0
 
 
 class HeldDeletesRow(_Row, frozen=True, kw_only=True):

@@ -88,6 +88,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
     total_outbufs_len: int
     will_close: bool
 
+    owner = ""
     unread = False
     """Whether the peer may still be sending a body that nobody will read."""
     rest: Rest | None = None
@@ -161,6 +162,8 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
     @property
     def evictable(self) -> bool:
         """Whether nothing of value is lost when this connection makes room for another."""
+        if self._lingering is not None:
+            return True  # all was said
         if self.requests or self.serving or self.total_outbufs_len:
             return False
         return self.request is None or not self.request.headers_finished

@@ -25,7 +25,8 @@ class ServerOptions:
 
     Attributes:
         threads: requests worked on at a time.
-        connection_limit: open connections; a further one takes the place of an idle one.
+        connection_limit: open connections; a further one takes the place of an idle one. Half of
+            them at most are at work for one token, or without any for one address.
         channel_timeout: seconds without a byte until a connection is closed.
         header_timeout: seconds for the headers of a request, and for a TLS handshake.
         body_grace: seconds before a body must have come at `min_body_rate` (bytes a second, since

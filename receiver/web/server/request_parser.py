@@ -68,6 +68,7 @@ class Connection(Protocol):
         server: that it belongs to.
         addr: of the peer, as a socket has it.
         local: our own end.
+        owner: whose request came by it last, see `RequestHead.owner`.
         unread: set where the peer may still send a body that nobody will read.
         rest: what is still to come of a body in pieces.
         rest_digest: the whole body's digest, where a piece brought it.
@@ -76,6 +77,7 @@ class Connection(Protocol):
     server: Host
     addr: tuple[Any, ...]
     local: str
+    owner: str
     unread: bool
     rest: Rest | None
     rest_digest: str | None
@@ -152,7 +154,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
         """Have what came with the headers, and all that comes, counted as somebody's."""
         came = self._counted
         self._count(0)
-        self._whose = whose
+        self._whose = self.channel.owner = whose
         self._count(came)
 
     def _receive_whole(self, size: int) -> None:
@@ -195,6 +197,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
         try:
             self.limit = self.channel.server.gate(self.head())
             self._belongs_to(self.head().owner)
+            self._check_connections()
             self._size = decompressed_size(self.headers) if self.body_rcv is not None else None
             if self._size is not None:
                 self._check_compressed(self._size)
@@ -227,6 +230,15 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
     def _check_memory(self, coming: int) -> None:
         if not self.channel.server.memory.has_room(coming, self._whose):
             raise BusyError("too many requests are arriving at once", retry_after=2.0)
+
+    def _check_connections(self) -> None:
+        """Nobody keeps more than half of them busy: a connection that trickles stays for hours."""
+        server, half = self.channel.server, self.channel.server.options.connection_limit // 2
+        if len(server.channels) <= half:
+            return
+        busy = (each for each in list(server.channels.values()) if each.owner == self._whose)
+        if sum(not each.evictable for each in busy) > max(1, half):
+            raise BusyError("too many connections of this peer are at work", retry_after=2.0)
 
     def refuse(self, error: TsferryError) -> None:
         """Answer with this error; what comes of the body is thrown away."""

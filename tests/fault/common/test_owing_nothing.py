@@ -26,6 +26,7 @@ FORGIVEN = (
 SEEN = (
     "rename to back/received/", "rename to back/sequence/", "rename to older/mlog-",
     "rename to tlog/tlog-", "rename to anew/mtree.snapshot-", "rename to report/chunks.parquet",
+    "rename to bucket/N/data/N/", "rename to restored/schema", "rename to restored/data/sequence/",
 )  # fmt: skip
 PROGRAM = """
 import sys
@@ -42,6 +43,12 @@ from receiver.metadata.log.frames import encode_frame, encode_log_head, encode_p
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.spark.report import summarise, write
+from receiver.storage.file_restore import restore_files
+from receiver.storage.incarnation import own_incarnation
+from receiver.storage.log_shipping import LogShipper
+from receiver.storage.metadata_restore import restore_metadata
+from receiver.storage.store_opening import open_store
+from receiver.storage.uploader import Uploader
 from receiver.transfer.partial import PartialUpload
 from tests.support.metadata import A, B, load, seen
 from tests.support.node_world import Clock, Edge, World, path_of, tsfile
@@ -122,6 +129,25 @@ edge.round({}, [path_of(1)], propagate=wire.Propagate.ALL)
 clock.now += 200
 assert node.load.reaper.run_once() == 1
 node.close()
+
+# copies in a directory, and a receiver that is made of them
+node = World(root / "copied").still_node()
+engine = node.engine
+Edge(node).round({path_of(1): tsfile()}, resources={path_of(1): b"r"})
+Tree(root / "bucket", create=True).close()
+store = open_store((root / "bucket").as_uri())
+with Tree(root / "copied" / "schema") as home:
+    owner = own_incarnation(store, home, engine.uuid)
+    assert Uploader(engine, store, owner, home, node.load.disks.standing).run_once() == 1
+    engine.checkpoint()
+    assert LogShipper(engine.published, home, store, owner).ship()
+node.close()
+for name in ("restored", "unopened"):  # an engine that is opened there would flush the names
+    restore_metadata(store, engine.uuid, root / name / "schema")
+with Engine.open(root / "restored" / "schema", background=False) as engine:
+    with Tree(root / "restored" / "data", create=True) as data:
+        assert restore_files(store, engine, [data]).fetched == 1
+store.close()
 
 # a report
 result = verifications.rich()

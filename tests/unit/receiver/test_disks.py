@@ -168,6 +168,30 @@ def test_a_directory_that_is_exchanged_under_a_running_server_is_away(filled: Wo
         assert not any(each.stands for each in entries)
 
 
+@pytest.mark.parametrize("loss", ["empty", "gone", "marker"])
+def test_where_the_schema_directory_went_under_a_running_server_nothing_is_safe(
+    filled: World, loss: str
+) -> None:
+    """What is committed now is not there after the next start, and what was loaded neither."""
+    with filled.node() as node:
+        edge = Edge(node, epoch=epoch_of(node))
+        schema = filled.config.schema_dir
+        if loss == "marker":
+            (schema / RECEIVER_MARKER).unlink()
+        else:
+            schema.rename(schema.with_name("moved"))
+        if loss == "empty":
+            schema.mkdir()
+        assert f"the schema directory {schema} is away" in str(node.problem())
+        status = running_status(node.operator, node.problem())
+        assert [each.path for each in status.away] == [str(schema)]
+        with pytest.raises(AwayError):
+            edge.start()
+        entries = node.listing.inventory(edge.who, A, None, 10, look=True).entries
+        assert [each.stands for each in entries] == [False] * 3
+        assert len(node.listing.catalogue(READER, None, 10).entries) == 3, "it still is read"
+
+
 def test_what_lies_at_its_path_counts_only_as_a_file_of_its_size(filled: World) -> None:
     files = sorted(each for each in (filled.data / "sequence").rglob("*.tsfile"))
     os.truncate(files[0], 10)

@@ -49,6 +49,7 @@ class OwnerTable:
         moves: the transfers of each device that ever was transferred, in order; and whoever came
             first after it had been released.
         changed: timestamp of the last commit that changed them.
+        moved: that of the last transfer, 0 for none.
         on_change: called with each change as it is applied.
     """
 
@@ -58,6 +59,7 @@ class OwnerTable:
         self.moves: dict[str, tuple[OwnerMove, ...]] = {}
         self._moved: tuple[OwnerMove, ...] = ()
         self.changed = 0
+        self.moved = 0
         self.on_change: Callable[[OwnerChange], None] | None = None
         self._devices = devices
         self._order = SortedKeys()
@@ -78,6 +80,7 @@ class OwnerTable:
 
     def restore_moves(self, moves: tuple[OwnerMove, ...], devices: Iterable[str]) -> None:
         """Put the transfers of devices in as they were; those of all of them are the same."""
+        self.moved = max((self.moved, *(each.commit for each in moves)))
         for each in devices:
             self.moves[self._devices.name(each)] = moves
 
@@ -127,6 +130,7 @@ class OwnerTable:
         if moves != self._moved:  # devices that went together all the way share them
             self._moved = moves
         self.moves[device] = self._moved
+        self.moved = max(self.moved, move.commit)
 
     def _note(self, change: OwnerChange) -> None:
         self.changed = change.ts

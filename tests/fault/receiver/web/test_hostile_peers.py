@@ -262,13 +262,54 @@ def test_when_all_connections_are_at_work_a_new_one_waits_for_its_turn(app):
     options = ServerOptions(connection_limit=20)
     with running(app, options=options) as server, contextlib.ExitStack() as held:
         busy = [held.enter_context(connect(server)) for _ in range(20)]
-        for sock in busy:
-            sock.sendall(POST + b"01234")
+        for number, sock in enumerate(busy):
+            sock.sendall(_of(f"t{number}", POST) + b"01234")
         until(lambda: sum(c.request is not None for c in server.channels.values()) == 20)
         with connect(server) as late:
             late.sendall(POST + b"0123456789")
             busy[0].close()
             assert late.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("slow", ["body", "reader", "piece"])
+def test_who_lets_connections_trickle_keeps_half_of_them_for_the_others(app, slow):
+    @app.get("/large")
+    def large():
+        return b"x" * 20_000_000
+
+    @app.patch("/sync/v1/files/<name>")
+    def block(name):
+        return "", 204
+
+    sent = {
+        "body": _of("one", POST) + b"0",
+        "reader": _of("one", b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n"),
+        "piece": _of("one", PATCH) + b"0" * 12,
+    }[slow]
+    options = ServerOptions(connection_limit=20, piece_bytes=10)
+    with running(app, gate=lambda head: 15, options=options) as server:
+        with contextlib.ExitStack() as held:
+            for _ in range(60):
+                sock = held.enter_context(connect(server))
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                sock.sendall(sent)
+            with connect(server) as other:
+                other.sendall(_of("two", POST) + b"0123456789")
+                assert other.recv(1000).startswith(b"HTTP/1.1 200")
+            assert status_of(talk(server, _of("one", POST) + b"0123456789")) == 503
+        until(lambda: not server.channels)
+        with connect(server) as again:
+            again.sendall(_of("one", POST) + b"0123456789")
+            assert again.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def _of(token, head):
+    return head[:-2] + b"Authorization: Bearer " + token.encode() + b"\r\n\r\n"
+
+
+PATCH = (
+    b"PATCH /sync/v1/files/x HTTP/1.1\r\nHost: a\r\nUpload-Offset: 0\r\nContent-Length: 100\r\n\r\n"
+)
 
 
 def _drop_after(sent: bytes):

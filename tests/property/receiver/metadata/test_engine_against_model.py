@@ -48,6 +48,7 @@ devices = st.dictionaries(st.sampled_from(DEVICES), spans | st.none(), max_size=
 digests = st.sampled_from(["00", "01"])
 
 RESOURCE = records.ResourceMeta(8, "00")
+SIZE = load().size
 CHANGES = [
     lambda name: records.FileDeleted(name, "gone"),
     records.FileRetired,
@@ -57,6 +58,8 @@ CHANGES = [
     records.FileForgotten,
     lambda name: records.FileVerified([name]),
     lambda name: records.ResourceNoted(name, RESOURCE),
+    lambda name: records.FileUploaded(name, 1, SIZE, ""),
+    records.ObjectRemoved,
 ]
 WAYS = [None, CHANGES[0], records.FileRetired]
 
@@ -81,6 +84,12 @@ operations = st.one_of(
     st.builds(records.FileForgotten, names),
     st.builds(records.FileVerified, st.lists(names, min_size=1, max_size=3, unique=True)),
     st.builds(records.ResourceNoted, names, st.just(RESOURCE)),
+    st.builds(
+        lambda name, resource: records.FileUploaded(name, 1, SIZE, "", resource),
+        names,
+        st.sampled_from(["", "00"]),
+    ),
+    st.builds(records.ObjectRemoved, names),
     st.builds(records.TaskDone, senders, st.sampled_from(TASKS), st.just([])),
     st.builds(
         records.QuarantinePut, senders, paths, digests, st.just(1), st.booleans(), st.just("why")
@@ -106,6 +115,8 @@ class Model:
         self.files: dict = {}
         self.tasks: dict = {}
         self.quarantine: dict = {}
+        self.uploaded: dict = {}
+        self.ended: set = set()
 
     def take(self, op):
         getattr(self, type(op).__name__)(op)
@@ -199,6 +210,18 @@ class Model:
     def FileForgotten(self, op):
         self._file(op, "deleted")
         del self.files[op.physical]
+        self.ended |= {op.physical} & self.uploaded.keys()
+
+    def FileUploaded(self, op):
+        need(op.physical in self.files)
+        need(self.uploaded.get(op.physical) != op.resource)
+        self.uploaded[op.physical] = op.resource
+        self.ended.discard(op.physical)
+
+    def ObjectRemoved(self, op):
+        need(op.physical in self.ended)
+        self.ended.remove(op.physical)
+        del self.uploaded[op.physical]
 
     def TaskDone(self, op):
         need(op.sender in self.senders)
@@ -262,6 +285,7 @@ class Model:
             "files": len(visible),
             "tasks": set(self.tasks),
             "quarantine": self.quarantine,
+            "uploaded": (self.uploaded, sorted(self.ended), SIZE * len(self.uploaded)),
         }
 
 
@@ -301,6 +325,11 @@ def view(engine):
             "files": state.file_table.totals().files,
             "tasks": {(s, t) for s in state.senders for t in TASKS if state.task_table.has(s, t)},
             "quarantine": {key: row.hold for key, row in state.quarantine.items()},
+            "uploaded": (
+                {row.physical: row.resource for row in state.uploaded_table.rows.values()},
+                sorted(state.uploaded_table.ended),
+                state.uploaded_table.bytes,
+            ),
         }
 
 

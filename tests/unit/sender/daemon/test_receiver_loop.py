@@ -79,10 +79,13 @@ def test_who_asks_for_a_round_has_every_file_looked_at(daemon):
 
 def test_after_a_round_that_failed_every_file_is_looked_at(daemon, receiver):
     receiver.token = "another"
+    assert daemon.loop.last.complete_until is not None
     with pytest.raises(AssertionError):
         daemon.looks()
+    assert daemon.loop.last.complete_until is None, "nobody looked at what came since"
     receiver.token = None
     assert daemon.looks()
+    assert daemon.loop.last.complete_until is not None
 
 
 def test_a_change_that_is_told_as_a_round_begins_is_looked_at_by_the_next(daemon):

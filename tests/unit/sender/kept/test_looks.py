@@ -363,7 +363,10 @@ def test_what_is_not_on_the_file_system_that_it_was_listed_on_is_not_gone(edge):
     look = edge.look(scan=mounted(edge, ""))  # the disk is not mounted over the directory
     assert not look.scan.is_gone(P, edge.site.data_dirs[0])
     assert "file system" in (look.scan.why_not_whole(P.group) or "")
-    assert edge.look(scan=mounted(edge, "disk")).scan.is_gone(P, edge.site.data_dirs[0])
+    assert [each.rel for each in look.scan.not_looked_at] == [P.directory]
+    again = edge.look(scan=mounted(edge, "disk")).scan
+    assert again.is_gone(P, edge.site.data_dirs[0])
+    assert not again.not_looked_at
 
 
 def test_a_file_that_is_as_it_was_proves_its_file_system(edge):

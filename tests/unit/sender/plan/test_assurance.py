@@ -75,7 +75,12 @@ def test_clashing_files_count_as_unsent():
         {"waiting": (Waiting("x.tsfile", D0, Why.OPEN, "open"),)},
         {"unmounted": (Unmounted(D0, "away"),)},
         {"unreadable": (Unreadable(D0, "sequence", "I/O error"),)},
+        {"misplaced": (Unreadable(D0, C.directory, "is on another file system"),)},
     ],
 )
 def test_where_nothing_can_be_known_nothing_is_claimed(unknown):
     assert until(a_scan(a_file(A), **unknown), an_entry(A)) is None
+
+
+def test_a_file_whose_times_cannot_be_read_is_not_passed_over():
+    assert until(a_scan(a_file(A), a_file(B)), an_entry(A, 50)) is None

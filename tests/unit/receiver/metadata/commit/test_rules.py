@@ -14,6 +14,7 @@ P = path()
 PHYS = physical(P, 1)
 RESOURCE = records.ResourceMeta(8, "00")
 GONE = records.FileDeleted(PHYS, "gone")
+UPLOADED = records.FileUploaded(PHYS, 1, load().size, "")
 
 
 @pytest.fixture
@@ -221,6 +222,12 @@ def test_what_nobody_owns_cannot_be_released(state):
         ([load(), records.FileForgotten(PHYS)], "is live"),
         ([load(), GONE, records.FileQuarantined(PHYS, "bad")], "is deleted"),
         ([load(), GONE, records.FileForgotten(PHYS), GONE], "there is no file"),
+        ([UPLOADED], "there is no file"),
+        ([load(), msgspec.structs.replace(UPLOADED, incarnation=0)], "no owner"),
+        ([load(), UPLOADED, UPLOADED], "in the store already"),
+        ([load(), UPLOADED, msgspec.structs.replace(UPLOADED, incarnation=2)], "of incarnation 1"),
+        ([load(), records.ObjectRemoved(PHYS)], "not in the store"),
+        ([load(), UPLOADED, records.ObjectRemoved(PHYS)], "not forgotten"),
         (
             [load(), *[records.FileQuarantined(PHYS, "bad")] * 2],
             "is quarantined",
@@ -234,6 +241,12 @@ def test_the_life_of_a_file_has_an_order(state, ops, match):
     if before:
         do(state, *before)
         refuse(state, match, last)
+
+
+def test_an_object_has_the_size_of_its_file(state):
+    do(state, seen(), load())
+    refuse(state, "another size", msgspec.structs.replace(UPLOADED, size=3))
+    do(state, UPLOADED)
 
 
 def test_a_task_is_done_once(state):

@@ -113,6 +113,7 @@ def test_transfers_outlive_a_checkpoint(state: State) -> None:
     give(state, None, D1)
     thawed = thaw(checkpoint(state)).state
     assert thawed.owner_table.moves == state.owner_table.moves
+    assert thawed.owner_table.moved == state.owner_table.moved > 0
     assert cuts(thawed) == cuts(state) != ()
     for each in (thawed, state):
         give(each, A, D2)

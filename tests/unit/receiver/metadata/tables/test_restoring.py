@@ -24,6 +24,8 @@ def restored(state):
         other.task_table.restore(row)
     for row in state.quarantine.values():
         other.quarantine_table.restore(row)
+    for row in state.uploaded_table.rows.values():
+        other.uploaded_table.restore(row)
     for row in state.schema_positions.values():
         other.position_table.restore(row)
     return other
@@ -45,7 +47,10 @@ def test_all_that_a_caller_sees_comes_back():
     do(state, records.TaskDone(A, "01" * 16, [records.FileOutcome("p", Result.LOADED)]))
     do(state, records.TaskDone(A, "02" * 16, []), records.OwnerSet("root.t.d0", B, "why"))
     do(state, records.SchemaSynced(A, "log", 5, 1, [("1,x", "no")], 1))
+    for each in (phys[0], phys[3], phys[7]):
+        do(state, records.FileUploaded(each, 1, state.files[each].size, "etag=00"))
     do(state, records.FileForgotten(phys[3]))
+    do(state, records.FileUploaded(phys[7], 1, state.files[phys[7]].size, "", "00"))
     do(state, records.FileVerified([phys[0], phys[5], phys[7]]))
     do(state, records.ResourceNoted(phys[7], records.ResourceMeta(8, "00")))
     other = restored(state)

@@ -1,0 +1,194 @@
+"""`storage` and `restore`: the copies in an object store."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import click
+from msgspec.structs import replace
+
+from common.cli import Invocation, emit_json
+from common.durable import Tree
+from common.errors import ConflictError, TsferryError, UsageError
+from common.terminal import printable, size_text
+from receiver.cli.showing import commit_time, json_option, write_json
+from receiver.config import ReceiverConfig
+from receiver.disks import adopt
+from receiver.metadata.engine import Engine
+from receiver.open_engine import open_engine
+from receiver.operator.client import ask
+from receiver.operator.storage import storage_in_catalogue
+from receiver.operator.views import StorageView
+
+__all__ = ["restore", "storage"]
+
+
+@click.group()
+def storage() -> None:
+    """The object store that loaded files and the log are copied to."""
+
+
+@storage.command(
+    epilog="Example: tsferry-receiver storage check. Exit codes: 0 all holds; 1 something does "
+    "not; 2 configuration, or none is configured."
+)
+@json_option
+@click.pass_context
+def check(ctx: click.Context, as_json: bool) -> None:
+    """Try everything that copies need of the store, on objects that are removed again."""
+    from receiver.storage.copying import store_of
+    from receiver.storage.store_check import check_store
+
+    invocation: Invocation[ReceiverConfig] = ctx.obj
+    store = store_of(_configured(invocation.load().value).storage)
+    try:
+        found = []
+        for each in check_store(store):
+            found.append(each)
+            if not as_json:
+                click.echo(f"{'no ' if each.problem else 'yes'} {each.need}")
+                if each.problem:
+                    click.echo(f"    {printable(each.problem)}")
+    finally:
+        store.close()
+    if as_json:
+        emit_json({"findings": [{"need": each.need, "problem": each.problem} for each in found]})
+    if any(each.problem for each in found):
+        ctx.exit(1)
+
+
+@storage.command(
+    epilog="Example: tsferry-receiver storage status --json. Works without a server too. Exit "
+    "codes: 0 done; 2 configuration; 4 the receiver refuses."
+)
+@json_option
+@click.pass_obj
+def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
+    """How far the copies are, and what is in their way."""
+    found = ask(
+        invocation.load().value,
+        lambda server: server.ask("GET", "/v1/storage", StorageView),
+        storage_in_catalogue,
+    )
+    if as_json:
+        write_json(found)
+        return
+    lines = {
+        "store": printable(found.url or "none is configured"),
+        "problem": printable(found.problem or "none"),
+        "in the store": f"{found.uploaded_files} files, {size_text(found.uploaded_bytes)}",
+        "waiting": _waiting(found),
+        "kept here": f"{found.kept_files} files, {size_text(found.kept_bytes)}",
+        "log": _log(found),
+        "requests": ", ".join(f"{n} {kind}" for kind, n in sorted(found.requests.items())) or "-",
+        "incarnation": f"{found.incarnation or '-'}"
+        + (", and another receiver has taken over" if found.fenced else ""),
+    }
+    for name, value in lines.items():
+        click.echo(f"{name + ':':14}{value}")
+    for path, after in found.upload.items():
+        when = {-1: "never", 0: "at once"}.get(after, f"{after} ms behind the load")
+        click.echo(f"set upload to {printable(path)}: {when}")
+
+
+def _waiting(found: StorageView) -> str:
+    text = f"{found.waiting_files} files, {size_text(found.waiting_bytes)}"
+    if found.unreadable_files:
+        text += f", {found.unreadable_files} of them not there, or not what was loaded"
+    if found.oldest_waiting:
+        text += f", the oldest since {commit_time(found.oldest_waiting, found.oldest_waiting_at)}"
+    return text
+
+
+def _log(found: StorageView) -> str:
+    if not found.shipped:
+        return "-"
+    text = f"up to {commit_time(found.shipped, found.shipped_at)}"
+    if found.behind:
+        text += f", behind since {commit_time(found.behind, found.behind_at)}"
+    return text
+
+
+@click.command(
+    epilog="Example: tsferry-receiver --config receiver.toml restore. Exit codes: 0 done; 2 "
+    "configuration, or something is there already; 3 files were not in the store: they are named, "
+    "and asked for again from their senders; 4 the store does not answer: say it again."
+)
+@click.option("--from", "url", help="The store, in place of storage.url.")
+@click.option("--at", type=int, help="Commit ts of the last commit that may be in it.")
+@json_option
+@click.pass_context
+def restore(ctx: click.Context, url: str | None, at: int | None, as_json: bool) -> None:
+    """Make the directories of this configuration again from an object store.
+
+    The old receiver, should it still run somewhere, copies nothing from then on. A restore that
+    was cut off goes on when it is said again.
+    """
+    from receiver.storage.copying import store_of
+    from receiver.storage.file_restore import restore_files
+    from receiver.storage.incarnation import next_incarnation
+    from receiver.storage.metadata_restore import restore_metadata
+    from receiver.storage.owned_prefix import engine_in
+
+    invocation: Invocation[ReceiverConfig] = ctx.obj
+    config = _configured(invocation.load().value, url)
+    store = store_of(config.storage)
+    try:
+        uuid = engine_in(store)
+        if _is_there(config, uuid):
+            with Tree(config.schema_dir) as home:
+                next_incarnation(store, home, uuid)
+        else:
+            restore_metadata(store, uuid, config.schema_dir, at=at, take_over=True)
+        with open_engine(config) as engine:
+            adopt(config, uuid)
+            with ExitStack() as stack:
+                trees = [stack.enter_context(Tree(each)) for each in config.data_dirs]
+                keep = config.limits.min_free_bytes
+                found = restore_files(store, engine, trees, keep=keep)
+    finally:
+        store.close()
+    if as_json:
+        emit_json(
+            {
+                "engine": uuid,
+                "fetched": found.fetched,
+                "bytes": found.bytes,
+                "there": found.there,
+                "lacking": [{"sender": sender, "path": path} for sender, path in found.lacking],
+            }
+        )
+    else:
+        click.echo(
+            f"engine {uuid}: {found.fetched} files ({size_text(found.bytes)}) fetched, "
+            f"{found.there} were there"
+        )
+        for sender, path in found.lacking:
+            click.echo(f"not in the store: {printable(path)} of {sender}")
+    if found.lacking:
+        ctx.exit(3)
+
+
+def _configured(config: ReceiverConfig, url: str | None = None) -> ReceiverConfig:
+    if url is not None:
+        config = replace(config, storage=replace(config.storage, url=url))
+    if config.storage.url is None:
+        raise UsageError("no store is configured: storage.url")
+    return config
+
+
+def _is_there(config: ReceiverConfig, uuid: str) -> bool:
+    """Whether the metadata was restored by a call before this one.
+
+    Raises:
+        ConflictError: another engine is there.
+    """
+    try:
+        with Engine.read_only(config.schema_dir) as engine:
+            if engine.uuid != uuid:
+                raise ConflictError(f"{config.schema_dir} has another engine, {engine.uuid}")
+            return True
+    except ConflictError:
+        raise
+    except TsferryError:
+        return False

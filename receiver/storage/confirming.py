@@ -1,0 +1,92 @@
+"""Putting an object, and believing that the store has it.
+
+A key that is taken is our own, of a try whose answer was lost: who puts by this has keys that
+nobody else can have. What lies there is read back, for how far that try came nobody knows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common.digests import md5
+from receiver.storage.object_content import ContentChangedError
+from receiver.storage.object_store import Fingerprint, ObjectExistsError, ObjectMissingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from receiver.storage.object_content import ObjectContent
+    from receiver.storage.object_store import ObjectStore
+
+__all__ = ["put_confirmed", "read_back"]
+
+_BLOCK = 8 << 20
+
+
+def put_confirmed(
+    store: ObjectStore,
+    key: str,
+    content: ObjectContent,
+    about: Mapping[str, str],
+    *,
+    look_first: bool = False,
+    resume: str | None = None,
+    began: Callable[[str], None] = lambda _: None,
+    paced: Callable[[int], None] = lambda _: None,
+) -> Fingerprint:
+    """Put an object, or find it; see `ObjectStore.upload`.
+
+    Args:
+        store: where it goes.
+        key: of the object.
+        content: its bytes.
+        about: what is said of it.
+        look_first: it may well be there, and its bytes need not go to be told so.
+        resume: an attempt of an earlier call.
+        began: called with the attempt's name.
+        paced: called with a number of bytes before they go.
+
+    Returns:
+        What the store says of it, as far as it knows a digest.
+
+    Raises:
+        ContentChangedError: the content has another MD5, or the store has other bytes.
+    """
+    try:
+        if look_first and _is_there(store, key):
+            raise ObjectExistsError(key)
+        sent = store.upload(key, content, about, resume=resume, began=began, paced=paced)
+    except ObjectExistsError:
+        read_back(store, key, content)
+        return Fingerprint(content.size, store.head(key).digests)
+    agrees = store.head(key).agrees(sent)
+    if agrees is None:
+        read_back(store, key, content)
+    elif not agrees:
+        raise ContentChangedError(f"{store.url}: {key}: the store has other bytes")
+    return sent
+
+
+def _is_there(store: ObjectStore, key: str) -> bool:
+    try:
+        store.head(key)
+    except ObjectMissingError:
+        return False
+    return True
+
+
+def read_back(store: ObjectStore, key: str, content: ObjectContent) -> None:
+    """Read all of an object.
+
+    Raises:
+        ContentChangedError: it is not this content.
+    """
+    digest, at = md5(), 0
+    while at < content.size:
+        piece = store.read(key, at, min(_BLOCK, content.size - at))
+        if not piece:
+            break
+        digest.update(piece)
+        at += len(piece)
+    if at != content.size or digest.hexdigest() != content.md5:
+        raise ContentChangedError(f"{store.url}: {key}: the store has other bytes")

@@ -1,0 +1,240 @@
+"""The copies of a running receiver: two threads, one for files and one for the log.
+
+A store that is away, or refuses, holds up nothing but the copies: it is tried again, and what is in
+the way is shown. Who has been replaced by another receiver stops for good.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from common.bandwidth import Bandwidth
+from common.durable import Closing, Tree
+from common.errors import StoppedError, TsferryError
+from common.threads import join_begun
+from receiver.metadata.model.errors import FencedError, HistoryGoneError
+from receiver.storage.incarnation import has_been_put, own_incarnation
+from receiver.storage.log_shipping import LogShipper
+from receiver.storage.owned_prefix import check_prefix, own_prefix
+from receiver.storage.store_opening import StoreOptions, open_store
+from receiver.storage.uploader import Uploader, UploadProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from receiver.config import StorageConfig
+    from receiver.metadata.engine import Engine
+    from receiver.storage.object_store import ObjectStore
+
+__all__ = ["StorageProgress", "StorageService", "store_of"]
+
+log = logging.getLogger(__name__)
+
+_FILES, _LOG = "file copies", "log copies"
+_SOONEST, _LATEST = 0.5, 30.0
+"""Seconds that a store which failed is left alone, doubled each time, if it does not say more."""
+_LOOK = 1.0
+"""Seconds between two looks for files that are to be uploaded."""
+
+
+def store_of(config: StorageConfig) -> ObjectStore:
+    """The store of a configuration that has one.
+
+    Raises:
+        ConfigError: its URL means none, or what it needs is not installed.
+        StoreRefusedError: there is no such directory, or no region is known.
+    """
+    assert config.url is not None
+    options = StoreOptions(
+        endpoint=config.endpoint,
+        region=config.region,
+        profile=config.profile,
+        path_style=config.path_style,
+        parallel=config.parallel,
+    )
+    return open_store(config.url, options)
+
+
+class StorageProgress(NamedTuple):
+    """How far the copies are.
+
+    Attributes:
+        files: how far those of files are.
+        incarnation: as whom they are put; 0 while the store was not reached yet.
+        shipped: the newest commit whose log is in the store, 0 for none.
+        behind: the oldest commit whose log is not, 0 for none.
+        requests: sent to the store since the start, by kind.
+        problem: what is in the way, None if nothing is.
+        is_fenced: another receiver has taken over, for good.
+    """
+
+    files: UploadProgress
+    incarnation: int = 0
+    shipped: int = 0
+    behind: int = 0
+    requests: Mapping[str, int] = MappingProxyType({})
+    problem: str | None = None
+    is_fenced: bool = False
+
+
+class StorageService(Closing):
+    """Copies in the background, from `start` to `close`."""
+
+    def __init__(
+        self,
+        config: StorageConfig,
+        engine: Engine,
+        schema_dir: Tree,
+        trees: Callable[[], Sequence[Tree]],
+        *,
+        shipped: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepare; the store is not spoken to before `start`.
+
+        Args:
+            config: with a URL.
+            engine: the metadata engine.
+            schema_dir: its directory; closed with this.
+            trees: gives the data directories that count now.
+            shipped: called when more of the log is in the store.
+        """
+        self._config = config
+        self._engine = engine
+        self._home = schema_dir
+        self._trees = trees
+        self._heard = shipped
+        self._stop = threading.Event()
+        self._store: ObjectStore | None = None
+        self._uploader: Uploader | None = None
+        self._shipper: LogShipper | None = None
+        self._bandwidth = Bandwidth(config.bandwidth_limit, sleep=self._stop.wait)
+        self._incarnation = 0
+        self._problems: dict[str, str] = {}
+        self._fenced = threading.Event()
+        self._wakes = {name: threading.Event() for name in (_FILES, _LOG)}
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Start the threads."""
+        jobs = {_LOG: self._ship, _FILES: self._upload}
+        for name, job in jobs.items():
+            thread = threading.Thread(target=self._keep_doing, args=(name, job), name=name)
+            self._threads.append(thread)
+            thread.start()
+
+    def close(self) -> None:
+        """Stop; what is under way is gone on with at the next start."""
+        self._stop.set()
+        self.hurry()
+        if self._uploader is not None:
+            self._uploader.close()
+        for thread in self._threads:
+            join_begun(thread)
+        if self._store is not None:
+            self._store.close()
+        self._home.close()
+
+    def hurry(self) -> None:
+        """Go on now, if nothing is in the way: somebody waits for it."""
+        for wake in self._wakes.values():
+            wake.set()
+
+    def shipped(self) -> int:
+        """The newest commit whose log is in the store, 0 for none."""
+        newest = None if self._shipper is None else self._shipper.newest
+        return 0 if newest is None else newest.ts
+
+    def progress(self) -> StorageProgress:
+        """How far the copies are."""
+        uploader = self._uploader
+        shipped = self.shipped()
+        return StorageProgress(
+            files=UploadProgress() if uploader is None else uploader.progress(),
+            incarnation=self._incarnation,
+            shipped=shipped,
+            behind=self._behind(shipped),
+            requests={} if self._store is None else dict(self._store.requests),
+            problem=self.problem(),
+            is_fenced=self._fenced.is_set(),
+        )
+
+    def _behind(self, shipped: int) -> int:
+        if self._engine.newest_commit == shipped:
+            return 0
+        try:
+            return next(iter(self._engine.log_since(shipped))).ts
+        except (StopIteration, HistoryGoneError):
+            return shipped
+
+    def problem(self) -> str | None:
+        """What is in the way of the copies, None if nothing is."""
+        return next(iter(dict(self._problems).values()), None)
+
+    def _keep_doing(self, name: str, job: Callable[[], float]) -> None:
+        """Do a job again and again; it says how long to wait for the next time."""
+        pause, patience, wake = 0.0, _SOONEST, self._wakes[name]
+        while not self._fenced.is_set():
+            # Who has failed is left alone for its pause, whoever is in a hurry.
+            (self._stop if name in self._problems else wake).wait(pause)
+            wake.clear()
+            if self._stop.is_set():
+                return
+            try:
+                pause, patience = job(), _SOONEST
+                self._problems.pop(name, None)
+                continue
+            except StoppedError:
+                return
+            except FencedError as error:
+                self._problems[name] = str(error)
+                self._fenced.set()
+                log.error("this receiver was replaced; it copies nothing any more")
+            except (TsferryError, OSError) as error:
+                if self._problems.get(name) != str(error):
+                    log.warning("copies have to wait", extra={"job": name, "error": str(error)})
+                self._problems[name] = str(error)
+                pause = max(patience, getattr(error, "retry_after", None) or 0.0)
+            except Exception as error:
+                self._problems[name] = repr(error)
+                log.exception("copying failed")
+                pause = patience
+            patience = min(2 * patience, _LATEST)
+
+    def _ship(self) -> float:
+        if self._shipper is None:
+            self._connect()
+        assert self._shipper is not None
+        if self._shipper.ship():
+            self._heard()
+        return self._config.lag / 2
+
+    def _upload(self) -> float:
+        if self._uploader is not None and self._uploader.run_once() and self._config.before_ack:
+            self._wakes[_LOG].set()
+        return min(_LOOK, self._config.lag)
+
+    def _connect(self) -> None:
+        """Find the store, and out who owns what is in it; by the thread of the log alone."""
+        if self._store is None:
+            self._store = store_of(self._config)
+        uuid = self._engine.uuid
+        claim = check_prefix if has_been_put(self._home, uuid) else own_prefix
+        claim(self._store, uuid)
+        owner = own_incarnation(self._store, self._home, uuid)
+        self._shipper = LogShipper(self._engine.published, self._home, self._store, owner)
+        self._incarnation = owner.number
+        self._uploader = Uploader(
+            self._engine,
+            self._store,
+            owner,
+            self._home,
+            self._trees,
+            rules=None if self._config.before_ack else self._config.upload,
+            clock=self._engine.clock,
+            parallel=self._config.parallel,
+            paced=self._bandwidth.take,
+        )
+        self._wakes[_FILES].set()

@@ -1,0 +1,190 @@
+"""Makes the schema directory of an engine again from its copies in a store.
+
+It is built beside its place, flushed, and moved there whole, so a restore that is cut off leaves
+nothing that an engine would open. Each piece is compared with the MD5 of the manifest. As of an
+earlier moment, the log is cut behind the last commit by then, in the middle of a frame if need be.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from common.digests import md5
+from common.durable import Tree
+from common.errors import ConflictError, DamagedError, NotFoundError
+from receiver.metadata.log.checkpoints import checkpoint_name
+from receiver.metadata.log.frames import LogReader, encode_frame, encode_payload
+from receiver.metadata.log.segments import segment_name
+from receiver.metadata.log.tlog import TLOG_NAME
+from receiver.metadata.model.records import encode_ops
+from receiver.storage.incarnation import next_incarnation
+from receiver.storage.object_content import ContentChangedError
+from receiver.storage.store_manifests import newest_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from receiver.metadata.model.records import Commit
+    from receiver.storage.object_store import ObjectStore
+    from receiver.storage.store_manifests import FilePiece, StoreManifest
+
+__all__ = ["RestoredMetadata", "restore_metadata"]
+
+_BLOCK = 8 << 20
+
+
+class RestoredMetadata(NamedTuple):
+    """What a directory was made of.
+
+    Attributes:
+        manifest: the one that was followed.
+        lsn: of the last commit that is in it.
+        ts: its timestamp; 0 if it is only known that it is that of the checkpoint.
+    """
+
+    manifest: StoreManifest
+    lsn: int
+    ts: int
+
+
+def restore_metadata(
+    store: ObjectStore,
+    engine: str,
+    directory: Path,
+    *,
+    at: int | None = None,
+    take_over: bool = False,
+) -> RestoredMetadata:
+    """Make a schema directory.
+
+    Args:
+        store: where the copies are.
+        engine: uuid of the metadata engine.
+        directory: which must not be there, or be empty.
+        at: timestamp of the last commit that may be in it; None for all there is.
+        take_over: as the owner of what is in the store, before anybody can serve it.
+
+    Raises:
+        NotFoundError: there is no manifest, or none that reaches back so far.
+        ConflictError: something is in the directory.
+        FencedError: somebody else took over at the same moment.
+        DamagedError, ContentChangedError: a copy is not what its manifest says.
+    """
+    if directory.exists() and any(directory.iterdir()):
+        raise ConflictError(f"{directory} is not empty; a restore never replaces anything")
+    beside = f"{directory.name}.restoring"
+    with Tree(directory.parent, create=True) as parent:
+        manifest = _newest(store, engine)
+        while True:
+            for left, _ in list(parent.files(beside)) if parent.exists(beside) else ():
+                parent.unlink(left, sync=False)
+            with Tree(directory.with_name(beside), create=True) as tree:
+                found = _Restore(store, manifest, tree).run(at)
+                if take_over:
+                    next_incarnation(store, tree, engine)
+                tree.sync_dir()
+            # What the old owner put until it was fenced off is its word, too.
+            newest = _newest(store, engine)
+            if not take_over or newest.key == manifest.key:
+                break
+            manifest = newest
+        parent.remove_empty(directory.name)
+        parent.rename(beside, directory.name, replace=False)
+    return found
+
+
+def _newest(store: ObjectStore, engine: str) -> StoreManifest:
+    manifest = newest_manifest(store, engine)
+    if manifest is None:
+        raise NotFoundError(f"{store.url}: there is no manifest of engine {engine}")
+    return manifest
+
+
+class _Restore:
+    def __init__(self, store: ObjectStore, manifest: StoreManifest, tree: Tree) -> None:
+        self._store = store
+        self._manifest = manifest
+        self._tree = tree
+
+    def run(self, at: int | None) -> RestoredMetadata:
+        lsn, ts = self._log(at)
+        by_then = [each for each in self._manifest.checkpoints if each.lsn <= lsn]
+        first = self._manifest.segments[0].first_lsn
+        # What the first checkpoint holds may be later than the moment, if no commit behind it is.
+        if first > 1 and (not by_then or (at is not None and lsn < first)):
+            raise NotFoundError(
+                f"{self._store.url}: the copies begin behind commit {first - 1}; there is no "
+                "checkpoint from before the moment that was asked for"
+            )
+        for each in by_then:
+            self._write(checkpoint_name(each.lsn), [each.piece])
+        if self._manifest.tags and by_then:
+            self._write(TLOG_NAME, self._manifest.tags)
+        return RestoredMetadata(self._manifest, lsn, ts)
+
+    def _log(self, at: int | None) -> tuple[int, int]:
+        """Write the segments up to a moment; LSN and timestamp of the last commit."""
+        lsn, ts = self._manifest.lsn, self._manifest.ts
+        for each in self._manifest.segments:
+            name = segment_name(each.first_lsn)
+            self._write(name, each.pieces)
+            if at is None:
+                lsn = each.next_lsn - 1
+                continue
+            cut = self._cut(name, at)
+            if cut is not None:
+                return cut
+        return lsn, ts
+
+    def _cut(self, name: str, at: int) -> tuple[int, int] | None:
+        """End a segment behind the last commit by a moment; None if all of it is by then."""
+        fd = self._tree.open_read(name)
+        try:
+            reader = LogReader(fd, name)
+            last = 0
+            for offset, frame in reader.frames():
+                kept = [commit for commit in frame if commit.ts <= at]
+                if len(kept) == len(frame):
+                    last = frame[-1].ts
+                    continue
+                content = os.pread(fd, offset, 0)
+                if kept:
+                    content += _frame_of(reader, kept)
+                    last = kept[-1].ts
+                self._tree.write_atomic(name, content, mode=0o640)
+                return reader.next_lsn + len(kept) - 1, last
+        finally:
+            os.close(fd)
+        return None
+
+    def _write(self, name: str, pieces: Sequence[FilePiece]) -> None:
+        end = 0
+        with self._tree.create(name, mode=0o640) as file:
+            for piece in pieces:
+                if piece.offset != end:
+                    raise DamagedError(f"{self._manifest.key}: {name} lacks what begins at {end}")
+                for block in self._blocks(piece):
+                    file.write(block)
+                end = piece.end
+            file.sync()
+
+    def _blocks(self, piece: FilePiece) -> Iterator[bytes]:
+        digest, at = md5(), 0
+        while at < piece.size:
+            block = self._store.read(piece.key, at, min(_BLOCK, piece.size - at))
+            if not block:
+                break
+            digest.update(block)
+            at += len(block)
+            yield block
+        if digest.hexdigest() != piece.md5:
+            raise ContentChangedError(f"{self._store.url}/{piece.key}: other bytes than were put")
+
+
+def _frame_of(reader: LogReader, commits: Sequence[Commit]) -> bytes:
+    payload = encode_payload(
+        [(commit.ts, encode_ops(commit.ops), commit.tags_at) for commit in commits]
+    )
+    return encode_frame(reader.salt, reader.next_lsn, payload)

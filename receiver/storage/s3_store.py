@@ -1,0 +1,300 @@
+"""S3 and its compatibles: ``s3://bucket/prefix``.
+
+Two clients, with one set of credentials, which botocore finds where everybody keeps them
+(environment, profile, web identity, instance role). botocore writes: it can put an object only if
+its key is free in parts too, go on with parts of an earlier attempt, and ask for the checksums of
+what is kept. obstore reads: it lets other threads run while it does, and costs a fraction.
+
+The digests of an object are its ETag, which is made of MD5s unless the store encrypts by keys of
+its own, and, where the store knows checksums, the SHA-256 that AWS calls *composite*: of the
+SHA-256s of the parts, with their number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import botocore.session
+from botocore.config import Config
+from obstore import get_range
+from obstore.exceptions import (
+    BaseError,
+    GenericError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+from obstore.store import S3Store as ReadingStore
+
+from common.digests import md5
+from receiver.storage.object_content import ObjectContent, checked_blocks
+from receiver.storage.object_store import (
+    Fingerprint,
+    ObjectMissingError,
+    StoreAwayError,
+    StoredObject,
+    StoreRefusedError,
+    Unfinished,
+)
+from receiver.storage.s3_errors import s3_errors
+from receiver.storage.s3_parts import MultipartPut, in_base64
+
+if TYPE_CHECKING:
+    from obstore.store import S3Credential
+
+__all__ = ["S3Place", "S3Store"]
+
+logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells where credentials were found
+
+_CONNECT, _READ = 10.0, 60.0
+_KINDS = {"Get": "get", "Head": "head", "List": "list", "Delete": "delete", "Abort": "delete"}
+"""What a store asks a price for, by the first word of the operation; all else puts something."""
+ONE_PUT = 16 << 20
+"""Bytes up to which an object goes as one."""
+
+
+@dataclass(frozen=True)
+class S3Place:
+    """Where the objects are, and how the store is spoken to.
+
+    Attributes:
+        bucket: which has to be there.
+        prefix: of all keys, without slashes at its ends; may be empty.
+        endpoint: of a compatible store; None for AWS.
+        region: None for what the environment or the profile says.
+        profile: of the credentials' file; None for the usual order.
+        path_style: the bucket is in the path, not in the host's name.
+        parallel: parts of one object on their way at once.
+    """
+
+    bucket: str
+    prefix: str = ""
+    endpoint: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    path_style: bool = False
+    parallel: int = 4
+
+    @property
+    def url(self) -> str:
+        """As it is configured."""
+        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+    def full(self, key: str) -> str:
+        """The key in the bucket."""
+        return f"{self.prefix}/{key}" if self.prefix else key
+
+    def below(self, full: str) -> str:
+        """The key below the prefix."""
+        return full[len(self.prefix) + 1 :] if self.prefix else full
+
+
+class S3Store:
+    """Objects below a prefix of a bucket; any thread may call."""
+
+    def __init__(self, place: S3Place) -> None:
+        self.url = place.url
+        self._place = place
+        self._large = threading.Lock()
+        self._counting = threading.Lock()
+        self._requests: Counter[str] = Counter()
+        self.requests: Mapping[str, int] = self._requests
+        session = botocore.session.Session(profile=place.profile)
+        style = "path" if place.path_style else "auto"
+        config = Config(
+            connect_timeout=_CONNECT,
+            read_timeout=_READ,
+            retries={"mode": "standard", "max_attempts": 3},
+            max_pool_connections=max(10, 4 * place.parallel),
+            s3={"addressing_style": style},
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        )
+        with s3_errors(self.url, "open"):
+            self._client: Any = session.create_client(
+                "s3", region_name=place.region, endpoint_url=place.endpoint, config=config
+            )
+        self._client.meta.events.register("before-send.s3", self._count)
+        options: dict[str, Any] = {"endpoint": place.endpoint} if place.endpoint else {}
+        self._reads = ReadingStore(
+            place.bucket,
+            prefix=place.prefix or None,
+            region=self._client.meta.region_name or "us-east-1",
+            virtual_hosted_style_request=not place.path_style,
+            credential_provider=_Credentials(session),
+            client_options={
+                "allow_http": (place.endpoint or "").startswith("http:"),
+                "connect_timeout": f"{_CONNECT:.0f}s",
+                "timeout": f"{_READ:.0f}s",
+            },
+            **options,
+        )
+
+    def put(self, key: str, data: bytes) -> Fingerprint:
+        """See `ObjectStore.put`."""
+        return self._put(key, data, md5(data).digest(), {})
+
+    def upload(
+        self,
+        key: str,
+        content: ObjectContent,
+        about: Mapping[str, str],
+        *,
+        resume: str | None = None,
+        began: Callable[[str], None] = lambda _: None,
+        paced: Callable[[int], None] = lambda _: None,
+    ) -> Fingerprint:
+        """See `ObjectStore.upload`; parts that have come stay in the bucket if it fails."""
+        if content.size <= ONE_PUT:
+            data = b"".join(checked_blocks(content, paced, block=ONE_PUT))
+            return self._put(key, data, bytes.fromhex(content.md5), about)
+        parts = MultipartPut(self._client, self._place.bucket, self._place.full(key), self.url)
+        with self._large:  # its parts are in memory
+            return parts.run(content, about, resume, began, paced, self._place.parallel)
+
+    def head(self, key: str) -> StoredObject:
+        """See `ObjectStore.head`."""
+        with s3_errors(self.url, f"head {key}"):
+            found = self._client.head_object(
+                Bucket=self._place.bucket, Key=self._place.full(key), ChecksumMode="ENABLED"
+            )
+        digests = {}
+        if (
+            "kms" not in found.get("ServerSideEncryption", "")
+            and "SSECustomerAlgorithm" not in found
+        ):
+            digests["etag"] = found["ETag"].strip('"')
+        if "ChecksumSHA256" in found:
+            digests["sha256"] = found["ChecksumSHA256"]
+        return StoredObject(
+            key=key,
+            size=found["ContentLength"],
+            modified=found["LastModified"].timestamp(),
+            digests=digests,
+            about=found.get("Metadata", {}),
+        )
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        """See `ObjectStore.read`."""
+        if not length:
+            return b""
+        with _reading(self.url, key):
+            self._count("get.Get")
+            try:
+                return bytes(get_range(self._reads, key, start=offset, length=length))
+            except GenericError as error:
+                if "416" in str(error) or "range" in str(error).lower():
+                    return b""
+                raise
+
+    def objects(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
+        """See `ObjectStore.objects`."""
+        place = self._place
+        begin = {"StartAfter": place.full(after)} if after else {}
+        with s3_errors(self.url, f"list {prefix}"):
+            for page in self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=place.bucket, Prefix=place.full(prefix), **begin
+            ):
+                for each in page.get("Contents", ()):
+                    yield StoredObject(
+                        key=place.below(each["Key"]),
+                        size=each["Size"],
+                        modified=each["LastModified"].timestamp(),
+                    )
+
+    def remove(self, key: str) -> None:
+        """See `ObjectStore.remove`; in a bucket with versions, earlier ones stay by its rules."""
+        with s3_errors(self.url, f"remove {key}"):
+            self._client.delete_object(Bucket=self._place.bucket, Key=self._place.full(key))
+
+    def unfinished(self, prefix: str) -> Iterator[Unfinished]:
+        """See `ObjectStore.unfinished`."""
+        place = self._place
+        with s3_errors(self.url, f"list attempts at {prefix}"):
+            for page in self._client.get_paginator("list_multipart_uploads").paginate(
+                Bucket=place.bucket, Prefix=place.full(prefix)
+            ):
+                for each in page.get("Uploads", ()):
+                    yield Unfinished(
+                        key=place.below(each["Key"]),
+                        ident=each["UploadId"],
+                        begun=each["Initiated"].timestamp(),
+                    )
+
+    def abandon(self, attempt: Unfinished) -> None:
+        """See `ObjectStore.abandon`."""
+        with contextlib.suppress(ObjectMissingError), s3_errors(self.url, f"abandon {attempt.key}"):
+            self._client.abort_multipart_upload(
+                Bucket=self._place.bucket,
+                Key=self._place.full(attempt.key),
+                UploadId=attempt.ident,
+            )
+
+    def close(self) -> None:
+        """See `ObjectStore.close`."""
+        self._client.close()
+
+    def _count(self, event_name: str, **_: Any) -> None:
+        """Hear of a request, as botocore sends it."""
+        operation = event_name.rpartition(".")[2]
+        kind = next((_KINDS[each] for each in _KINDS if operation.startswith(each)), "put")
+        with self._counting:
+            self._requests[kind] += 1
+
+    def _put(self, key: str, data: bytes, digest: bytes, about: Mapping[str, str]) -> Fingerprint:
+        sha256 = in_base64(hashlib.sha256(data).digest())
+        with s3_errors(self.url, f"put {key}"):
+            self._client.put_object(
+                Bucket=self._place.bucket,
+                Key=self._place.full(key),
+                Body=data,
+                ContentMD5=in_base64(digest),
+                ChecksumSHA256=sha256,
+                Metadata=dict(about),
+                IfNoneMatch="*",
+            )
+        return Fingerprint(len(data), {"etag": digest.hex(), "sha256": sha256})
+
+
+class _Credentials:
+    """What obstore asks for credentials: those of botocore, which renews them in time."""
+
+    def __init__(self, session: botocore.session.Session) -> None:
+        self._session = session
+
+    def __call__(self) -> S3Credential:
+        found = self._session.get_credentials()
+        if found is None:
+            raise StoreRefusedError("no credentials were found for the store")
+        frozen = found.get_frozen_credentials()
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": datetime.now(UTC) + timedelta(minutes=1),
+        }
+
+
+@contextlib.contextmanager
+def _reading(url: str, key: str) -> Iterator[None]:
+    """Raise the errors of obstore as ours."""
+    where = f"{url}: read {key}"
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ObjectMissingError(f"{where}: not there") from error
+    except (PermissionDeniedError, UnauthenticatedError) as error:
+        raise StoreRefusedError(f"{where}: {_first_line(error)}") from error
+    except BaseError as error:
+        raise StoreAwayError(f"{where}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

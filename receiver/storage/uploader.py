@@ -1,0 +1,368 @@
+"""Brings loaded files into the object store, behind their commits, and says so by commits.
+
+A file counts as uploaded when the store has said of its object what was computed here of the bytes
+that went, or, where it knows no digest, when they were read back; and when a commit says so. The
+key is the file's for ever (engine, incarnation, physical name), so whoever is cut off anywhere
+finds its object there at the next try, or the parts of it, and nothing is put twice. The attempt at
+a large one is remembered on the disk before its first byte goes; no other attempt is ever dropped.
+A `.resource` that the sender's database wrote anew is an object of its own beside the one before
+it; its file is told of once more.
+
+Several files are on their way at once. One thread takes them from the queue and tells of those that
+came, many in one commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from common import crash
+from common.decoders import from_json
+from common.digests import md5
+from common.errors import StoppedError, TsferryError
+from common.names import FilePath
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import RefusedCommitError
+from receiver.storage.confirming import put_confirmed
+from receiver.storage.incarnation import check_owner
+from receiver.storage.object_content import ContentChangedError, FileContent
+from receiver.storage.upload_queue import UploadQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from common.config import UploadRules
+    from common.durable import Tree
+    from receiver.metadata.engine import Engine
+    from receiver.storage.incarnation import Incarnation
+    from receiver.storage.object_store import Fingerprint, ObjectStore
+    from receiver.storage.upload_queue import DueFile
+
+__all__ = ["UploadProgress", "Uploader", "data_key", "resource_key"]
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS = "storage/attempts"
+_BATCH = 200
+"""Files that one commit tells of, at most."""
+_TELL = 1.0
+"""Seconds that a file which came waits for others to be told of with it."""
+
+
+def data_key(engine: str, incarnation: int, physical: str) -> str:
+    """Of a file's object."""
+    return f"{engine}/data/{incarnation:08}/{physical}"
+
+
+def resource_key(key: str, digest: str) -> str:
+    """Of the object of a `.resource` with an MD5, beside its file's."""
+    return f"{key}.{digest}.resource"
+
+
+class UploadProgress(NamedTuple):
+    """How far the store is behind.
+
+    Attributes:
+        waiting_files: loaded, and not in the store as they are.
+        waiting_bytes: of those.
+        kept_files: loaded, and not to go yet, or never.
+        kept_bytes: of those.
+        unreadable_files: those of them that were not where they should be, or not what was loaded.
+        oldest: commit that brought the oldest of them, 0 for none.
+        uploaded_files: in the store.
+        uploaded_bytes: of those.
+    """
+
+    waiting_files: int = 0
+    waiting_bytes: int = 0
+    kept_files: int = 0
+    kept_bytes: int = 0
+    unreadable_files: int = 0
+    oldest: int = 0
+    uploaded_files: int = 0
+    uploaded_bytes: int = 0
+
+
+class _Attempt(msgspec.Struct, frozen=True):
+    key: str
+    ident: str
+
+
+class _Brought(NamedTuple):
+    """What came of one file: what is to be told, and whether something of it is still missing."""
+
+    told: records.FileUploaded | None
+    is_whole: bool
+
+
+class Uploader:
+    """Uploads what is missing, when it is called; one thread at a time."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: ObjectStore,
+        owner: Incarnation,
+        home: Tree,
+        trees: Callable[[], Sequence[Tree]],
+        *,
+        rules: UploadRules | None = None,
+        parallel: int = 4,
+        paced: Callable[[int], None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Prepare; nothing is done before `run_once`.
+
+        Args:
+            engine: the metadata engine.
+            store: where the objects go.
+            owner: as whom they are put.
+            home: the schema directory, which remembers attempts.
+            trees: gives the data directories that count now.
+            rules: when files go, where no operator said it of their storage group; None: at once,
+                whatever was said.
+            parallel: files on their way at once.
+            paced: called with a number of bytes before they go; may wait.
+            clock: seconds since the epoch.
+        """
+        self._engine = engine
+        self._store = store
+        self._owner = owner
+        self._home = home
+        self._trees = trees
+        self._parallel = parallel
+        self._paced = paced
+        self._clock = clock
+        self._queue = UploadQueue(engine, rules, clock)
+        self._unreadable: set[str] = set()
+        self._may_be_there = parallel + _BATCH
+        self._stop = threading.Event()
+
+    def progress(self) -> UploadProgress:
+        """How far it is."""
+        missing, kept = self._queue.missing()
+        with self._engine.reading() as state:
+            table = state.uploaded_table
+            sizes = {
+                each: state.files[each].size
+                for each in (*missing, *kept)
+                if each in state.files and each not in table.rows
+            }
+            return UploadProgress(
+                waiting_files=len(missing),
+                waiting_bytes=sum(sizes.get(each, 0) for each in missing),
+                kept_files=len(kept),
+                kept_bytes=sum(sizes.get(each, 0) for each in kept),
+                unreadable_files=len(self._unreadable & missing.keys()),
+                oldest=min(missing.values(), default=0),
+                uploaded_files=len(table.rows),
+                uploaded_bytes=table.bytes,
+            )
+
+    def close(self) -> None:
+        """Stop before the next part; the next start goes on with it."""
+        self._stop.set()
+
+    def run_once(self) -> int:
+        """Upload all that is due now; returns how many files.
+
+        Raises:
+            FencedError: another receiver has taken over.
+            StoreAwayError, StoreRefusedError: of the store.
+            StoppedError: told to stop.
+        """
+        self._queue.look()
+        try:
+            with ThreadPoolExecutor(self._parallel, thread_name_prefix="upload") as pool:
+                return self._run(pool)
+        finally:
+            self._queue.put_back_all()
+
+    def _run(self, pool: ThreadPoolExecutor) -> int:
+        done, under_way, come = 0, dict[Future[_Brought], str](), list[_Brought]()
+        trouble: TsferryError | None = None
+        told = self._clock()
+        while True:
+            while trouble is None and len(under_way) < self._parallel:
+                due = self._queue.take()
+                if due is None:
+                    break
+                if not done and not under_way:
+                    check_owner(self._store, self._owner)
+                under_way[pool.submit(self._bring, due)] = due.row.physical
+            if not under_way:
+                break
+            for each in wait(under_way, return_when=FIRST_COMPLETED).done:
+                trouble = self._take_in(each, under_way.pop(each), come) or trouble
+            if len(come) >= _BATCH or self._clock() - told >= _TELL:
+                done += self._tell(come)
+                told = self._clock()
+        done += self._tell(come)
+        if trouble is not None:
+            raise trouble
+        return done
+
+    def _take_in(
+        self, each: Future[_Brought], physical: str, come: list[_Brought]
+    ) -> TsferryError | None:
+        """Note what came of one file; what is in the way of all others is returned."""
+        try:
+            brought = each.result()
+        except ContentChangedError as error:
+            self._put_off(physical, error)
+        except TsferryError as error:
+            return error  # it is put back with all that was not told of
+        else:
+            if brought.told is not None:
+                come.append(brought)
+            elif brought.is_whole:
+                self._queue.done(physical)
+            else:
+                self._queue.put_off(physical)
+        return None
+
+    def _put_off(self, physical: str, error: ContentChangedError) -> None:
+        # fsck and verification tell of it; what is in the store is never such a copy.
+        if physical not in self._unreadable:
+            self._unreadable.add(physical)
+            log.warning(
+                "a file is not what was loaded, and is not uploaded",
+                extra={"physical": physical, "error": str(error)},
+            )
+        self._queue.put_off(physical)
+
+    # -- telling -----------------------------------------------------------------------------
+
+    def _tell(self, come: list[_Brought]) -> int:
+        """Commit what came; returns how many files that are."""
+        if not come:
+            return 0
+        check_owner(self._store, self._owner)
+        told = [each.told for each in come if each.told is not None]
+        try:
+            self._engine.commit(told)
+        except RefusedCommitError:
+            told = [each for each in told if self._tell_one(each)]
+        crash.point("storage.upload.committed")
+        for each in come:
+            assert each.told is not None
+            self._unreadable.discard(each.told.physical)
+            self._forget_attempts(each.told)
+            if each.is_whole:
+                self._queue.done(each.told.physical)
+            else:
+                self._queue.put_off(each.told.physical)
+        come.clear()
+        return len(told)
+
+    def _tell_one(self, told: records.FileUploaded) -> bool:
+        try:
+            self._engine.commit([told])
+        except RefusedCommitError:
+            return False  # it was forgotten meanwhile; its object is one that was never told of
+        return True
+
+    # -- one file ----------------------------------------------------------------------------
+
+    def _bring(self, due: DueFile) -> _Brought:
+        """Have a file and its resource in the store.
+
+        Raises:
+            ContentChangedError: the file is not there, or not what was loaded.
+        """
+        row = due.row
+        number = self._owner.number if due.there is None else due.there.incarnation
+        key = data_key(self._owner.engine, number, row.physical)
+        physical = FilePath.parse(row.physical)
+        if due.there is None:
+            about = {"sender": row.sender, "path": row.path, "md5": row.md5}
+            found = self._put(physical.text, key, row.size, row.md5, about)
+            digests = " ".join(f"{word}={found.digests[word]}" for word in sorted(found.digests))
+        else:
+            digests = due.there.digests
+        there = "" if due.there is None else due.there.resource
+        resource, is_whole = there, True
+        if row.resource is not None and row.resource.md5 != there:
+            resource, is_whole = row.resource.md5, True
+            try:
+                self._put_resource(physical, key, row.resource)
+            except ContentChangedError:
+                resource, is_whole = there, False
+        if due.there is not None and resource == there:
+            return _Brought(None, is_whole)
+        crash.point("storage.upload.confirmed")
+        return _Brought(
+            records.FileUploaded(row.physical, number, row.size, digests, resource), is_whole
+        )
+
+    def _put_resource(self, physical: FilePath, key: str, known: records.ResourceMeta) -> None:
+        place = resource_key(key, known.md5)
+        self._put(physical.resource.text, place, known.size, known.md5, {})
+
+    def _put(
+        self, rel: str, key: str, size: int, digest: str, about: dict[str, str]
+    ) -> Fingerprint:
+        """Have an object in the store, and the store's word for it."""
+        if self._stop.is_set():
+            raise StoppedError("told to stop")
+        attempt = self._attempt(key)
+        fd = self._open(rel)
+        try:
+            return put_confirmed(
+                self._store,
+                key,
+                FileContent(fd, size, digest),
+                about,
+                look_first=attempt is not None or self._may_be_there > 0,
+                resume=attempt,
+                began=lambda ident: self._note_attempt(key, ident),
+                paced=self._pace,
+            )
+        finally:
+            self._may_be_there -= 1
+            os.close(fd)
+
+    def _open(self, rel: str) -> int:
+        for tree in self._trees():
+            try:
+                return tree.open_read(rel)
+            except FileNotFoundError:
+                continue
+            except (OSError, TsferryError) as error:
+                raise ContentChangedError(f"{rel} cannot be read: {error}") from error
+        raise ContentChangedError(f"{rel} is in no data directory")
+
+    def _pace(self, size: int) -> None:
+        if self._stop.is_set():
+            raise StoppedError("told to stop")
+        self._paced(size)
+
+    # -- attempts ----------------------------------------------------------------------------
+
+    def _attempt(self, key: str) -> str | None:
+        try:
+            found = from_json(self._home.read(_attempt_file(key)), _Attempt)
+        except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        return found.ident if found.key == key else None
+
+    def _note_attempt(self, key: str, ident: str) -> None:
+        self._home.make_dirs(_ATTEMPTS)
+        self._home.write_atomic(_attempt_file(key), msgspec.json.encode(_Attempt(key, ident)))
+
+    def _forget_attempts(self, told: records.FileUploaded) -> None:
+        data = data_key(self._owner.engine, told.incarnation, told.physical)
+        for key in (data, resource_key(data, told.resource)):
+            self._home.unlink(_attempt_file(key), sync=False)
+
+
+def _attempt_file(key: str) -> str:
+    return f"{_ATTEMPTS}/{md5(key.encode()).hexdigest()}.json"
