@@ -23,7 +23,7 @@ from tests.support.oracle import CentreView, Oracle, difference, points_read, re
 from tests.support.oracle_host import Host, InProcess
 from tests.support.oracle_play import WEIGHTS, Play, WrongAnswer
 
-__all__ = ["ChainPlay", "OracleChain", "forwarding_to", "oracle_chain"]
+__all__ = ["ChainPlay", "OracleChain", "as_below", "forwarding_to", "oracle_chain"]
 
 
 def forwarding_to(root: Path, below: str, above: str, mode: str) -> Edge:
@@ -58,7 +58,7 @@ class OracleChain(Oracle):
     def view_above(self) -> CentreView:
         """What is committed above, with names and looks as they were handed up."""
         view = CentreView.of(self.above, [self.forwarder.uuid], self.database)
-        return CentreView([_as_below(row) for row in view.rows], view.deletions, view.contents)
+        return CentreView([as_below(row) for row in view.rows], view.deletions, view.contents)
 
     def below_rows(self) -> list[FileRow]:
         """All rows of the centre in the middle, in the order of their names."""
@@ -69,7 +69,8 @@ class OracleChain(Oracle):
         return _rows(self.above)
 
 
-def _as_below(row: FileRow) -> FileRow:
+def as_below(row: FileRow) -> FileRow:
+    """A row above, with the name and the looks that it was handed up with."""
     origin = row.origin
     assert origin is not None
     (looks,) = origin.below

@@ -34,13 +34,17 @@ from tests.support.oracle_host import InProcess
 from tests.support.oracle_play import WEIGHTS, Play, WrongAnswer
 
 TRANSFERRED = WEIGHTS | {
-    "inner": 3.0,
-    "cross": 3.0,
-    "hand_over": 2.5,
+    "delete": 2.0,
+    "expire": 0.4,
+    "inner": 2.0,
+    "cross": 2.0,
+    "hand_over": 4.0,
     "racing_round": 2.0,
-    "clear": 1.5,
-    "whole_round": 10.0,
+    "clear": 0.6,
+    "whole_round": 14.0,
 }
+_OVER = 0.5
+"""Of the writes, those of points that the other one wrote, while such are given."""
 _FOREIGN = 0.06
 """Of the writes, those to a device that the other edge owns."""
 
@@ -147,12 +151,14 @@ class TransferPlay(Play):
     Attributes:
         life: the whole.
         stuck: partitions in which something waits for a device of the other edge.
+        awaited: whether it got a device, and had no whole round since.
     """
 
     def __init__(self, world: SharedOracle, life: TransferLife, seed: int) -> None:
         super().__init__(world, seed, weights=TRANSFERRED)
         self.life = life
         self.stuck: set[int] = set()
+        self.awaited = False
 
     def _note(self, *what: Any) -> None:
         self.life.events.append((self.life.plays.index(self), *what))
@@ -165,14 +171,21 @@ class TransferPlay(Play):
             owned = list(SERIES)
         if not owned:
             return
-        if self.chance.random() < 0.6:
+        series, floor = self.chance.choice(owned), self.database.floor
+        given = [
+            time
+            for (name, time), value in self.life.before.items()
+            if name == series and time >= floor and self.life.authors[value] is not self
+        ]
+        if given and self.chance.random() < _OVER:
+            time = self.chance.choice(given)
+        elif self.chance.random() < 0.6:
             self.life.head += 1
             time = self.life.head
         else:
-            low = max(self.database.floor, self.life.head - 7, 0)
-            time = self.chance.randint(low, max(self.life.head, self.database.floor))
+            low = max(floor, self.life.head - 7, 0)
+            time = self.chance.randint(low, max(self.life.head, floor))
         self.head = self.life.head
-        series = self.chance.choice(owned)
         value = self.database.write(series, time)
         self.life.authors[value] = self
         self._note("write", series, time, value)
@@ -184,7 +197,7 @@ class TransferPlay(Play):
             return
         series = self.chance.choice(owned)
         self.life.transfer(series, self.life.other(self))
-        if self.chance.random() < 0.5:
+        if self.chance.random() < 0.2:
             self._clear()
 
     def _clear(self) -> None:
@@ -236,6 +249,7 @@ class TransferPlay(Play):
             if not self._has_foreign(each):
                 raise WrongAnswer("refused, and has no device of another", each.name)
         self.stuck = {each.partition for each in conflicts}
+        self.awaited = False
         if conflicts:
             self._note("stuck", [(each.partition, each.name) for each in conflicts])
         elif (report.held or report.pending_files) and not report.conflicts:
@@ -255,11 +269,10 @@ class TransferPlay(Play):
 
     def _strict(self) -> None:
         """After a whole round the answer of the database is given in the devices that it owns."""
-        self.checks += 1
         view = self.world.view()
         got = view.answer()
         self._once(view)
-        if self.checks % 4 == 0 and (read := self.world.read()) != got:
+        if (read := self.world.read()) != got:
             raise WrongAnswer("the product's reader differs", difference(read, got))
         mirror = self.world.mode == "all"
         wanted = self._mine(self.database.answer(ttl=not mirror))
@@ -354,6 +367,7 @@ class TransferLife:
         before, device = view.answer(), str(heir.database.shape.device(series))
         uuid = heir.world.edge.uuid
         self.host.transfer(device, uuid)
+        heir.awaited = True
         with self.host.reading() as state:
             commit = state.owners[device].changed
         self.moves.setdefault(series, []).append(Move(commit, uuid))
@@ -389,6 +403,8 @@ class TransferLife:
                 continue
             if mirror and author.database.answer(ttl=False).get(key) != value:
                 continue
+            if given is not None and owner is not None and owner.awaited:
+                continue  # it has the device since, and has not listed again what ended meanwhile
             if given is None or author is owner or self.authors[given] is not owner:
                 raise WrongAnswer("a point fell back", key, value, given)
         self.before = now

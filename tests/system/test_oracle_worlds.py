@@ -19,6 +19,7 @@ from tests.support.oracle_damage import DamagedPlay, spoil
 from tests.support.oracle_fading import FadingPlay
 from tests.support.oracle_few_values import EXCHANGED, FORWARDED, FewValuesPlay
 from tests.support.oracle_pieces import PiecesPlay, short_parts
+from tests.support.oracle_transfer_chain import shared_chain
 from tests.support.oracle_transfers import shared_centre
 from tests.system.test_oracle_plays import MODES, told
 
@@ -123,6 +124,12 @@ def test_devices_that_go_from_edge_to_edge_are_answered_as_their_owners_answer(
     seed, mode, shape, tmp_path
 ):
     with shared_centre(tmp_path, mode, seed, shape) as life, told(life):
+        life.run(STEPS)
+
+
+@pytest.mark.parametrize(("seed", "mode"), tiers.sample(itertools.product(range(60), MODES), 1))
+def test_devices_that_go_to_and_fro_in_the_middle_of_a_chain_are_handed_up(seed, mode, tmp_path):
+    with shared_chain(tmp_path, mode, seed) as life, told(life):
         life.run(STEPS)
 
 
