@@ -76,6 +76,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         "problem": printable(found.problem or "none"),
         "in the store": f"{found.uploaded_files} files, {size_text(found.uploaded_bytes)}",
         "waiting": _waiting(found),
+        "forgotten": _forgotten(found),
         "log": _log(found),
         "requests": ", ".join(f"{n} {kind}" for kind, n in sorted(found.requests.items())) or "-",
         "incarnation": f"{found.incarnation or '-'}"
@@ -92,6 +93,11 @@ def _waiting(found: StorageView) -> str:
     if found.oldest_waiting:
         text += f", the oldest since {commit_time(found.oldest_waiting, found.oldest_waiting_at)}"
     return text
+
+
+def _forgotten(found: StorageView) -> str:
+    text = f"{found.ended_files} files, whose objects go after history and grace"
+    return text if found.staying is None else f"{text}; refused: {printable(found.staying)}"
 
 
 def _log(found: StorageView) -> str:

@@ -23,6 +23,7 @@ def storage_in_catalogue(there: ReceiverDirectories) -> StorageView:
             url=there.config.storage.url,
             uploaded_files=len(table.rows),
             uploaded_bytes=table.bytes,
+            ended_files=len(table.ended),
             waiting_files=len(rows),
             waiting_bytes=sum(row.size for row in rows if row.physical not in table.rows),
             oldest_waiting=oldest,
@@ -51,6 +52,8 @@ def running_storage(there: RunningReceiver) -> StorageView:
         behind=found.behind,
         behind_at=_moment(there.engine, found.behind),
         requests=dict(found.requests),
+        ended_files=found.ended,
+        staying=found.staying,
         problem=found.problem,
         fenced=found.is_fenced,
     )

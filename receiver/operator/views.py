@@ -321,6 +321,8 @@ class StorageView(Struct, frozen=True, kw_only=True):
         behind: the oldest commit whose log is not there, 0 for none.
         behind_at: when that was.
         requests: sent to the store since the server's start, by kind.
+        ended_files: forgotten, and with objects there until history and grace are over.
+        staying: why objects stay that should have gone, None if none does.
         problem: what is in the way, None if nothing is.
         fenced: another receiver has taken over, for good.
     """
@@ -340,6 +342,8 @@ class StorageView(Struct, frozen=True, kw_only=True):
     behind: int = 0
     behind_at: float | None = None
     requests: dict[str, int] = msgspec.field(default_factory=dict)
+    ended_files: int = 0
+    staying: str | None = None
     problem: str | None = None
     fenced: bool = False
 

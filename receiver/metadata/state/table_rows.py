@@ -396,6 +396,7 @@ class UploadedRow(_Row, frozen=True, kw_only=True):
     Attributes:
         resource: of the last time that it was said.
         ended: the commit that forgot the file; its object stays for a while. 0 before.
+        former: key and resource as they were said before; those objects stay as long.
     """
 
     physical: str
@@ -404,6 +405,7 @@ class UploadedRow(_Row, frozen=True, kw_only=True):
     digests: dict[str, str]
     resource: str = ""
     ended: int = 0
+    former: list[tuple[str, str]] = []
 
 
 class HeldDeletesRow(_Row, frozen=True, kw_only=True):

@@ -62,6 +62,7 @@ class UploadedTable:
 
     def _file_uploaded(self, op: records.FileUploaded, ts: int) -> None:
         known = self.rows.get(op.physical)
+        former = [] if known is None else [*known.former, (known.key, known.resource)]
         self.restore(
             UploadedRow(
                 physical=op.physical,
@@ -69,6 +70,7 @@ class UploadedTable:
                 size=op.size,
                 digests=dict(op.digests),
                 resource=op.resource,
+                former=former,
                 created=ts if known is None else known.created,
                 changed=ts,
             )
