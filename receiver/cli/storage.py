@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 from msgspec.structs import replace
 
 from common.cli import Invocation, emit_json
 from common.durable import Tree
 from common.errors import ConflictError, TsferryError, UsageError
-from common.terminal import printable, size_text
+from common.terminal import printable, size_text, table
 from receiver.cli.showing import commit_time, json_option, write_json
 from receiver.config import ReceiverConfig
 from receiver.disks import adopt
@@ -18,7 +20,11 @@ from receiver.operator.client import ask
 from receiver.operator.storage import storage_in_catalogue
 from receiver.operator.views import StorageView
 
-__all__ = ["restore", "storage"]
+if TYPE_CHECKING:
+    from receiver.storage.object_check import CopiesReport
+    from receiver.storage.object_store import ObjectStore
+
+__all__ = ["restore", "show_findings", "storage"]
 
 
 @click.group()
@@ -112,18 +118,28 @@ def _log(found: StorageView) -> str:
 @click.command(
     epilog="Example: tsferry-receiver --config receiver.toml restore. Exit codes: 0 done; 2 "
     "configuration, or something is there already; 3 files were not in the store: they are named, "
-    "and asked for again from their senders; 4 the store does not answer: say it again."
+    "and asked for again from their senders; 4 the store does not answer: say it again. With "
+    "--check: 0 all is there; 1 something is missing or damaged."
 )
 @click.option("--from", "url", help="The store, in place of storage.url.")
 @click.option("--at", type=int, help="Commit ts of the last commit that may be in it.")
+@click.option(
+    "--check", "only_check", is_flag=True, help="Only see whether it could be; nothing is made."
+)
+@click.option("--deep", is_flag=True, help="With --check: read the bytes of all files too.")
 @json_option
 @click.pass_context
-def restore(ctx: click.Context, url: str | None, at: int | None, as_json: bool) -> None:
-    """Make the directories of this configuration again from an object store.
+def restore(
+    ctx: click.Context, url: str | None, at: int | None, only_check: bool, deep: bool, as_json: bool
+) -> None:
+    """Make the directories of this configuration again from an object store, or a backup.
 
     The old receiver, should it still run somewhere, copies nothing from then on. A restore that
-    was cut off goes on when it is said again.
+    was cut off goes on when it is said again. --check reads all of the log, and asks the store for
+    each file that readers see.
     """
+    if deep and not only_check:
+        raise UsageError("--deep: expected with --check")
     from receiver.storage.copying import store_of
     from receiver.storage.file_restore import restore_files
     from receiver.storage.incarnation import next_incarnation
@@ -133,6 +149,9 @@ def restore(ctx: click.Context, url: str | None, at: int | None, as_json: bool) 
     invocation: Invocation[ReceiverConfig] = ctx.obj
     config = _configured(invocation.load().value, url)
     store = store_of(config.storage)
+    if only_check:
+        _check_restore(ctx, config, store, at, deep=deep, as_json=as_json)
+        return
     try:
         uuid = engine_in(store)
         if not _is_there(config, uuid):
@@ -164,6 +183,49 @@ def restore(ctx: click.Context, url: str | None, at: int | None, as_json: bool) 
             click.echo(f"not in the store: {printable(path)} of {sender}")
     if found.lacking:
         ctx.exit(3)
+
+
+def _check_restore(
+    ctx: click.Context,
+    config: ReceiverConfig,
+    store: ObjectStore,
+    at: int | None,
+    *,
+    deep: bool,
+    as_json: bool,
+) -> None:
+    from receiver.storage.restore_check import check_restore
+
+    scratch = config.schema_dir.with_name(f"{config.schema_dir.name}.checking")
+    try:
+        report = check_restore(store, scratch, at=at, deep=deep)
+    finally:
+        store.close()
+    if as_json:
+        write_json(report)
+    else:
+        show_findings(report)
+    if not report.good:
+        ctx.exit(1)
+
+
+def show_findings(report: CopiesReport) -> None:
+    """Write what was found in a store."""
+    rows = [
+        (
+            each.kind,
+            each.path or each.key,
+            each.detail,
+            f"done: {each.repair}" if each.repaired else each.repair or "-",
+        )
+        for each in report.found
+    ]
+    if rows:
+        click.echo(table(("KIND", "OBJECT", "FOUND", "REPAIR"), rows))
+    click.echo(
+        f"{report.files} files, {size_text(report.bytes)} looked for, up to commit "
+        f"{report.commit}; {len(rows)} findings (engine {printable(report.engine)})"
+    )
 
 
 def _configured(config: ReceiverConfig, url: str | None = None) -> ReceiverConfig:

@@ -21,6 +21,7 @@ def storage_in_catalogue(there: ReceiverDirectories) -> StorageView:
         oldest = min((row.created for row in rows), default=0)
         return StorageView(
             url=there.config.storage.url,
+            newest=state.newest,
             uploaded_files=len(table.rows),
             uploaded_bytes=table.bytes,
             ended_files=len(table.ended),
@@ -34,11 +35,12 @@ def storage_in_catalogue(there: ReceiverDirectories) -> StorageView:
 def running_storage(there: RunningReceiver) -> StorageView:
     """How far a server is with its copies."""
     if there.storage is None:
-        return StorageView(url=None, running=True)
+        return StorageView(url=None, running=True, newest=there.engine.newest_commit)
     found = there.storage.progress()
     return StorageView(
         url=there.config.storage.url,
         running=True,
+        newest=there.engine.newest_commit,
         incarnation=found.incarnation,
         uploaded_files=found.files.uploaded_files,
         uploaded_bytes=found.files.uploaded_bytes,

@@ -308,6 +308,7 @@ class StorageView(Struct, frozen=True, kw_only=True):
     Attributes:
         url: of the store, None where none is configured.
         running: whether a server makes copies now; without one, what the catalogue knows is told.
+        newest: commit of the catalogue.
         incarnation: as whom they are put; 0 while the store was not reached.
         uploaded_files: in the store.
         uploaded_bytes: of those.
@@ -329,6 +330,7 @@ class StorageView(Struct, frozen=True, kw_only=True):
 
     url: str | None
     running: bool = False
+    newest: int = 0
     incarnation: int = 0
     uploaded_files: int = 0
     uploaded_bytes: int = 0

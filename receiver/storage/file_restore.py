@@ -20,6 +20,7 @@ from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.object_content import ContentChangedError
+from receiver.storage.object_places import place_objects
 from receiver.storage.object_store import ObjectMissingError
 from receiver.storage.uploader import resource_key
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["RestoredFiles", "restore_files"]
+__all__ = ["RestoredFiles", "restore_files", "stands"]
 
 _BLOCK = 8 << 20
 _BATCH = 1000
@@ -79,13 +80,13 @@ def restore_files(
         NoSpaceError: the disk is full; calling again goes on.
     """
     with engine.reading() as state:
-        uploaded = state.uploaded_table.rows
         rows = list(state.files.values())
-        due = [_Due(row, uploaded[row.physical]) for row in rows if row.physical in uploaded]
+    places = place_objects(store, engine)
+    due = [_Due(row, places[row.physical]) for row in rows if row.physical in places]
     lacking = [
         row
         for row in rows
-        if row.physical not in uploaded and row.state in (FileState.LIVE, FileState.RETIRED)
+        if row.physical not in places and row.state in (FileState.LIVE, FileState.RETIRED)
     ]
     fetched = size = there = 0
     with ThreadPoolExecutor(parallel, thread_name_prefix="restore") as pool:
@@ -123,7 +124,7 @@ def _bring(store: ObjectStore, tree: Tree, due: _Due) -> bool | None:
     came = False
     try:
         for rel, key, size, digest in wanted:
-            if not _stands(tree, rel, size, digest):
+            if not stands(tree, rel, size, digest):
                 _fetch(store, tree, rel, key, size, digest)
                 came = True
     except (ObjectMissingError, ContentChangedError):
@@ -131,7 +132,8 @@ def _bring(store: ObjectStore, tree: Tree, due: _Due) -> bool | None:
     return came
 
 
-def _stands(tree: Tree, rel: str, size: int, digest: str) -> bool:
+def stands(tree: Tree, rel: str, size: int, digest: str) -> bool:
+    """Whether a file is there, with this content."""
     try:
         fd = tree.open_read(rel)
     except (OSError, TsferryError):

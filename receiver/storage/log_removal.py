@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common import crash
-from common.digests import md5
 from common.errors import DamagedError
 from receiver.storage.incarnation import check_owner
+from receiver.storage.object_check import md5_of_object
 from receiver.storage.object_store import ObjectMissingError
 from receiver.storage.store_manifests import manifests, read_manifest
 
@@ -32,7 +32,6 @@ __all__ = ["LogRemover"]
 
 _MANY = 500
 """Manifests that go in one pass, at most."""
-_BLOCK = 8 << 20
 
 
 class LogRemover:
@@ -125,17 +124,10 @@ class LogRemover:
             )
 
     def _is_good(self, piece: FilePiece) -> bool:
-        digest, at = md5(), 0
         try:
-            while at < piece.size:
-                block = self._store.read(piece.key, at, min(_BLOCK, piece.size - at))
-                if not block:
-                    return False
-                digest.update(block)
-                at += len(block)
+            return md5_of_object(self._store, piece.key, piece.size) == piece.md5
         except ObjectMissingError:
             return False
-        return digest.hexdigest() == piece.md5
 
 
 def _names(manifest: StoreManifest) -> set[str]:

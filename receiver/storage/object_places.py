@@ -1,0 +1,60 @@
+"""Where in a store the objects of files are.
+
+The catalogue says so, where a commit told it. A file whose commit the copy of the log lacks, or of
+a backup, which makes no commits, is found by its name in the list: under a key that only its owner
+could put, and its bytes are compared with the catalogue before they count.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from receiver.metadata.state.table_rows import UploadedRow
+from receiver.storage.uploader import resource_key
+
+if TYPE_CHECKING:
+    from receiver.metadata.engine import Engine
+    from receiver.storage.object_store import ObjectStore, StoredObject
+
+__all__ = ["file_of", "list_objects", "place_objects"]
+
+_KEY = re.compile(r"[0-9a-f]{32}/data/[0-9]{8}/(.+?\.tsfile)(?:\.again-[0-9]+)?\Z")
+
+
+def file_of(key: str) -> str | None:
+    """Physical name of the file that an object is of; None if it is no TsFile's."""
+    match = _KEY.match(key)
+    return None if match is None else match[1]
+
+
+def list_objects(store: ObjectStore, engine: str) -> dict[str, StoredObject]:
+    """By key, all objects of files that the store lists."""
+    return {each.key: each for each in store.objects(f"{engine}/data/")}
+
+
+def place_objects(store: ObjectStore, engine: Engine) -> dict[str, UploadedRow]:
+    """By physical name, where the objects of an engine's files are, as far as they are anywhere."""
+    with engine.reading() as state:
+        places = dict(state.uploaded_table.rows)
+        others = {
+            row.physical: row
+            for row in state.files.values()
+            if row.visible and row.physical not in places
+        }
+    listed = list_objects(store, engine.uuid) if others else {}
+    for key, found in listed.items():
+        row = others.get(file_of(key) or "")
+        if row is None or found.size != row.size:
+            continue
+        resource = "" if row.resource is None else row.resource.md5
+        places[row.physical] = UploadedRow(
+            physical=row.physical,
+            key=key,
+            size=row.size,
+            digests={},
+            resource=resource if resource_key(key, resource) in listed else "",
+            created=row.created,
+            changed=row.changed,
+        )
+    return places
