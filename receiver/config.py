@@ -15,6 +15,7 @@ from common.config import (
     Secret,
     Size,
     Timetable,
+    UploadRules,
     Url,
     is_loopback,
 )
@@ -272,6 +273,8 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         region: of the bucket; none for what the environment or the profile says.
         profile: of the credentials' file; none for the usual order.
         path_style: the bucket is in the path, not in the host's name, as many compatibles want.
+        upload: when loaded files go there, by storage group; SQL says otherwise for one of them.
+        before_ack: a task is *loaded* only when its files and its commit are there too.
         parallel: files on their way at once, and parts of one large file.
         bandwidth_limit: bytes a second of all copies of files together, or by the hour.
         lag: that the copy of the log is behind the commits, at most, while the store answers.
@@ -284,10 +287,20 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
     region: str | None = None
     profile: str | None = None
     path_style: bool = False
+    upload: UploadRules = UploadRules()
+    before_ack: bool = False
     parallel: Annotated[int, Meta(ge=1, le=64)] = 4
     bandwidth_limit: Timetable = Timetable()
     lag: Annotated[Duration, Meta(ge=0.1)] = 10.0
     grace: Annotated[Duration, Meta(ge=3600)] = 604800.0
+
+    def check(self) -> Iterator[ConfigFinding]:
+        """What no single key can tell."""
+        if self.before_ack and self.url is None:
+            yield ConfigFinding("before_ack", "expected with url: nothing would ever be loaded")
+        if self.before_ack and not self.upload.is_always_at_once:
+            text = 'expected with upload = "at once": nothing is acknowledged before its upload'
+            yield ConfigFinding("before_ack", text)
 
 
 class ReceiverConfig(Struct, frozen=True, kw_only=True):

@@ -83,6 +83,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         "in the store": f"{found.uploaded_files} files, {size_text(found.uploaded_bytes)}",
         "waiting": _waiting(found),
         "forgotten": _forgotten(found),
+        "kept here": f"{found.kept_files} files, {size_text(found.kept_bytes)}",
         "log": _log(found),
         "requests": ", ".join(f"{n} {kind}" for kind, n in sorted(found.requests.items())) or "-",
         "incarnation": f"{found.incarnation or '-'}"
@@ -90,12 +91,15 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     }
     for name, value in lines.items():
         click.echo(f"{name + ':':14}{value}")
+    for path, after in found.upload.items():
+        when = {-1: "never", 0: "at once"}.get(after, f"{after} ms behind the load")
+        click.echo(f"set upload to {printable(path)}: {when}")
 
 
 def _waiting(found: StorageView) -> str:
     text = f"{found.waiting_files} files, {size_text(found.waiting_bytes)}"
     if found.unreadable_files:
-        text += f", {found.unreadable_files} of them not there, or not what was loaded"
+        text += f", {found.unreadable_files} of them not there, not what was loaded, or refused"
     if found.oldest_waiting:
         text += f", the oldest since {commit_time(found.oldest_waiting, found.oldest_waiting_at)}"
     return text

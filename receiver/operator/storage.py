@@ -8,6 +8,7 @@ from receiver.operator.views import StorageView
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
     from receiver.operator.directories import ReceiverDirectories, RunningReceiver
 
 __all__ = ["running_storage", "storage_concerns", "storage_in_catalogue"]
@@ -27,6 +28,7 @@ def storage_in_catalogue(there: ReceiverDirectories) -> StorageView:
             ended_files=len(table.ended),
             waiting_files=len(rows),
             waiting_bytes=sum(row.size for row in rows if row.physical not in table.rows),
+            upload=_said(state),
             oldest_waiting=oldest,
             oldest_waiting_at=_moment(there.engine, oldest),
         )
@@ -37,6 +39,8 @@ def running_storage(there: RunningReceiver) -> StorageView:
     if there.storage is None:
         return StorageView(url=None, running=True, newest=there.engine.newest_commit)
     found = there.storage.progress()
+    with there.engine.reading() as state:
+        said = _said(state)
     return StorageView(
         url=there.config.storage.url,
         running=True,
@@ -46,7 +50,10 @@ def running_storage(there: RunningReceiver) -> StorageView:
         uploaded_bytes=found.files.uploaded_bytes,
         waiting_files=found.files.waiting_files,
         waiting_bytes=found.files.waiting_bytes,
+        kept_files=found.files.kept_files,
+        kept_bytes=found.files.kept_bytes,
         unreadable_files=found.files.unreadable_files,
+        upload=said,
         oldest_waiting=found.files.oldest,
         oldest_waiting_at=_moment(there.engine, found.files.oldest),
         shipped=found.shipped,
@@ -65,6 +72,10 @@ def storage_concerns(there: RunningReceiver) -> list[str]:
     """What holds up the copies of a server, if anything does."""
     problem = None if there.storage is None else there.storage.problem()
     return [] if problem is None else [f"copies into the object store are held up: {problem}"]
+
+
+def _said(state: State) -> dict[str, int]:
+    return {path: row.after for path, row in sorted(state.upload_times.rows.items())}
 
 
 def _moment(engine: Engine, ts: int) -> float | None:

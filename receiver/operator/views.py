@@ -314,7 +314,11 @@ class StorageView(Struct, frozen=True, kw_only=True):
         uploaded_bytes: of those.
         waiting_files: loaded, and not in the store yet as they are.
         waiting_bytes: of those.
-        unreadable_files: those of them that are not where they should be, or not what was loaded.
+        kept_files: loaded, and not to go there yet, or never.
+        kept_bytes: of those.
+        unreadable_files: those that wait and are not where they should be, or not what was loaded,
+            or that the store refused.
+        upload: what operators said of storage groups: milliseconds behind the load, -1 for never.
         oldest_waiting: commit that loaded the oldest of them, 0 for none.
         oldest_waiting_at: when that was.
         shipped: the newest commit whose log is in the store, 0 for none.
@@ -336,7 +340,10 @@ class StorageView(Struct, frozen=True, kw_only=True):
     uploaded_bytes: int = 0
     waiting_files: int = 0
     waiting_bytes: int = 0
+    kept_files: int = 0
+    kept_bytes: int = 0
     unreadable_files: int = 0
+    upload: dict[str, int] = msgspec.field(default_factory=dict)
     oldest_waiting: int = 0
     oldest_waiting_at: float | None = None
     shipped: int = 0

@@ -19,7 +19,7 @@ from receiver.storage.confirming import put_confirmed
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.log_shipping import LogShipper
 from receiver.storage.object_content import ContentChangedError, FileContent
-from receiver.storage.object_places import file_of, list_objects
+from receiver.storage.object_places import file_of, is_resource, list_objects
 from receiver.storage.owned_prefix import own_prefix
 from receiver.storage.uploader import data_key, resource_key
 
@@ -127,7 +127,9 @@ class _Copying:
     def run(self, rows: Sequence[FileRow], *, told: Callable[[int, int], None]) -> None:
         listed = list_objects(self._store, self._owner.engine)
         sizes = {key: each.size for key, each in listed.items()}
-        keys = {(file_of(key), each.size): key for key, each in listed.items()}
+        keys = {
+            (file_of(key), each.size): key for key, each in listed.items() if not is_resource(key)
+        }
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="backup") as pool:
             results = pool.map(lambda row: self._bring(row, sizes, keys), rows)
             for row, came in zip(rows, results, strict=True):
@@ -149,7 +151,7 @@ class _Copying:
         came = key is None
         try:
             if key is None:
-                key = data_key(self._owner, row.physical)
+                key = data_key(self._owner.engine, self._owner.number, row.physical)
                 about = {"sender": row.sender, "path": row.path, "md5": row.md5}
                 self._put(physical.text, key, row.size, row.md5, about)
             if row.resource is not None:

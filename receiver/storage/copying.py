@@ -36,6 +36,9 @@ __all__ = ["StorageProgress", "StorageService", "store_of"]
 
 log = logging.getLogger(__name__)
 
+_FILES, _LOG, _REMOVAL = "file copies", "log copies", "removal of copies"
+_SOONEST, _LATEST = 0.5, 30.0
+"""Seconds that a store which failed is left alone, doubled each time, if it does not say more."""
 _LOOK = 1.0
 """Seconds between two looks for files that are to be uploaded."""
 _REMOVE = 60.0
@@ -97,6 +100,8 @@ class StorageService(Closing):
         engine: Engine,
         schema_dir: Tree,
         trees: Callable[[], Sequence[Tree]],
+        *,
+        shipped: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare; the store is not spoken to before `start`.
 
@@ -105,11 +110,13 @@ class StorageService(Closing):
             engine: the metadata engine.
             schema_dir: its directory; closed with this.
             trees: gives the data directories that count now.
+            shipped: called when more of the log is in the store.
         """
         self._config = config
         self._engine = engine
         self._home = schema_dir
         self._trees = trees
+        self._heard = shipped
         self._stop = threading.Event()
         self._store: ObjectStore | None = None
         self._uploader: Uploader | None = None
@@ -120,14 +127,15 @@ class StorageService(Closing):
         self._incarnation = 0
         self._problems: dict[str, str] = {}
         self._fenced = threading.Event()
+        self._wakes = {name: threading.Event() for name in (_FILES, _LOG, _REMOVAL)}
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Start the threads."""
         jobs = {
-            "log copies": self._ship,
-            "file copies": self._upload,
-            "removal of copies": self._remove,
+            _LOG: self._ship,
+            _FILES: self._upload,
+            _REMOVAL: self._remove,
         }
         for name, job in jobs.items():
             thread = threading.Thread(target=self._keep_doing, args=(name, job), name=name)
@@ -137,6 +145,8 @@ class StorageService(Closing):
     def close(self) -> None:
         """Stop; what is under way is gone on with at the next start."""
         self._stop.set()
+        for wake in self._wakes.values():
+            wake.set()
         if self._uploader is not None:
             self._uploader.close()
         for thread in self._threads:
@@ -145,11 +155,20 @@ class StorageService(Closing):
             self._store.close()
         self._home.close()
 
+    def hurry(self) -> None:
+        """Go on now, if nothing is in the way: somebody waits for it."""
+        for name in (_FILES, _LOG):
+            self._wakes[name].set()
+
+    def shipped(self) -> int:
+        """The newest commit whose log is in the store, 0 for none."""
+        newest = None if self._shipper is None else self._shipper.newest
+        return 0 if newest is None else newest.ts
+
     def progress(self) -> StorageProgress:
         """How far the copies are."""
-        shipper, uploader = self._shipper, self._uploader
-        newest = None if shipper is None else shipper.newest
-        shipped = 0 if newest is None else newest.ts
+        uploader = self._uploader
+        shipped = self.shipped()
         with self._engine.reading() as state:
             ended = len(state.uploaded_table.ended)
         return StorageProgress(
@@ -178,11 +197,17 @@ class StorageService(Closing):
 
     def _keep_doing(self, name: str, job: Callable[[], float]) -> None:
         """Do a job again and again; it says how long to wait for the next time."""
-        pause = 0.0
-        while not self._stop.wait(pause) and not self._fenced.is_set():
+        pause, patience, wake = 0.0, _SOONEST, self._wakes[name]
+        while not self._fenced.is_set():
+            # Who has failed is left alone for its pause, whoever is in a hurry.
+            (self._stop if name in self._problems else wake).wait(pause)
+            wake.clear()
+            if self._stop.is_set():
+                return
             try:
-                pause = job()
+                pause, patience = job(), _SOONEST
                 self._problems.pop(name, None)
+                continue
             except StoppedError:
                 return
             except FencedError as error:
@@ -193,22 +218,24 @@ class StorageService(Closing):
                 if self._problems.get(name) != str(error):
                     log.warning("copies have to wait", extra={"job": name, "error": str(error)})
                 self._problems[name] = str(error)
-                pause = getattr(error, "retry_after", None) or self._config.lag
+                pause = max(patience, getattr(error, "retry_after", None) or 0.0)
             except Exception as error:
                 self._problems[name] = repr(error)
                 log.exception("copying failed")
-                pause = self._config.lag
+                pause = patience
+            patience = min(2 * patience, _LATEST)
 
     def _ship(self) -> float:
         if self._shipper is None:
             self._connect()
         assert self._shipper is not None
-        self._shipper.ship()
+        if self._shipper.ship():
+            self._heard()
         return self._config.lag / 2
 
     def _upload(self) -> float:
-        if self._uploader is not None:
-            self._uploader.run_once()
+        if self._uploader is not None and self._uploader.run_once() and self._config.before_ack:
+            self._wakes[_LOG].set()
         return min(_LOOK, self._config.lag)
 
     def _remove(self) -> float:
@@ -248,6 +275,8 @@ class StorageService(Closing):
             owner,
             self._home,
             self._trees,
+            rules=None if self._config.before_ack else self._config.upload,
+            clock=self._engine.clock,
             parallel=self._config.parallel,
             paced=self._bandwidth.take,
         )
@@ -270,3 +299,4 @@ class StorageService(Closing):
                 go_on=self._go_on,
             ),
         )
+        self._wakes[_FILES].set()

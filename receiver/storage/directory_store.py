@@ -1,7 +1,7 @@
 """A local directory, or a mounted one, as an object store: ``file:///path``.
 
 An object is a file whose path is its key. What its writer said of it lies beside it, in
-``<path>.about``, and is there first. A file is written under a
+``<path>.meta``, and is there first. A file is written under a
 temporary name, flushed, and moved to its own without replacing another (`common.durable`), so an
 object is there whole or not at all, and one of two writers wins.
 """
@@ -34,7 +34,8 @@ from receiver.storage.object_store import (
 
 __all__ = ["DirectoryStore"]
 
-_ABOUT = ".about"
+_ABOUT = ".meta"
+"""Short: behind the longest key that a copy has it is a name of 255 bytes."""
 _MAX_ABOUT = 1 << 16
 
 
@@ -197,6 +198,8 @@ def _means(url: str) -> Iterator[None]:
         yield
     except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise StoreRefusedError(f"{url}: {error.strerror}") from error
+    except NameRefusedError as error:
+        raise StoreRefusedError(f"{url}: {error.message}") from error
     except OSError as error:
         if error.errno == errno.EROFS:
             raise StoreRefusedError(f"{url}: {error.strerror}") from error

@@ -22,7 +22,7 @@ from receiver.metadata.state.table_rows import FileState
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_places import place_objects
 from receiver.storage.object_store import ObjectMissingError
-from receiver.storage.uploader import resource_key
+from receiver.storage.uploader import data_key, resource_key
 
 if TYPE_CHECKING:
     from common.durable import Tree
@@ -91,7 +91,7 @@ def restore_files(
     fetched = size = there = 0
     with ThreadPoolExecutor(parallel, thread_name_prefix="restore") as pool:
         for batch in _batches(due):
-            results = pool.map(lambda each: _bring(store, tree, each), batch)
+            results = pool.map(lambda each: _bring(store, engine.uuid, tree, each), batch)
             for each, came in zip(batch, results, strict=True):
                 if came is None:
                     lacking.append(each.row)
@@ -113,13 +113,14 @@ def _batches(due: list[_Due]) -> Iterator[list[_Due]]:
         yield batch
 
 
-def _bring(store: ObjectStore, tree: Tree, due: _Due) -> bool | None:
+def _bring(store: ObjectStore, engine: str, tree: Tree, due: _Due) -> bool | None:
     """Fetch a file and its resource; False if it stands there, None if the store lost it."""
     row = due.row
     physical = FilePath.parse(row.physical)
-    wanted = [(physical.text, due.object.key, row.size, row.md5)]
+    data = data_key(engine, due.object.incarnation, row.physical, due.object.again)
+    wanted = [(physical.text, data, row.size, row.md5)]
     if row.resource is not None and row.resource.md5 == due.object.resource:
-        key = resource_key(due.object.key, row.resource.md5)
+        key = resource_key(data, row.resource.md5)
         wanted.insert(0, (physical.resource.text, key, row.resource.size, row.resource.md5))
     came = False
     try:

@@ -10,7 +10,7 @@ import msgspec
 from common.digests import md5
 from common.wire import Struct
 from receiver.storage.object_store import Fingerprint, ObjectMissingError
-from receiver.storage.uploader import resource_key
+from receiver.storage.uploader import data_key, resource_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -75,6 +75,7 @@ class CopiesReport(Struct, frozen=True, kw_only=True):
 
 def check_objects(
     store: ObjectStore,
+    engine: str,
     rows: Sequence[FileRow],
     places: Mapping[str, UploadedRow],
     *,
@@ -84,6 +85,7 @@ def check_objects(
 
     Args:
         store: where they should be.
+        engine: uuid of the metadata engine.
         rows: the files.
         places: by physical name, where their objects are said to be.
         deep: read all bytes of each.
@@ -94,14 +96,14 @@ def check_objects(
     with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="check") as pool:
         for low in range(0, len(rows), _BATCH):
             for found in pool.map(
-                lambda row: _check(store, row, places.get(row.physical), deep=deep),
+                lambda row: _check(store, engine, row, places.get(row.physical), deep=deep),
                 rows[low : low + _BATCH],
             ):
                 yield from found
 
 
 def _check(
-    store: ObjectStore, row: FileRow, place: UploadedRow | None, *, deep: bool
+    store: ObjectStore, engine: str, row: FileRow, place: UploadedRow | None, *, deep: bool
 ) -> list[ObjectFinding]:
     def found(kind: str, key: str, detail: str) -> ObjectFinding:
         return ObjectFinding(
@@ -116,12 +118,13 @@ def _check(
     if place is None:
         return [found("lacking", "", "it is not in the store")]
     wrong = []
-    expected = Fingerprint(row.size, place.digests)
-    problem = _problem(store, place.key, expected, row.md5, deep=deep)
+    digests = dict(each.split("=", 1) for each in place.digests.split())
+    object_key = data_key(engine, place.incarnation, row.physical, place.again)
+    problem = _problem(store, object_key, Fingerprint(row.size, digests), row.md5, deep=deep)
     if problem is not None:
         wrong.append(found(*problem))
     if row.resource is not None and row.resource.md5 == place.resource:
-        key, whole = resource_key(place.key, place.resource), Fingerprint(row.resource.size, {})
+        key, whole = resource_key(object_key, place.resource), Fingerprint(row.resource.size, {})
         problem = _problem(store, key, whole, row.resource.md5, deep=deep)
         if problem is not None:
             wrong.append(found("resource", key, problem[2]))

@@ -17,15 +17,24 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.storage.object_store import ObjectStore, StoredObject
 
-__all__ = ["file_of", "list_objects", "place_objects"]
+__all__ = ["file_of", "is_resource", "list_objects", "place_objects"]
 
-_KEY = re.compile(r"[0-9a-f]{32}/data/[0-9]{8}/(.+?\.tsfile)(?:\.again-[0-9]+)?\Z")
+_KEY = re.compile(
+    r"[0-9a-f]{32}/data/(?P<n>[0-9]{8})/(?P<name>.+\.tsfile)"
+    r"(?:\.again-(?P<again>[1-9][0-9]*))?(?P<resource>\.[0-9a-f]{32})?\Z"
+)
 
 
 def file_of(key: str) -> str | None:
-    """Physical name of the file that an object is of; None if it is no TsFile's."""
+    """Physical name of the file that an object is of, or whose resource; None if it is neither."""
     match = _KEY.match(key)
-    return None if match is None else match[1]
+    return None if match is None else match["name"]
+
+
+def is_resource(key: str) -> bool:
+    """Whether an object is a resource."""
+    match = _KEY.match(key)
+    return match is not None and match["resource"] is not None
 
 
 def list_objects(store: ObjectStore, engine: str) -> dict[str, StoredObject]:
@@ -44,15 +53,19 @@ def place_objects(store: ObjectStore, engine: Engine) -> dict[str, UploadedRow]:
         }
     listed = list_objects(store, engine.uuid) if others else {}
     for key, found in listed.items():
-        row = others.get(file_of(key) or "")
+        match = _KEY.match(key)
+        if match is None or match["resource"] is not None:
+            continue
+        row = others.get(match["name"])
         if row is None or found.size != row.size:
             continue
         resource = "" if row.resource is None else row.resource.md5
         places[row.physical] = UploadedRow(
             physical=row.physical,
-            key=key,
+            incarnation=int(match["n"]),
+            again=int(match["again"] or 0),
             size=row.size,
-            digests={},
+            digests="",
             resource=resource if resource_key(key, resource) in listed else "",
             created=row.created,
             changed=row.changed,

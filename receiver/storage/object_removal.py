@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from common import crash
 from common.errors import StoppedError
-from common.names import RESOURCE
 from receiver.metadata.model import records
 from receiver.storage.incarnation import check_owner
+from receiver.storage.object_places import file_of
 from receiver.storage.object_store import StoreAwayError, StoreRefusedError
 from receiver.storage.uploader import data_key, resource_key
 
@@ -43,11 +43,17 @@ _ATTEMPT_AGE = 86_400.0
 """Seconds that what came of a large object in part is kept, when its file needs it no more."""
 
 
-def objects_of(row: UploadedRow) -> list[str]:
+def objects_of(engine: str, row: UploadedRow) -> list[str]:
     """Keys of all objects that a file has in the store; its resources first."""
-    said = list(dict.fromkeys([*row.former, (row.key, row.resource)]))
+    said = [
+        (data_key(engine, incarnation, row.physical, again), resource)
+        for incarnation, again, resource in (
+            *row.former,
+            (row.incarnation, row.again, row.resource),
+        )
+    ]
     resources = [resource_key(key, digest) for key, digest in said if digest]
-    return [*resources, *dict.fromkeys(key for key, _ in said)]
+    return list(dict.fromkeys([*resources, *(key for key, _ in said)]))
 
 
 def shipped_until(engine: Engine, newest: StoreManifest | None) -> float:
@@ -144,11 +150,11 @@ class ObjectRemover:
 
     def abandon_attempts(self) -> int:
         """Drop what came in part, a day ago, of our own large objects that are not to come."""
-        own = data_key(self._owner, "")
+        own = data_key(self._owner.engine, self._owner.number, "")
         oldest = self._engine.clock.cautious() - _ATTEMPT_AGE
         count = 0
         for each in list(self._store.unfinished(own)):
-            if each.begun > oldest or self._is_to_come(each.key.removeprefix(own)):
+            if each.begun > oldest or self._is_to_come(each.key):
                 continue
             if not count:
                 check_owner(self._store, self._owner)
@@ -156,11 +162,9 @@ class ObjectRemover:
             count += 1
         return count
 
-    def _is_to_come(self, name: str) -> bool:
-        if name.endswith(RESOURCE):
-            name = name.removesuffix(RESOURCE).rpartition(".")[0]
+    def _is_to_come(self, key: str) -> bool:
         with self._engine.reading() as state:
-            return state.uploaded_table.lacks(state.files.get(name))
+            return state.uploaded_table.lacks(state.files.get(file_of(key) or ""))
 
     def _due(self) -> list[_Due]:
         until = shipped_until(self._engine, self._newest()) - self._grace
@@ -175,7 +179,7 @@ class ObjectRemover:
                 if row.ended > oldest or seconds(row.ended) > begin:
                     break  # in the order of the commits that forgot them
                 if physical not in self._refused and physical not in state.files:
-                    due.append(_Due(physical, objects_of(row)))
+                    due.append(_Due(physical, objects_of(self._engine.uuid, row)))
         return due
 
     def _remove(self, due: _Due, refusals: list[str]) -> bool:

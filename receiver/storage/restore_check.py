@@ -57,7 +57,7 @@ def check_restore(
                 commit=engine.newest_commit,
                 files=len(rows),
                 bytes=sum(row.size for row in rows),
-                found=list(check_objects(store, rows, places, deep=deep)),
+                found=list(check_objects(store, uuid, rows, places, deep=deep)),
             )
     except (ContentChangedError, DamagedError, ObjectMissingError) as error:
         return _damaged(uuid, "", error.message)

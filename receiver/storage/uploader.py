@@ -34,18 +34,20 @@ from receiver.metadata.model.errors import RefusedCommitError
 from receiver.storage.confirming import put_confirmed
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import ContentChangedError, FileContent
+from receiver.storage.object_store import StoreRefusedError
 from receiver.storage.upload_queue import UploadQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from common.config import UploadRules
     from common.durable import Tree
     from receiver.metadata.engine import Engine
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import Fingerprint, ObjectStore
     from receiver.storage.upload_queue import DueFile
 
-__all__ = ["UploadProgress", "Uploader", "data_key", "resource_key"]
+__all__ = ["UploadProgress", "Uploader", "data_key", "digests_text", "resource_key"]
 
 log = logging.getLogger(__name__)
 
@@ -56,14 +58,20 @@ _TELL = 1.0
 """Seconds that a file which came waits for others to be told of with it."""
 
 
-def data_key(owner: Incarnation, physical: str) -> str:
+def data_key(engine: str, incarnation: int, physical: str, again: int = 0) -> str:
     """Of a file's object."""
-    return f"{owner.engine}/data/{owner.number:08}/{physical}"
+    key = f"{engine}/data/{incarnation:08}/{physical}"
+    return f"{key}.again-{again}" if again else key
+
+
+def digests_text(digests: Mapping[str, str]) -> str:
+    """Digests as the catalogue keeps them."""
+    return " ".join(f"{word}={digests[word]}" for word in sorted(digests))
 
 
 def resource_key(key: str, digest: str) -> str:
-    """Of the object of a `.resource` with an MD5, beside its file's."""
-    return f"{key}.{digest}.resource"
+    """Of the object of a `.resource` with an MD5, beside its file's; short enough for a name."""
+    return f"{key}.{digest}"
 
 
 class UploadProgress(NamedTuple):
@@ -72,7 +80,10 @@ class UploadProgress(NamedTuple):
     Attributes:
         waiting_files: loaded, and not in the store as they are.
         waiting_bytes: of those.
-        unreadable_files: those of them that were not where they should be, or not what was loaded.
+        kept_files: loaded, and not to go yet, or never.
+        kept_bytes: of those.
+        unreadable_files: those of them that were not where they should be, or not what was loaded,
+            or that the store refused.
         oldest: commit that brought the oldest of them, 0 for none.
         uploaded_files: in the store.
         uploaded_bytes: of those.
@@ -80,6 +91,8 @@ class UploadProgress(NamedTuple):
 
     waiting_files: int = 0
     waiting_bytes: int = 0
+    kept_files: int = 0
+    kept_bytes: int = 0
     unreadable_files: int = 0
     oldest: int = 0
     uploaded_files: int = 0
@@ -109,9 +122,10 @@ class Uploader:
         home: Tree,
         trees: Callable[[], Sequence[Tree]],
         *,
+        rules: UploadRules | None = None,
         parallel: int = 4,
         paced: Callable[[int], None] = lambda _: None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Prepare; nothing is done before `run_once`.
 
@@ -121,9 +135,11 @@ class Uploader:
             owner: as whom they are put.
             home: the schema directory, which remembers attempts.
             trees: gives the data directories that count now.
+            rules: when files go, where no operator said it of their storage group; None: at once,
+                whatever was said.
             parallel: files on their way at once.
             paced: called with a number of bytes before they go; may wait.
-            clock: seconds.
+            clock: seconds since the epoch.
         """
         self._engine = engine
         self._store = store
@@ -133,20 +149,27 @@ class Uploader:
         self._parallel = parallel
         self._paced = paced
         self._clock = clock
-        self._queue = UploadQueue(engine, clock)
+        self._queue = UploadQueue(engine, rules, clock)
         self._unreadable: set[str] = set()
+        self._refused = 0
         self._may_be_there = parallel + _BATCH
         self._stop = threading.Event()
 
     def progress(self) -> UploadProgress:
         """How far it is."""
-        missing = self._queue.missing()
+        missing, kept = self._queue.missing()
         with self._engine.reading() as state:
             table = state.uploaded_table
-            rows = [state.files[each] for each in missing if each in state.files]
+            sizes = {
+                each: state.files[each].size
+                for each in (*missing, *kept)
+                if each in state.files and each not in table.rows
+            }
             return UploadProgress(
                 waiting_files=len(missing),
-                waiting_bytes=sum(row.size for row in rows if row.physical not in table.rows),
+                waiting_bytes=sum(sizes.get(each, 0) for each in missing),
+                kept_files=len(kept),
+                kept_bytes=sum(sizes.get(each, 0) for each in kept),
                 unreadable_files=len(self._unreadable & missing.keys()),
                 oldest=min(missing.values(), default=0),
                 uploaded_files=len(table.rows),
@@ -174,6 +197,7 @@ class Uploader:
 
     def _run(self, pool: ThreadPoolExecutor) -> int:
         done, under_way, come = 0, dict[Future[_Brought], str](), list[_Brought]()
+        self._refused = 0
         trouble: TsferryError | None = None
         told = self._clock()
         while True:
@@ -204,9 +228,15 @@ class Uploader:
             brought = each.result()
         except ContentChangedError as error:
             self._put_off(physical, error)
+        except StoreRefusedError as error:
+            # Of one file, such as a name that is too long there, no other has to suffer.
+            self._put_off(physical, error)
+            self._refused += 1
+            return error if self._refused >= 2 * self._parallel else None
         except TsferryError as error:
             return error  # it is put back with all that was not told of
         else:
+            self._refused = 0
             if brought.told is not None:
                 come.append(brought)
             elif brought.is_whole:
@@ -215,12 +245,12 @@ class Uploader:
                 self._queue.put_off(physical)
         return None
 
-    def _put_off(self, physical: str, error: ContentChangedError) -> None:
+    def _put_off(self, physical: str, error: TsferryError) -> None:
         # fsck and verification tell of it; what is in the store is never such a copy.
         if physical not in self._unreadable:
             self._unreadable.add(physical)
             log.warning(
-                "a file is not what was loaded, and is not uploaded",
+                "a file is not uploaded",
                 extra={"physical": physical, "error": str(error)},
             )
         self._queue.put_off(physical)
@@ -264,14 +294,17 @@ class Uploader:
         Raises:
             ContentChangedError: the file is not there, or not what was loaded.
         """
-        row, key = due.row, data_key(self._owner, due.row.physical)
+        row = due.row
+        number = self._owner.number if due.there is None else due.there.incarnation
+        again = 0 if due.there is None else due.there.again
+        key = data_key(self._owner.engine, number, row.physical, again)
         physical = FilePath.parse(row.physical)
         if due.there is None:
             about = {"sender": row.sender, "path": row.path, "md5": row.md5}
             found = self._put(physical.text, key, row.size, row.md5, about)
-            digests = dict(found.digests)
+            digests = digests_text(found.digests)
         else:
-            key, digests = due.there.key, due.there.digests
+            digests = due.there.digests
         there = "" if due.there is None else due.there.resource
         resource, is_whole = there, True
         if row.resource is not None and row.resource.md5 != there:
@@ -284,7 +317,7 @@ class Uploader:
             return _Brought(None, is_whole)
         crash.point("storage.upload.confirmed")
         return _Brought(
-            records.FileUploaded(row.physical, key, row.size, digests, resource), is_whole
+            records.FileUploaded(row.physical, number, row.size, digests, resource, again), is_whole
         )
 
     def _put_resource(self, physical: FilePath, key: str, known: records.ResourceMeta) -> None:
@@ -343,7 +376,8 @@ class Uploader:
         self._home.write_atomic(_attempt_file(key), msgspec.json.encode(_Attempt(key, ident)))
 
     def _forget_attempts(self, told: records.FileUploaded) -> None:
-        for key in (told.key, resource_key(told.key, told.resource)):
+        data = data_key(self._owner.engine, told.incarnation, told.physical, told.again)
+        for key in (data, resource_key(data, told.resource)):
             self._home.unlink(_attempt_file(key), sync=False)
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from common.config import UploadRules
 from common.digests import md5
 from common.durable import Tree
 from receiver.metadata.engine import Engine
@@ -14,7 +15,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.object_store import ObjectStore
-from receiver.storage.uploader import Uploader
+from receiver.storage.uploader import Uploader, data_key
 
 SENDER = "5e" * 16
 
@@ -41,7 +42,12 @@ class Centre:
         self.owner = own_incarnation(self.store, self.home, self.engine.uuid)
         self.uploader_of()
 
-    def uploader_of(self, parallel: int = 4, paced: Callable[[int], None] = lambda _: None) -> None:
+    def uploader_of(
+        self,
+        parallel: int = 4,
+        paced: Callable[[int], None] = lambda _: None,
+        rules: UploadRules | None = None,
+    ) -> None:
         """Another one in the place of the one that there is."""
         self.uploader = Uploader(
             self.engine,
@@ -49,6 +55,7 @@ class Centre:
             self.owner,
             self.home,
             lambda: [self.tree],
+            rules=rules,
             parallel=parallel,
             paced=paced,
             clock=lambda: self.now,
@@ -64,9 +71,11 @@ class Centre:
         self.stop()
         self.start()
 
-    def load(self, number: int, *, size: int = 1500, resource: bytes | None = None) -> str:
+    def load(
+        self, number: int, *, size: int = 1500, resource: bytes | None = None, stem: str = ""
+    ) -> str:
         content = random.Random(number).randbytes(size)
-        stem = f"sequence/root.sg/0/0/{number}-{number}-0-0"
+        stem = stem or f"sequence/root.sg/0/0/{number}-{number}-0-0"
         physical = f"{stem}.{number:016x}.tsfile"
         place = self.root / "data" / physical
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -124,6 +133,9 @@ class Centre:
     def uploaded(self) -> set[str]:
         with self.engine.reading() as state:
             return set(state.uploaded_table.rows)
+
+    def key(self, physical: str) -> str:
+        return data_key(self.engine.uuid, self.owner.number, physical)
 
     def objects(self) -> list[str]:
         return [each.key for each in self.store.objects(f"{self.engine.uuid}/data/")]

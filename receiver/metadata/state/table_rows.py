@@ -46,6 +46,7 @@ __all__ = [
     "SenderRow",
     "TaskRow",
     "TokenRow",
+    "UploadTimeRow",
     "UploadedRow",
 ]
 
@@ -390,22 +391,31 @@ class LostRow(_Row, frozen=True, kw_only=True):
         return self.sender, self.path, self.md5
 
 
+class UploadTimeRow(_Row, frozen=True, kw_only=True):
+    """When files of a storage group are uploaded; see `records.UploadSet`."""
+
+    path: str
+    after: int
+
+
 class UploadedRow(_Row, frozen=True, kw_only=True):
     """A file in the object store; see `records.FileUploaded`.
 
     Attributes:
         resource: of the last time that it was said.
         ended: the commit that forgot the file; its object stays for a while. 0 before.
-        former: key and resource as they were said before; those objects stay as long.
+        former: incarnation, number and resource as they were said before; those objects stay as
+            long.
     """
 
     physical: str
-    key: str
+    incarnation: int
     size: int
-    digests: dict[str, str]
+    digests: str
     resource: str = ""
     ended: int = 0
-    former: list[tuple[str, str]] = []
+    again: int = 0
+    former: tuple[tuple[int, int, str], ...] = ()
 
 
 class HeldDeletesRow(_Row, frozen=True, kw_only=True):

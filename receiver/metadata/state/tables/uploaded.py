@@ -11,13 +11,54 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from receiver.metadata.model import records
-from receiver.metadata.state.table_rows import UploadedRow
+from receiver.metadata.state.table_rows import UploadedRow, UploadTimeRow
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables import Appliers
 
-__all__ = ["UploadedTable"]
+__all__ = ["UploadTimes", "UploadedTable"]
+
+
+class UploadTimes:
+    """When files go, of the storage groups that an operator said it of.
+
+    Attributes:
+        rows: by the storage group.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[str, UploadTimeRow] = {}
+
+    def restore(self, row: UploadTimeRow) -> None:
+        """Put a row in as it was."""
+        self.rows[row.path] = row
+
+    def of(self, group: str) -> int | None:
+        """Milliseconds behind the load; -1 for never, None where nobody said anything."""
+        while group:
+            if group in self.rows:
+                return self.rows[group].after
+            group = group.rpartition(".")[0]
+        return None
+
+    def operations(self) -> Appliers:
+        """What it does with operations."""
+        return {
+            records.UploadSet: self._upload_set,
+            records.StorageGroupDeleted: self._group_deleted,
+        }
+
+    def _upload_set(self, op: records.UploadSet, ts: int) -> None:
+        known = self.rows.pop(op.path, None)
+        if op.after is not None:
+            created = ts if known is None else known.created
+            self.restore(UploadTimeRow(path=op.path, after=op.after, created=created, changed=ts))
+
+    def _group_deleted(self, op: records.StorageGroupDeleted, ts: int) -> None:
+        self.rows.pop(op.path, None)
 
 
 class UploadedTable:
@@ -29,13 +70,22 @@ class UploadedTable:
         ended: those whose files are forgotten, in the order of the commits that forgot them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, files: Mapping[str, FileRow]) -> None:
+        """Make an empty one.
+
+        Args:
+            files: all files by their physical names; a row shares the name of its file.
+        """
+        self._files = files
         self.rows: dict[str, UploadedRow] = {}
         self.bytes = 0
         self.ended: dict[str, None] = {}
 
     def restore(self, row: UploadedRow) -> None:
         """Put a row in as it was."""
+        file = self._files.get(row.physical)
+        if file is not None:
+            row = msgspec.structs.replace(row, physical=file.physical)
         if row.physical not in self.rows:
             self.bytes += row.size
         self.rows[row.physical] = row
@@ -62,14 +112,17 @@ class UploadedTable:
 
     def _file_uploaded(self, op: records.FileUploaded, ts: int) -> None:
         known = self.rows.get(op.physical)
-        former = [] if known is None else [*known.former, (known.key, known.resource)]
+        former: tuple[tuple[int, int, str], ...] = ()
+        if known is not None:
+            former = (*known.former, (known.incarnation, known.again, known.resource))
         self.restore(
             UploadedRow(
                 physical=op.physical,
-                key=op.key,
+                incarnation=op.incarnation,
                 size=op.size,
-                digests=dict(op.digests),
+                digests=op.digests,
                 resource=op.resource,
+                again=op.again,
                 former=former,
                 created=ts if known is None else known.created,
                 changed=ts,

@@ -197,3 +197,17 @@ def test_objects_of_one_folder_are_in_order_from_a_place_on(store: ObjectStore) 
 def test_a_good_store_passes_the_check(store: ObjectStore) -> None:
     assert [found for found in check_store(store) if found.problem] == []
     assert list(store.objects("")) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "a%20b", "ä€", "a#b?c&d=e", "~[{^}]|<>*'\"", "a+b", "`root`.`x`", "a:b@c;d,e!$"]
+)
+def test_a_key_is_any_name_that_a_file_may_have(
+    make_store: Callable[[], ObjectStore], name: str
+) -> None:
+    store = make_store()
+    key = f"keys/{name}/{name}.tsfile"
+    store.put(key, b"content")
+    assert make_store().read(key, 0, 100) == b"content"
+    assert store.head(key).size == 7
+    assert [each.key for each in store.objects("keys/") if each.key == key] == [key]

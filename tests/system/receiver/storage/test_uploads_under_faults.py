@@ -16,7 +16,6 @@ import pytest
 from common.errors import Transient
 from receiver.storage.object_store import ObjectStore
 from receiver.storage.store_opening import StoreOptions, open_store
-from receiver.storage.uploader import data_key
 from tests.support.s3_proxy import Request, S3Proxy
 from tests.support.s3_server import KEY, REGION, SECRET, S3Server
 from tests.support.uploading import Centre
@@ -101,7 +100,7 @@ def test_a_kill_at_any_step_uploads_nothing_twice_and_loses_none(
     names = {centre.load(each, resource=b"r%d" % each) for each in range(4)}
     if large:
         names.add(centre.load(9, size=LARGE))
-    uuid, owner = centre.engine.uuid, centre.owner
+    uuid = centre.engine.uuid
     centre.stop()
     command = [sys.executable, "-c", LIFE, str(tmp_path), json.dumps(place)]
     environment = {**os.environ, "TSFERRY_CRASH_AT": point}
@@ -117,7 +116,7 @@ def test_a_kill_at_any_step_uploads_nothing_twice_and_loses_none(
     assert list(store.unfinished("")) == []
     assert not list((tmp_path / "schema" / "storage" / "attempts").glob("*"))
     if large:
-        key = data_key(owner, next(each for each in names if each.endswith(f"{9:016x}.tsfile")))
+        key = centre.key(next(each for each in names if each.endswith(f"{9:016x}.tsfile")))
         # What was on its way at the kill goes again, and no part that had come.
         assert proxy.put_bytes(key) <= LARGE + (17 << 20 if "sent" in point else 0)
     centre.stop()
@@ -140,7 +139,7 @@ def test_a_store_that_is_slow_or_loses_its_answers_gets_each_file_once(
     assert len(centre.objects()) == 12
     for name in names:
         whole = (centre.root / "data" / name).read_bytes()
-        assert centre.store.read(data_key(centre.owner, name), 0, 1 << 20) == whole
+        assert centre.store.read(centre.key(name), 0, 1 << 20) == whole
 
 
 def test_the_answer_to_the_last_part_is_lost(centre: Centre, proxy: S3Proxy) -> None:

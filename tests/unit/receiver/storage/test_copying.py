@@ -11,6 +11,7 @@ from common.bandwidth import Bandwidth
 from common.durable import Tree
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from receiver.metadata.sql.executing import execute
 from receiver.operator.status import running_status
 from receiver.operator.storage import running_storage, storage_in_catalogue
 from receiver.storage import copying
@@ -118,3 +119,16 @@ def test_what_is_forgotten_for_long_goes_from_the_store(
         store = open_store(str(world.storage["url"]))
         assert len(list(store.objects(f"{node.engine.uuid}/data/"))) == 1
         store.close()
+
+
+def test_what_an_operator_said_of_a_storage_group_is_shown_and_done(world: World) -> None:
+    with world.node() as node:
+        execute(node.engine, "set storage group to root.sg")
+        execute(node.engine, "set upload to root.sg never")
+        Edge(node).round({path_of(1): tsfile()})
+        until(lambda: running_storage(node.operator).kept_files == 1)
+        view = running_storage(node.operator)
+        assert (view.upload, view.waiting_files, view.uploaded_files) == ({"root.sg": -1}, 0, 0)
+        execute(node.engine, "set upload to root.sg at once")
+        until(lambda: running_storage(node.operator).uploaded_files == 1)
+        assert storage_in_catalogue(node.operator).upload == {"root.sg": 0}

@@ -81,6 +81,10 @@ class Keeper(Centre):
                 return set(state.files)
 
 
+def key_of(centre: Centre, physical: str) -> str:
+    return data_key(centre.owner.engine, centre.owner.number, physical)
+
+
 @pytest.fixture
 def centre(tmp_path: Path) -> Iterator[Keeper]:
     (tmp_path / "bucket").mkdir()
@@ -105,9 +109,7 @@ def test_the_objects_of_a_file_go_when_it_is_forgotten_for_history_and_grace(
     assert len(centre.objects()) == 5
     centre.pass_by(120)
     assert centre.files_remover.run_once() == 1
-    assert {each[: len(data_key(centre.owner, two))] for each in centre.objects()} == {
-        data_key(centre.owner, two)
-    }
+    assert {each[: len(key_of(centre, two))] for each in centre.objects()} == {key_of(centre, two)}
     assert len(centre.objects()) == 2
     assert centre.uploaded() == {two}
     centre.engine.checkpoint()
@@ -170,7 +172,7 @@ def test_a_kill_between_object_and_commit_ends_with_neither(centre: Keeper, poin
 
     with crash.arm(die), pytest.raises(crash.SimulatedCrash):
         centre.files_remover.run_once()
-    assert centre.objects() == [data_key(centre.owner, two)]
+    assert centre.objects() == [key_of(centre, two)]
     told = point.endswith("committed")
     assert centre.uploaded() == ({two} if told else {one, two})
     centre.restart()
@@ -185,7 +187,7 @@ def test_what_is_in_the_bucket_and_in_no_row_is_never_removed(centre: Keeper) ->
     uuid = centre.engine.uuid
     foreign = {
         f"{uuid}/data/00000001/sequence/root.sg/0/0/9-9-0-0.{9:016x}.tsfile",
-        f"{data_key(centre.owner, one)}.{'0' * 32}.resource",
+        f"{key_of(centre, one)}.{'0' * 32}",
         f"{uuid}/log/00000001/mlog-1.tsf.0000000000000000.{'0' * 32}",
         f"{uuid}/checkpoints/00000001/mine",
         "other/data/00000001/x",
@@ -316,7 +318,7 @@ def test_old_checkpoints_stay_while_no_newer_one_is_good(centre: Keeper) -> None
 
 def test_own_attempts_of_what_is_not_to_come_are_dropped_after_a_day(centre: Keeper) -> None:
     one = centre.load(1)
-    own = centre.root / "bucket" / data_key(centre.owner, one)
+    own = centre.root / "bucket" / key_of(centre, one)
     other = centre.root / "bucket" / "other" / "x"
     for each in (own, other):
         each.parent.mkdir(parents=True)

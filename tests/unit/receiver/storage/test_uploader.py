@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from common import crash
+from common.config import UploadRules
 from common.digests import md5
 from common.durable import Tree
 from common.errors import StoppedError, Transient
@@ -15,8 +17,8 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import FencedError
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import next_incarnation, own_incarnation
-from receiver.storage.object_store import StoreAwayError
-from receiver.storage.uploader import data_key, resource_key
+from receiver.storage.object_store import Fingerprint, StoreAwayError, StoreRefusedError
+from receiver.storage.uploader import resource_key
 from tests.support.uploading import SENDER, Centre
 
 
@@ -32,12 +34,12 @@ def test_what_is_loaded_is_uploaded_with_its_resource(centre: Centre) -> None:
     one, two = centre.load(1, resource=b"res"), centre.load(2)
     assert centre.uploader.run_once() == 2
     assert centre.uploaded() == {one, two}
-    key = data_key(centre.owner, one)
+    key = centre.key(one)
     whole = (centre.root / "data" / one).read_bytes()
     assert centre.store.read(key, 0, 1 << 20) == whole
     assert centre.store.head(key).about["sender"] == SENDER
     assert sorted(centre.objects()) == sorted(
-        [key, f"{key}.{md5(b'res').hexdigest()}.resource", data_key(centre.owner, two)]
+        [key, f"{key}.{md5(b'res').hexdigest()}", centre.key(two)]
     )
 
 
@@ -85,13 +87,13 @@ def test_a_rotten_copy_never_goes(centre: Centre) -> None:
     place.write_bytes(place.read_bytes()[:-1] + b"?")
     centre.uploader.run_once()
     assert centre.uploaded() == {two}
-    assert centre.objects() == [data_key(centre.owner, two)]
+    assert centre.objects() == [centre.key(two)]
 
 
 def test_a_resource_written_anew_is_an_object_of_its_own(centre: Centre) -> None:
     one = centre.load(1, resource=b"res")
     centre.uploader.run_once()
-    key, size = data_key(centre.owner, one), centre.uploader.progress().uploaded_bytes
+    key, size = centre.key(one), centre.uploader.progress().uploaded_bytes
     new = centre.note_resource(one, b"another")
     centre.write_resource(one, b"another")
     assert centre.uploader.run_once() == 1
@@ -167,6 +169,56 @@ def test_the_line_is_asked_before_bytes_go_and_may_stop_them(centre: Centre) -> 
     assert asked == [1000] * 6
 
 
+def loaded_at(centre: Centre, physical: str) -> float:
+    with centre.engine.reading() as state:
+        return centre.engine.times.seconds(state.files[physical].created)
+
+
+def test_files_go_when_their_storage_group_says(centre: Centre) -> None:
+    one = centre.load(1)
+    centre.uploader_of(rules=UploadRules.parse([{"group": "root.sg", "upload": "12h"}]))
+    assert centre.uploader.run_once() == 0
+    later = centre.load(2)
+    centre.now = loaded_at(centre, later) + 12 * 3600 - 1
+    assert centre.uploader.run_once() in (0, 1)
+    assert later not in centre.uploaded()
+    assert centre.uploader.progress().kept_files >= 1
+    assert centre.uploader.progress().waiting_files == 0
+    centre.now += 2
+    centre.uploader.run_once()
+    assert centre.uploaded() == {one, later}
+    assert centre.uploader.progress().kept_files == 0
+
+
+def test_what_an_operator_says_counts_before_the_configuration_and_at_once(centre: Centre) -> None:
+    centre.uploader_of(rules=UploadRules.parse("never"))
+    one = centre.load(1)
+    assert centre.uploader.run_once() == 0
+    progress = centre.uploader.progress()
+    assert (progress.kept_files, progress.kept_bytes, progress.waiting_files) == (1, 1500, 0)
+    centre.engine.set_storage_group("root.sg")
+    centre.engine.set_upload("root.sg", 0)
+    assert centre.uploader.run_once() == 1
+    centre.engine.set_upload("root.sg", -1)
+    two = centre.load(2)
+    assert centre.uploader.run_once() == 0
+    centre.engine.checkpoint()
+    centre.restart()
+    centre.uploader_of(rules=UploadRules())
+    assert centre.uploader.run_once() == 0
+    centre.engine.set_upload("root.sg", None)
+    assert centre.uploader.run_once() == 1
+    assert centre.uploaded() == {one, two}
+
+
+def test_with_before_ack_nobody_says_otherwise(centre: Centre) -> None:
+    centre.engine.set_storage_group("root.sg")
+    centre.engine.set_upload("root.sg", -1)
+    one = centre.load(1)
+    assert centre.uploader.run_once() == 1
+    assert centre.uploaded() == {one}
+
+
 def test_many_files_are_told_of_by_one_commit(centre: Centre) -> None:
     names = {centre.load(number) for number in range(50)}
     before = centre.engine.newest_commit
@@ -211,7 +263,7 @@ def test_an_error_of_one_run_leaves_nothing_out(
 def test_a_store_with_other_bytes_does_not_count(centre: Centre) -> None:
     one = centre.load(1)
     whole = (centre.root / "data" / one).read_bytes()
-    centre.store.put(data_key(centre.owner, one), whole[:-1] + b"?")
+    centre.store.put(centre.key(one), whole[:-1] + b"?")
     centre.uploader.run_once()
     assert centre.uploaded() == set()
 
@@ -231,6 +283,48 @@ def test_a_store_that_is_away_is_tried_again(
     assert centre.uploader.progress().waiting_files == 1
     assert centre.uploader.run_once() == 1
     assert centre.uploaded() == {one}
+
+
+def test_a_file_that_the_store_refuses_holds_up_no_other(
+    centre: Centre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, *others = [centre.load(number) for number in range(5)]
+    upload = centre.store.upload
+
+    def refuse(key: str, *rest: Any, **more: Any) -> Fingerprint:
+        if one in key:
+            raise StoreRefusedError("KeyTooLongError")
+        return upload(key, *rest, **more)
+
+    monkeypatch.setattr(centre.store, "upload", refuse)
+    assert centre.uploader.run_once() == 4
+    assert centre.uploaded() == set(others)
+    assert centre.uploader.progress().unreadable_files == 1
+
+
+def test_a_store_that_refuses_all_is_a_problem(
+    centre: Centre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {centre.load(number) for number in range(30)}
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreRefusedError("AccessDenied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(centre.store, "upload", refuse)
+        with pytest.raises(StoreRefusedError):
+            centre.uploader.run_once()
+    centre.now += 61
+    assert centre.uploader.run_once() == 30
+    assert centre.uploaded() == names
+
+
+def test_the_longest_name_that_a_file_may_have_fits(centre: Centre) -> None:
+    stem = "x" * (200 - len(".tsfile"))
+    one = centre.load(1, stem=f"sequence/root.sg/0/0/{stem}", resource=b"res")
+    assert len(one.rpartition("/")[2]) == 217
+    assert centre.uploader.run_once() == 1
+    assert centre.resources() == {one: md5(b"res").hexdigest()}
 
 
 def test_who_was_replaced_puts_nothing_any_more(centre: Centre, tmp_path: Path) -> None:
