@@ -13,7 +13,7 @@ from common.errors import ConflictError, TsferryError, UsageError
 from common.terminal import printable, size_text, table
 from receiver.cli.showing import commit_time, json_option, write_json
 from receiver.config import ReceiverConfig
-from receiver.disks import adopt
+from receiver.disks import AwayError, Disks, adopt
 from receiver.metadata.engine import Engine
 from receiver.open_engine import open_engine
 from receiver.operator.client import ask
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from receiver.storage.object_check import CopiesReport
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["restore", "show_findings", "storage"]
+__all__ = ["check_copies", "restore", "storage"]
 
 
 @click.group()
@@ -208,12 +208,41 @@ def _check_restore(
     if as_json:
         write_json(report)
     else:
-        show_findings(report)
+        _show_findings(report)
     if not report.good:
         ctx.exit(1)
 
 
-def show_findings(report: CopiesReport) -> None:
+def check_copies(config: ReceiverConfig, *, repair: bool, deep: bool, as_json: bool) -> int:
+    """`fsck --storage`: check what is in the store, and put it right; the exit code."""
+    from receiver.storage.copying import store_of
+    from receiver.storage.incarnation import own_incarnation
+    from receiver.storage.object_repair import examine_store, repair_store
+    from receiver.storage.owned_prefix import own_prefix
+
+    store = store_of(_configured(config).storage)
+    try:
+        engine = open_engine(config) if repair else Engine.read_only(config.schema_dir)
+        with engine, Disks.look(config, engine) as disks, Tree(config.schema_dir) as home:
+            report = examine_store(engine, store, disks.trees, deep=deep)
+            if repair and report.found:
+                for away in disks.away():  # what is not mounted is not bad
+                    raise AwayError(str(away))
+                own_prefix(store, engine.uuid)
+                owner = own_incarnation(store, home, engine.uuid)
+                report = repair_store(engine, store, owner, disks.trees, report)
+    finally:
+        store.close()
+    if as_json:
+        write_json(report)
+    else:
+        _show_findings(report)
+        if not report.good and not repair:
+            click.echo("nothing was changed; with the server down, --repair puts right what can be")
+    return 0 if report.good else 1
+
+
+def _show_findings(report: CopiesReport) -> None:
     """Write what was found in a store."""
     rows = [
         (

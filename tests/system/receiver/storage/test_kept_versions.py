@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import botocore.session
 import pytest
 
 from common.durable import Tree
@@ -31,9 +30,9 @@ def bucket(
 ) -> Iterator[tuple[str, Any]]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    client: Any = botocore.session.Session().create_client(
-        "s3", region_name=REGION, endpoint_url=s3.endpoint
-    )
+    from botocore.session import Session
+
+    client: Any = Session().create_client("s3", region_name=REGION, endpoint_url=s3.endpoint)
     name = f"kept-{request.param}"
     client.create_bucket(Bucket=name, ObjectLockEnabledForBucket=request.param == "lock")
     if request.param == "lock":

@@ -22,11 +22,13 @@ from receiver.config import ReceiverConfig
 from receiver.metadata.engine import Engine
 from receiver.node import Node
 from receiver.operator.directories import look
+from receiver.operator.storage import running_storage
 from receiver.storage.backing_up import BackedUp, back_up
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.object_check import CopiesReport
 from receiver.storage.restore_check import check_restore
 from tests.support.node_world import Edge, World, path_of, tsfile
+from tests.support.web import until
 
 
 @pytest.fixture
@@ -46,11 +48,11 @@ def write_config(place: Path, root: Path) -> None:
 
 def command(place: Path, *arguments: object, code: int = 0) -> dict[str, Any]:
     given = ["--config", str(place / "receiver.toml"), *map(str, arguments), "--json"]
-    done = CliRunner().invoke(cli, given)
+    done = CliRunner().invoke(cli, given, standalone_mode=False)
     if isinstance(done.exception, TsferryError):
         assert done.exception.exit_code == code, done.exception
         return {}
-    assert done.exit_code == code, (done.output, done.exception)
+    assert (done.return_value or 0) == code, (done.output, done.exception)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -208,3 +210,25 @@ def test_a_backup_that_was_cut_off_is_the_one_before_and_goes_on(
         found = copy(world, place)
         assert (found.files, found.lacking) == (4, [])
         assert check(place, tmp_path / "scratch").commit == node.engine.newest_commit
+
+
+def test_the_store_of_a_receiver_is_checked_and_put_right_by_command(
+    world: World, tmp_path: Path
+) -> None:
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    world.storage = {"url": bucket.as_uri(), "lag": 0.1}
+    with (world.root / "receiver.toml").open("a") as file:
+        file.write(f'[storage]\nurl = "{bucket.as_uri()}"\n')
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile(), path_of(2): tsfile(salt=2)})
+        until(lambda: running_storage(node.operator).uploaded_files == 2)
+        assert command(world.root, "fsck", "--storage")["found"] == []
+        next(bucket.glob("*/data/*/sequence/**/*.tsfile")).unlink()
+        (found,) = command(world.root, "fsck", "--storage", code=1)["found"]
+        assert (found["kind"], found["repaired"]) == ("missing", False)
+        command(world.root, "fsck", "--storage", "--repair", code=5)
+    (found,) = command(world.root, "fsck", "--storage", "--repair")["found"]
+    assert found["repaired"]
+    assert command(world.root, "fsck", "--storage", "--deep")["found"] == []
+    command(world.root, "fsck", "--deep", code=2)
