@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
@@ -146,7 +147,7 @@ def restore(
         raise UsageError("--deep: expected with --check")
     from receiver.storage.copying import store_of
     from receiver.storage.file_restore import restore_files
-    from receiver.storage.incarnation import next_incarnation
+    from receiver.storage.incarnation import forget_store, next_incarnation
     from receiver.storage.metadata_restore import restore_metadata
     from receiver.storage.owned_prefix import engine_in
 
@@ -158,14 +159,20 @@ def restore(
         return
     try:
         uuid = engine_in(store)
-        if not _is_there(config, uuid):
-            restore_metadata(store, uuid, config.schema_dir, at=at)
-        with Tree(config.schema_dir) as home:
-            next_incarnation(store, home, uuid)
+        if _is_there(config, uuid):
+            with Tree(config.schema_dir) as home:
+                next_incarnation(store, home, uuid)
+        else:
+            restore_metadata(store, uuid, config.schema_dir, at=at, take_over=True)
         with open_engine(config) as engine:
             adopt(config, uuid)
-            with Tree(config.data_dirs[0]) as data:
-                found = restore_files(store, engine, data)
+            with ExitStack() as stack:
+                trees = [stack.enter_context(Tree(each)) for each in config.data_dirs]
+                keep = config.limits.min_free_bytes
+                found = restore_files(store, engine, trees, keep=keep)
+        if url is not None:
+            with Tree(config.schema_dir) as home:
+                forget_store(home)
     finally:
         store.close()
     if as_json:

@@ -111,7 +111,7 @@ def back_up(
 
 def _owner(store: ObjectStore, home: Tree, engine: str) -> Incarnation:
     own_prefix(store, engine)
-    return own_incarnation(store, home, engine)
+    return own_incarnation(store, home, engine, is_backup=True)
 
 
 class _Copying:

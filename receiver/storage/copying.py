@@ -16,12 +16,12 @@ from common.durable import Closing, Tree
 from common.errors import DamagedError, StoppedError, TsferryError
 from common.threads import join_begun
 from receiver.metadata.model.errors import FencedError, HistoryGoneError
-from receiver.storage.incarnation import own_incarnation
+from receiver.storage.incarnation import has_been_put, own_incarnation
 from receiver.storage.log_removal import LogRemover
 from receiver.storage.log_shipping import LogShipper
 from receiver.storage.object_removal import ObjectRemover
 from receiver.storage.object_store import StoreAwayError, StoreRefusedError
-from receiver.storage.owned_prefix import own_prefix
+from receiver.storage.owned_prefix import check_prefix, own_prefix
 from receiver.storage.store_opening import StoreOptions, open_store
 from receiver.storage.uploader import Uploader, UploadProgress
 
@@ -265,8 +265,10 @@ class StorageService(Closing):
         """Find the store, and out who owns what is in it; by the thread of the log alone."""
         if self._store is None:
             self._store = store_of(self._config)
-        own_prefix(self._store, self._engine.uuid)
-        owner = own_incarnation(self._store, self._home, self._engine.uuid)
+        uuid = self._engine.uuid
+        claim = check_prefix if has_been_put(self._home, uuid) else own_prefix
+        claim(self._store, uuid)
+        owner = own_incarnation(self._store, self._home, uuid)
         self._shipper = LogShipper(self._engine.published, self._home, self._store, owner)
         self._incarnation = owner.number
         self._uploader = Uploader(

@@ -87,6 +87,6 @@ def test_what_is_needed_no_more_is_out_of_sight_and_the_rest_is_restored(
         Engine.open(tmp_path / "again" / "schema", background=False) as engine,
         Tree(tmp_path / "again" / "data", create=True) as data,
     ):
-        found = restore_files(store, engine, data)
+        found = restore_files(store, engine, [data])
     assert (found.fetched, found.lacking) == (1, [])
     store.close()

@@ -108,7 +108,10 @@ def test_a_receiver_is_backed_up_again_and_again_and_made_anew(
     assert (found["fetched"], found["lacking"]) == (3, [])
     again = World(new)
     assert again.loaded() == world.loaded()
+    (tmp_path / "bucket").mkdir()
+    again.storage = {"url": (tmp_path / "bucket").as_uri(), "lag": 0.1}
     with again.node() as node:
+        until(lambda: running_storage(node.operator).uploaded_files == 3)
         edge.node = node
         edge.round({path_of(4): tsfile(salt=4)})
         assert command(new, "backup", place)["copied"] == 1
@@ -228,6 +231,8 @@ def test_the_store_of_a_receiver_is_checked_and_put_right_by_command(
         (found,) = command(world.root, "fsck", "--storage", code=1)["found"]
         assert (found["kind"], found["repaired"]) == ("missing", False)
         command(world.root, "fsck", "--storage", "--repair", code=5)
+    assert command(world.root, "backup", tmp_path / "one")["copied"] == 2
+    assert command(world.root, "backup", tmp_path / "two")["copied"] == 2
     (found,) = command(world.root, "fsck", "--storage", "--repair")["found"]
     assert found["repaired"]
     assert command(world.root, "fsck", "--storage", "--deep")["found"] == []

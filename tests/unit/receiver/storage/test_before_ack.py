@@ -53,7 +53,7 @@ def restored(bucket: Path, uuid: str, root: Path) -> tuple[set[str], list[tuple[
         Engine.open(root / "schema", background=False) as engine,
         Tree(root / "data", create=True) as data,
     ):
-        found = restore_files(store, engine, data)
+        found = restore_files(store, engine, [data])
         with engine.reading() as state:
             paths = {row.path for row in state.files.values() if row.visible}
     store.close()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from common.bandwidth import Bandwidth
 from common.durable import Tree
+from common.errors import NoSpaceError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
@@ -19,7 +21,7 @@ from receiver.storage.file_restore import restore_files
 from receiver.storage.incarnation import next_incarnation
 from receiver.storage.metadata_restore import restore_metadata
 from receiver.storage.store_opening import open_store
-from tests.support.node_world import Clock, Edge, World, path_of, tsfile
+from tests.support.node_world import A, Clock, Edge, World, epoch_of, path_of, tsfile
 from tests.support.web import until
 
 
@@ -53,7 +55,7 @@ def test_what_is_loaded_comes_to_the_store_and_a_receiver_is_made_of_it(
         Engine.open(restored / "schema", background=False) as engine,
         Tree(restored / "data", create=True) as data,
     ):
-        found = restore_files(store, engine, data)
+        found = restore_files(store, engine, [data])
     store.close()
     assert (found.fetched, found.lacking) == (2, [])
     assert {name: (restored / "data" / name).read_bytes() for name in loaded} == loaded
@@ -119,6 +121,74 @@ def test_what_is_forgotten_for_long_goes_from_the_store(
         store = open_store(str(world.storage["url"]))
         assert len(list(store.objects(f"{node.engine.uuid}/data/"))) == 1
         store.close()
+
+
+def test_an_empty_directory_where_the_store_was_is_none(world: World, tmp_path: Path) -> None:
+    """As a mount that is away leaves it: nothing is put there, and believed to be copied."""
+    bucket, away = tmp_path / "bucket", tmp_path / "away"
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile()})
+        until(lambda: running_storage(node.operator).uploaded_files == 1)
+    bucket.rename(away)
+    bucket.mkdir()
+    with world.node() as node:
+        until(lambda: running_storage(node.operator).problem)
+        Edge(node, epoch=epoch_of(node, A)).round({path_of(2): tsfile(salt=2)})
+        assert running_storage(node.operator).uploaded_files <= 1
+        assert list(bucket.iterdir()) == []
+        bucket.rmdir()
+        away.rename(bucket)
+        until(lambda: running_storage(node.operator).uploaded_files == 2)
+
+
+def test_what_was_put_and_not_told_of_yet_is_found(world: World, tmp_path: Path) -> None:
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile()}, resources={path_of(1): b"r"})
+        until(lambda: running_storage(node.operator).uploaded_files == 1)
+        uuid, loaded = node.engine.uuid, world.loaded()
+        with node.engine.reading() as state:
+            (row,) = state.files.values()
+            when = row.created
+        until(lambda: running_storage(node.operator).shipped > when)
+    store = open_store(str(world.storage["url"]))
+    restore_metadata(store, uuid, tmp_path / "schema", at=when)
+    with (
+        Engine.open(tmp_path / "schema", background=False) as engine,
+        Tree(tmp_path / "data", create=True) as data,
+    ):
+        with engine.reading() as state:
+            assert not state.uploaded_table.rows
+        found = restore_files(store, engine, [data])
+    store.close()
+    assert (found.fetched, found.lacking) == (1, [])
+    assert {name: (tmp_path / "data" / name).read_bytes() for name in loaded} == loaded
+
+
+def test_files_are_restored_where_there_is_room(world: World, tmp_path: Path) -> None:
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile(), path_of(2): tsfile(salt=2)})
+        until(lambda: running_storage(node.operator).uploaded_files == 2)
+        newest = node.engine.newest_commit
+        until(lambda: running_storage(node.operator).shipped >= newest)
+        uuid, loaded = node.engine.uuid, world.loaded()
+    store = open_store(str(world.storage["url"]))
+    restore_metadata(store, uuid, tmp_path / "schema")
+
+    class Full(Tree):
+        def create(self, *_arguments: Any, **_options: Any) -> Any:
+            raise NoSpaceError("no space left")
+
+    with (
+        Engine.open(tmp_path / "schema", background=False) as engine,
+        Full(tmp_path / "full", create=True) as full,
+        Tree(tmp_path / "data", create=True) as data,
+    ):
+        assert restore_files(store, engine, [full, data]).fetched == 2
+        assert restore_files(store, engine, [full, data]).there == 2
+        with pytest.raises(NoSpaceError):
+            restore_files(store, engine, [full])
+    store.close()
+    assert {name: (tmp_path / "data" / name).read_bytes() for name in loaded} == loaded
 
 
 def test_what_an_operator_said_of_a_storage_group_is_shown_and_done(world: World) -> None:

@@ -76,7 +76,7 @@ class Keeper(Centre):
             Engine.open(place / "schema", clock=self.clock, background=False) as engine,
             Tree(place / "data", create=True) as data,
         ):
-            assert restore_files(self.store, engine, data).lacking == []
+            assert restore_files(self.store, engine, [data]).lacking == []
             with engine.reading() as state:
                 return set(state.files)
 
