@@ -97,6 +97,39 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         click.echo(f"set upload to {printable(path)}: {when}")
 
 
+@storage.command(
+    epilog="Example: tsferry-receiver storage takeover. Exit codes: 0 done; 1 the prefix is "
+    "another engine's; 2 configuration; 4 the store does not answer."
+)
+@json_option
+@click.pass_obj
+def takeover(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
+    """Make this receiver the owner of its copies again, whoever is it now.
+
+    For a machine that was turned back to an earlier state, a copy that is to go on in its place, or
+    a schema directory that was made anew from etcd. What it has is copied from then on; the one
+    before copies nothing any more. A server that runs has to be started again.
+    """
+    from receiver.storage.copying import store_of
+    from receiver.storage.incarnation import next_incarnation
+    from receiver.storage.owned_prefix import own_prefix
+
+    config = _configured(invocation.load().value)
+    with Engine.read_only(config.schema_dir) as engine:
+        uuid = engine.uuid
+    store = store_of(config.storage)
+    try:
+        own_prefix(store, uuid)
+        with Tree(config.schema_dir) as home:
+            taken = next_incarnation(store, home, uuid)
+    finally:
+        store.close()
+    if as_json:
+        emit_json({"engine": uuid, "incarnation": taken.number})
+    else:
+        click.echo(f"incarnation {taken.number} of engine {uuid} is this receiver's")
+
+
 def _waiting(found: StorageView) -> str:
     text = f"{found.waiting_files} files, {size_text(found.waiting_bytes)}"
     if found.unreadable_files:
@@ -163,7 +196,10 @@ def restore(
             with Tree(config.schema_dir) as home:
                 next_incarnation(store, home, uuid)
         else:
-            restore_metadata(store, uuid, config.schema_dir, at=at, take_over=True)
+            try:
+                restore_metadata(store, uuid, config.schema_dir, at=at, take_over=True)
+            except ConflictError as error:
+                raise UsageError(error.message) from error
         with open_engine(config) as engine:
             adopt(config, uuid)
             with ExitStack() as stack:
@@ -280,14 +316,14 @@ def _is_there(config: ReceiverConfig, uuid: str) -> bool:
     """Whether the metadata was restored by a call before this one.
 
     Raises:
-        ConflictError: another engine is there.
+        UsageError: another engine is there.
     """
     try:
         with Engine.read_only(config.schema_dir) as engine:
             if engine.uuid != uuid:
-                raise ConflictError(f"{config.schema_dir} has another engine, {engine.uuid}")
+                raise UsageError(f"{config.schema_dir} has another engine, {engine.uuid}")
             return True
-    except ConflictError:
+    except UsageError:
         raise
     except TsferryError:
         return False

@@ -95,7 +95,11 @@ class DirectoryStore:
             if about:
                 _make_folder(tree, key)
                 tree.write_atomic(_path(key) + _ABOUT, msgspec.json.encode(dict(about)))
-            self._write(tree, key, checked_blocks(content, paced))
+            try:
+                self._write(tree, key, checked_blocks(content, paced))
+            finally:
+                if about and not tree.exists(_path(key)):
+                    tree.unlink(_path(key) + _ABOUT)
         return Fingerprint(content.size, {})
 
     def head(self, key: str) -> StoredObject:

@@ -60,8 +60,6 @@ class _Due(NamedTuple):
     row: FileRow
     keys: list[str]
     """Of its object; one of them, where no commit tells."""
-    resource: str | None
-    """MD5 of the resource that is known to be there, None if that is not known."""
 
 
 class _Wanted(NamedTuple):
@@ -133,11 +131,11 @@ def _batches(due: list[_Due]) -> Iterator[list[_Due]]:
 
 
 def _due(row: FileRow, told: UploadedRow | None, engine: str, numbers: list[int]) -> _Due:
+    """Where it was told to be first: in a backup it may be where it was put before that."""
+    keys = [data_key(engine, number, row.physical) for number in numbers]
     if told is not None:
-        return _Due(
-            row, [data_key(engine, told.incarnation, row.physical, told.again)], told.resource
-        )
-    return _Due(row, [data_key(engine, number, row.physical) for number in numbers], None)
+        keys.insert(0, data_key(engine, told.incarnation, row.physical, told.again))
+    return _Due(row, list(dict.fromkeys(keys)))
 
 
 def _bring(store: ObjectStore, trees: Sequence[Tree], keep: int, due: _Due) -> bool | None:
@@ -159,9 +157,9 @@ def _bring_from(store: ObjectStore, trees: Sequence[Tree], keep: int, due: _Due,
             _fetch_somewhere(store, trees, keep, _Wanted(rel, key, size, digest))
             came = True
 
-    if row.resource is not None and due.resource in (None, row.resource.md5):
+    if row.resource is not None:
         place = resource_key(key, row.resource.md5)
-        with suppress(*((ObjectMissingError,) if due.resource is None else ())):
+        with suppress(ObjectMissingError, ContentChangedError):  # it decides nothing
             bring(physical.resource.text, place, row.resource.size, row.resource.md5)
     bring(physical.text, key, row.size, row.md5)
     return came

@@ -188,7 +188,8 @@ def _decode(data: bytes, what: str, form: type[_Form]) -> _Form:
 def _fenced(store: ObjectStore, other: Incarnation) -> FencedError:
     return FencedError(
         f"{store.url}: incarnation {other.number} ({other.ident}) of engine {other.engine} has "
-        "taken over; this receiver puts nothing there any more"
+        "taken over; this receiver puts nothing there any more. If it is to go on in the other's "
+        "place: `tsferry-receiver storage takeover`, and start it again"
     )
 
 

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from receiver.metadata.state.table_rows import UploadedRow
-from receiver.storage.uploader import resource_key
+from receiver.storage.uploader import data_key, resource_key
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
@@ -44,20 +44,20 @@ def list_objects(store: ObjectStore, engine: str) -> dict[str, StoredObject]:
 
 def place_objects(store: ObjectStore, engine: Engine) -> dict[str, UploadedRow]:
     """By physical name, where the objects of an engine's files are, as far as they are anywhere."""
+    listed = list_objects(store, engine.uuid)
     with engine.reading() as state:
-        places = dict(state.uploaded_table.rows)
-        others = {
-            row.physical: row
-            for row in state.files.values()
-            if row.visible and row.physical not in places
-        }
-    listed = list_objects(store, engine.uuid) if others else {}
+        rows = {name: row for name, row in state.files.items() if row.visible}
+        told = {name: state.uploaded_table.rows.get(name) for name in rows}
+    places = {}
+    for name, place in told.items():
+        if place is not None:
+            places[name] = place
+            if data_key(engine.uuid, place.incarnation, name, place.again) in listed:
+                del rows[name]
     for key, found in listed.items():
         match = _KEY.match(key)
-        if match is None or match["resource"] is not None:
-            continue
-        row = others.get(match["name"])
-        if row is None or found.size != row.size:
+        row = None if match is None or match["resource"] else rows.get(match["name"])
+        if match is None or row is None or found.size != row.size:
             continue
         resource = "" if row.resource is None else row.resource.md5
         places[row.physical] = UploadedRow(

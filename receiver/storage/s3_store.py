@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 import botocore.session
 from botocore.config import Config
@@ -54,6 +55,9 @@ __all__ = ["S3Place", "S3Store"]
 logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells where credentials were found
 
 _CONNECT, _READ = 10.0, 60.0
+_PLAIN = "/ !#$&'()*+,:;<=>?@[]^`{|}"
+"""What stays as it is in what is said of an object, beside letters, digits and ``-._~``."""
+_MOST_SAID = 1500
 _KINDS = {"Get": "get", "Head": "head", "List": "list", "Delete": "delete", "Abort": "delete"}
 """What a store asks a price for, by the first word of the operation; all else puts something."""
 ONE_PUT = 16 << 20
@@ -152,6 +156,7 @@ class S3Store:
         paced: Callable[[int], None] = lambda _: None,
     ) -> Fingerprint:
         """See `ObjectStore.upload`; parts that have come stay in the bucket if it fails."""
+        about = _in_ascii(about)
         if content.size <= ONE_PUT:
             data = b"".join(checked_blocks(content, paced, block=ONE_PUT))
             return self._put(key, data, bytes.fromhex(content.md5), about)
@@ -178,7 +183,7 @@ class S3Store:
             size=found["ContentLength"],
             modified=found["LastModified"].timestamp(),
             digests=digests,
-            about=found.get("Metadata", {}),
+            about={name: unquote(text) for name, text in found.get("Metadata", {}).items()},
         )
 
     def read(self, key: str, offset: int, length: int) -> bytes:
@@ -261,6 +266,12 @@ class S3Store:
                 IfNoneMatch="*",
             )
         return Fingerprint(len(data), {"etag": digest.hex(), "sha256": sha256})
+
+
+def _in_ascii(about: Mapping[str, str]) -> dict[str, str]:
+    """As S3 takes it: in headers, and no more than 2,048 bytes; what is too long is left out."""
+    said = {name: quote(text, safe=_PLAIN) for name, text in about.items()}
+    return {name: text for name, text in said.items() if len(text) <= _MOST_SAID}
 
 
 class _Credentials:

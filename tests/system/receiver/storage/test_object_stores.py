@@ -211,3 +211,12 @@ def test_a_key_is_any_name_that_a_file_may_have(
     assert make_store().read(key, 0, 100) == b"content"
     assert store.head(key).size == 7
     assert [each.key for each in store.objects("keys/") if each.key == key] == [key]
+
+
+def test_what_is_said_of_an_object_may_be_any_text(store: ObjectStore) -> None:
+    content = Bytes(b"content")
+    about = {"path": "sequence/root.ä%20 `x`/0/0/1-1-0-0.tsfile", "sender": "5e" * 16}
+    store.upload("a", content, about)
+    assert store.head("a").about == about
+    store.upload("b", content, {"path": "ä" * 1000, "sender": "5e" * 16})  # S3 takes 2,048 bytes
+    assert store.head("b").about["sender"] == "5e" * 16

@@ -313,22 +313,6 @@ def test_what_was_given_up_by_a_restore_to_a_moment_does_not_come_back(centre: C
     assert centre.restored("again") == {0, 1, 2, 3, 9, 10}
 
 
-def test_a_directory_that_is_older_than_the_copies_adds_nothing_to_them(centre: Centre) -> None:
-    centre.commit(0)
-    centre.stop()
-    shutil.copytree(centre.root / "schema", centre.root / "kept")
-    centre.start()
-    centre.commit(1)
-    centre.shipper.ship()
-    centre.stop()
-    shutil.rmtree(centre.root / "schema")
-    (centre.root / "kept").rename(centre.root / "schema")
-    centre.start()
-    with pytest.raises(ConflictError, match="older than the copies"):
-        centre.shipper.ship()
-    assert centre.restored("again") == {0, 1}
-
-
 def test_a_checkpoint_that_is_behind_the_history_is_not_copied_again_and_again(
     centre: Centre,
 ) -> None:
@@ -341,3 +325,61 @@ def test_a_checkpoint_that_is_behind_the_history_is_not_copied_again_and_again(
     centre.engine.collect()
     centre.shipper.ship()
     assert not centre.shipper.ship()
+
+
+@pytest.mark.parametrize("more", [0, 1, 3, 30])
+@pytest.mark.parametrize("way", ["at", "copy"])
+def test_another_past_of_the_same_engine_is_shipped_from_its_fork_on(
+    centre: Centre, way: str, more: int
+) -> None:
+    """It was restored as of an earlier commit, or goes on from an old copy of the directory."""
+    for number in range(3):
+        centre.commit(number)
+        centre.shipper.ship()
+    fork = centre.commits[-1][0]
+    centre.stop()
+    shutil.copytree(centre.root / "schema", centre.root / "copy")
+    shutil.rmtree(centre.root / "copy" / "storage")
+    centre.start()
+    for number in range(3, 8):
+        centre.commit(number)
+        centre.shipper.ship()
+    place = centre.root / ("new" if way == "at" else "copy")
+    if way == "at":
+        restore_metadata(centre.store, centre.uuid, place, at=fork)
+    expected = {0, 1, 2}
+    with Tree(place) as home:
+        taken = next_incarnation(centre.store, home, centre.uuid)
+        with Engine.open(place, background=False) as engine:
+            shipper = LogShipper(engine.published, home, centre.store, taken)
+            shipper.ship()
+            for number in range(100, 100 + more):
+                engine.commit(step(number))
+                expected.add(number)
+                shipper.ship()
+    assert centre.restored("again") == expected
+
+
+def test_a_machine_that_was_turned_back_copies_nothing_until_it_is_said(centre: Centre) -> None:
+    for number in range(3):
+        centre.commit(number)
+        centre.shipper.ship()
+    centre.stop()
+    shutil.copytree(centre.root / "schema", centre.root / "before")
+    centre.start()
+    centre.commit(3)
+    centre.shipper.ship()
+    centre.stop()
+    shutil.rmtree(centre.root / "schema")
+    (centre.root / "before").rename(centre.root / "schema")
+    with pytest.raises(FencedError, match="turned back"):
+        centre.start()
+    centre.commit(4)
+    centre.commit(5)
+    with pytest.raises(FencedError, match="turned back"):
+        LogShipper(centre.engine.published, centre.home, centre.store, centre.owner)
+    assert centre.restored("then") == {0, 1, 2, 3}
+    next_incarnation(centre.store, centre.home, centre.uuid)
+    centre.restart()
+    assert centre.shipper.ship()
+    assert centre.restored("now") == {0, 1, 2, 4, 5}

@@ -1,0 +1,126 @@
+"""`storage` and `restore`, with a directory as the store."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.cli import run
+from receiver.cli.commands import cli
+from receiver.operator.storage import running_storage
+from tests.support.node_world import A, B, Edge, World, path_of, tsfile
+from tests.support.web import until
+
+
+class Machine:
+    """A receiver's directories, its configuration file, and commands on them."""
+
+    def __init__(self, root: Path, bucket: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        storage = {"url": bucket.as_uri(), "lag": 0.1}
+        self.world = World(root, storage=storage)
+        for each in (root / "data", root / "data2"):
+            each.mkdir(parents=True, exist_ok=True)
+        self.file = root / "receiver.toml"
+        self.file.write_text(
+            f'schema_dir = "{root / "schema"}"\n'
+            f'data_dirs = ["{root / "data"}", "{root / "data2"}"]\n'
+            f'[storage]\nurl = "{bucket.as_uri()}"\n'
+        )
+        self._capsys = capsys
+
+    def command(self, *arguments: str, code: int = 0) -> str:
+        got = run(cli, "tsferry-receiver", ["--config", str(self.file), *arguments])
+        out = self._capsys.readouterr()
+        assert got == code, (got, out)
+        return out.out + out.err
+
+    def asked(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self.command(*arguments, "--json", code=code))
+
+    def fill(self, sender: str = A, there: int = 2) -> None:
+        """Two files of a sender, copied."""
+        with self.world.node() as node:
+            files = {path_of(1): tsfile(f"root.sg.{sender[:2]}"), path_of(2): tsfile("root.sg.x")}
+            if sender != A:
+                files.popitem()
+            Edge(node, uuid=sender).round(files)
+            until(lambda: running_storage(node.operator).uploaded_files == there)
+            newest = node.engine.newest_commit
+            until(lambda: running_storage(node.operator).shipped >= newest)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Path:
+    (tmp_path / "bucket").mkdir()
+    return tmp_path / "bucket"
+
+
+@pytest.fixture
+def machine(tmp_path: Path, bucket: Path, capsys: pytest.CaptureFixture[str]) -> Machine:
+    return Machine(tmp_path / "one", bucket, capsys)
+
+
+def test_a_check_leaves_nothing_behind_and_says_what_is_wrong(
+    machine: Machine, bucket: Path
+) -> None:
+    found = machine.asked("storage", "check")["findings"]
+    assert len(found) == 10
+    assert not any(each["problem"] for each in found)
+    assert [each for each in bucket.rglob("*") if each.is_file()] == []
+    shutil.rmtree(bucket)
+    assert "No such file" in machine.command("storage", "check", code=1)
+
+
+def test_status_without_a_server_tells_what_the_catalogue_knows(machine: Machine) -> None:
+    machine.fill()
+    found = machine.asked("storage", "status")
+    assert (found["uploaded_files"], found["waiting_files"]) == (2, 0)
+    said = machine.command("storage", "status")
+    assert "in the store: 2 files" in said
+
+
+def test_a_receiver_is_made_of_the_store_and_the_old_one_is_fenced_until_it_takes_over(
+    machine: Machine, tmp_path: Path, bucket: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.fill()
+    other = Machine(tmp_path / "two", bucket, capsys)
+    assert "2 files" in other.command("restore")
+    assert other.asked("restore")["there"] == 2  # said again it goes on
+    assert "0 problems found" in other.command("fsck")
+    with machine.world.node() as node:
+        until(lambda: running_storage(node.operator).fenced)
+        assert "storage takeover" in str(running_storage(node.operator).problem)
+    assert "incarnation 4 " in machine.command("storage", "takeover")
+    machine.fill(B, there=3)
+    with other.world.node() as node:
+        until(lambda: running_storage(node.operator).fenced)
+
+
+def test_what_is_not_in_the_store_is_named(
+    machine: Machine, tmp_path: Path, bucket: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.fill()
+    for each in bucket.glob("*/data/*/sequence/**/*.tsfile"):
+        if "-2-0" in each.name:
+            each.unlink()
+    other = Machine(tmp_path / "two", bucket, capsys)
+    found = other.asked("restore", code=3)
+    assert [each["path"] for each in found["lacking"]] == [path_of(2)]
+
+
+def test_a_restore_touches_no_other_engine(
+    machine: Machine, tmp_path: Path, bucket: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.fill()
+    (tmp_path / "another").mkdir()
+    other = Machine(tmp_path / "two", tmp_path / "another", capsys)
+    other.fill()
+    before = sorted(each.name for each in (other.world.root / "schema").iterdir())
+    said = other.command("restore", "--from", bucket.as_uri(), code=2)
+    assert "another engine" in said
+    assert sorted(each.name for each in (other.world.root / "schema").iterdir()) == before
+    shutil.rmtree(tmp_path / "another")
