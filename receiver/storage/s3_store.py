@@ -55,7 +55,7 @@ __all__ = ["S3Place", "S3Store"]
 logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells where credentials were found
 
 _CONNECT, _READ = 10.0, 60.0
-_PLAIN = "/ !#$&'()*+,:;<=>?@[]^`{|}"
+_PLAIN = "/ !#$&'*,()+:;<=>?@[]^`{|}"
 """What stays as it is in what is said of an object, beside letters, digits and ``-._~``."""
 _MOST_SAID = 1500
 _KINDS = {"Get": "get", "Head": "head", "List": "list", "Delete": "delete", "Abort": "delete"}
