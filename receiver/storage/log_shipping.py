@@ -129,6 +129,7 @@ class LogShipper:
         crash.point("storage.manifest.before")
         put_manifest(self._store, made)
         crash.point("storage.manifest.put")
+        check_owner(self._store, self._owner)  # who has taken over since may not have seen it
         self.newest = made
         return True
 

@@ -176,8 +176,10 @@ def test_what_the_old_one_puts_too_late_is_no_part_of_the_history(centre: Centre
         if name == "storage.manifest.before":
             restore_metadata(centre.store, centre.uuid, new, take_over=True)
 
-    with crash.arm(overtake):
-        assert centre.shipper.ship()
+    known = centre.shipper.newest
+    with crash.arm(overtake), pytest.raises(FencedError):
+        centre.shipper.ship()
+    assert centre.shipper.newest is known, "nobody is told that it is there"
     centre.stop()
     centre.place = new
     centre.start()
