@@ -41,7 +41,7 @@ _SOONEST, _LATEST = 0.5, 30.0
 """Seconds that a store which failed is left alone, doubled each time, if it does not say more."""
 _LOOK = 1.0
 """Seconds between two looks for files that are to be uploaded."""
-_REMOVE = 60.0
+_REMOVE = 600.0
 """Seconds between two looks for objects that are to go."""
 _REFUSED = 3600.0
 """Seconds until removing is tried again where the store refused it."""

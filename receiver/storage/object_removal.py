@@ -177,7 +177,7 @@ class ObjectRemover:
             for physical in state.uploaded_table.ended:
                 row = state.uploaded_table.rows[physical]
                 if row.ended > oldest or seconds(row.ended) > begin:
-                    break  # in the order of the commits that forgot them
+                    continue  # after a start they are in no order
                 if physical not in self._refused and physical not in state.files:
                     due.append(_Due(physical, objects_of(self._engine.uuid, row)))
         return due

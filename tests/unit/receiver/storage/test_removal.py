@@ -328,3 +328,16 @@ def test_own_attempts_of_what_is_not_to_come_are_dropped_after_a_day(centre: Kee
     centre.time += DAY + 60
     assert centre.files_remover.abandon_attempts() == 1
     assert [each.ident.split("/")[0] for each in centre.store.unfinished("")] == ["other"]
+
+
+def test_what_was_forgotten_first_goes_first_after_a_start_too(centre: Keeper) -> None:
+    one, two = centre.load(1), centre.load(2)
+    centre.uploader.run_once()
+    centre.forget(two)
+    centre.pass_by(HISTORY + GRACE + 60)
+    centre.forget(one)
+    centre.engine.checkpoint()
+    centre.restart()
+    centre.shipper.ship()
+    assert centre.files_remover.run_once() == 1
+    assert centre.uploaded() == {one}
