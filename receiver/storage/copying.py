@@ -161,9 +161,10 @@ class StorageService(Closing):
             self._wakes[name].set()
 
     def shipped(self) -> int:
-        """The newest commit whose log is in the store, 0 for none."""
+        """The newest commit whose log is in the store as ours, 0 for none."""
         newest = None if self._shipper is None else self._shipper.newest
-        return 0 if newest is None else newest.ts
+        is_ours = newest is not None and newest.incarnation == self._incarnation
+        return newest.ts if newest is not None and is_ours else 0
 
     def progress(self) -> StorageProgress:
         """How far the copies are."""

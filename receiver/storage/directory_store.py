@@ -112,6 +112,10 @@ class DirectoryStore:
             about = self._about(path)
         return StoredObject(key, found.st_size, found.st_mtime, about=about)
 
+    def agrees(self, key: str, expected: Fingerprint) -> bool | None:
+        """See `ObjectStore.agrees`."""
+        return self.head(key).agrees(expected)
+
     def read(self, key: str, offset: int, length: int) -> bytes:
         """See `ObjectStore.read`."""
         with _means(self.url):

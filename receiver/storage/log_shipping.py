@@ -14,10 +14,6 @@ A new incarnation copies all of its directory anew and names nothing of an earli
 begun at a moment behind which that one had gone on. What a manifest has left behind none names
 again, whatever still lies in the directory, so who removes what is old needs two of them in a row.
 
-An engine may have more than one past: its directory may be an old copy. So what the newest manifest
-of one's own ends with is compared with the files here; where they are not the same, its machine was
-turned back, or is there twice, and nothing is copied.
-
 Nothing is kept here but the newest manifest. What was put and is named by none, because the process
 died between, lies under a key that the next try finds taken, with the same bytes.
 """
@@ -30,8 +26,8 @@ from typing import TYPE_CHECKING
 
 from common import crash
 from common.digests import md5, read_blocks
-from common.errors import DamagedError
-from receiver.metadata.log.checkpoints import checkpoint_name, checkpoints
+from common.errors import ConflictError, DamagedError
+from receiver.metadata.log.checkpoints import checkpoints
 from receiver.metadata.log.segments import open_segments, segment_name, segments
 from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.metadata.model.errors import FencedError
@@ -92,11 +88,10 @@ class LogShipper:
         self._store = store
         self._owner = owner
         self.newest = newest_manifest(store, owner.engine)
-        before = self._continued()
-        if before is not None and not self._is_ours(before):
+        if self.newest is not None and self._is_forked(self.newest):
             raise FencedError(
-                f"{store.url}: the log in the store is not the one here: this machine was "
-                "turned back to an earlier state, or is there twice. If it is to go on: "
+                f"{store.url}: the log in the store is not the one here: this machine was turned "
+                "back to an earlier state, or is there twice. If it is to go on: "
                 "`tsferry-receiver storage takeover`, and start it again"
             )
 
@@ -105,10 +100,11 @@ class LogShipper:
 
         Raises:
             FencedError: another receiver has taken over.
+            ConflictError: the copies are ahead of this directory.
             StoreAwayError, StoreRefusedError: of the store.
         """
         now = self._published()
-        before = self._continued()
+        before = self._continued(now)
         if before is not None and before.lsn == now.lsn and not self._is_behind(before):
             return False
         check_owner(self._store, self._owner)
@@ -133,35 +129,40 @@ class LogShipper:
         self.newest = made
         return True
 
-    def _continued(self) -> StoreManifest | None:
-        """The manifest whose copies still count; None at the begin of an incarnation."""
-        before = self.newest
-        is_own = before is not None and before.incarnation == self._owner.number
-        return before if is_own else None
-
-    def _is_ours(self, newest: StoreManifest) -> bool:
-        """Whether what a manifest ends with is in the files here."""
-        if newest.lsn > self._published().lsn:
+    def _is_forked(self, newest: StoreManifest) -> bool:
+        """Whether this incarnation has put other commits than those here, as far as can be seen."""
+        last = next((each for each in reversed(newest.segments) if each.pieces), None)
+        is_own = newest.incarnation == self._owner.number
+        if last is None or not is_own or newest.lsn > self._published().lsn:
             return False
-        pieces = [
-            (segment_name(each.first_lsn), each.pieces[-1])
-            for each in newest.segments
-            if each.pieces
-        ][-1:]
-        pieces += [(checkpoint_name(each.lsn), each.piece) for each in reversed(newest.checkpoints)]
-        for name, piece in pieces:
-            try:
-                fd = self._home.open_read(name)
-            except FileNotFoundError:
-                continue  # nobody needs it here any more
-            try:
-                digest = md5()
-                for block in read_blocks(fd, start=piece.offset, end=piece.end):
-                    digest.update(block)
-            finally:
-                os.close(fd)
-            return digest.hexdigest() == piece.md5
-        return True
+        piece = last.pieces[-1]
+        try:
+            fd = self._home.open_read(segment_name(last.first_lsn))
+        except FileNotFoundError:
+            return False  # nobody needs it here any more
+        try:
+            digest = md5()
+            for block in read_blocks(fd, start=piece.offset, end=piece.end):
+                digest.update(block)
+        finally:
+            os.close(fd)
+        return digest.hexdigest() != piece.md5
+
+    def _continued(self, now: Published) -> StoreManifest | None:
+        """The manifest whose copies still count; None for none, as at the begin of an incarnation.
+
+        Raises:
+            ConflictError: this log lacks commits that this incarnation has copied.
+        """
+        before = self.newest
+        if before is None or before.incarnation != self._owner.number:
+            return None
+        if before.lsn > now.lsn:
+            raise ConflictError(
+                f"{self._store.url} has the log up to LSN {before.lsn}, and here it ends with "
+                f"{now.lsn}: this directory is older than the copies, which `restore` makes one of"
+            )
+        return before
 
     def _is_behind(self, before: StoreManifest) -> bool:
         """Whether there is a checkpoint that the store lacks."""

@@ -168,6 +168,14 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def agrees(self, key: str, expected: Fingerprint) -> bool | None:
+        """Whether an object is what was put, as the store says now; see `StoredObject.agrees`.
+
+        Raises:
+            ObjectMissingError: there is none.
+        """
+        ...
+
     def read(self, key: str, offset: int, length: int) -> bytes:
         """So many bytes at an offset, fewer at the object's end.
 

@@ -176,5 +176,4 @@ def test_requests_are_counted_by_kind(centre: Centre, proxy: S3Proxy) -> None:
     centre.uploader.run_once()
     spent = {kind: n - before.get(kind, 0) for kind, n in centre.store.requests.items()}
     assert sum(spent.values()) == len(proxy.seen) - seen
-    assert spent["put"] == 1
-    assert spent["head"] == 2
+    assert (spent["get"], spent["put"], spent["head"]) == (1, 1, 1)

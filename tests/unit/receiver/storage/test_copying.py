@@ -38,11 +38,11 @@ def test_what_is_loaded_comes_to_the_store_and_a_receiver_is_made_of_it(
     with world.node() as node:
         edge = Edge(node)
         edge.round({path_of(1): tsfile(), path_of(2): tsfile(salt=2)}, resources={path_of(1): b"r"})
-        newest = node.engine.newest_commit
 
         def is_there() -> bool:
             view = running_storage(node.operator)
-            return view.uploaded_files == 2 and view.waiting_files == 0 and view.shipped > newest
+            is_shipped = view.shipped == node.engine.newest_commit
+            return view.uploaded_files == 2 and view.waiting_files == 0 and is_shipped
 
         until(is_there)
         assert node.concerns() == []
