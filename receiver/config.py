@@ -278,6 +278,8 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         parallel: files on their way at once, and parts of one large file.
         bandwidth_limit: bytes a second of all copies of files together, or by the hour.
         lag: that the copy of the log is behind the commits, at most, while the store answers.
+        grace: that objects stay behind the history of what they are needed for. Longer than any
+            receiver may have stood still while another took over.
     """
 
     url: str | None = None
@@ -290,6 +292,7 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
     parallel: Annotated[int, Meta(ge=1, le=64)] = 4
     bandwidth_limit: Timetable = Timetable()
     lag: Annotated[Duration, Meta(ge=0.1)] = 10.0
+    grace: Annotated[Duration, Meta(ge=3600)] = 604800.0
 
     def check(self) -> Iterator[ConfigFinding]:
         """What no single key can tell."""

@@ -46,6 +46,7 @@ def cli() -> None:
 
 @functools.cache
 def _add_commands() -> None:
+    from receiver.cli.backup import backup
     from receiver.cli.clock import clock
     from receiver.cli.deletes import deletes
     from receiver.cli.files import files
@@ -84,6 +85,7 @@ def _add_commands() -> None:
         mtree,
         fsck,
         storage,
+        backup,
         restore,
     )
     for command in (*every, config_group(PROGRAM)):

@@ -8,6 +8,7 @@ from common.cli import Invocation
 from common.errors import UsageError
 from common.terminal import printable, size_text, table
 from receiver.cli.showing import json_option, write_json
+from receiver.cli.storage import check_copies
 from receiver.config import ReceiverConfig
 
 __all__ = ["fsck"]
@@ -17,7 +18,8 @@ _HEADERS = ("KIND", "PATH", "FOUND", "REPAIR")
 
 @click.command(
     epilog="Example: tsferry-receiver fsck --json. Exit codes: 0 all is well, or was put right; "
-    "1 something is wrong; 2 configuration, or there is no receiver; 5 --repair while it runs."
+    "1 something is wrong; 2 configuration, or there is no receiver; 4 with --storage: the store "
+    "does not answer; 5 --repair while it runs."
 )
 @click.option("--repair", is_flag=True, help="Put right what can be; the server must be down.")
 @click.option(
@@ -25,19 +27,40 @@ _HEADERS = ("KIND", "PATH", "FOUND", "REPAIR")
     is_flag=True,
     help="With --repair: cut a damaged log of the engine where the damage begins.",
 )
+@click.option(
+    "--storage", "of_store", is_flag=True, help="Check the object store in place of the disks."
+)
+@click.option("--deep", is_flag=True, help="With --storage: read the bytes of each object too.")
 @json_option
 @click.pass_obj
-def fsck(invocation: Invocation[ReceiverConfig], repair: bool, cut_log: bool, as_json: bool) -> int:
-    """Check every loaded file, the logs and the directories.
+def fsck(
+    invocation: Invocation[ReceiverConfig],
+    repair: bool,
+    cut_log: bool,
+    of_store: bool,
+    deep: bool,
+    as_json: bool,
+) -> int:
+    """Check every loaded file, the logs and the directories; or what is in the object store.
 
     Without --repair nothing is changed, and a server may run. With it nothing is deleted either:
     bad files are quarantined, so that their senders send them again, and files that nobody knows
     are set aside.
+
+    With --storage each object is asked for with its size and digest. What is missing or damaged
+    there is put once more from the copy here, or wanted again if that is bad too. Objects that no
+    row names are told of, and left.
     """
     from receiver.load.upkeep import fsck as checking
 
     if cut_log and not repair:
         raise UsageError("--cut-log: expected with --repair")
+    if deep and not of_store:
+        raise UsageError("--deep: expected with --storage")
+    if of_store:
+        if cut_log:
+            raise UsageError("--cut-log: expected without --storage")
+        return check_copies(invocation.load().value, repair=repair, deep=deep, as_json=as_json)
     report = checking.fsck(invocation.load().value, repair=repair, cut_log=cut_log)
     if as_json:
         write_json(report)

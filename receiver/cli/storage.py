@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
@@ -10,17 +11,21 @@ from msgspec.structs import replace
 from common.cli import Invocation, emit_json
 from common.durable import Tree
 from common.errors import ConflictError, TsferryError, UsageError
-from common.terminal import printable, size_text
+from common.terminal import printable, size_text, table
 from receiver.cli.showing import commit_time, json_option, write_json
 from receiver.config import ReceiverConfig
-from receiver.disks import adopt
+from receiver.disks import AwayError, Disks, adopt
 from receiver.metadata.engine import Engine
 from receiver.open_engine import open_engine
 from receiver.operator.client import ask
 from receiver.operator.storage import storage_in_catalogue
 from receiver.operator.views import StorageView
 
-__all__ = ["restore", "storage"]
+if TYPE_CHECKING:
+    from receiver.storage.object_check import CopiesReport
+    from receiver.storage.object_store import ObjectStore
+
+__all__ = ["check_copies", "restore", "storage"]
 
 
 @click.group()
@@ -78,6 +83,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         "problem": printable(found.problem or "none"),
         "in the store": f"{found.uploaded_files} files, {size_text(found.uploaded_bytes)}",
         "waiting": _waiting(found),
+        "forgotten": _forgotten(found),
         "kept here": f"{found.kept_files} files, {size_text(found.kept_bytes)}",
         "log": _log(found),
         "requests": ", ".join(f"{n} {kind}" for kind, n in sorted(found.requests.items())) or "-",
@@ -133,6 +139,11 @@ def _waiting(found: StorageView) -> str:
     return text
 
 
+def _forgotten(found: StorageView) -> str:
+    text = f"{found.ended_files} files, whose objects go after history and grace"
+    return text if found.staying is None else f"{text}; refused: {printable(found.staying)}"
+
+
 def _log(found: StorageView) -> str:
     if not found.shipped:
         return "-"
@@ -145,27 +156,40 @@ def _log(found: StorageView) -> str:
 @click.command(
     epilog="Example: tsferry-receiver --config receiver.toml restore. Exit codes: 0 done; 2 "
     "configuration, or something is there already; 3 files were not in the store: they are named, "
-    "and asked for again from their senders; 4 the store does not answer: say it again."
+    "and asked for again from their senders; 4 the store does not answer: say it again. With "
+    "--check: 0 all is there; 1 something is missing or damaged."
 )
 @click.option("--from", "url", help="The store, in place of storage.url.")
 @click.option("--at", type=int, help="Commit ts of the last commit that may be in it.")
+@click.option(
+    "--check", "only_check", is_flag=True, help="Only see whether it could be; nothing is made."
+)
+@click.option("--deep", is_flag=True, help="With --check: read the bytes of all files too.")
 @json_option
 @click.pass_context
-def restore(ctx: click.Context, url: str | None, at: int | None, as_json: bool) -> None:
-    """Make the directories of this configuration again from an object store.
+def restore(
+    ctx: click.Context, url: str | None, at: int | None, only_check: bool, deep: bool, as_json: bool
+) -> None:
+    """Make the directories of this configuration again from an object store, or a backup.
 
     The old receiver, should it still run somewhere, copies nothing from then on. A restore that
-    was cut off goes on when it is said again.
+    was cut off goes on when it is said again. --check reads all of the log, and asks the store for
+    each file that readers see.
     """
+    if deep and not only_check:
+        raise UsageError("--deep: expected with --check")
     from receiver.storage.copying import store_of
     from receiver.storage.file_restore import restore_files
-    from receiver.storage.incarnation import next_incarnation
+    from receiver.storage.incarnation import forget_store, next_incarnation
     from receiver.storage.metadata_restore import restore_metadata
     from receiver.storage.owned_prefix import engine_in
 
     invocation: Invocation[ReceiverConfig] = ctx.obj
     config = _configured(invocation.load().value, url)
     store = store_of(config.storage)
+    if only_check:
+        _check_restore(ctx, config, store, at, deep=deep, as_json=as_json)
+        return
     try:
         uuid = engine_in(store)
         if _is_there(config, uuid):
@@ -182,6 +206,9 @@ def restore(ctx: click.Context, url: str | None, at: int | None, as_json: bool) 
                 trees = [stack.enter_context(Tree(each)) for each in config.data_dirs]
                 keep = config.limits.min_free_bytes
                 found = restore_files(store, engine, trees, keep=keep)
+        if url is not None:
+            with Tree(config.schema_dir) as home:
+                forget_store(home)
     finally:
         store.close()
     if as_json:
@@ -203,6 +230,78 @@ def restore(ctx: click.Context, url: str | None, at: int | None, as_json: bool) 
             click.echo(f"not in the store: {printable(path)} of {sender}")
     if found.lacking:
         ctx.exit(3)
+
+
+def _check_restore(
+    ctx: click.Context,
+    config: ReceiverConfig,
+    store: ObjectStore,
+    at: int | None,
+    *,
+    deep: bool,
+    as_json: bool,
+) -> None:
+    from receiver.storage.restore_check import check_restore
+
+    scratch = config.schema_dir.with_name(f"{config.schema_dir.name}.checking")
+    try:
+        report = check_restore(store, scratch, at=at, deep=deep)
+    finally:
+        store.close()
+    if as_json:
+        write_json(report)
+    else:
+        _show_findings(report)
+    if not report.good:
+        ctx.exit(1)
+
+
+def check_copies(config: ReceiverConfig, *, repair: bool, deep: bool, as_json: bool) -> int:
+    """`fsck --storage`: check what is in the store, and put it right; the exit code."""
+    from receiver.storage.copying import store_of
+    from receiver.storage.incarnation import own_incarnation
+    from receiver.storage.object_repair import examine_store, repair_store
+    from receiver.storage.owned_prefix import own_prefix
+
+    store = store_of(_configured(config).storage)
+    try:
+        engine = open_engine(config) if repair else Engine.read_only(config.schema_dir)
+        with engine, Disks.look(config, engine) as disks, Tree(config.schema_dir) as home:
+            report = examine_store(engine, store, disks.trees, deep=deep)
+            if repair and report.found:
+                for away in disks.away():  # what is not mounted is not bad
+                    raise AwayError(str(away))
+                own_prefix(store, engine.uuid)
+                owner = own_incarnation(store, home, engine.uuid)
+                report = repair_store(engine, store, owner, disks.trees, report)
+    finally:
+        store.close()
+    if as_json:
+        write_json(report)
+    else:
+        _show_findings(report)
+        if not report.good and not repair:
+            click.echo("nothing was changed; with the server down, --repair puts right what can be")
+    return 0 if report.good else 1
+
+
+def _show_findings(report: CopiesReport) -> None:
+    """Write what was found in a store."""
+    rows = [
+        (
+            each.kind,
+            each.path or each.key,
+            each.detail,
+            f"done: {each.repair}" if each.repaired else each.repair or "-",
+        )
+        for each in report.found
+    ]
+    if rows:
+        click.echo(table(("KIND", "OBJECT", "FOUND", "REPAIR"), rows))
+    click.echo(
+        f"{report.files} files, {size_text(report.bytes)} looked for, up to commit "
+        f"{report.commit}; {len(rows)} findings (engine {printable(report.engine)})"
+    )
 
 
 def _configured(config: ReceiverConfig, url: str | None = None) -> ReceiverConfig:

@@ -93,6 +93,7 @@ class Engine(Operations, Closing):
         self._window = HistoryWindow(replay.commits, replay.lsn, opened.oldest)
         self._base = opened.base
         self._tlog = opened.tlog
+        self._tags_end = replay.tags_end
         self._newest = replay.state.newest
         self._places = Places()
         self._committer: Committer | None = None
@@ -368,13 +369,12 @@ class Engine(Operations, Closing):
 
     def published(self) -> Published:
         """How far the files of the directory are committed and flushed, for who copies them."""
-        assert self._snapshots is not None
         with self._reading:
             return Published(
                 lsn=self._window.lsn,
                 ts=self._newest,
                 oldest_lsn=self._window.lsn_after(self._window.oldest),
-                tags_end=self._snapshots.tags_end,
+                tags_end=self._tags_end if self._snapshots is None else self._snapshots.tags_end,
             )
 
     def collect(self) -> None:

@@ -22,8 +22,10 @@ def storage_in_catalogue(there: ReceiverDirectories) -> StorageView:
         oldest = min((row.created for row in rows), default=0)
         return StorageView(
             url=there.config.storage.url,
+            newest=state.newest,
             uploaded_files=len(table.rows),
             uploaded_bytes=table.bytes,
+            ended_files=len(table.ended),
             waiting_files=len(rows),
             waiting_bytes=sum(row.size for row in rows if row.physical not in table.rows),
             upload=_said(state),
@@ -35,13 +37,14 @@ def storage_in_catalogue(there: ReceiverDirectories) -> StorageView:
 def running_storage(there: RunningReceiver) -> StorageView:
     """How far a server is with its copies."""
     if there.storage is None:
-        return StorageView(url=None, running=True)
+        return StorageView(url=None, running=True, newest=there.engine.newest_commit)
     found = there.storage.progress()
     with there.engine.reading() as state:
         said = _said(state)
     return StorageView(
         url=there.config.storage.url,
         running=True,
+        newest=there.engine.newest_commit,
         incarnation=found.incarnation,
         uploaded_files=found.files.uploaded_files,
         uploaded_bytes=found.files.uploaded_bytes,
@@ -58,6 +61,8 @@ def running_storage(there: RunningReceiver) -> StorageView:
         behind=found.behind,
         behind_at=_moment(there.engine, found.behind),
         requests=dict(found.requests),
+        ended_files=found.ended,
+        staying=found.staying,
         problem=found.problem,
         fenced=found.is_fenced,
     )

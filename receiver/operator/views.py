@@ -308,6 +308,7 @@ class StorageView(Struct, frozen=True, kw_only=True):
     Attributes:
         url: of the store, None where none is configured.
         running: whether a server makes copies now; without one, what the catalogue knows is told.
+        newest: commit of the catalogue.
         incarnation: as whom they are put; 0 while the store was not reached.
         uploaded_files: in the store.
         uploaded_bytes: of those.
@@ -325,12 +326,15 @@ class StorageView(Struct, frozen=True, kw_only=True):
         behind: the oldest commit whose log is not there, 0 for none.
         behind_at: when that was.
         requests: sent to the store since the server's start, by kind.
+        ended_files: forgotten, and with objects there until history and grace are over.
+        staying: why objects stay that should have gone, None if none does.
         problem: what is in the way, None if nothing is.
         fenced: another receiver has taken over, for good.
     """
 
     url: str | None
     running: bool = False
+    newest: int = 0
     incarnation: int = 0
     uploaded_files: int = 0
     uploaded_bytes: int = 0
@@ -347,6 +351,8 @@ class StorageView(Struct, frozen=True, kw_only=True):
     behind: int = 0
     behind_at: float | None = None
     requests: dict[str, int] = msgspec.field(default_factory=dict)
+    ended_files: int = 0
+    staying: str | None = None
     problem: str | None = None
     fenced: bool = False
 

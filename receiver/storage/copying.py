@@ -1,4 +1,4 @@
-"""The copies of a running receiver: two threads, one for files and one for the log.
+"""The copies of a running receiver: a thread for files, one for the log, one for what is to go.
 
 A store that is away, or refuses, holds up nothing but the copies: it is tried again, and what is in
 the way is shown. Who has been replaced by another receiver stops for good.
@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from common.bandwidth import Bandwidth
 from common.durable import Closing, Tree
-from common.errors import StoppedError, TsferryError
+from common.errors import DamagedError, StoppedError, TsferryError
 from common.threads import join_begun
 from receiver.metadata.model.errors import FencedError, HistoryGoneError
 from receiver.storage.incarnation import has_been_put, own_incarnation
+from receiver.storage.log_removal import LogRemover
 from receiver.storage.log_shipping import LogShipper
+from receiver.storage.object_removal import ObjectRemover
+from receiver.storage.object_store import StoreAwayError, StoreRefusedError
 from receiver.storage.owned_prefix import check_prefix, own_prefix
 from receiver.storage.store_opening import StoreOptions, open_store
 from receiver.storage.uploader import Uploader, UploadProgress
@@ -33,11 +36,15 @@ __all__ = ["StorageProgress", "StorageService", "store_of"]
 
 log = logging.getLogger(__name__)
 
-_FILES, _LOG = "file copies", "log copies"
+_FILES, _LOG, _REMOVAL = "file copies", "log copies", "removal of copies"
 _SOONEST, _LATEST = 0.5, 30.0
 """Seconds that a store which failed is left alone, doubled each time, if it does not say more."""
 _LOOK = 1.0
 """Seconds between two looks for files that are to be uploaded."""
+_REMOVE = 600.0
+"""Seconds between two looks for objects that are to go."""
+_REFUSED = 3600.0
+"""Seconds until removing is tried again where the store refused it."""
 
 
 def store_of(config: StorageConfig) -> ObjectStore:
@@ -67,6 +74,8 @@ class StorageProgress(NamedTuple):
         shipped: the newest commit whose log is in the store, 0 for none.
         behind: the oldest commit whose log is not, 0 for none.
         requests: sent to the store since the start, by kind.
+        ended: files that are forgotten, and whose objects are still there.
+        staying: why objects stay that should have gone, None if none does.
         problem: what is in the way, None if nothing is.
         is_fenced: another receiver has taken over, for good.
     """
@@ -76,6 +85,8 @@ class StorageProgress(NamedTuple):
     shipped: int = 0
     behind: int = 0
     requests: Mapping[str, int] = MappingProxyType({})
+    ended: int = 0
+    staying: str | None = None
     problem: str | None = None
     is_fenced: bool = False
 
@@ -110,16 +121,22 @@ class StorageService(Closing):
         self._store: ObjectStore | None = None
         self._uploader: Uploader | None = None
         self._shipper: LogShipper | None = None
+        self._removers: tuple[ObjectRemover, LogRemover] | None = None
+        self._staying: str | None = None
         self._bandwidth = Bandwidth(config.bandwidth_limit, sleep=self._stop.wait)
         self._incarnation = 0
         self._problems: dict[str, str] = {}
         self._fenced = threading.Event()
-        self._wakes = {name: threading.Event() for name in (_FILES, _LOG)}
+        self._wakes = {name: threading.Event() for name in (_FILES, _LOG, _REMOVAL)}
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Start the threads."""
-        jobs = {_LOG: self._ship, _FILES: self._upload}
+        jobs = {
+            _LOG: self._ship,
+            _FILES: self._upload,
+            _REMOVAL: self._remove,
+        }
         for name, job in jobs.items():
             thread = threading.Thread(target=self._keep_doing, args=(name, job), name=name)
             self._threads.append(thread)
@@ -128,7 +145,8 @@ class StorageService(Closing):
     def close(self) -> None:
         """Stop; what is under way is gone on with at the next start."""
         self._stop.set()
-        self.hurry()
+        for wake in self._wakes.values():
+            wake.set()
         if self._uploader is not None:
             self._uploader.close()
         for thread in self._threads:
@@ -139,8 +157,8 @@ class StorageService(Closing):
 
     def hurry(self) -> None:
         """Go on now, if nothing is in the way: somebody waits for it."""
-        for wake in self._wakes.values():
-            wake.set()
+        for name in (_FILES, _LOG):
+            self._wakes[name].set()
 
     def shipped(self) -> int:
         """The newest commit whose log is in the store as ours, 0 for none."""
@@ -152,12 +170,16 @@ class StorageService(Closing):
         """How far the copies are."""
         uploader = self._uploader
         shipped = self.shipped()
+        with self._engine.reading() as state:
+            ended = len(state.uploaded_table.ended)
         return StorageProgress(
             files=UploadProgress() if uploader is None else uploader.progress(),
             incarnation=self._incarnation,
             shipped=shipped,
             behind=self._behind(shipped),
             requests={} if self._store is None else dict(self._store.requests),
+            ended=ended,
+            staying=self._staying,
             problem=self.problem(),
             is_fenced=self._fenced.is_set(),
         )
@@ -217,6 +239,29 @@ class StorageService(Closing):
             self._wakes[_LOG].set()
         return min(_LOOK, self._config.lag)
 
+    def _remove(self) -> float:
+        """What the store refuses here is in nobody's way: it costs room, and is shown."""
+        if self._removers is None:
+            return min(_LOOK, self._config.lag)
+        files, logs = self._removers
+        try:
+            files.run_once()
+            files.abandon_attempts()
+            logs.run_once()
+        except StoreAwayError:
+            return max(_REMOVE, self._config.lag)  # the copies tell of it
+        except (StoreRefusedError, DamagedError) as error:
+            if self._staying != error.message:
+                log.warning("objects stay in the store", extra={"error": error.message})
+            self._staying = error.message
+            return _REFUSED
+        self._staying = files.problem
+        return _REMOVE
+
+    def _go_on(self) -> None:
+        if self._stop.is_set():
+            raise StoppedError("told to stop")
+
     def _connect(self) -> None:
         """Find the store, and out who owns what is in it; by the thread of the log alone."""
         if self._store is None:
@@ -237,5 +282,24 @@ class StorageService(Closing):
             clock=self._engine.clock,
             parallel=self._config.parallel,
             paced=self._bandwidth.take,
+        )
+        shipper = self._shipper
+        self._removers = (
+            ObjectRemover(
+                self._engine,
+                self._store,
+                owner,
+                grace=self._config.grace,
+                newest=lambda: shipper.newest,
+                go_on=self._go_on,
+            ),
+            LogRemover(
+                self._engine,
+                self._store,
+                owner,
+                grace=self._config.grace,
+                newest=lambda: shipper.newest,
+                go_on=self._go_on,
+            ),
         )
         self._wakes[_FILES].set()

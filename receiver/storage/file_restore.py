@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["RestoredFiles", "restore_files"]
+__all__ = ["RestoredFiles", "restore_files", "stands"]
 
 _BLOCK = 8 << 20
 _BATCH = 1000
@@ -60,8 +60,6 @@ class _Due(NamedTuple):
     row: FileRow
     keys: list[str]
     """Of its object; one of them, where no commit tells."""
-    resource: str | None
-    """MD5 of the resource that is known to be there, None if that is not known."""
 
 
 class _Wanted(NamedTuple):
@@ -133,9 +131,11 @@ def _batches(due: list[_Due]) -> Iterator[list[_Due]]:
 
 
 def _due(row: FileRow, told: UploadedRow | None, engine: str, numbers: list[int]) -> _Due:
+    """Where it was told to be first: in a backup it may be where it was put before that."""
+    keys = [data_key(engine, number, row.physical) for number in numbers]
     if told is not None:
-        return _Due(row, [data_key(engine, told.incarnation, row.physical)], told.resource)
-    return _Due(row, [data_key(engine, number, row.physical) for number in numbers], None)
+        keys.insert(0, data_key(engine, told.incarnation, row.physical, told.again))
+    return _Due(row, list(dict.fromkeys(keys)))
 
 
 def _bring(store: ObjectStore, trees: Sequence[Tree], keep: int, due: _Due) -> bool | None:
@@ -153,19 +153,20 @@ def _bring_from(store: ObjectStore, trees: Sequence[Tree], keep: int, due: _Due,
 
     def bring(rel: str, key: str, size: int, digest: str) -> None:
         nonlocal came
-        if not any(_stands(tree, rel, size, digest) for tree in trees):
+        if not any(stands(tree, rel, size, digest) for tree in trees):
             _fetch_somewhere(store, trees, keep, _Wanted(rel, key, size, digest))
             came = True
 
-    if row.resource is not None and due.resource in (None, row.resource.md5):
+    if row.resource is not None:
         place = resource_key(key, row.resource.md5)
-        with suppress(*((ObjectMissingError,) if due.resource is None else ())):
+        with suppress(ObjectMissingError, ContentChangedError):  # it decides nothing
             bring(physical.resource.text, place, row.resource.size, row.resource.md5)
     bring(physical.text, key, row.size, row.md5)
     return came
 
 
-def _stands(tree: Tree, rel: str, size: int, digest: str) -> bool:
+def stands(tree: Tree, rel: str, size: int, digest: str) -> bool:
+    """Whether a file is there, with this content."""
     try:
         fd = tree.open_read(rel)
     except (OSError, TsferryError):

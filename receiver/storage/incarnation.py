@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["Incarnation", "has_been_put", "incarnations", "own_incarnation"]
+__all__ = ["Incarnation", "forget_store", "has_been_put", "incarnations", "own_incarnation"]
 
 _Form = TypeVar("_Form")
 
@@ -66,13 +66,16 @@ class _Remembered(msgspec.Struct, frozen=True):
     """Whether the store has said that it is there."""
 
 
-def own_incarnation(store: ObjectStore, home: Tree, engine: str) -> Incarnation:
+def own_incarnation(
+    store: ObjectStore, home: Tree, engine: str, *, is_backup: bool = False
+) -> Incarnation:
     """The incarnation of this machine's engine; taken now, if nobody ever did.
 
     Args:
         store: where the objects are.
         home: the schema directory, which remembers it.
         engine: uuid of the metadata engine.
+        is_backup: it is one of any number of places, which may be new each.
 
     Raises:
         FencedError: another one has it, or had it while this machine knew nothing of it.
@@ -84,8 +87,9 @@ def own_incarnation(store: ObjectStore, home: Tree, engine: str) -> Incarnation:
         # Remembered first: who puts it and dies finds its own name there.
         owner = Incarnation(engine=engine, number=1, ident=uuid.uuid4().hex)
         known = _remember(home, owner, put=False)
-    if not known.put:
+    if is_backup or not known.put:
         _put(store, known.owner)
+    if not is_backup and not known.put:
         known = _remember(home, known.owner, put=True)
     check_owner(store, known.owner)
     return known.owner
@@ -95,6 +99,13 @@ def has_been_put(home: Tree, engine: str) -> bool:
     """Whether a store has said that it has the incarnation of this machine's engine."""
     known = _remembered(home)
     return known is not None and known.owner.engine == engine and known.put
+
+
+def forget_store(home: Tree) -> None:
+    """Let the next store be another one: this machine was made of a backup, say."""
+    known = _remembered(home)
+    if known is not None:
+        _remember(home, known.owner, put=False)
 
 
 def check_owner(store: ObjectStore, own: Incarnation) -> None:

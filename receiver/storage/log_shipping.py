@@ -195,6 +195,8 @@ class LogShipper:
     ) -> list[SegmentCopy]:
         known = {} if before is None else {each.first_lsn: each for each in before.segments}
         there = [each for each in there if each.first_lsn >= min(known, default=0)]
+        # One that was begun since is of commits that do not count yet.
+        there = [each for each in there if each.first_lsn <= now.lsn + 1] or there[:1]
         with open_segments(self._home, there) as readers:
             for reader, found, following in zip(readers, there, [*there[1:], None], strict=True):
                 first = found.first_lsn

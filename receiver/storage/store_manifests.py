@@ -19,13 +19,16 @@ from common.errors import ConflictError, DamagedError
 from receiver.storage.object_store import ObjectExistsError
 
 if TYPE_CHECKING:
-    from receiver.storage.object_store import ObjectStore
+    from collections.abc import Iterator
+
+    from receiver.storage.object_store import ObjectStore, StoredObject
 
 __all__ = [
     "CheckpointCopy",
     "FilePiece",
     "SegmentCopy",
     "StoreManifest",
+    "manifests",
     "newest_manifest",
     "put_manifest",
     "read_manifest",
@@ -116,6 +119,12 @@ class StoreManifest(msgspec.Struct, frozen=True, kw_only=True):
         """Of its object."""
         return f"{_folder(self.engine)}{self.incarnation:08}-{self.number:012}"
 
+    @property
+    def pieces(self) -> list[FilePiece]:
+        """All that it names."""
+        copies = [each.piece for each in self.checkpoints]
+        return [*copies, *(piece for each in self.segments for piece in each.pieces), *self.tags]
+
 
 def put_manifest(store: ObjectStore, made: StoreManifest) -> None:
     """Put a manifest.
@@ -147,6 +156,11 @@ def newest_manifest(
     for found in store.objects(f"{_folder(engine)}{own}"):
         newest = found.key
     return read_manifest(store, newest) if newest else None
+
+
+def manifests(store: ObjectStore, engine: str) -> Iterator[StoredObject]:
+    """All manifests of an engine as the store lists them, the oldest first."""
+    return store.objects(_folder(engine))
 
 
 def read_manifest(store: ObjectStore, key: str) -> StoreManifest:

@@ -38,7 +38,7 @@ from receiver.storage.object_store import StoreRefusedError
 from receiver.storage.upload_queue import UploadQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from common.config import UploadRules
     from common.durable import Tree
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from receiver.storage.object_store import Fingerprint, ObjectStore
     from receiver.storage.upload_queue import DueFile
 
-__all__ = ["UploadProgress", "Uploader", "data_key", "resource_key"]
+__all__ = ["UploadProgress", "Uploader", "data_key", "digests_text", "resource_key"]
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +58,15 @@ _TELL = 1.0
 """Seconds that a file which came waits for others to be told of with it."""
 
 
-def data_key(engine: str, incarnation: int, physical: str) -> str:
+def data_key(engine: str, incarnation: int, physical: str, again: int = 0) -> str:
     """Of a file's object."""
-    return f"{engine}/data/{incarnation:08}/{physical}"
+    key = f"{engine}/data/{incarnation:08}/{physical}"
+    return f"{key}.again-{again}" if again else key
+
+
+def digests_text(digests: Mapping[str, str]) -> str:
+    """Digests as the catalogue keeps them."""
+    return " ".join(f"{word}={digests[word]}" for word in sorted(digests))
 
 
 def resource_key(key: str, digest: str) -> str:
@@ -290,12 +296,13 @@ class Uploader:
         """
         row = due.row
         number = self._owner.number if due.there is None else due.there.incarnation
-        key = data_key(self._owner.engine, number, row.physical)
+        again = 0 if due.there is None else due.there.again
+        key = data_key(self._owner.engine, number, row.physical, again)
         physical = FilePath.parse(row.physical)
         if due.there is None:
             about = {"sender": row.sender, "path": row.path, "md5": row.md5}
             found = self._put(physical.text, key, row.size, row.md5, about)
-            digests = " ".join(f"{word}={found.digests[word]}" for word in sorted(found.digests))
+            digests = digests_text(found.digests)
         else:
             digests = due.there.digests
         there = "" if due.there is None else due.there.resource
@@ -310,7 +317,7 @@ class Uploader:
             return _Brought(None, is_whole)
         crash.point("storage.upload.confirmed")
         return _Brought(
-            records.FileUploaded(row.physical, number, row.size, digests, resource), is_whole
+            records.FileUploaded(row.physical, number, row.size, digests, resource, again), is_whole
         )
 
     def _put_resource(self, physical: FilePath, key: str, known: records.ResourceMeta) -> None:
@@ -369,7 +376,7 @@ class Uploader:
         self._home.write_atomic(_attempt_file(key), msgspec.json.encode(_Attempt(key, ident)))
 
     def _forget_attempts(self, told: records.FileUploaded) -> None:
-        data = data_key(self._owner.engine, told.incarnation, told.physical)
+        data = data_key(self._owner.engine, told.incarnation, told.physical, told.again)
         for key in (data, resource_key(data, told.resource)):
             self._home.unlink(_attempt_file(key), sync=False)
 

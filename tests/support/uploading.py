@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from common.digests import md5
 from common.durable import Tree
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.object_store import ObjectStore
 from receiver.storage.uploader import Uploader, data_key
@@ -27,10 +29,14 @@ class Centre:
             (root / name).mkdir(exist_ok=True)
         self.store = store
         self.now = 1000.0
+        self.clock: Callable[[], float] = time.time
+        self.options = EngineOptions()
         self.start()
 
     def start(self) -> None:
-        self.engine = Engine.open(self.root / "schema")
+        self.engine = Engine.open(
+            self.root / "schema", options=self.options, clock=self.clock, background=False
+        )
         self.home = Tree(self.root / "schema")
         self.tree = Tree(self.root / "data")
         self.owner = own_incarnation(self.store, self.home, self.engine.uuid)

@@ -483,11 +483,13 @@ class Rules:
         if op.incarnation < 1:
             raise _refusal(op, f"{op.physical} has no owner in the store")
         there = self._uploaded(op.physical)
-        if there is not None and there.incarnation != op.incarnation:
-            text = f"{op.physical} is in the store already, of incarnation {there.incarnation}"
-            raise _refusal(op, text)
-        if there is not None and there.resource == op.resource:
-            raise _refusal(op, f"{op.physical} is in the store already, with that resource")
+        if there is not None:
+            known, told = (there.incarnation, there.again), (op.incarnation, op.again)
+            if told < known or (told != known and not op.again):
+                text = f"{op.physical} is in the store already, of incarnation {there.incarnation}"
+                raise _refusal(op, text)
+            if told == known and there.resource == op.resource:
+                raise _refusal(op, f"{op.physical} is in the store already, with that resource")
         self._put(("uploaded", op.physical), op)
 
     def _object_removed(self, op: records.ObjectRemoved) -> None:

@@ -774,6 +774,7 @@ class FileUploaded(Record, frozen=True, tag=70):
         digests: of its bytes, by the store's words for them, as ``etag=... sha256=...``; empty
             where it knows none, and the object was read back.
         resource: MD5 of the `.resource` that is there beside it; empty for none.
+        again: how often it was put before, and was damaged there; its key has it too.
     """
 
     physical: str
@@ -781,6 +782,7 @@ class FileUploaded(Record, frozen=True, tag=70):
     size: int
     digests: str
     resource: str = ""
+    again: int = 0
 
 
 class ObjectRemoved(Record, frozen=True, tag=71):

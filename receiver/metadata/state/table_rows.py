@@ -404,6 +404,8 @@ class UploadedRow(_Row, frozen=True, kw_only=True):
     Attributes:
         resource: of the last time that it was said.
         ended: the commit that forgot the file; its object stays for a while. 0 before.
+        former: incarnation, number and resource as they were said before; those objects stay as
+            long.
     """
 
     physical: str
@@ -412,6 +414,8 @@ class UploadedRow(_Row, frozen=True, kw_only=True):
     digests: str
     resource: str = ""
     ended: int = 0
+    again: int = 0
+    former: tuple[tuple[int, int, str], ...] = ()
 
 
 class HeldDeletesRow(_Row, frozen=True, kw_only=True):

@@ -112,6 +112,9 @@ class UploadedTable:
 
     def _file_uploaded(self, op: records.FileUploaded, ts: int) -> None:
         known = self.rows.get(op.physical)
+        former: tuple[tuple[int, int, str], ...] = ()
+        if known is not None:
+            former = (*known.former, (known.incarnation, known.again, known.resource))
         self.restore(
             UploadedRow(
                 physical=op.physical,
@@ -119,6 +122,8 @@ class UploadedTable:
                 size=op.size,
                 digests=op.digests,
                 resource=op.resource,
+                again=op.again,
+                former=former,
                 created=ts if known is None else known.created,
                 changed=ts,
             )

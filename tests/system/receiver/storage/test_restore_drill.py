@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import threading
 import time
@@ -12,10 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from receiver.cli.commands import cli
+from receiver.metadata.state.table_rows import FileState
 from tests.support.centre import Centre
 from tests.support.edge import Edge
-from tests.support.looking import in_sync, loaded
-from tests.support.procs import Children, children
+from tests.support.looking import in_sync, loaded, rows
+from tests.support.procs import Children, children, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -23,10 +25,13 @@ pytestmark = pytest.mark.slow
 class CopyingCentre(Centre):
     """It has a directory beside its own as its store."""
 
-    def __init__(self, root: Path, processes: Children, *, before_ack: bool) -> None:
+    def __init__(
+        self, root: Path, processes: Children, *, before_ack: bool, upload: str = "at once"
+    ) -> None:
         self.bucket = root.parent / "bucket"
         self.bucket.mkdir()
         self.before_ack = before_ack
+        self.upload = upload
         super().__init__(root, processes)
 
     def _write(self) -> None:
@@ -34,6 +39,7 @@ class CopyingCentre(Centre):
         self.config.write_text(
             f'{self.config.read_text()}[storage]\nurl = "{self.bucket.as_uri()}"\n'
             f"lag = 0.5\nbefore_ack = {str(self.before_ack).lower()}\n"
+            f'upload = "{self.upload}"\n'
         )
 
     def lose_all(self) -> None:
@@ -43,10 +49,14 @@ class CopyingCentre(Centre):
         shutil.rmtree(self.data)
         self.data.mkdir()
 
-    def restore(self) -> None:
-        done = CliRunner().invoke(cli, ["--config", str(self.config), "restore"])
+    def restore(self, *arguments: str) -> set[str]:
+        """Paths of what was not in the store."""
+        given = ["--config", str(self.config), "restore", *arguments]
+        done = CliRunner().invoke(cli, given)
         assert done.exit_code in (0, 3), (done.output, done.exception)
-        assert (done.exit_code == 3) == ("not in the store:" in done.output)
+        named = re.findall(r"^not in the store: (\S+) of ", done.output, re.MULTILINE)
+        assert (done.exit_code == 3) == bool(named)
+        return set(named)
 
 
 class Load:
@@ -92,13 +102,68 @@ def test_whatever_the_moment_what_was_acknowledged_is_there_or_comes_again(
             centre.lose_all()
             written = load.stop()
             acknowledged = set(edge.listed)
-            centre.restore()
+            named = centre.restore()
             there = loaded(centre.root, edge.uuid).keys()
+            # What is in the copy of the log is there, or it is named, and asked for again.
+            known = {row.path: row.state for row in rows(centre.root, edge.uuid)}
+            assert known.keys() == there | named
+            assert {known[each] for each in named} <= {FileState.QUARANTINED}
             if before_ack:
+                assert not named
                 assert acknowledged <= there
             centre.start()
             for _ in range(10):
                 if edge.round().quiet:
                     break
+        centre.stop()
+        in_sync(edge, centre.root)
+
+
+def test_what_is_nowhere_is_named_as_lost_and_the_rest_comes_again(tmp_path: Path) -> None:
+    """The log is in the store, the files are not; the edge has freed one of them meanwhile."""
+    with children(tmp_path) as processes:
+        centre = CopyingCentre(tmp_path / "centre", processes, before_ack=False, upload="never")
+        edge = Edge(tmp_path / "edge", centre.start())
+        paths = [edge.write(number) for number in range(4)]
+        edge.round()
+        newest = centre.call("storage", "status")["newest"]
+        wait_until(lambda: centre.call("storage", "status")["shipped"] >= newest, "shipped")
+        centre.lose_all()
+        assert centre.restore() == set(paths)
+        edge.remove(paths[0])
+        centre.start()
+        for _ in range(10):
+            if edge.round().quiet:
+                break
+        lost = [each["path"] for each in centre.call("lost", "list")["files"]]
+        centre.stop()
+        assert lost == paths[:1]
+        assert sorted(loaded(centre.root, edge.uuid)) == paths[1:]
+
+
+def test_a_backup_beside_a_server_loses_nothing_that_was_acknowledged_before_it(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "backup"
+    with children(tmp_path) as processes:
+        centre = Centre(tmp_path / "centre", processes)
+        edge = Edge(tmp_path / "edge", centre.start())
+        load = Load(edge, 0)
+        time.sleep(0.6)
+        acknowledged = set(edge.listed)
+        centre.call("backup", str(place))
+        found = centre.call("restore", "--check", "--deep", "--from", place.as_uri())
+        assert found["found"] == []
+        centre.kill()
+        load.stop()
+        shutil.rmtree(centre.root / "schema")
+        shutil.rmtree(centre.data)
+        centre.data.mkdir()
+        assert centre.call("restore", "--from", place.as_uri())["lacking"] == []
+        assert acknowledged <= loaded(centre.root, edge.uuid).keys()
+        centre.start()
+        for _ in range(10):
+            if edge.round().quiet:
+                break
         centre.stop()
         in_sync(edge, centre.root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,16 @@ from common.bandwidth import Bandwidth
 from common.durable import Tree
 from common.errors import NoSpaceError
 from receiver.metadata.engine import Engine
+from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
 from receiver.operator.status import running_status
 from receiver.operator.storage import running_storage, storage_in_catalogue
+from receiver.storage import copying
 from receiver.storage.file_restore import restore_files
 from receiver.storage.incarnation import next_incarnation
 from receiver.storage.metadata_restore import restore_metadata
 from receiver.storage.store_opening import open_store
-from tests.support.node_world import A, Edge, World, epoch_of, path_of, tsfile
+from tests.support.node_world import A, Clock, Edge, World, epoch_of, path_of, tsfile
 from tests.support.web import until
 
 
@@ -95,6 +98,28 @@ def test_a_receiver_that_was_replaced_copies_nothing_any_more(world: World, tmp_
         until(lambda: running_storage(node.operator).fenced)
         assert "taken over" in str(running_storage(node.operator).problem)
         assert list(store.objects(f"{node.engine.uuid}/data/")) == []
+        store.close()
+
+
+def test_what_is_forgotten_for_long_goes_from_the_store(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "_REMOVE", 0.05)
+    clock = world.clock = Clock(time.time())
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile(), path_of(2): tsfile(salt=2)})
+        until(lambda: running_storage(node.operator).uploaded_files == 2)
+        with node.engine.reading() as state:
+            gone = next(iter(state.files))
+        node.engine.commit([records.FileDeleted(gone, "operator")])
+        node.engine.commit([records.FileForgotten(gone)])
+        assert running_storage(node.operator).ended_files == 1
+        clock.now += 30 * 86_400
+        node.engine.collect()
+        until(lambda: running_storage(node.operator).ended_files == 0)
+        assert running_storage(node.operator).staying is None
+        store = open_store(str(world.storage["url"]))
+        assert len(list(store.objects(f"{node.engine.uuid}/data/"))) == 1
         store.close()
 
 

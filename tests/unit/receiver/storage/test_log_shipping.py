@@ -320,7 +320,7 @@ def test_another_past_of_the_same_engine_is_shipped_from_its_fork_on(
             shipper = LogShipper(engine.published, home, centre.store, taken)
             shipper.ship()
             for number in range(100, 100 + more):
-                engine.commit([records.SenderSeen(f"{number:032x}", "", f"x_{number:032x}")])
+                engine.commit(step(number))
                 expected.add(number)
                 shipper.ship()
     restore_metadata(centre.store, centre.uuid, centre.root / "again")

@@ -1,0 +1,110 @@
+"""`backup`: a receiver's files and log into a directory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from common.cli import Invocation, emit_json
+from common.durable import Tree
+from common.errors import UnreachableError
+from common.terminal import printable, size_text
+from receiver.cli.showing import json_option
+from receiver.config import ReceiverConfig
+from receiver.disks import AwayError
+from receiver.metadata.engine import Engine
+from receiver.operator.client import NotRunningError, OperatorClient
+from receiver.operator.directories import look
+from receiver.operator.views import StorageView
+
+__all__ = ["backup"]
+
+_PATIENCE = 30.0
+"""Seconds until a commit that was read from the log must count at its server."""
+
+
+@click.command(
+    epilog="Example: tsferry-receiver backup /mnt/backups/centre-1; then tsferry-receiver restore "
+    "--check --from file:///mnt/backups/centre-1. Exit codes: 0 done; 1 it is another "
+    "receiver's, or that of one which was restored from it; 2 configuration, or there is no "
+    "receiver; 3 files could not be copied: they are named; 4 a directory is away."
+)
+@click.argument("directory", type=click.Path(path_type=Path))
+@json_option
+@click.pass_context
+def backup(ctx: click.Context, directory: Path, as_json: bool) -> None:
+    """Copy loaded files and the log into a directory, of which `restore` makes a receiver.
+
+    A server may run meanwhile. What is there already is not copied again, and nothing goes from
+    there.
+    """
+    from receiver.storage.backing_up import back_up
+    from receiver.storage.directory_store import DirectoryStore
+
+    invocation: Invocation[ReceiverConfig] = ctx.obj
+    config = invocation.load().value
+    with look(config):
+        pass  # nothing is made for a receiver that is none
+    Tree(directory, create=True).close()
+    store = DirectoryStore(directory.resolve())
+    try:
+        with Tree(config.schema_dir) as home:
+            found = back_up(store, home, lambda: _as_it_is(config))
+    finally:
+        store.close()
+    lacking = [(row.sender, row.path, why) for row, why in found.lacking]
+    if as_json:
+        emit_json(
+            {
+                "engine": found.engine,
+                "commit": found.commit,
+                "files": found.files,
+                "copied": found.copied,
+                "bytes": found.bytes,
+                "lacking": [
+                    {"sender": sender, "path": path, "reason": why} for sender, path, why in lacking
+                ],
+            }
+        )
+    else:
+        click.echo(
+            f"engine {found.engine}: {found.copied} files ({size_text(found.bytes)}) copied, "
+            f"{found.files} are in the backup, up to commit {found.commit}"
+        )
+        for sender, path, why in lacking:
+            click.echo(f"not copied: {printable(path)} of {sender}: {printable(why)}")
+    if lacking:
+        ctx.exit(3)
+
+
+@contextmanager
+def _as_it_is(config: ReceiverConfig) -> Iterator[tuple[Engine, Sequence[Tree]]]:
+    """The directories as they are now, up to a commit that counts.
+
+    Raises:
+        AwayError: a data directory is away.
+    """
+    with look(config) as there:
+        for away in there.disks.away():
+            raise AwayError(str(away))
+        _wait_for(config, there.engine.newest_commit)
+        yield there.engine, there.trees
+
+
+def _wait_for(config: ReceiverConfig, commit: int) -> None:
+    """Wait until a server that runs has flushed what was read of its log."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            server = OperatorClient(config)
+            if server.ask("GET", "/v1/storage", StorageView).newest >= commit:
+                return
+        except NotRunningError:
+            return
+        if time.monotonic() > end:
+            raise UnreachableError(f"the server does not come to commit {commit} of its log")
+        time.sleep(0.05)

@@ -1,0 +1,163 @@
+"""Whether the store has what the catalogue says: each object, its size, its digest, its bytes."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from common.digests import md5
+from common.wire import Struct
+from receiver.storage.object_store import Fingerprint, ObjectMissingError
+from receiver.storage.uploader import data_key, resource_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from receiver.metadata.state.table_rows import FileRow, UploadedRow
+    from receiver.storage.object_store import ObjectStore
+
+__all__ = ["CopiesReport", "ObjectFinding", "check_objects", "md5_of_object"]
+
+_BLOCK = 8 << 20
+_BATCH = 1000
+_PARALLEL = 8
+
+
+class ObjectFinding(Struct, frozen=True, kw_only=True):
+    """Something that is not as it should be.
+
+    Attributes:
+        kind: `missing`, `damaged`, `resource`, `lacking` (it never came), `orphan`, `foreign`, or
+            `log`.
+        key: of the object; empty for one that never came.
+        detail: what was found.
+        physical: of the file.
+        sender: whose it is.
+        path: at its sender.
+        repair: what a repair does about it; empty where nothing is to be done.
+        repaired: whether it was done.
+    """
+
+    kind: str
+    key: str
+    detail: str
+    physical: str = ""
+    sender: str = ""
+    path: str = ""
+    repair: str = ""
+    repaired: bool = False
+
+
+class CopiesReport(Struct, frozen=True, kw_only=True):
+    """What of a store was looked at, and what is wrong.
+
+    Attributes:
+        engine: whose copies they are.
+        commit: up to which they were looked at.
+        files: that were looked at.
+        bytes: of them.
+        found: what is not as it should be; orphans and what is foreign are told of, no more.
+    """
+
+    engine: str
+    commit: int = 0
+    files: int = 0
+    bytes: int = 0
+    found: list[ObjectFinding] = msgspec.field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is left to be put right."""
+        return all(each.repaired or each.kind in ("orphan", "foreign") for each in self.found)
+
+
+def check_objects(
+    store: ObjectStore,
+    engine: str,
+    rows: Sequence[FileRow],
+    places: Mapping[str, UploadedRow],
+    *,
+    deep: bool,
+) -> Iterator[ObjectFinding]:
+    """Look for the objects of files.
+
+    Args:
+        store: where they should be.
+        engine: uuid of the metadata engine.
+        rows: the files.
+        places: by physical name, where their objects are said to be.
+        deep: read all bytes of each.
+
+    Raises:
+        StoreAwayError, StoreRefusedError: of the store.
+    """
+    with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="check") as pool:
+        for low in range(0, len(rows), _BATCH):
+            for found in pool.map(
+                lambda row: _check(store, engine, row, places.get(row.physical), deep=deep),
+                rows[low : low + _BATCH],
+            ):
+                yield from found
+
+
+def _check(
+    store: ObjectStore, engine: str, row: FileRow, place: UploadedRow | None, *, deep: bool
+) -> list[ObjectFinding]:
+    def found(kind: str, key: str, detail: str) -> ObjectFinding:
+        return ObjectFinding(
+            kind=kind,
+            key=key,
+            detail=detail,
+            physical=row.physical,
+            sender=row.sender,
+            path=row.path,
+        )
+
+    if place is None:
+        return [found("lacking", "", "it is not in the store")]
+    wrong = []
+    digests = dict(each.split("=", 1) for each in place.digests.split())
+    object_key = data_key(engine, place.incarnation, row.physical, place.again)
+    problem = _problem(store, object_key, Fingerprint(row.size, digests), row.md5, deep=deep)
+    if problem is not None:
+        wrong.append(found(*problem))
+    if row.resource is not None and row.resource.md5 == place.resource:
+        key, whole = resource_key(object_key, place.resource), Fingerprint(row.resource.size, {})
+        problem = _problem(store, key, whole, row.resource.md5, deep=deep)
+        if problem is not None:
+            wrong.append(found("resource", key, problem[2]))
+    return wrong
+
+
+def _problem(
+    store: ObjectStore, key: str, expected: Fingerprint, digest: str, *, deep: bool
+) -> tuple[str, str, str] | None:
+    try:
+        there = store.head(key)
+        if there.size != expected.size:
+            return "damaged", key, f"{there.size} bytes, {expected.size} were put"
+        if there.agrees(expected) is False:
+            return "damaged", key, "the store says other digests than were put"
+        if deep and (found := md5_of_object(store, key, expected.size)) != digest:
+            return "damaged", key, f"MD5 {found}, {digest} was put"
+    except ObjectMissingError:
+        return "missing", key, "there is no such object"
+    return None
+
+
+def md5_of_object(store: ObjectStore, key: str, size: int) -> str:
+    """MD5 of an object's bytes, as many as there are of so many.
+
+    Raises:
+        ObjectMissingError: it is not there.
+    """
+    digest, at = md5(), 0
+    while at < size:
+        block = store.read(key, at, min(_BLOCK, size - at))
+        if not block:
+            break
+        digest.update(block)
+        at += len(block)
+    return digest.hexdigest()

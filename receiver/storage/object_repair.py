@@ -1,0 +1,246 @@
+"""Checks what is in the store against the catalogue, and puts right what is bad there.
+
+An object that is not what was put is never replaced and never trusted: where the copy here is
+whole it is put once more, under a key of its own, and a commit says so. Where the copy here is bad
+too the file is quarantined, so that its sender is asked for it, as it is for one that is bad here.
+What no row names is told of, with what its own metadata says, and left.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from common import crash
+from common.names import FilePath
+from receiver.metadata.model import records
+from receiver.storage.confirming import put_confirmed
+from receiver.storage.file_restore import stands
+from receiver.storage.incarnation import check_owner
+from receiver.storage.object_check import CopiesReport, ObjectFinding, check_objects
+from receiver.storage.object_content import ContentChangedError, FileContent
+from receiver.storage.object_places import file_of
+from receiver.storage.object_removal import objects_of
+from receiver.storage.object_store import ObjectMissingError
+from receiver.storage.store_manifests import newest_manifest
+from receiver.storage.uploader import data_key, digests_text, resource_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from common.durable import Tree
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import FileRow, UploadedRow
+    from receiver.storage.incarnation import Incarnation
+    from receiver.storage.object_store import Fingerprint, ObjectStore, StoredObject
+
+__all__ = ["examine_store", "repair_store"]
+
+_TRIES = 100
+_AGAIN = "put it there once more"
+_WANTED = "quarantine it, so that its sender sends it again: the copy here is bad too"
+_OURS = ("checkpoints", "data", "log", "manifests", "owners", "tags")
+
+
+def examine_store(
+    engine: Engine, store: ObjectStore, trees: Sequence[Tree], *, deep: bool
+) -> CopiesReport:
+    """Look at everything, change nothing.
+
+    Args:
+        engine: open, for reading at least.
+        store: where the objects are.
+        trees: the data directories that are there.
+        deep: read the bytes of each object.
+
+    Raises:
+        StoreAwayError, StoreRefusedError: of the store.
+    """
+    with engine.reading() as state:
+        commit = state.newest
+        places = dict(state.uploaded_table.rows)
+        rows = [row for row in state.files.values() if row.visible and row.physical in places]
+    by_name = {row.physical: row for row in rows}
+    found = [
+        replace(each, repair=_way_out(each, by_name[each.physical], trees))
+        for each in check_objects(store, engine.uuid, rows, places, deep=deep)
+    ]
+    found += _log(engine, store)
+    found += _strangers(engine, store)
+    return CopiesReport(
+        engine=engine.uuid,
+        commit=commit,
+        files=len(rows),
+        bytes=sum(row.size for row in rows),
+        found=found,
+    )
+
+
+def _way_out(found: ObjectFinding, row: FileRow, trees: Sequence[Tree]) -> str:
+    if found.kind == "resource":
+        return _AGAIN if _resource_here(row, trees) is not None else ""
+    return _WANTED if _file_here(row, trees) is None else _AGAIN
+
+
+def _file_here(row: FileRow, trees: Sequence[Tree]) -> Tree | None:
+    return next((each for each in trees if stands(each, row.physical, row.size, row.md5)), None)
+
+
+def _resource_here(row: FileRow, trees: Sequence[Tree]) -> Tree | None:
+    if row.resource is None:
+        return None
+    rel, known = FilePath.parse(row.physical).resource.text, row.resource
+    return next((each for each in trees if stands(each, rel, known.size, known.md5)), None)
+
+
+def _log(engine: Engine, store: ObjectStore) -> Iterator[ObjectFinding]:
+    """Whether what the newest manifest names is there; `restore --check` reads it."""
+    newest = newest_manifest(store, engine.uuid)
+    for piece in [] if newest is None else newest.pieces:
+        try:
+            size = store.head(piece.key).size
+        except ObjectMissingError:
+            yield ObjectFinding(kind="log", key=piece.key, detail="there is no such object")
+            continue
+        if size != piece.size:
+            detail = f"{size} bytes, {piece.size} were put"
+            yield ObjectFinding(kind="log", key=piece.key, detail=detail)
+
+
+def _strangers(engine: Engine, store: ObjectStore) -> Iterator[ObjectFinding]:
+    """Objects that no row names, and those that are none of ours."""
+    listed = list(store.objects(""))
+    with engine.reading() as state:  # after the listing: what came meanwhile has its row
+        rows = state.uploaded_table.rows
+        known = {key for row in rows.values() for key in objects_of(engine.uuid, row)}
+        lacks, files = state.uploaded_table.lacks, state.files
+        to_come = {name for name, row in files.items() if lacks(row)}
+    for each in listed:
+        owner, _, rest = each.key.partition("/")
+        room = rest.partition("/")[0]
+        if each.key == "centre" or owner == "check":
+            continue
+        if owner != engine.uuid or room not in _OURS:
+            yield ObjectFinding(kind="foreign", key=each.key, detail=_said(store, each))
+        elif room == "data" and each.key not in known and file_of(each.key) not in to_come:
+            yield ObjectFinding(
+                kind="orphan",
+                key=each.key,
+                detail=_said(store, each),
+                physical=file_of(each.key) or "",
+            )
+
+
+def _said(store: ObjectStore, each: StoredObject) -> str:
+    """What an object says of itself."""
+    try:
+        about = store.head(each.key).about
+    except ObjectMissingError:
+        about = {}
+    said = ", ".join(f"{word} {about[word]}" for word in sorted(about))
+    return f"{each.size} bytes; it says {said or 'nothing'} of itself"
+
+
+# -- repairing -----------------------------------------------------------------------------------
+
+
+def repair_store(
+    engine: Engine,
+    store: ObjectStore,
+    owner: Incarnation,
+    trees: Sequence[Tree],
+    report: CopiesReport,
+) -> CopiesReport:
+    """Put right what a look has found.
+
+    Args:
+        engine: open for writing.
+        store: where the objects are.
+        owner: as whom they are put.
+        trees: the data directories, all of them.
+        report: of `examine_store`.
+
+    Raises:
+        FencedError: another receiver has taken over.
+        StoreAwayError, StoreRefusedError: of the store.
+    """
+    done: dict[str, bool] = {}
+    for each in report.found:
+        if each.repair in (_AGAIN, _WANTED) and each.physical not in done:
+            check_owner(store, owner)
+            done[each.physical] = _repair(engine, store, owner, trees, each)
+            crash.point("storage.repair.done")
+    found = [
+        replace(each, repaired=bool(each.repair) and done.get(each.physical, False))
+        for each in report.found
+    ]
+    return replace(report, found=found)
+
+
+def _repair(
+    engine: Engine,
+    store: ObjectStore,
+    owner: Incarnation,
+    trees: Sequence[Tree],
+    found: ObjectFinding,
+) -> bool:
+    with engine.reading() as state:
+        row = state.files.get(found.physical)
+        there = state.uploaded_table.rows.get(found.physical)
+    if row is None or there is None or not row.visible:
+        return True
+    tree = _file_here(row, trees)
+    if tree is None:
+        if found.repair != _WANTED:
+            return False  # its resource alone is bad
+        reason = f"its object in the store is {found.kind}, and the copy here is bad too"
+        engine.commit([records.FileQuarantined(row.physical, reason)])
+        return True
+    again, printed = _put_again(store, owner, tree, row, there)
+    key = data_key(owner.engine, owner.number, row.physical, again)
+    resource = _put_resource(store, key, row, trees)
+    crash.point("storage.repair.put")
+    engine.commit(
+        [
+            records.FileUploaded(
+                row.physical, owner.number, row.size, digests_text(printed.digests), resource, again
+            )
+        ]
+    )
+    return True
+
+
+def _put_again(
+    store: ObjectStore, owner: Incarnation, tree: Tree, row: FileRow, there: UploadedRow
+) -> tuple[int, Fingerprint]:
+    """Put a file under the first number that is free, or has it already."""
+    about = {"sender": row.sender, "path": row.path, "md5": row.md5}
+    begin = there.again + 1 if there.incarnation == owner.number else 1
+    fd = tree.open_read(row.physical)
+    try:
+        for again in range(begin, begin + _TRIES):
+            key = data_key(owner.engine, owner.number, row.physical, again)
+            try:
+                return again, put_confirmed(store, key, FileContent(fd, row.size, row.md5), about)
+            except ContentChangedError:
+                if not stands(tree, row.physical, row.size, row.md5):
+                    raise
+    finally:
+        os.close(fd)
+    raise ContentChangedError(f"{store.url}: {row.physical} was damaged there {_TRIES} times")
+
+
+def _put_resource(store: ObjectStore, key: str, row: FileRow, trees: Sequence[Tree]) -> str:
+    """Put the resource beside it, if it is whole here; its MD5, empty for none."""
+    tree = _resource_here(row, trees)
+    if tree is None or row.resource is None:
+        return ""
+    fd = tree.open_read(FilePath.parse(row.physical).resource.text)
+    try:
+        content = FileContent(fd, row.resource.size, row.resource.md5)
+        put_confirmed(store, resource_key(key, row.resource.md5), content, {})
+    finally:
+        os.close(fd)
+    return row.resource.md5

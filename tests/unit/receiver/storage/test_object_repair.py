@@ -1,0 +1,173 @@
+"""What is missing or damaged in the store is found, named, and put right; nothing is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from common import crash
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import RefusedCommitError
+from receiver.metadata.state.table_rows import FileState
+from receiver.storage.directory_store import DirectoryStore
+from receiver.storage.object_check import CopiesReport
+from receiver.storage.object_repair import examine_store, repair_store
+from receiver.storage.uploader import data_key
+from tests.support.uploading import Centre
+
+
+class Checked(Centre):
+    def examine(self, *, deep: bool = False) -> CopiesReport:
+        return examine_store(self.engine, self.store, [self.tree], deep=deep)
+
+    def kinds(self, *, deep: bool = False) -> list[tuple[str, str]]:
+        return sorted((each.kind, each.physical) for each in self.examine(deep=deep).found)
+
+    def repair(self) -> CopiesReport:
+        report = self.examine(deep=True)
+        return repair_store(self.engine, self.store, self.owner, [self.tree], report)
+
+    def place(self, physical: str, again: int = 0) -> Path:
+        key = data_key(self.engine.uuid, self.owner.number, physical, again)
+        return self.root / "bucket" / key
+
+    def damage(self, physical: str) -> None:
+        place = self.place(physical)
+        place.write_bytes(place.read_bytes()[:-1] + b"?")
+
+    def states(self) -> dict[str, FileState]:
+        with self.engine.reading() as state:
+            return {name: row.state for name, row in state.files.items()}
+
+
+@pytest.fixture
+def centre(tmp_path: Path) -> Iterator[Checked]:
+    (tmp_path / "bucket").mkdir()
+    made = Checked(tmp_path, DirectoryStore(tmp_path / "bucket"))
+    yield made
+    made.stop()
+
+
+def test_a_good_store_is_good(centre: Checked) -> None:
+    centre.load(1, resource=b"one")
+    centre.uploader.run_once()
+    centre.load(2)
+    report = centre.examine(deep=True)
+    assert (report.found, report.files, report.good) == ([], 1, True)
+
+
+def test_what_is_bad_there_is_named(centre: Checked) -> None:
+    one, two, three = centre.load(1, resource=b"one"), centre.load(2), centre.load(3)
+    centre.uploader.run_once()
+    centre.damage(one)
+    centre.place(two).unlink()
+    centre.place(three).write_bytes(b"short")
+    assert centre.kinds() == [("damaged", three), ("missing", two)]
+    assert centre.kinds(deep=True) == [("damaged", one), ("damaged", three), ("missing", two)]
+    assert not centre.examine().good
+
+
+def test_it_is_put_once_more_from_the_copy_here_and_nothing_is_replaced(centre: Checked) -> None:
+    one, two = centre.load(1, resource=b"one"), centre.load(2)
+    centre.uploader.run_once()
+    centre.damage(one)
+    damaged = centre.place(one).read_bytes()
+    centre.place(two).unlink()
+    report = centre.repair()
+    assert report.good
+    assert [each.repaired for each in report.found] == [True, True]
+    assert centre.kinds(deep=True) == []
+    assert centre.place(one).read_bytes() == damaged
+    for each in (one, two):
+        whole = (centre.root / "data" / each).read_bytes()
+        assert centre.place(each, 1).read_bytes() == whole
+    centre.engine.checkpoint()
+    centre.restart()
+    assert centre.uploader.run_once() == 0
+    assert centre.kinds(deep=True) == []
+
+
+def test_an_object_that_is_damaged_again_is_put_under_the_next_number(centre: Checked) -> None:
+    one = centre.load(1)
+    centre.uploader.run_once()
+    centre.damage(one)
+    centre.repair()
+    again = centre.place(one, 1)
+    again.write_bytes(again.read_bytes()[:-1] + b"?")
+    assert centre.repair().good
+    assert centre.place(one, 2).exists()
+    assert centre.kinds(deep=True) == []
+
+
+def test_a_repair_that_was_cut_off_goes_on_with_what_it_put(centre: Checked) -> None:
+    one = centre.load(1)
+    centre.uploader.run_once()
+    centre.damage(one)
+
+    def die(name: str) -> None:
+        if name == "storage.repair.put":
+            raise crash.SimulatedCrash
+
+    with crash.arm(die), pytest.raises(crash.SimulatedCrash):
+        centre.repair()
+    assert ("orphan", one) in centre.kinds(deep=True)
+    assert centre.repair().good
+    assert centre.kinds(deep=True) == []
+    assert not centre.place(one, 2).exists()
+
+
+def test_where_the_copy_here_is_bad_too_the_file_is_wanted_again(centre: Checked) -> None:
+    one, two = centre.load(1), centre.load(2)
+    centre.uploader.run_once()
+    centre.place(one).unlink()
+    (centre.root / "data" / one).write_bytes(b"bad")
+    (found,) = centre.examine().found
+    assert "its sender sends it again" in found.repair
+    assert centre.repair().good
+    assert centre.states() == {one: FileState.QUARANTINED, two: FileState.LIVE}
+
+
+def test_a_resource_that_is_bad_there_is_put_once_more_with_its_file(centre: Checked) -> None:
+    one = centre.load(1, resource=b"one")
+    centre.uploader.run_once()
+    beside = next(each for each in centre.place(one).parent.iterdir() if len(each.suffix) == 33)
+    beside.write_bytes(b"?ne")
+    assert centre.kinds(deep=True) == [("resource", one)]
+    assert centre.repair().good
+    assert centre.kinds(deep=True) == []
+
+
+def test_what_no_row_names_is_told_of_with_what_it_says_and_stays(centre: Checked) -> None:
+    one = centre.load(1)
+    centre.uploader.run_once()
+    centre.engine.commit([records.FileDeleted(one, "operator")])
+    centre.engine.commit([records.FileForgotten(one)])
+    centre.engine.commit([records.ObjectRemoved(one)])
+    centre.store.put("mine", b"x")
+    report = centre.repair()
+    found = {each.kind: each for each in report.found}
+    assert found.keys() == {"orphan", "foreign"}
+    assert found["orphan"].physical == one
+    assert "5e5e5e" in found["orphan"].detail
+    assert report.good, "it is nobody's to put right"
+    assert centre.place(one).exists()
+    assert centre.store.read("mine", 0, 9) == b"x"
+
+
+def test_a_lower_number_or_another_owners_object_is_not_taken_for_a_repair(
+    centre: Checked,
+) -> None:
+    one = centre.load(1)
+    centre.uploader.run_once()
+    centre.damage(one)
+    centre.repair()
+    size = (centre.root / "data" / one).stat().st_size
+    for told in (
+        records.FileUploaded(one, 1, size, "", "", 0),
+        records.FileUploaded(one, 2, size, "", "", 0),
+        records.FileUploaded(one, 1, size, "", "", 1),
+    ):
+        with pytest.raises(RefusedCommitError):
+            centre.engine.commit([told])
