@@ -69,12 +69,14 @@ class Node(Closing):
             is_pressed=load.is_pressed,
             memory=config.proofs.memory,
             every=config.proofs.every,
+            pinned=lambda rows: load.disks.pinned(rows),
         )
         self.storage = _storage(config, engine, load)
         self.uploads = Uploads(config, engine, load, clock=clock)
         self.checks = Checks(config, engine, load, clock=clock)
         self.tasks = Tasks(config, engine, load, self.uploads, clock=clock)
-        self.listing = Listing(config, engine, load.disks)
+        in_store = (lambda _: frozenset()) if self.storage is None else self.storage.stored
+        self.listing = Listing(config, engine, load.disks, in_store)
         self.listed = ListComparison(config, engine)
         self.lost = Losses(config, engine)
         self.settled = Settlements(config, engine)

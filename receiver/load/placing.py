@@ -123,7 +123,9 @@ def move_back(tree: Tree, moves: Iterable[Move]) -> None:
         tree.sync_dir(directory)
 
 
-def replace_resource(source: Tree, rel: str, trees: Sequence[Tree], row: FileRow) -> None:
+def replace_resource(
+    source: Tree, rel: str, trees: Sequence[Tree], row: FileRow, *, stored: bool = False
+) -> None:
     """Put another resource beside a loaded file; the old one is there until the new one is, whole.
 
     It is done behind the commit that tells of it, as the old one is what was committed before. The
@@ -134,11 +136,16 @@ def replace_resource(source: Tree, rel: str, trees: Sequence[Tree], row: FileRow
         rel: where it lies there.
         trees: the data directories that count now.
         row: the file.
+        stored: the object store has the file, which need not be here: what comes lies where the
+            file was, until it is in the store too.
 
     Raises:
         Transient: the data directory that holds the file is away.
     """
     tree = tree_of(trees, row)
+    if tree is None and stored:
+        tree = home_of(trees, row) or source
+        tree.make_dirs(row.physical.rpartition("/")[0])
     if tree is None:
         if not any(str(each.path) == row.data_dir for each in trees):
             raise Transient(f"{row.data_dir}, which holds {row.physical}, is away")
@@ -163,6 +170,11 @@ def replace_resource(source: Tree, rel: str, trees: Sequence[Tree], row: FileRow
     finally:
         os.close(fd)
     crash.point("placing.resource.placed")
+
+
+def home_of(trees: Sequence[Tree], row: FileRow) -> Tree | None:
+    """The data directory that a file was loaded into, None if it is not among these."""
+    return next((tree for tree in trees if str(tree.path) == row.data_dir), None)
 
 
 def tree_of(trees: Sequence[Tree], row: FileRow) -> Tree | None:

@@ -69,7 +69,7 @@ class LoadService:
         self.after_recovery: list[Callable[[SenderFolder], None]] = []
         self.keep_bytes = config.limits.max_unloaded_bytes // 2
         self.ttl = Ttl(engine, unit=config.time_unit, every=config.metadata.ttl_every)
-        self.registrar = Registrar(engine, disks.trees)
+        self.registrar = Registrar(engine, disks)
         self.loader = Loader(
             engine,
             self.ttl,

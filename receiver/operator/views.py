@@ -109,6 +109,7 @@ class FileView(Struct, frozen=True, kw_only=True):
         resource: whether its `.resource` is here too.
         verified: commit of its last verification, 0 for never.
         verified_at: when that was.
+        stored: whether the object store has it; with no `data_dir`, only that.
     """
 
     sender: str
@@ -131,6 +132,7 @@ class FileView(Struct, frozen=True, kw_only=True):
     verified: int = 0
     created_at: float | None = None
     verified_at: float | None = None
+    stored: bool = False
 
 
 class FilesPage(Struct, frozen=True, kw_only=True):

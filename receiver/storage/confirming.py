@@ -15,10 +15,11 @@ from receiver.storage.object_store import Fingerprint, ObjectExistsError, Object
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.object_content import ObjectContent
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["put_confirmed", "read_back"]
+__all__ = ["put_confirmed", "read_back", "resource_key", "stands_in"]
 
 _BLOCK = 8 << 20
 
@@ -65,6 +66,29 @@ def put_confirmed(
     elif not agrees:
         raise ContentChangedError(f"{store.url}: {key}: the store has other bytes")
     return sent
+
+
+def stands_in(store: ObjectStore, row: FileRow, there: UploadedRow) -> bool:
+    """Whether the store says now that it has a file as it is, with its resource.
+
+    A store that knows no digest is believed for the size: what it took was read back.
+    """
+    try:
+        if store.head(there.key).agrees(Fingerprint(row.size, there.digests)) is False:
+            return False
+        if row.resource is None:
+            return True
+        if row.resource.md5 != there.resource:
+            return False
+        found = store.head(resource_key(there.key, there.resource))
+    except ObjectMissingError:
+        return False
+    return found.size == row.resource.size
+
+
+def resource_key(key: str, digest: str) -> str:
+    """Of the object of a `.resource` with an MD5, beside its file's."""
+    return f"{key}.{digest}.resource"
 
 
 def _is_there(store: ObjectStore, key: str) -> bool:

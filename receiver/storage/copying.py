@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.durable import Closing, Tree
 from common.errors import StoppedError, TsferryError
 from common.threads import join_begun
 from receiver.metadata.model.errors import FencedError
+from receiver.storage.confirming import stands_in
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.log_shipping import LogShipper
 from receiver.storage.owned_prefix import own_prefix
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from receiver.config import StorageConfig
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.storage.object_store import ObjectStore
 
 __all__ = ["StorageProgress", "StorageService", "store_of"]
@@ -136,6 +139,27 @@ class StorageService(Closing):
     def problem(self) -> str | None:
         """What is in the way of the copies, None if nothing is."""
         return next(iter(dict(self._problems).values()), None)
+
+    def stored(self, rows: Sequence[FileRow]) -> frozenset[str]:
+        """Ask the store which of these files it has, whole and with their resources.
+
+        Returns:
+            their physical names; none while the store does not answer.
+        """
+        store = self._store
+        if store is None or self._fenced.is_set() or not rows:
+            return frozenset()
+        with self._engine.reading() as state:
+            table = state.uploaded_table.rows
+            asked = [(row, table[row.physical]) for row in rows if row.physical in table]
+        try:
+            with ThreadPoolExecutor(self._config.parallel, thread_name_prefix="asking") as pool:
+                found = pool.map(lambda each: stands_in(store, *each), asked)
+                pairs = list(zip(asked, found, strict=True))
+        except TsferryError as error:
+            log.warning("the object store cannot be asked", extra={"error": str(error)})
+            return frozenset()
+        return frozenset(row.physical for (row, _), stands in pairs if stands)
 
     def _keep_doing(self, name: str, job: Callable[[], float]) -> None:
         """Do a job again and again; it says how long to wait for the next time."""

@@ -19,9 +19,9 @@ from common.errors import TsferryError
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
+from receiver.storage.confirming import resource_key
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_store import ObjectMissingError
-from receiver.storage.uploader import resource_key
 
 if TYPE_CHECKING:
     from common.durable import Tree

@@ -31,7 +31,7 @@ from common.errors import StoppedError, TsferryError
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
-from receiver.storage.confirming import put_confirmed
+from receiver.storage.confirming import put_confirmed, resource_key
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import ContentChangedError, FileContent
 from receiver.storage.upload_queue import UploadQueue
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from receiver.storage.object_store import Fingerprint, ObjectStore
     from receiver.storage.upload_queue import DueFile
 
-__all__ = ["UploadProgress", "Uploader", "data_key", "resource_key"]
+__all__ = ["UploadProgress", "Uploader", "data_key"]
 
 log = logging.getLogger(__name__)
 
@@ -59,11 +59,6 @@ _TELL = 1.0
 def data_key(owner: Incarnation, physical: str) -> str:
     """Of a file's object."""
     return f"{owner.engine}/data/{owner.number:08}/{physical}"
-
-
-def resource_key(key: str, digest: str) -> str:
-    """Of the object of a `.resource` with an MD5, beside its file's."""
-    return f"{key}.{digest}.resource"
 
 
 class UploadProgress(NamedTuple):

@@ -297,7 +297,7 @@ class Tasks:
                 resumable=lambda entry: self._uploads.resumable(who, folder, entry),
                 room=room,
                 reveal_owner=self._config.auth.reveal_owner,
-                stands=lambda row: whole_in(standing, row),
+                stands=lambda row: whole_in(standing, row, state.uploaded_table.parts(row)),
                 expiry=self._load.ttl.expiry(state, moment),
             )
             decisions = [decide(entry, here) for entry in entries]

@@ -62,11 +62,15 @@ class CatalogueSource:
     def __post_init__(self) -> None:
         self._found = self._scanned(None)
 
-    def _scanned(self, beneath: Beneath | None) -> Upstream:
+    def _scanned(
+        self, beneath: Beneath | None, listed: Mapping[FilePath, Entry] | None = None
+    ) -> Upstream:
         config = self.remote.config
         groups = config.storage_groups
         includes = group_filter(groups.include, groups.exclude)
-        return scan_catalogue(self.now.entries, self.dirs, includes, units_of(config), beneath)
+        return scan_catalogue(
+            self.now.entries, self.dirs, includes, units_of(config), beneath, listed
+        )
 
     def scan(self, entries: Mapping[FilePath, Entry], handed: HandedUp | None = None) -> Scan:
         """The catalogue, and what became of listed files that it has no more.
@@ -77,8 +81,12 @@ class CatalogueSource:
         """
         self._told_all = handed is not None
         if handed is not None:
-            self._found = self._scanned(self._beneath(entries, handed))
-        elif self.remote.config.propagate_deletes == "all" and not self.accepted:
+            self._found = self._scanned(self._beneath(entries, handed), entries)
+        elif any(each.stored for each in self.now.entries):
+            self._found = self._scanned(None, entries)
+        if handed is not None:
+            return self._found.scan
+        if self.remote.config.propagate_deletes == "all" and not self.accepted:
             beneath, scan = self._beneath(entries, lambda *_: False), self._found.scan
             stay = undeleted(filter(scan.is_missing, entries), beneath)
             self._found = replace(

@@ -126,6 +126,7 @@ def scan_catalogue(
     includes: Callable[[str], bool],
     interval: int,
     beneath: Beneath | None = None,
+    listed: Mapping[FilePath, Entry] | None = None,
 ) -> Upstream:
     """The catalogue as a scan.
 
@@ -136,6 +137,7 @@ def scan_catalogue(
         includes: whether a storage group is sent (`sender.select.filters`).
         interval: width of a time partition in the unit of the data (`sender.select.scan.units_of`).
         beneath: what is known beside; None for a receiver above that takes no origins.
+        listed: what is loaded above: of that a file need not be here.
     """
     ends: dict[FilePath, EndBelow] = {}
     ended: set[FilePath] = set()
@@ -175,6 +177,11 @@ def scan_catalogue(
                 continue
         tree = dirs.trees.get(data_dir)
         file = None if tree is None else _on_disk(tree, path, entry)
+        if file is _REMOTE and listed and path in listed:
+            file = _as_it_was(listed[path], data_dir)
+            if file is None:  # nothing of it is to be sent, and it is not gone
+                others.add(path)
+                continue
         if isinstance(file, LocalFile):
             files[path] = file
         else:
@@ -296,6 +303,21 @@ def _noted(
     yield file, note.content[:size]
 
 
+_REMOTE = (
+    "it is in the object store only; `tsferry-receiver storage fetch` brings it to the disk of the "
+    "receiver on this node"
+)
+
+
+def _as_it_was(entry: Entry, data_dir: Path) -> LocalFile | None:
+    """A listed file that is in the object store only, as it was when it was sent."""
+    if entry.data_dir != data_dir or not entry.inode or entry.resource_mark is None:
+        return None
+    mark = entry.resource_mark
+    resource = ResourceStat(*mark, 0) if any(mark) else None
+    return LocalFile(entry.path, data_dir, "", *entry.identity, resource)
+
+
 def _on_disk(tree: Tree, path: FilePath, entry: CatalogueEntry) -> LocalFile | str:
     """The file that the catalogue speaks of, or why it cannot be sent."""
     try:
@@ -303,6 +325,8 @@ def _on_disk(tree: Tree, path: FilePath, entry: CatalogueEntry) -> LocalFile | s
         beside = tree.stat(path.text + RESOURCE) if entry.resource else None
     except (OSError, UnsafePathError) as error:
         return f"cannot be read: {error}"
+    if stat is None and entry.stored:
+        return _REMOTE
     if stat is None or not modes.S_ISREG(stat.st_mode):
         return "the catalogue has it, and it is not on disk: tsferry-receiver fsck"
     if stat.st_size != entry.size:

@@ -14,10 +14,11 @@ from common.errors import Transient
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import FencedError
+from receiver.storage.confirming import resource_key
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import next_incarnation, own_incarnation
 from receiver.storage.object_store import StoreAwayError
-from receiver.storage.uploader import Uploader, data_key, resource_key
+from receiver.storage.uploader import Uploader, data_key
 
 SENDER = "5e" * 16
 
