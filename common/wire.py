@@ -809,6 +809,30 @@ class FatesRequest(Struct, frozen=True, kw_only=True):
     paths: list[str]
 
 
+class FetchRequest(Struct, frozen=True, kw_only=True):
+    """`POST /catalogue/fetch`: files that are to be in a data directory, by their physical paths.
+
+    Who asks opens them soon: they stay for as long as others are not needed more.
+    """
+
+    paths: list[str]
+
+
+class FailedFetch(Struct, frozen=True, kw_only=True):
+    """A file that did not come, and why."""
+
+    path: str
+    reason: str
+
+
+class FetchAnswer(Struct, frozen=True, kw_only=True):
+    """What of the files is here now. What is coming is asked for again."""
+
+    here: list[str]
+    coming: list[str] = []
+    failed: list[FailedFetch] = []
+
+
 class FileFate(Struct, frozen=True, kw_only=True):
     """What became of a file."""
 

@@ -59,6 +59,7 @@ __all__ = [
     "adopt",
     "check_first_start",
     "engine_of",
+    "home_of",
     "whole_in",
 ]
 
@@ -479,6 +480,11 @@ def whole_in(trees: Sequence[Tree], row: FileRow, stored: InStore) -> bool:
         or (in_store and not any(_is_at(tree, rel) for tree in trees))
         for rel, size, in_store in wanted
     )
+
+
+def home_of(trees: Sequence[Tree], row: FileRow) -> Tree | None:
+    """The data directory that a file was loaded into, None if it is not among these."""
+    return next((tree for tree in trees if str(tree.path) == row.data_dir), None)
 
 
 def _is_at(tree: Tree, rel: str) -> bool:

@@ -75,8 +75,12 @@ class Node(Closing):
         self.uploads = Uploads(config, engine, load, clock=clock)
         self.checks = Checks(config, engine, load, clock=clock)
         self.tasks = Tasks(config, engine, load, self.uploads, clock=clock)
-        in_store = (lambda _: frozenset()) if self.storage is None else self.storage.stored
-        self.listing = Listing(config, engine, load.disks, in_store)
+        self.listing = Listing(
+            config, engine, load.disks, None if self.storage is None else self.storage.stored
+        )
+        if self.storage is not None:
+            load.disks.pinned = self.storage.pinned
+            load.cache = self.storage
         self.listed = ListComparison(config, engine)
         self.lost = Losses(config, engine)
         self.settled = Settlements(config, engine)

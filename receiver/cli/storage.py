@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from fnmatch import fnmatchcase
+
 import click
 from msgspec.structs import replace
 
@@ -9,16 +12,20 @@ from common.cli import Invocation, emit_json
 from common.durable import Tree
 from common.errors import ConflictError, TsferryError, UsageError
 from common.terminal import printable, size_text
+from common.wire import FailedFetch, FetchAnswer, FetchRequest
 from receiver.cli.showing import commit_time, json_option, write_json
 from receiver.config import ReceiverConfig
 from receiver.disks import adopt
 from receiver.metadata.engine import Engine
 from receiver.open_engine import open_engine
-from receiver.operator.client import ask
+from receiver.operator.client import OperatorClient, ask
+from receiver.operator.paging import collect
 from receiver.operator.storage import storage_in_catalogue
-from receiver.operator.views import StorageView
+from receiver.operator.views import FilesPage, StorageView
 
 __all__ = ["restore", "storage"]
+
+_AT_ONCE = 16
 
 
 @click.group()
@@ -82,11 +89,59 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
             else ""
         ),
         "log": f"up to {commit_time(found.shipped, found.shipped_at)}" if found.shipped else "-",
+        "on the disk": f"{found.cached_files} files, {size_text(found.cached_bytes)} of "
+        f"{size_text(found.capacity)}"
+        if found.capacity is not None
+        else "all stay",
         "incarnation": f"{found.incarnation or '-'}"
         + (", and another receiver has taken over" if found.fenced else ""),
     }
     for name, value in lines.items():
         click.echo(f"{name + ':':14}{value}")
+
+
+@storage.command(
+    epilog="Example: tsferry-receiver storage fetch 'sequence/root.sg/0/2931/*'. Exit codes: 0 all "
+    "of them are here; 2 configuration; 3 some did not come: they are named; 4 the receiver does "
+    "not run or refuses."
+)
+@click.argument("pattern", nargs=-1, required=True)
+@json_option
+@click.pass_obj
+def fetch(invocation: Invocation[ReceiverConfig], pattern: tuple[str, ...], as_json: bool) -> int:
+    """Bring files that are in the object store only back into the data directories.
+
+    PATTERN is of physical paths, as `files list` has them; * stands for any text. What is fetched
+    may have to make room again, when all else is needed more.
+    """
+    server = OperatorClient(invocation.load().value)
+    rows = collect(
+        lambda after, left: server.ask(
+            "GET", "/v1/files", FilesPage, query={"after": after, "limit": left}
+        ),
+        lambda page: page.files,
+        None,
+    )
+    wanted = [each for each in rows if any(fnmatchcase(each.physical, one) for one in pattern)]
+    remote = deque(each.physical for each in wanted if each.stored and each.data_dir is None)
+    here: list[str] = []
+    failed: list[FailedFetch] = []
+    while remote:
+        asked = [remote.popleft() for _ in range(min(len(remote), _AT_ONCE))]
+        answer = server.ask("POST", "/v1/files/fetch", FetchAnswer, body=FetchRequest(paths=asked))
+        here += answer.here
+        failed += answer.failed
+        remote.extendleft(reversed(answer.coming))
+        if not as_json:
+            for each in answer.here:
+                click.echo(f"{printable(each)}: here")
+    if as_json:
+        write_json(FetchAnswer(here=here, failed=failed))
+    else:
+        for one in failed:
+            click.echo(f"{printable(one.path)}: {printable(one.reason)}", err=True)
+        click.echo(f"{len(wanted)} files match; {len(here)} came, {len(failed)} did not")
+    return 3 if failed or not wanted else 0
 
 
 @click.command(

@@ -18,6 +18,7 @@ from common import crash
 from common.digests import read_blocks
 from common.errors import Transient, TsferryError
 from common.names import FilePath
+from receiver.disks import home_of
 from receiver.load.folder.obstacles import is_of_one_path, kind_of, obstacle
 
 if TYPE_CHECKING:
@@ -170,11 +171,6 @@ def replace_resource(
     finally:
         os.close(fd)
     crash.point("placing.resource.placed")
-
-
-def home_of(trees: Sequence[Tree], row: FileRow) -> Tree | None:
-    """The data directory that a file was loaded into, None if it is not among these."""
-    return next((tree for tree in trees if str(tree.path) == row.data_dir), None)
 
 
 def tree_of(trees: Sequence[Tree], row: FileRow) -> Tree | None:

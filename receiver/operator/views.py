@@ -320,6 +320,9 @@ class StorageView(Struct, frozen=True, kw_only=True):
         shipped_at: when that was.
         problem: what is in the way, None if nothing is.
         fenced: another receiver has taken over, for good.
+        cached_files: that lie in the data directories, where `capacity` limits them.
+        cached_bytes: allocated for them.
+        capacity: of the data directories, None where all files stay.
     """
 
     url: str | None
@@ -334,6 +337,9 @@ class StorageView(Struct, frozen=True, kw_only=True):
     shipped_at: float | None = None
     problem: str | None = None
     fenced: bool = False
+    cached_files: int = 0
+    cached_bytes: int = 0
+    capacity: int | None = None
 
 
 class LostView(Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from receiver.storage.object_content import ObjectContent
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["put_confirmed", "read_back", "resource_key", "stands_in"]
+__all__ = ["put_confirmed", "read_back", "read_through", "resource_key", "stands_in"]
 
 _BLOCK = 8 << 20
 
@@ -68,22 +68,21 @@ def put_confirmed(
     return sent
 
 
-def stands_in(store: ObjectStore, row: FileRow, there: UploadedRow) -> bool:
+def stands_in(store: ObjectStore, row: FileRow, there: UploadedRow) -> bool | None:
     """Whether the store says now that it has a file as it is, with its resource.
 
-    A store that knows no digest is believed for the size: what it took was read back.
+    None: as far as it knows, which is its size and no digest. What it took was read back then.
     """
     try:
-        if store.head(there.key).agrees(Fingerprint(row.size, there.digests)) is False:
-            return False
-        if row.resource is None:
-            return True
+        agrees = store.head(there.key).agrees(Fingerprint(row.size, there.digests))
+        if agrees is False or row.resource is None:
+            return agrees
         if row.resource.md5 != there.resource:
             return False
         found = store.head(resource_key(there.key, there.resource))
     except ObjectMissingError:
         return False
-    return found.size == row.resource.size
+    return agrees if found.size == row.resource.size else False
 
 
 def resource_key(key: str, digest: str) -> str:
@@ -105,12 +104,17 @@ def read_back(store: ObjectStore, key: str, content: ObjectContent) -> None:
     Raises:
         ContentChangedError: it is not this content.
     """
+    if not read_through(store, key, content.size, content.md5):
+        raise ContentChangedError(f"{store.url}: {key}: the store has other bytes")
+
+
+def read_through(store: ObjectStore, key: str, size: int, expected: str) -> bool:
+    """Whether all of an object's bytes have an MD5."""
     digest, at = md5(), 0
-    while at < content.size:
-        piece = store.read(key, at, min(_BLOCK, content.size - at))
+    while at < size:
+        piece = store.read(key, at, min(_BLOCK, size - at))
         if not piece:
             break
         digest.update(piece)
         at += len(piece)
-    if at != content.size or digest.hexdigest() != content.md5:
-        raise ContentChangedError(f"{store.url}: {key}: the store has other bytes")
+    return at == size and digest.hexdigest() == expected

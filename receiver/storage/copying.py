@@ -8,29 +8,36 @@ from __future__ import annotations
 
 import logging
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.durable import Closing, Tree
-from common.errors import StoppedError, TsferryError
+from common.errors import NotFoundError, StoppedError, TsferryError
 from common.threads import join_begun
 from receiver.metadata.model.errors import FencedError
+from receiver.storage.cache_books import CacheBooks
 from receiver.storage.confirming import stands_in
+from receiver.storage.disk_cache import DiskCache
+from receiver.storage.evicting import Evictor
+from receiver.storage.file_fetching import FileFetcher
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.log_shipping import LogShipper
+from receiver.storage.object_fetching import sweep_fetched
+from receiver.storage.object_store import StoreAwayError
 from receiver.storage.owned_prefix import own_prefix
 from receiver.storage.store_opening import StoreOptions, open_store
 from receiver.storage.uploader import Uploader, UploadProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from receiver.config import StorageConfig
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["StorageProgress", "StorageService", "store_of"]
+__all__ = ["FetchedFiles", "StorageProgress", "StorageService", "store_of"]
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +72,8 @@ class StorageProgress(NamedTuple):
         shipped: the newest commit whose log is in the store, 0 for none.
         problem: what is in the way, None if nothing is.
         is_fenced: another receiver has taken over, for good.
+        cached_files: that lie in the data directories, where their capacity is limited.
+        cached_bytes: allocated for them.
     """
 
     files: UploadProgress
@@ -72,6 +81,22 @@ class StorageProgress(NamedTuple):
     shipped: int = 0
     problem: str | None = None
     is_fenced: bool = False
+    cached_files: int = 0
+    cached_bytes: int = 0
+
+
+class FetchedFiles(NamedTuple):
+    """What became of files that were asked for.
+
+    Attributes:
+        here: physical names of those that lie in a data directory.
+        coming: of those that are on their way.
+        failed: of the others, each with the reason.
+    """
+
+    here: list[str]
+    coming: list[str]
+    failed: list[tuple[str, str]]
 
 
 class StorageService(Closing):
@@ -98,6 +123,16 @@ class StorageService(Closing):
         self._trees = trees
         self._store: ObjectStore | None = None
         self._uploader: Uploader | None = None
+        self._fetcher: FileFetcher | None = None
+        self._evictor: Evictor | None = None
+        self.cache = DiskCache(
+            config.capacity, evict_above=config.evict_above, evict_to=config.evict_to
+        )
+        self._books = CacheBooks(engine, trees, self.cache, self._shipped)
+        self._room_wanted = threading.Event()
+        self._asking = threading.Lock()
+        self._asked: dict[str, Future[None]] = {}
+        self._askers = ThreadPoolExecutor(config.parallel, thread_name_prefix="asked for")
         self._shipper: LogShipper | None = None
         self._incarnation = 0
         self._problems: dict[str, str] = {}
@@ -106,8 +141,12 @@ class StorageService(Closing):
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Start the threads."""
+        """Start the threads; whoever calls holds the engine's lock."""
+        for tree in self._trees():
+            sweep_fetched(tree)
         jobs = {"log copies": self._ship, "file copies": self._upload}
+        if self._config.capacity is not None:
+            jobs["evictions"] = self._evict
         for name, job in jobs.items():
             thread = threading.Thread(target=self._keep_doing, args=(name, job), name=name)
             self._threads.append(thread)
@@ -116,8 +155,14 @@ class StorageService(Closing):
     def close(self) -> None:
         """Stop; what is under way is gone on with at the next start."""
         self._stop.set()
+        self._room_wanted.set()
         if self._uploader is not None:
             self._uploader.close()
+        with self._asking:
+            self._askers.shutdown(wait=False, cancel_futures=True)
+        if self._fetcher is not None:
+            self._fetcher.close()
+        self._askers.shutdown(wait=True)
         for thread in self._threads:
             join_begun(thread)
         if self._store is not None:
@@ -126,15 +171,21 @@ class StorageService(Closing):
 
     def progress(self) -> StorageProgress:
         """How far the copies are."""
-        shipper, uploader = self._shipper, self._uploader
-        newest = None if shipper is None else shipper.newest
+        uploader = self._uploader
         return StorageProgress(
             files=UploadProgress() if uploader is None else uploader.progress(),
             incarnation=self._incarnation,
-            shipped=0 if newest is None else newest.ts,
+            shipped=self._shipped(),
             problem=self.problem(),
             is_fenced=self._fenced.is_set(),
+            cached_files=self.cache.files,
+            cached_bytes=self.cache.usage,
         )
+
+    def _shipped(self) -> int:
+        """The newest commit whose log is in the store."""
+        newest = None if self._shipper is None else self._shipper.newest
+        return 0 if newest is None else newest.ts
 
     def problem(self) -> str | None:
         """What is in the way of the copies, None if nothing is."""
@@ -159,7 +210,93 @@ class StorageService(Closing):
         except TsferryError as error:
             log.warning("the object store cannot be asked", extra={"error": str(error)})
             return frozenset()
-        return frozenset(row.physical for (row, _), stands in pairs if stands)
+        return frozenset(row.physical for (row, _), stands in pairs if stands is not False)
+
+    @contextmanager
+    def pinned(self, rows: Sequence[FileRow], *, used: bool = False) -> Iterator[None]:
+        """Have files in the data directories, while it is entered; see `FileFetcher.pinned`.
+
+        Where all of them are here, and nothing is ever evicted, the store is not needed.
+
+        Raises:
+            StoreAwayError: a file is in the store only, which was not reached yet.
+        """
+        fetcher = self._fetcher
+        if fetcher is not None:
+            with fetcher.pinned(rows, used=used):
+                yield
+            return
+        trees = self._trees()
+        with self._engine.reading() as state:
+            stored = [row for row in rows if state.uploaded_table.parts(row).file]
+        for row in stored:
+            if not any(tree.exists(row.physical) for tree in trees):
+                raise StoreAwayError(
+                    f"{self._config.url}: {row.physical} is there only, and the store was not "
+                    f"reached yet: {self.problem() or 'it is being asked'}",
+                    retry_after=self._config.lag,
+                )
+        yield
+
+    def fetch(self, rows: Sequence[FileRow], timeout: float) -> FetchedFiles:
+        """Bring files here for somebody who asks for them by name, in the background.
+
+        Args:
+            rows: the files.
+            timeout: seconds that this call takes, at most; asked for again, it goes on.
+        """
+        under_way: dict[str, Future[None]] = {}
+        with self._asking:
+            if self._stop.is_set():
+                raise StoppedError("told to stop")
+            for row in rows:
+                if row.physical not in self._asked:
+                    self._asked[row.physical] = self._askers.submit(self._fetch_one, row)
+                under_way[row.physical] = self._asked[row.physical]
+        done = wait(under_way.values(), timeout).done
+        found = FetchedFiles([], [], [])
+        for physical, future in under_way.items():
+            if future not in done:
+                found.coming.append(physical)
+                continue
+            with self._asking:
+                if self._asked.get(physical) is future:
+                    del self._asked[physical]
+            error = future.exception()
+            if error is None:
+                found.here.append(physical)
+            else:
+                found.failed.append((physical, str(error)))
+        return found
+
+    def _fetch_one(self, row: FileRow) -> None:
+        with self.pinned([row], used=True):
+            if not any(tree.exists(row.physical) for tree in self._trees()):
+                raise NotFoundError("it is neither here nor in the object store")
+
+    def room(self) -> int | None:
+        """Bytes that loaded files may take more, None for any number."""
+        return self.cache.room()
+
+    def make_room(self, size: int) -> None:
+        """So many bytes were turned away: what may go makes room for them soon."""
+        self.cache.want(size)
+        self._room_wanted.set()
+
+    def _evict(self) -> float:
+        self._room_wanted.clear()
+        self._books.look()  # without the store too: what fills up the disk is turned away
+        if self._evictor is not None:
+            self._evictor.run_once()
+            if self._evictor.doubtful:
+                self._problems["doubtful"] = (
+                    f"{self._evictor.doubtful} files are not in the store as they were put there; "
+                    "they stay here"
+                )
+            else:
+                self._problems.pop("doubtful", None)
+        self._room_wanted.wait(_LOOK)
+        return 0.0
 
     def _keep_doing(self, name: str, job: Callable[[], float]) -> None:
         """Do a job again and again; it says how long to wait for the next time."""
@@ -204,6 +341,24 @@ class StorageService(Closing):
         owner = own_incarnation(self._store, self._home, self._engine.uuid)
         self._shipper = LogShipper(self._engine.published, self._home, self._store, owner)
         self._incarnation = owner.number
+        self._fetcher = FileFetcher(
+            self._engine,
+            self._store,
+            self._trees,
+            self.cache,
+            parallel=self._config.parallel,
+            pin_wait=self._config.pin_wait,
+            wake=self._room_wanted.set,
+        )
+        self._evictor = Evictor(
+            self._engine,
+            self._store,
+            owner,
+            self._trees,
+            self.cache,
+            self._books,
+            parallel=self._config.parallel,
+        )
         self._uploader = Uploader(
             self._engine,
             self._store,

@@ -13,14 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from common.digests import md5, md5_of_fd
-from common.durable import temporary_name
+from common.digests import md5_of_fd
 from common.errors import TsferryError
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.confirming import resource_key
 from receiver.storage.object_content import ContentChangedError
+from receiver.storage.object_fetching import fetch_beside
 from receiver.storage.object_store import ObjectMissingError
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RestoredFiles", "restore_files"]
 
-_BLOCK = 8 << 20
 _BATCH = 1000
 _NEVER = "it was not in the object store when this receiver was restored from there"
 
@@ -143,26 +142,8 @@ def _stands(tree: Tree, rel: str, size: int, digest: str) -> bool:
 
 
 def _fetch(store: ObjectStore, tree: Tree, rel: str, key: str, size: int, digest: str) -> None:
-    folder = rel.rpartition("/")[0]
-    tree.make_dirs(folder)
-    temporary = f"{folder}/{temporary_name()}"
-    try:
-        found = md5()
-        with tree.create(temporary) as file:
-            at = 0
-            while at < size:
-                block = store.read(key, at, min(_BLOCK, size - at))
-                if not block:
-                    break
-                found.update(block)
-                file.write(block)
-                at += len(block)
-            if at != size or found.hexdigest() != digest:
-                raise ContentChangedError(f"{store.url}: {key}: other bytes than were uploaded")
-            file.sync()
-        tree.rename(temporary, rel, sync=False)
-    finally:
-        tree.unlink(temporary, sync=False)
+    tree.make_dirs(rel.rpartition("/")[0])
+    tree.rename(fetch_beside(store, tree, key, size, digest), rel, sync=False)
 
 
 def _ask_again(engine: Engine, lacking: list[FileRow]) -> None:

@@ -82,7 +82,7 @@ class Listing:
         config: ReceiverConfig,
         engine: Engine,
         disks: Disks,
-        in_store: Callable[[Sequence[FileRow]], frozenset[str]] = lambda _: frozenset(),
+        in_store: Callable[[Sequence[FileRow]], frozenset[str]] | None = None,
     ) -> None:
         """Prepare.
 
@@ -91,7 +91,7 @@ class Listing:
             engine: its metadata.
             disks: its data directories.
             in_store: asks the object store which of some files it has now, whole; the answer are
-                their physical names.
+                their physical names. None without a store.
         """
         self._most = config.limits.max_page_items
         self._engine = engine
@@ -165,7 +165,7 @@ class Listing:
             for row in rows
             if row.physical not in here and whole_in(trees, row, stored[row.physical])
         ]
-        return self._in_store(far) | here if far else frozenset(here)
+        return self._in_store(far) | here if far and self._in_store else frozenset(here)
 
     def catalogue(
         self,

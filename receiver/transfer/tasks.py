@@ -282,7 +282,7 @@ class Tasks:
         _, partial_bytes = self._uploads.numbers(folder.uuid)
         room = Room(
             quota=limits.max_unloaded_bytes - folder.staged.bytes - partial_bytes,
-            free=self._load.free_bytes() - limits.min_free_bytes,
+            free=self._load.room(),
             max_file=limits.max_file_bytes,
         )
         moment = self._load.ttl.moment()

@@ -98,6 +98,7 @@ class Upstream:
         due: what is handed up by sending a file, or telling its end, or both anew: file -> the name
             under which that is remembered.
         contents: of deletion files.
+        remote: files on no list that are in the object store only, in the order of the catalogue.
     """
 
     scan: Scan
@@ -107,6 +108,7 @@ class Upstream:
     ended: frozenset[FilePath] = frozenset()
     due: Mapping[FilePath, str] = field(default_factory=dict)
     contents: Mapping[tuple[FilePath, str], bytes] = field(default_factory=dict)
+    remote: Sequence[CatalogueEntry] = ()
 
 
 def catalogue_dirs(entries: Iterable[CatalogueEntry], remembered: Iterable[str]) -> list[Path]:
@@ -148,6 +150,7 @@ def scan_catalogue(
     waiting: list[Waiting] = []
     others: set[FilePath] = set()
     by_path: dict[FilePath, CatalogueEntry] = {}
+    remote: list[CatalogueEntry] = []
     for entry in entries:
         data_dir = Path(entry.data_dir)
         try:
@@ -185,6 +188,8 @@ def scan_catalogue(
         if isinstance(file, LocalFile):
             files[path] = file
         else:
+            if file is _REMOTE:
+                remote.append(entry)
             others.add(path)
             bound = path.partition * interval if entry.first_time is None else entry.first_time
             reason = file or "its data directory cannot be opened"
@@ -225,7 +230,7 @@ def scan_catalogue(
         told_anew=frozenset(told_anew),
     )
     facts = CatalogueFacts(by_path)
-    return Upstream(scan, facts, origins, ends, frozenset(ended), due, contents)
+    return Upstream(scan, facts, origins, ends, frozenset(ended), due, contents, remote)
 
 
 def everywhere(path: FilePath) -> str:

@@ -144,6 +144,7 @@ class Reaper:
                     and row.deleted <= oldest  # visible at T: not deleted, or deleted after T
                 )
             ]
+            stored = {row.physical for row in due if state.uploaded_table.parts(row).file}
             told = {row.physical: state.deletion_table.of_file(row.physical) for row in due}
         # The records of a deleted file go on hiding points of others: where only its devices tell
         # what they name, its row stays.
@@ -161,6 +162,8 @@ class Reaper:
             if not gone:
                 continue
             self._engine.commit([records.FileForgotten(physical) for physical in gone])
+            for physical in stored.intersection(gone):
+                self._unlink(FilePath.parse(physical))  # it may have been fetched in between
             count += len(gone)
             self._tables_due = True
             crash.point("reaper.forgotten")

@@ -1,0 +1,121 @@
+"""A centre of an engine, a bucket and what goes between them, without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from common.digests import md5
+from common.durable import Tree
+from receiver.metadata.engine import Engine
+from receiver.metadata.model import records
+from receiver.storage.directory_store import DirectoryStore
+from receiver.storage.incarnation import own_incarnation
+from receiver.storage.uploader import Uploader
+
+__all__ = ["SENDER", "StoredCentre"]
+
+SENDER = "5e" * 16
+
+
+class StoredCentre:
+    """An engine with files, a bucket, and the uploader between them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name in ("data", "bucket", "schema"):
+            (root / name).mkdir()
+        self.store = DirectoryStore(root / "bucket")
+        self.now = 1000.0
+        self.start()
+
+    def start(self) -> None:
+        self.engine = Engine.open(self.root / "schema")
+        self.home = Tree(self.root / "schema")
+        self.tree = Tree(self.root / "data")
+        self.owner = own_incarnation(self.store, self.home, self.engine.uuid)
+        self.uploader_of()
+
+    def uploader_of(self, parallel: int = 4) -> None:
+        self.uploader = Uploader(
+            self.engine,
+            self.store,
+            self.owner,
+            self.home,
+            lambda: [self.tree],
+            parallel=parallel,
+            clock=lambda: self.now,
+        )
+
+    def stop(self) -> None:
+        self.uploader.close()
+        self.engine.close()
+        self.home.close()
+        self.tree.close()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def load(self, number: int, *, resource: bytes | None = None) -> str:
+        content = b"content of %d " % number * 100
+        stem = f"sequence/root.sg/0/0/{number}-{number}-0-0"
+        physical = f"{stem}.{number:016x}.tsfile"
+        place = self.root / "data" / physical
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+        meta = None
+        if resource is not None:
+            place.with_name(place.name + ".resource").write_bytes(resource)
+            meta = records.ResourceMeta(len(resource), md5(resource).hexdigest())
+        if SENDER not in self.engine_senders():
+            self.engine.commit([records.SenderSeen(SENDER, "", f"x_{SENDER}")])
+        self.engine.commit(
+            [
+                records.FileLoaded(
+                    sender=SENDER,
+                    path=f"{stem}.tsfile",
+                    physical=physical,
+                    size=len(content),
+                    md5=md5(content).hexdigest(),
+                    tail=md5(content).hexdigest(),
+                    version=4,
+                    devices=[records.DeviceRange("root.sg.d", 1, 2)],
+                    first=1,
+                    last=2,
+                    series=1,
+                    points=2,
+                    task="7a" * 16,
+                    resource=meta,
+                )
+            ]
+        )
+        return physical
+
+    def note_resource(self, physical: str, content: bytes) -> str:
+        """As the commit of a task does; its bytes take their place later."""
+        digest = md5(content).hexdigest()
+        meta = records.ResourceMeta(len(content), digest)
+        self.engine.commit([records.ResourceNoted(physical, meta)])
+        return digest
+
+    def write_resource(self, physical: str, content: bytes) -> None:
+        (self.root / "data" / f"{physical}.resource").write_bytes(content)
+
+    def resources(self) -> dict[str, str]:
+        with self.engine.reading() as state:
+            return {row.physical: row.resource for row in state.uploaded_table.rows.values()}
+
+    def engine_senders(self) -> set[str]:
+        with self.engine.reading() as state:
+            return set(state.senders)
+
+    def files(self) -> set[str]:
+        with self.engine.reading() as state:
+            return set(state.files)
+
+    def uploaded(self) -> set[str]:
+        with self.engine.reading() as state:
+            return set(state.uploaded_table.rows)
+
+    def objects(self) -> list[str]:
+        return [each.key for each in self.store.objects(f"{self.engine.uuid}/data/")]
