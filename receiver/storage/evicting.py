@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from common import crash
+from common.errors import UnsafePathError
 from common.names import FilePath
 from receiver.disks import NAMING
 from receiver.storage.confirming import read_through, stands_in
@@ -36,8 +37,9 @@ log = logging.getLogger(__name__)
 
 _BATCH = 64
 """Files that the store is asked for before the first of them goes."""
-_ASK_AGAIN = 600.0
-"""Seconds until the store is asked again for a file that it did not have as it was put there."""
+_TRY_AGAIN = 600.0
+"""Seconds until a file is tried again that could not go, or that the store did not have as it was
+put there."""
 
 
 class Evictor:
@@ -75,7 +77,8 @@ class Evictor:
         self._books = books
         self._parallel = parallel
         self._monotonic = monotonic
-        self._doubtful: dict[str, float] = {}
+        self._doubtful: set[str] = set()
+        self._later: dict[str, float] = {}
         self._read: set[str] = set()
 
     @property
@@ -109,8 +112,8 @@ class Evictor:
     # -- what may go -------------------------------------------------------------------------
 
     def _may_go_now(self, physical: str) -> bool:
-        asked = self._doubtful.get(physical)
-        if asked is not None and self._monotonic() - asked < _ASK_AGAIN:
+        tried = self._later.get(physical)
+        if tried is not None and self._monotonic() - tried < _TRY_AGAIN:
             return False
         with self._engine.reading() as state:
             return self._books.may_go(state, physical)
@@ -127,14 +130,15 @@ class Evictor:
             return False
         said = stands_in(self._store, row, there)
         if self._has_bytes(row, there) if said is None else said:
-            self._doubtful.pop(physical, None)
+            self._doubtful.discard(physical)
             return True
         if physical not in self._doubtful:
             log.error(
                 "the object store does not have a file as it was put there; it stays here",
                 extra={"physical": physical, "key": there.key},
             )
-        self._doubtful[physical] = self._monotonic()
+        self._doubtful.add(physical)
+        self._later[physical] = self._monotonic()
         return False
 
     def _has_bytes(self, row: FileRow, there: UploadedRow) -> bool:
@@ -158,9 +162,9 @@ class Evictor:
                 if may_go:
                     self._unlink(FilePath.parse(physical))
                     went = True
-        except OSError as error:  # of this path: another user's directory, a link in its place
+        except (OSError, UnsafePathError) as error:  # another user's directory, a link in its place
             log.warning("a file cannot make room", extra={"file": physical, "error": str(error)})
-            self._doubtful[physical] = self._monotonic()
+            self._later[physical] = self._monotonic()
         finally:
             if went:
                 self._cache.went(physical)

@@ -188,6 +188,26 @@ def test_a_resource_that_the_store_lost_keeps_its_file_here(centre: Cached) -> N
     assert centre.here() == {one, f"{one}.resource"}
 
 
+def test_a_file_that_cannot_be_taken_away_holds_up_no_other(
+    centre: Cached, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = centre.filled()
+    unlink = centre.tree.unlink
+
+    def refuse(rel: str, **more: bool) -> bool:
+        if rel == loaded[0]:
+            raise PermissionError(13, "not yours", rel)
+        return unlink(rel, **more)
+
+    monkeypatch.setattr(centre.tree, "unlink", refuse)
+    assert centre.evictor.run_once() == 1
+    assert centre.evictor.run_once() == 0
+    centre.cache.want(3 * BLOCK)
+    assert centre.evictor.run_once() == 2
+    assert centre.here() == {loaded[0], *loaded[4:]}
+    assert centre.evictor.doubtful == 0
+
+
 def test_while_the_store_is_away_nothing_goes(centre: Cached) -> None:
     loaded = centre.filled()
     centre.store.is_away = True
