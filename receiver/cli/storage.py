@@ -177,7 +177,9 @@ def restore(ctx: click.Context, url: str | None, at: int | None, as_json: bool) 
         with open_engine(config) as engine:
             adopt(config, uuid)
             with Tree(config.data_dirs[0]) as data:
-                found = restore_files(store, engine, data)
+                capacity = config.storage.capacity
+                most = None if capacity is None else int(capacity * config.storage.evict_to)
+                found = restore_files(store, engine, data, most=most)
     finally:
         store.close()
     if as_json:
@@ -187,6 +189,7 @@ def restore(ctx: click.Context, url: str | None, at: int | None, as_json: bool) 
                 "fetched": found.fetched,
                 "bytes": found.bytes,
                 "there": found.there,
+                "left": found.left,
                 "lacking": [{"sender": sender, "path": path} for sender, path in found.lacking],
             }
         )
@@ -195,6 +198,8 @@ def restore(ctx: click.Context, url: str | None, at: int | None, as_json: bool) 
             f"engine {uuid}: {found.fetched} files ({size_text(found.bytes)}) fetched, "
             f"{found.there} were there"
         )
+        if found.left:
+            click.echo(f"{found.left} files stay in the store until they are needed")
         for sender, path in found.lacking:
             click.echo(f"not in the store: {printable(path)} of {sender}")
     if found.lacking:

@@ -43,12 +43,14 @@ class RestoredFiles(NamedTuple):
         bytes: of them.
         there: that stood in the data directory already.
         lacking: paths at their senders, of those that were not in the store.
+        left: that stay in the store only.
     """
 
     fetched: int
     bytes: int
     there: int
     lacking: list[tuple[str, str]]
+    left: int = 0
 
 
 class _Due(NamedTuple):
@@ -61,6 +63,7 @@ def restore_files(
     engine: Engine,
     tree: Tree,
     *,
+    most: int | None = None,
     parallel: int = 8,
     told: Callable[[int, int], None] = lambda files, size: None,
 ) -> RestoredFiles:
@@ -70,6 +73,8 @@ def restore_files(
         store: where the objects are.
         engine: open for writing.
         tree: the data directory that they go to.
+        most: bytes that are fetched, those that were loaded last first; None for all. The others
+            are fetched when they are needed.
         parallel: files at once.
         told: called with the files and bytes that have come, now and then.
 
@@ -86,6 +91,9 @@ def restore_files(
         for row in rows
         if row.physical not in uploaded and row.state in (FileState.LIVE, FileState.RETIRED)
     ]
+    whole = len(due)
+    if most is not None:
+        due = list(_fitting(due, most))
     fetched = size = there = 0
     with ThreadPoolExecutor(parallel, thread_name_prefix="restore") as pool:
         for batch in _batches(due):
@@ -102,7 +110,17 @@ def restore_files(
                     tree.sync_dir(folder)
             told(fetched, size)
     _ask_again(engine, lacking)
-    return RestoredFiles(fetched, size, there, [(row.sender, row.path) for row in lacking])
+    named = [(row.sender, row.path) for row in lacking]
+    return RestoredFiles(fetched, size, there, named, whole - len(due))
+
+
+def _fitting(due: list[_Due], most: int) -> Iterator[_Due]:
+    for each in sorted(due, key=lambda each: each.row.created, reverse=True):
+        resource = each.row.resource
+        most -= each.row.size + (0 if resource is None else resource.size)
+        if most < 0:
+            return
+        yield each
 
 
 def _batches(due: list[_Due]) -> Iterator[list[_Due]]:

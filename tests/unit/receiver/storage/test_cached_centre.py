@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from common.durable import Tree
 from common.errors import NoSpaceError
 from common.wire import Action
 from receiver.metadata.model import records
@@ -17,7 +18,9 @@ from receiver.operator.files import list_files, undelete_files
 from receiver.operator.quarantine import retry_quarantined
 from receiver.operator.storage import fetch_files, running_storage
 from receiver.storage.directory_store import DirectoryStore
+from receiver.storage.file_restore import restore_files
 from receiver.storage.object_store import StoreAwayError
+from receiver.storage.store_opening import open_store
 from tests.support.node_world import A, Clock, Edge, World, fsck_of, path_of, plan_entry, tsfile
 from tests.support.proving import Site, in_this_process
 from tests.support.web import until
@@ -191,3 +194,21 @@ def test_what_was_evicted_is_read_after_a_start(world: World) -> None:
         wanted = [row_of(node, path).physical for path in files(1, 3)]
         assert sorted(fetch_files(node.operator, wanted).here) == sorted(wanted)
     assert sorted(world.loaded().values()) == sorted(files(1, 3).values())
+
+
+def test_a_restore_fetches_no_more_than_fits_and_the_rest_is_remote(
+    node: Node, world: World, tmp_path: Path
+) -> None:
+    edge = Edge(node)
+    for number in range(1, 4):
+        edge.round(files(number, number))
+    until(lambda: running_storage(node.operator).uploaded_files == 3)
+    store = open_store(str(world.storage["url"]))
+    newest = [row_of(node, path_of(number)).physical for number in (2, 3)]
+    most = sum(row_of(node, path_of(number)).size for number in (2, 3))
+    with Tree(tmp_path / "restored", create=True) as data:
+        found = restore_files(store, node.engine, data, most=most)
+        there = [rel for rel, _ in data.files("sequence")]
+    store.close()
+    assert (found.fetched, found.left, found.lacking) == (2, 1, [])
+    assert sorted(there) == sorted(newest)
