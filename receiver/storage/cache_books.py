@@ -28,6 +28,7 @@ _NEWS = (
     records.FileLoaded,
     records.FileForgotten,
     records.ResourceNoted,
+    records.FileUploaded,  # a resource that was told of has come to its place by then
 )
 """Operations behind which a file takes another room here."""
 

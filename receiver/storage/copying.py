@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
@@ -41,6 +42,8 @@ __all__ = ["FetchedFiles", "StorageProgress", "StorageService", "store_of"]
 
 log = logging.getLogger(__name__)
 
+_BUSY = 10
+"""Times as long as it took to look for files that may make room is the rest after it."""
 _LOOK = 1.0
 """Seconds between two looks for files that are to be uploaded."""
 
@@ -285,6 +288,7 @@ class StorageService(Closing):
 
     def _evict(self) -> float:
         self._room_wanted.clear()
+        began = time.monotonic()
         self._books.look()  # without the store too: what fills up the disk is turned away
         if self._evictor is not None:
             self._evictor.run_once()
@@ -295,8 +299,11 @@ class StorageService(Closing):
                 )
             else:
                 self._problems.pop("doubtful", None)
-        self._room_wanted.wait(_LOOK)
-        return 0.0
+        # Among many files that cannot go, those that can are looked for now and then.
+        rest = _BUSY * (time.monotonic() - began)
+        if rest <= _LOOK:
+            self._room_wanted.wait(_LOOK)
+        return rest if rest > _LOOK else 0.0
 
     def _keep_doing(self, name: str, job: Callable[[], float]) -> None:
         """Do a job again and again; it says how long to wait for the next time."""

@@ -140,7 +140,8 @@ class DiskCache:
         """
         with self._changed:
             size = sum(its for each, its in coming.items() if each not in self._coming)
-            if self.capacity is not None and self._usage + self._reserved + size > self.capacity:
+            total = self._usage + self._reserved + size
+            if size and self.capacity is not None and total > self.capacity:
                 self._demand = max(self._demand, size)
                 return False
             for each, its in coming.items():

@@ -98,8 +98,10 @@ class Evictor:
         size = self._cache.excess()
         if size <= 0:
             return 0
-        check_owner(self._store, self._owner)
         victims = self._cache.victims(size, self._may_go_now)
+        if not victims:
+            return 0
+        check_owner(self._store, self._owner)
         with ThreadPoolExecutor(self._parallel, thread_name_prefix="evict") as pool:
             for low in range(0, len(victims), _BATCH):
                 batch = victims[low : low + _BATCH]

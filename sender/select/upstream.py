@@ -180,6 +180,8 @@ def scan_catalogue(
                 continue
         tree = dirs.trees.get(data_dir)
         file = None if tree is None else _on_disk(tree, path, entry)
+        if file is _REMOTE and path in told_anew:
+            remote.append(entry)  # what is told anew has its bytes at hand, should they be wanted
         if file is _REMOTE and listed and path in listed:
             file = _as_it_was(listed[path], data_dir)
             if file is None:  # nothing of it is to be sent, and it is not gone

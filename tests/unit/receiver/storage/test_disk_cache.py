@@ -307,6 +307,25 @@ def test_what_is_pinned_stays(centre: Cached) -> None:
     assert centre.here() == set()
 
 
+def test_others_go_in_the_place_of_what_is_pinned(centre: Cached) -> None:
+    loaded = centre.filled()
+    with centre.fetcher.pinned([centre.row(loaded[0])]):
+        assert centre.evictor.run_once() == 2
+    assert centre.here() == {loaded[0], *loaded[3:]}
+
+
+def test_what_is_pinned_at_the_last_moment_stays(centre: Cached) -> None:
+    loaded = centre.filled()
+
+    def pin(name: str) -> None:
+        if name == "storage.evict.before":
+            centre.cache.pin(loaded[:1])
+
+    with crash.arm(pin):
+        assert centre.evictor.run_once() == 1
+    assert loaded[0] in centre.here()
+
+
 def test_it_comes_back_as_it_was(centre: Cached) -> None:
     one = centre.load(77, resource=b"res")
     centre.filled(9)
@@ -409,9 +428,38 @@ def test_a_fetch_after_the_end_is_refused(centre: Cached) -> None:
         centre.fetch(one)
 
 
+def test_what_is_here_can_be_read_though_there_is_no_room_at_all(centre: Cached) -> None:
+    loaded = [centre.load(number) for number in range(12)]
+    centre.evictor.run_once()
+    assert centre.cache.room() == 0
+    centre.fetch(*loaded)
+
+
+def test_a_new_resource_of_a_file_in_the_store_goes_there_too_and_leaves_the_disk(
+    centre: Cached,
+) -> None:
+    one = centre.load(77, resource=b"old")
+    centre.uploader.run_once()
+    centre.evict_all()
+    centre.note_resource(one, b"newer")
+    centre.books.look()
+    centre.write_resource(one, b"newer")
+    centre.uploader.run_once()
+    assert centre.here() == {f"{one}.resource"}
+    centre.evict_all()
+    assert centre.here() == set()
+    centre.fetch(one)
+    assert centre.whole(f"{one}.resource") == b"newer"
+
+
 # -- kills -------------------------------------------------------------------------------------
 
-EVICTION = ["storage.evict.before", "storage.evict.half", "storage.evicted"]
+EVICTION = [
+    "storage.evict.before",
+    "durable.unlink.unlinked",
+    "storage.evict.half",
+    "storage.evicted",
+]
 FETCH = ["storage.fetch.begun", "storage.fetch.written", "storage.fetch.named", "storage.fetched"]
 
 

@@ -9,7 +9,7 @@ from sender.plan.plan_options import PlanOptions
 from sender.select.data_dirs import DataDirs
 from sender.select.entry import Entry
 from sender.select.found import Why
-from sender.select.upstream import catalogue_dirs, scan_catalogue
+from sender.select.upstream import Beneath, catalogue_dirs, scan_catalogue
 from tests.support.site import ENDPOINT, digest, path, rebuild, tsfile
 
 TAG = "0123456789abcdef"
@@ -92,6 +92,20 @@ def test_a_listed_file_in_the_object_store_is_as_it_was_and_another_waits(data_d
     found = scanned(data_dir, entry).scan
     assert "storage fetch" in found.waiting[0].reason
     assert not found.is_gone(P, data_dir)
+
+
+def test_a_listed_file_in_the_object_store_that_is_told_anew_is_fetched(data_dir):
+    put(data_dir)
+    entry = an_entry(data_dir, stored=True, first_look=1, closed_look=1, changed=9)
+    file = scanned(data_dir, entry).scan.files[P]
+    listed = {P: Entry.of(file, entry.md5, None, file.resource_mark)}
+    (data_dir / P.text).unlink()
+    dirs = DataDirs.unmarked([data_dir])
+    for is_told in (False, True):
+        beneath = Beneath("e" * 32, listed, lambda *_, told=is_told: told, {})
+        found = scan_catalogue([entry], dirs, lambda _: True, 604_800_000, beneath, listed)
+        assert [each.path for each in found.remote] == ([] if is_told else [P.text])
+        assert P in found.scan.files
 
 
 def test_a_file_that_is_missing_on_disk_waits_and_is_not_gone(data_dir):
