@@ -21,7 +21,7 @@ from receiver.disks import NAMING, home_of
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.cache_books import allocated
 from receiver.storage.confirming import resource_key
-from receiver.storage.object_fetching import fetch_beside
+from receiver.storage.object_fetching import fetch_beside, settle_fetched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -223,6 +223,7 @@ class FileFetcher:
                 tree.rename(rel, target, sync=False)
                 crash.point("storage.fetch.named")
             tree.sync_dir(physical.rpartition("/")[0])
+            settle_fetched(tree)
         self._cache.came(physical, allocated(self._trees(), physical))
         try:
             self._check_wanted(due)

@@ -20,7 +20,7 @@ from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.confirming import resource_key
 from receiver.storage.object_content import ContentChangedError
-from receiver.storage.object_fetching import fetch_beside
+from receiver.storage.object_fetching import fetch_beside, settle_fetched
 from receiver.storage.object_store import ObjectMissingError
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ def restore_files(
             for folder in sorted({each.row.physical.rpartition("/")[0] for each in batch}):
                 if tree.exists(folder):
                     tree.sync_dir(folder)
+            settle_fetched(tree)
             told(fetched, size)
     _ask_again(engine, lacking)
     named = [(row.sender, row.path) for row in lacking]

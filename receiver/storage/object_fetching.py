@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["fetch_beside", "sweep_fetched"]
+__all__ = ["fetch_beside", "settle_fetched", "sweep_fetched"]
 
 _FOLDER = ".fetching"
 _BLOCK = 8 << 20
@@ -63,6 +63,12 @@ def fetch_beside(store: ObjectStore, tree: Tree, key: str, size: int, digest: st
         raise
     crash.point("storage.fetch.written")
     return rel
+
+
+def settle_fetched(tree: Tree) -> None:
+    """Make it last that what was fetched has gone to its place from here."""
+    if tree.exists(_FOLDER):
+        tree.sync_dir(_FOLDER)
 
 
 def sweep_fetched(tree: Tree) -> None:
