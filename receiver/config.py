@@ -8,7 +8,17 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from common.config import AllowList, ConfigFinding, Duration, Secret, Size, Url, is_loopback
+from common.config import (
+    AllowList,
+    ConfigFinding,
+    Duration,
+    Secret,
+    Size,
+    Timetable,
+    UploadRules,
+    Url,
+    is_loopback,
+)
 from common.config.shared_rules import TimeUnit, overlapping, whole_milliseconds
 from common.logs import LogConfig
 
@@ -263,7 +273,10 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         region: of the bucket; none for what the environment or the profile says.
         profile: of the credentials' file; none for the usual order.
         path_style: the bucket is in the path, not in the host's name, as many compatibles want.
+        upload: when loaded files go there, by storage group; SQL says otherwise for one of them.
+        before_ack: a task is *loaded* only when its files and its commit are there too.
         parallel: files on their way at once, and parts of one large file.
+        bandwidth_limit: bytes a second of all copies of files together, or by the hour.
         lag: that the copy of the log is behind the commits, at most, while the store answers.
         capacity: of the data directories, what loaded files may take; those that are in the store
             make room. None: all stay.
@@ -277,7 +290,10 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
     region: str | None = None
     profile: str | None = None
     path_style: bool = False
+    upload: UploadRules = UploadRules()
+    before_ack: bool = False
     parallel: Annotated[int, Meta(ge=1, le=64)] = 4
+    bandwidth_limit: Timetable = Timetable()
     lag: Annotated[Duration, Meta(ge=0.1)] = 10.0
     capacity: Annotated[Size, Meta(ge=1)] | None = None
     evict_above: Annotated[float, Meta(gt=0, le=1)] = 0.9
@@ -290,6 +306,11 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
             yield ConfigFinding("capacity", "expected with url: what leaves the disk is there")
         if self.evict_to >= self.evict_above:
             yield ConfigFinding("evict_to", "expected less than evict_above")
+        if self.before_ack and self.url is None:
+            yield ConfigFinding("before_ack", "expected with url: nothing would ever be loaded")
+        if self.before_ack and not self.upload.is_always_at_once:
+            text = 'expected with upload = "at once": nothing is acknowledged before its upload'
+            yield ConfigFinding("before_ack", text)
 
 
 class ReceiverConfig(Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.open_engine import open_engine
 from receiver.operator.directories import RunningReceiver
 from receiver.superseding.prover import Prover
+from receiver.transfer.acknowledging import Acknowledging
 from receiver.transfer.checks import Checks
 from receiver.transfer.listed import ListComparison
 from receiver.transfer.listing import Listing
@@ -72,9 +73,14 @@ class Node(Closing):
             pinned=lambda rows: load.disks.pinned(rows),
         )
         self.storage = _storage(config, engine, load)
-        self.uploads = Uploads(config, engine, load, clock=clock)
-        self.checks = Checks(config, engine, load, clock=clock)
-        self.tasks = Tasks(config, engine, load, self.uploads, clock=clock)
+        acknowledging = (
+            Acknowledging(engine, shipped=self.storage.shipped, hurry=self.storage.hurry)
+            if self.storage is not None and config.storage.before_ack
+            else Acknowledging(engine)
+        )
+        self.uploads = Uploads(config, engine, load, acknowledging, clock=clock)
+        self.checks = Checks(config, engine, load, acknowledging, clock=clock)
+        self.tasks = Tasks(config, engine, load, self.uploads, acknowledging, clock=clock)
         self.listing = Listing(
             config, engine, load.disks, None if self.storage is None else self.storage.stored
         )
@@ -161,7 +167,9 @@ class Node(Closing):
         found = [] if doubt is None else [f"timestamps do not follow the clock: {doubt.text}"]
         found += self.load.concerns()
         if self.storage is not None and self.storage.problem() is not None:
-            found.append("Copies into the object store are held up.")
+            text = "Copies into the object store are held up"
+            waits = ", and no task is acknowledged before them"
+            found.append(f"{text}{waits if self.config.storage.before_ack else ''}.")
         return found
 
 
@@ -171,4 +179,10 @@ def _storage(config: ReceiverConfig, engine: Engine, load: LoadService) -> Stora
         return None
     from receiver.storage.copying import StorageService
 
-    return StorageService(config.storage, engine, Tree(config.schema_dir), load.disks.standing)
+    return StorageService(
+        config.storage,
+        engine,
+        Tree(config.schema_dir),
+        load.disks.standing,
+        shipped=load.loader.stir,
+    )

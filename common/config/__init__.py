@@ -18,6 +18,7 @@ from common.config.loaded_values import (
 from common.config.networks import AllowList, is_loopback
 from common.config.render import as_json, render
 from common.config.timetable import DayWindow, Timetable
+from common.config.upload_rules import UploadRules
 from common.errors import ConfigError
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Secret",
     "Size",
     "Timetable",
+    "UploadRules",
     "Url",
     "as_json",
     "is_loopback",

@@ -1,8 +1,8 @@
 """Kinds of values: how a leaf of a schema is read, shown, and named in an error.
 
 A schema says the kind by the type of the field: ``bool``, ``int``, ``float``, ``str``, ``Path``,
-`Secret`, `Timetable`, `AllowList`, a ``Literal``, one of the aliases below, ``tuple[X, ...]``,
-``X | None``; ``msgspec.Meta`` adds bounds.
+`Secret`, `Timetable`, `UploadRules`, `AllowList`, a ``Literal``, one of the aliases below,
+``tuple[X, ...]``, ``X | None``; ``msgspec.Meta`` adds bounds.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from common.config import units
 from common.config.loaded_values import Secret
 from common.config.networks import AllowList
 from common.config.timetable import Timetable
+from common.config.upload_rules import UploadRules
 from common.terminal import printable
 
 __all__ = ["Duration", "Size", "Url", "ValueKind", "kind_of"]
@@ -241,7 +242,13 @@ def _parsed_timetable(raw: Any) -> Timetable:
     return Timetable.parse(raw)
 
 
-def _timetable_from_text(text: str) -> Any:
+def _upload_rules(raw: Any) -> UploadRules:
+    if isinstance(raw, bool):
+        raise ValueError
+    return UploadRules.parse(raw)
+
+
+def _rules_from_text(text: str) -> Any:
     return _json(text) if text.lstrip()[:1] in ("[", "{") else text
 
 
@@ -290,7 +297,14 @@ _PLAIN: Mapping[Any, ValueKind] = {
         '{from="08:00", to="18:00", days=["mon"], limit="1MiB/s"}',
         _parsed_timetable,
         Timetable.to_plain,
-        _timetable_from_text,
+        _rules_from_text,
+    ),
+    UploadRules: ValueKind(
+        '"at once", "never", a duration such as "30d", or a list of rules such as '
+        '{group="root.raw", upload="never"}',
+        _upload_rules,
+        UploadRules.to_plain,
+        _rules_from_text,
     ),
     AllowList: ValueKind(
         'a list of networks or hosts such as ["10.0.0.0/8", "::1"], not empty',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import ExitStack
 from fnmatch import fnmatchcase
 
 import click
@@ -82,13 +83,10 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         "store": printable(found.url or "none is configured"),
         "problem": printable(found.problem or "none"),
         "in the store": f"{found.uploaded_files} files, {size_text(found.uploaded_bytes)}",
-        "waiting": f"{found.waiting_files} files"
-        + (
-            f", the oldest since {commit_time(found.oldest_waiting, found.oldest_waiting_at)}"
-            if found.oldest_waiting
-            else ""
-        ),
-        "log": f"up to {commit_time(found.shipped, found.shipped_at)}" if found.shipped else "-",
+        "waiting": _waiting(found),
+        "kept here": f"{found.kept_files} files, {size_text(found.kept_bytes)}",
+        "log": _log(found),
+        "requests": ", ".join(f"{n} {kind}" for kind, n in sorted(found.requests.items())) or "-",
         "on the disk": f"{found.cached_files} files, {size_text(found.cached_bytes)} of "
         f"{size_text(found.capacity)}"
         if found.capacity is not None
@@ -98,6 +96,27 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     }
     for name, value in lines.items():
         click.echo(f"{name + ':':14}{value}")
+    for path, after in found.upload.items():
+        when = {-1: "never", 0: "at once"}.get(after, f"{after} ms behind the load")
+        click.echo(f"set upload to {printable(path)}: {when}")
+
+
+def _waiting(found: StorageView) -> str:
+    text = f"{found.waiting_files} files, {size_text(found.waiting_bytes)}"
+    if found.unreadable_files:
+        text += f", {found.unreadable_files} of them not there, or not what was loaded"
+    if found.oldest_waiting:
+        text += f", the oldest since {commit_time(found.oldest_waiting, found.oldest_waiting_at)}"
+    return text
+
+
+def _log(found: StorageView) -> str:
+    if not found.shipped:
+        return "-"
+    text = f"up to {commit_time(found.shipped, found.shipped_at)}"
+    if found.behind:
+        text += f", behind since {commit_time(found.behind, found.behind_at)}"
+    return text
 
 
 @storage.command(
@@ -170,16 +189,19 @@ def restore(ctx: click.Context, url: str | None, at: int | None, as_json: bool) 
     store = store_of(config.storage)
     try:
         uuid = engine_in(store)
-        if not _is_there(config, uuid):
-            restore_metadata(store, uuid, config.schema_dir, at=at)
-        with Tree(config.schema_dir) as home:
-            next_incarnation(store, home, uuid)
+        if _is_there(config, uuid):
+            with Tree(config.schema_dir) as home:
+                next_incarnation(store, home, uuid)
+        else:
+            restore_metadata(store, uuid, config.schema_dir, at=at, take_over=True)
         with open_engine(config) as engine:
             adopt(config, uuid)
-            with Tree(config.data_dirs[0]) as data:
+            with ExitStack() as stack:
+                trees = [stack.enter_context(Tree(each)) for each in config.data_dirs]
+                keep = config.limits.min_free_bytes
                 capacity = config.storage.capacity
                 most = None if capacity is None else int(capacity * config.storage.evict_to)
-                found = restore_files(store, engine, data, most=most)
+                found = restore_files(store, engine, trees, keep=keep, most=most)
     finally:
         store.close()
     if as_json:

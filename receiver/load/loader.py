@@ -144,6 +144,11 @@ class Loader:
         with self._changed:
             return self._changed.wait_for(lambda: until() or self._stopping, timeout) and until()
 
+    def stir(self) -> None:
+        """Have those look again who wait for something that came about elsewhere."""
+        with self._changed:
+            self._changed.notify_all()
+
     def wait_for(self, job: LoadJob) -> None:
         """Wait until a job is done.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.errors import NotFoundError
+from receiver.load.deciding.uncovered_files import let_through, uncovered_files
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
@@ -56,6 +57,8 @@ def _settle(engine: Engine, digest: str, verdict: records.DeletesVerdict) -> int
             if row is None or row.verdict is not None:
                 raise NotFoundError(f"no list of deletes {digest[:60]!a} waits")
             found = [state.files.get(each) for each in row.files]
+            parts = list(let_through(state.deletion_table, digest)) if row.records else []
+            uncovered = uncovered_files(state, parts) if verdict == "allow" else []
         off_the_list = [
             each
             for each in found
@@ -64,8 +67,11 @@ def _settle(engine: Engine, digest: str, verdict: records.DeletesVerdict) -> int
         ops: list[records.Op] = [records.DeletesSettled(digest, verdict)]
         if verdict == "allow":
             ops += [records.FileDeleted(each.physical, "gone") for each in off_the_list]
+            ops += [records.FileRevived(each.physical) for each in uncovered]
         guards = [Guard("held_deletes", digest, row.changed)]
-        guards += [Guard("file", each.physical, each.changed) for each in off_the_list]
+        guards += [
+            Guard("file", each.physical, each.changed) for each in (*off_the_list, *uncovered)
+        ]
         try:
             return engine.commit(ops, guards)
         except GuardFailed:

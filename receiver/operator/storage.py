@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
     from receiver.operator.directories import ReceiverDirectories, RunningReceiver
 
 __all__ = ["fetch_files", "running_storage", "storage_concerns", "storage_in_catalogue"]
@@ -27,18 +28,17 @@ def storage_in_catalogue(there: ReceiverDirectories) -> StorageView:
     """What the catalogue knows, without a server."""
     with there.engine.reading() as state:
         table = state.uploaded_table
-        waiting = [
-            row.created
-            for row in state.files.values()
-            if row.visible and row.physical not in table.rows
-        ]
+        rows = [row for row in state.files.values() if table.lacks(row)]
+        oldest = min((row.created for row in rows), default=0)
         return StorageView(
             url=there.config.storage.url,
             uploaded_files=len(table.rows),
             uploaded_bytes=table.bytes,
-            waiting_files=len(waiting),
-            oldest_waiting=min(waiting, default=0),
-            oldest_waiting_at=_moment(there.engine, min(waiting, default=0)),
+            waiting_files=len(rows),
+            waiting_bytes=sum(row.size for row in rows if row.physical not in table.rows),
+            upload=_said(state),
+            oldest_waiting=oldest,
+            oldest_waiting_at=_moment(there.engine, oldest),
         )
 
 
@@ -47,6 +47,8 @@ def running_storage(there: RunningReceiver) -> StorageView:
     if there.storage is None:
         return StorageView(url=None, running=True)
     found = there.storage.progress()
+    with there.engine.reading() as state:
+        said = _said(state)
     return StorageView(
         url=there.config.storage.url,
         running=True,
@@ -54,10 +56,18 @@ def running_storage(there: RunningReceiver) -> StorageView:
         uploaded_files=found.files.uploaded_files,
         uploaded_bytes=found.files.uploaded_bytes,
         waiting_files=found.files.waiting_files,
+        waiting_bytes=found.files.waiting_bytes,
+        kept_files=found.files.kept_files,
+        kept_bytes=found.files.kept_bytes,
+        unreadable_files=found.files.unreadable_files,
+        upload=said,
         oldest_waiting=found.files.oldest,
         oldest_waiting_at=_moment(there.engine, found.files.oldest),
         shipped=found.shipped,
         shipped_at=_moment(there.engine, found.shipped),
+        behind=found.behind,
+        behind_at=_moment(there.engine, found.behind),
+        requests=dict(found.requests),
         problem=found.problem,
         fenced=found.is_fenced,
         cached_files=found.cached_files,
@@ -97,6 +107,10 @@ def storage_concerns(there: RunningReceiver) -> list[str]:
     """What holds up the copies of a server, if anything does."""
     problem = None if there.storage is None else there.storage.problem()
     return [] if problem is None else [f"copies into the object store are held up: {problem}"]
+
+
+def _said(state: State) -> dict[str, int]:
+    return {path: row.after for path, row in sorted(state.upload_times.rows.items())}
 
 
 def _moment(engine: Engine, ts: int) -> float | None:

@@ -313,11 +313,19 @@ class StorageView(Struct, frozen=True, kw_only=True):
         incarnation: as whom they are put; 0 while the store was not reached.
         uploaded_files: in the store.
         uploaded_bytes: of those.
-        waiting_files: loaded, and not in the store yet.
+        waiting_files: loaded, and not in the store yet as they are.
+        waiting_bytes: of those.
+        kept_files: loaded, and not to go there yet, or never.
+        kept_bytes: of those.
+        unreadable_files: those that wait and are not where they should be, or not what was loaded.
+        upload: what operators said of storage groups: milliseconds behind the load, -1 for never.
         oldest_waiting: commit that loaded the oldest of them, 0 for none.
         oldest_waiting_at: when that was.
         shipped: the newest commit whose log is in the store, 0 for none.
         shipped_at: when that was.
+        behind: the oldest commit whose log is not there, 0 for none.
+        behind_at: when that was.
+        requests: sent to the store since the server's start, by kind.
         problem: what is in the way, None if nothing is.
         fenced: another receiver has taken over, for good.
         cached_files: that lie in the data directories, where `capacity` limits them.
@@ -331,10 +339,18 @@ class StorageView(Struct, frozen=True, kw_only=True):
     uploaded_files: int = 0
     uploaded_bytes: int = 0
     waiting_files: int = 0
+    waiting_bytes: int = 0
+    kept_files: int = 0
+    kept_bytes: int = 0
+    unreadable_files: int = 0
+    upload: dict[str, int] = msgspec.field(default_factory=dict)
     oldest_waiting: int = 0
     oldest_waiting_at: float | None = None
     shipped: int = 0
     shipped_at: float | None = None
+    behind: int = 0
+    behind_at: float | None = None
+    requests: dict[str, int] = msgspec.field(default_factory=dict)
     problem: str | None = None
     fenced: bool = False
     cached_files: int = 0

@@ -15,11 +15,10 @@ from receiver.storage.object_store import Fingerprint, ObjectExistsError, Object
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.object_content import ObjectContent
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["put_confirmed", "read_back", "read_through", "resource_key", "stands_in"]
+__all__ = ["put_confirmed", "read_back", "read_through"]
 
 _BLOCK = 8 << 20
 
@@ -66,28 +65,6 @@ def put_confirmed(
     elif not agrees:
         raise ContentChangedError(f"{store.url}: {key}: the store has other bytes")
     return sent
-
-
-def stands_in(store: ObjectStore, row: FileRow, there: UploadedRow) -> bool | None:
-    """Whether the store says now that it has a file as it is, with its resource.
-
-    None: as far as it knows, which is its size and no digest. What it took was read back then.
-    """
-    try:
-        agrees = store.head(there.key).agrees(Fingerprint(row.size, there.digests))
-        if agrees is False or row.resource is None:
-            return agrees
-        if row.resource.md5 != there.resource:
-            return False
-        found = store.head(resource_key(there.key, there.resource))
-    except ObjectMissingError:
-        return False
-    return agrees if found.size == row.resource.size else False
-
-
-def resource_key(key: str, digest: str) -> str:
-    """Of the object of a `.resource` with an MD5, beside its file's."""
-    return f"{key}.{digest}.resource"
 
 
 def _is_there(store: ObjectStore, key: str) -> bool:

@@ -11,27 +11,29 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from common.bandwidth import Bandwidth
 from common.durable import Closing, Tree
 from common.errors import NotFoundError, StoppedError, TsferryError
 from common.threads import join_begun
-from receiver.metadata.model.errors import FencedError
+from receiver.metadata.model.errors import FencedError, HistoryGoneError
 from receiver.storage.cache_books import CacheBooks
-from receiver.storage.confirming import stands_in
 from receiver.storage.disk_cache import DiskCache
 from receiver.storage.evicting import Evictor
 from receiver.storage.file_fetching import FileFetcher
-from receiver.storage.incarnation import own_incarnation
+from receiver.storage.incarnation import has_been_put, own_incarnation
 from receiver.storage.log_shipping import LogShipper
 from receiver.storage.object_fetching import sweep_fetched
 from receiver.storage.object_store import StoreAwayError
-from receiver.storage.owned_prefix import own_prefix
+from receiver.storage.owned_prefix import check_prefix, own_prefix
 from receiver.storage.store_opening import StoreOptions, open_store
+from receiver.storage.stored_files import stands_in
 from receiver.storage.uploader import Uploader, UploadProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from receiver.config import StorageConfig
     from receiver.metadata.engine import Engine
@@ -44,6 +46,9 @@ log = logging.getLogger(__name__)
 
 _BUSY = 10
 """Times as long as it took to look for files that may make room is the rest after it."""
+_FILES, _LOG, _ROOM = "file copies", "log copies", "room"
+_SOONEST, _LATEST = 0.5, 30.0
+"""Seconds that a store which failed is left alone, doubled each time, if it does not say more."""
 _LOOK = 1.0
 """Seconds between two looks for files that are to be uploaded."""
 
@@ -73,6 +78,8 @@ class StorageProgress(NamedTuple):
         files: how far those of files are.
         incarnation: as whom they are put; 0 while the store was not reached yet.
         shipped: the newest commit whose log is in the store, 0 for none.
+        behind: the oldest commit whose log is not, 0 for none.
+        requests: sent to the store since the start, by kind.
         problem: what is in the way, None if nothing is.
         is_fenced: another receiver has taken over, for good.
         cached_files: that lie in the data directories, where their capacity is limited.
@@ -82,6 +89,8 @@ class StorageProgress(NamedTuple):
     files: UploadProgress
     incarnation: int = 0
     shipped: int = 0
+    behind: int = 0
+    requests: Mapping[str, int] = MappingProxyType({})
     problem: str | None = None
     is_fenced: bool = False
     cached_files: int = 0
@@ -111,6 +120,8 @@ class StorageService(Closing):
         engine: Engine,
         schema_dir: Tree,
         trees: Callable[[], Sequence[Tree]],
+        *,
+        shipped: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare; the store is not spoken to before `start`.
 
@@ -119,11 +130,14 @@ class StorageService(Closing):
             engine: the metadata engine.
             schema_dir: its directory; closed with this.
             trees: gives the data directories that count now.
+            shipped: called when more of the log is in the store.
         """
         self._config = config
         self._engine = engine
         self._home = schema_dir
         self._trees = trees
+        self._heard = shipped
+        self._stop = threading.Event()
         self._store: ObjectStore | None = None
         self._uploader: Uploader | None = None
         self._fetcher: FileFetcher | None = None
@@ -131,25 +145,25 @@ class StorageService(Closing):
         self.cache = DiskCache(
             config.capacity, evict_above=config.evict_above, evict_to=config.evict_to
         )
-        self._books = CacheBooks(engine, trees, self.cache, self._shipped)
-        self._room_wanted = threading.Event()
+        self._books = CacheBooks(engine, trees, self.cache, self.shipped)
         self._asking = threading.Lock()
         self._asked: dict[str, Future[None]] = {}
         self._askers = ThreadPoolExecutor(config.parallel, thread_name_prefix="asked for")
         self._shipper: LogShipper | None = None
+        self._bandwidth = Bandwidth(config.bandwidth_limit, sleep=self._stop.wait)
         self._incarnation = 0
         self._problems: dict[str, str] = {}
         self._fenced = threading.Event()
-        self._stop = threading.Event()
+        self._wakes = {name: threading.Event() for name in (_FILES, _LOG, _ROOM)}
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Start the threads; whoever calls holds the engine's lock."""
         for tree in self._trees():
             sweep_fetched(tree)
-        jobs = {"log copies": self._ship, "file copies": self._upload}
+        jobs = {_LOG: self._ship, _FILES: self._upload}
         if self._config.capacity is not None:
-            jobs["evictions"] = self._evict
+            jobs[_ROOM] = self._evict
         for name, job in jobs.items():
             thread = threading.Thread(target=self._keep_doing, args=(name, job), name=name)
             self._threads.append(thread)
@@ -158,7 +172,7 @@ class StorageService(Closing):
     def close(self) -> None:
         """Stop; what is under way is gone on with at the next start."""
         self._stop.set()
-        self._room_wanted.set()
+        self.hurry()
         if self._uploader is not None:
             self._uploader.close()
         with self._asking:
@@ -172,23 +186,39 @@ class StorageService(Closing):
             self._store.close()
         self._home.close()
 
+    def hurry(self) -> None:
+        """Go on now, if nothing is in the way: somebody waits for it."""
+        for wake in self._wakes.values():
+            wake.set()
+
+    def shipped(self) -> int:
+        """The newest commit whose log is in the store, 0 for none."""
+        newest = None if self._shipper is None else self._shipper.newest
+        return 0 if newest is None else newest.ts
+
     def progress(self) -> StorageProgress:
         """How far the copies are."""
         uploader = self._uploader
+        shipped = self.shipped()
         return StorageProgress(
             files=UploadProgress() if uploader is None else uploader.progress(),
             incarnation=self._incarnation,
-            shipped=self._shipped(),
+            shipped=shipped,
+            behind=self._behind(shipped),
+            requests={} if self._store is None else dict(self._store.requests),
             problem=self.problem(),
             is_fenced=self._fenced.is_set(),
             cached_files=self.cache.files,
             cached_bytes=self.cache.usage,
         )
 
-    def _shipped(self) -> int:
-        """The newest commit whose log is in the store."""
-        newest = None if self._shipper is None else self._shipper.newest
-        return 0 if newest is None else newest.ts
+    def _behind(self, shipped: int) -> int:
+        if self._engine.newest_commit == shipped:
+            return 0
+        try:
+            return next(iter(self._engine.log_since(shipped))).ts
+        except (StopIteration, HistoryGoneError):
+            return shipped
 
     def problem(self) -> str | None:
         """What is in the way of the copies, None if nothing is."""
@@ -208,7 +238,7 @@ class StorageService(Closing):
             asked = [(row, table[row.physical]) for row in rows if row.physical in table]
         try:
             with ThreadPoolExecutor(self._config.parallel, thread_name_prefix="asking") as pool:
-                found = pool.map(lambda each: stands_in(store, *each), asked)
+                found = pool.map(lambda each: stands_in(store, self._engine.uuid, *each), asked)
                 pairs = list(zip(asked, found, strict=True))
         except TsferryError as error:
             log.warning("the object store cannot be asked", extra={"error": str(error)})
@@ -284,10 +314,12 @@ class StorageService(Closing):
     def make_room(self, size: int) -> None:
         """So many bytes were turned away: what may go makes room for them soon."""
         self.cache.want(size)
-        self._room_wanted.set()
+        self._hurry_room()
+
+    def _hurry_room(self) -> None:
+        self._wakes[_ROOM].set()
 
     def _evict(self) -> float:
-        self._room_wanted.clear()
         began = time.monotonic()
         self._books.look()  # without the store too: what fills up the disk is turned away
         if self._evictor is not None:
@@ -300,18 +332,21 @@ class StorageService(Closing):
             else:
                 self._problems.pop("doubtful", None)
         # Among many files that cannot go, those that can are looked for now and then.
-        rest = _BUSY * (time.monotonic() - began)
-        if rest <= _LOOK:
-            self._room_wanted.wait(_LOOK)
-        return rest if rest > _LOOK else 0.0
+        return max(_LOOK, _BUSY * (time.monotonic() - began))
 
     def _keep_doing(self, name: str, job: Callable[[], float]) -> None:
         """Do a job again and again; it says how long to wait for the next time."""
-        pause = 0.0
-        while not self._stop.wait(pause) and not self._fenced.is_set():
+        pause, patience, wake = 0.0, _SOONEST, self._wakes[name]
+        while not self._fenced.is_set():
+            # Who has failed is left alone for its pause, whoever is in a hurry.
+            (self._stop if name in self._problems else wake).wait(pause)
+            wake.clear()
+            if self._stop.is_set():
+                return
             try:
-                pause = job()
+                pause, patience = job(), _SOONEST
                 self._problems.pop(name, None)
+                continue
             except StoppedError:
                 return
             except FencedError as error:
@@ -322,30 +357,34 @@ class StorageService(Closing):
                 if self._problems.get(name) != str(error):
                     log.warning("copies have to wait", extra={"job": name, "error": str(error)})
                 self._problems[name] = str(error)
-                pause = getattr(error, "retry_after", None) or self._config.lag
+                pause = max(patience, getattr(error, "retry_after", None) or 0.0)
             except Exception as error:
                 self._problems[name] = repr(error)
                 log.exception("copying failed")
-                pause = self._config.lag
+                pause = patience
+            patience = min(2 * patience, _LATEST)
 
     def _ship(self) -> float:
         if self._shipper is None:
             self._connect()
         assert self._shipper is not None
-        self._shipper.ship()
+        if self._shipper.ship():
+            self._heard()
         return self._config.lag / 2
 
     def _upload(self) -> float:
-        if self._uploader is not None:
-            self._uploader.run_once()
+        if self._uploader is not None and self._uploader.run_once() and self._config.before_ack:
+            self._wakes[_LOG].set()
         return min(_LOOK, self._config.lag)
 
     def _connect(self) -> None:
         """Find the store, and out who owns what is in it; by the thread of the log alone."""
         if self._store is None:
             self._store = store_of(self._config)
-        own_prefix(self._store, self._engine.uuid)
-        owner = own_incarnation(self._store, self._home, self._engine.uuid)
+        uuid = self._engine.uuid
+        claim = check_prefix if has_been_put(self._home, uuid) else own_prefix
+        claim(self._store, uuid)
+        owner = own_incarnation(self._store, self._home, uuid)
         self._shipper = LogShipper(self._engine.published, self._home, self._store, owner)
         self._incarnation = owner.number
         self._fetcher = FileFetcher(
@@ -355,7 +394,7 @@ class StorageService(Closing):
             self.cache,
             parallel=self._config.parallel,
             pin_wait=self._config.pin_wait,
-            wake=self._room_wanted.set,
+            wake=self._hurry_room,
         )
         self._evictor = Evictor(
             self._engine,
@@ -372,5 +411,9 @@ class StorageService(Closing):
             owner,
             self._home,
             self._trees,
+            rules=None if self._config.before_ack else self._config.upload,
+            clock=self._engine.clock,
             parallel=self._config.parallel,
+            paced=self._bandwidth.take,
         )
+        self._wakes[_FILES].set()

@@ -52,13 +52,28 @@ class DirectoryStore:
 
     def __init__(self, path: Path) -> None:
         self.url = path.as_uri()
+        self._path = path
+        self._trees: list[tuple[Tree, tuple[int, int]]] = []
+        self.requests: Mapping[str, int] = {}
         with _means(self.url):
-            self._tree = Tree(path)
+            _ = self._tree
+
+    @property
+    def _tree(self) -> Tree:
+        """The directory that is at the path now: what is mounted there comes and goes."""
+        found = os.stat(self._path)
+        identity = found.st_dev, found.st_ino
+        for tree, known in list(self._trees):
+            if known == identity:
+                return tree
+        made = Tree(self._path)
+        self._trees.append((made, identity))  # others may still be at work in the one before
+        return made
 
     def put(self, key: str, data: bytes) -> Fingerprint:
         """See `ObjectStore.put`."""
         with _means(self.url):
-            self._write(key, iter((data,)))
+            self._write(self._tree, key, iter((data,)))
         return Fingerprint(len(data), {})
 
     def upload(
@@ -73,12 +88,13 @@ class DirectoryStore:
     ) -> Fingerprint:
         """See `ObjectStore.upload`; an attempt that was cut off begins anew."""
         with _means(self.url):
-            if self._tree.exists(_path(key)):
+            tree = self._tree
+            if tree.exists(_path(key)):
                 raise ObjectExistsError(f"{self.url}: {key} is there")
             if about:
-                self._make_folder(key)
-                self._tree.write_atomic(_path(key) + _ABOUT, msgspec.json.encode(dict(about)))
-            self._write(key, checked_blocks(content, paced))
+                _make_folder(tree, key)
+                tree.write_atomic(_path(key) + _ABOUT, msgspec.json.encode(dict(about)))
+            self._write(tree, key, checked_blocks(content, paced))
         return Fingerprint(content.size, {})
 
     def head(self, key: str) -> StoredObject:
@@ -133,27 +149,22 @@ class DirectoryStore:
 
     def close(self) -> None:
         """See `ObjectStore.close`."""
-        self._tree.close()
+        for tree, _ in self._trees:
+            tree.close()
 
-    def _make_folder(self, key: str) -> str:
-        folder = _path(key).rpartition("/")[0]
-        if folder:
-            self._tree.make_dirs(folder)
-        return folder
-
-    def _write(self, key: str, pieces: Iterator[bytes]) -> None:
-        folder = self._make_folder(key)
+    def _write(self, tree: Tree, key: str, pieces: Iterator[bytes]) -> None:
+        folder = _make_folder(tree, key)
         temporary = f"{folder}/{temporary_name()}" if folder else temporary_name()
         try:
-            with self._tree.create(temporary) as file:
+            with tree.create(temporary) as file:
                 for piece in pieces:
                     file.write(piece)
                 file.sync()
-            self._tree.rename(temporary, _path(key), replace=False)
+            tree.rename(temporary, _path(key), replace=False)
         except FileExistsError:
             raise ObjectExistsError(f"{self.url}: {key} is there") from None
         finally:
-            self._tree.unlink(temporary, sync=False)
+            tree.unlink(temporary, sync=False)
 
     def _about(self, path: str) -> Mapping[str, str]:
         try:
@@ -176,6 +187,13 @@ class DirectoryStore:
             if not name.endswith(_ABOUT) and not is_temporary(name.rpartition("/")[2])
         ]
         return sorted(found, key=lambda each: each[0].encode())
+
+
+def _make_folder(tree: Tree, key: str) -> str:
+    folder = _path(key).rpartition("/")[0]
+    if folder:
+        tree.make_dirs(folder)
+    return folder
 
 
 def _path(key: str) -> str:

@@ -17,8 +17,10 @@ from common import crash
 from common.errors import UnsafePathError
 from common.names import FilePath
 from receiver.disks import NAMING
-from receiver.storage.confirming import read_through, stands_in
+from receiver.storage.confirming import read_through
 from receiver.storage.incarnation import check_owner
+from receiver.storage.stored_files import stands_in
+from receiver.storage.uploader import data_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -130,14 +132,14 @@ class Evictor:
             row, there = state.files.get(physical), state.uploaded_table.rows.get(physical)
         if row is None or there is None:
             return False
-        said = stands_in(self._store, row, there)
+        said = stands_in(self._store, self._engine.uuid, row, there)
         if self._has_bytes(row, there) if said is None else said:
             self._doubtful.discard(physical)
             return True
         if physical not in self._doubtful:
             log.error(
                 "the object store does not have a file as it was put there; it stays here",
-                extra={"physical": physical, "key": there.key},
+                extra={"physical": physical},
             )
         self._doubtful.add(physical)
         self._later[physical] = self._monotonic()
@@ -146,10 +148,13 @@ class Evictor:
     def _has_bytes(self, row: FileRow, there: UploadedRow) -> bool:
         """Where the store knows no digest its bytes are read, once in the life of this process."""
         if row.physical not in self._read:
-            if not read_through(self._store, there.key, row.size, row.md5):
+            if not read_through(self._store, self._key(there), row.size, row.md5):
                 return False
             self._read.add(row.physical)
         return True
+
+    def _key(self, there: UploadedRow) -> str:
+        return data_key(self._engine.uuid, there.incarnation, there.physical)
 
     def _evict(self, physical: str) -> bool:
         """Take a file away, unless something has come in between."""

@@ -20,8 +20,8 @@ from common.names import FilePath
 from receiver.disks import NAMING, home_of
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.cache_books import allocated
-from receiver.storage.confirming import resource_key
 from receiver.storage.object_fetching import fetch_beside, settle_fetched
+from receiver.storage.uploader import data_key, resource_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -195,14 +195,15 @@ class FileFetcher:
         if tree is None:
             raise NotFoundError(f"{physical}: no data directory is there for it to come to")
         path = FilePath.parse(physical)
+        place = data_key(self._engine.uuid, due.object.incarnation, physical)
         brought: list[tuple[str, str]] = []
         try:
             resource = row.resource
             if resource is not None and resource.md5 == due.object.resource:
-                key = resource_key(due.object.key, resource.md5)
+                key = resource_key(place, resource.md5)
                 rel = fetch_beside(self._store, tree, key, resource.size, resource.md5)
                 brought.append((rel, path.resource.text))
-            rel = fetch_beside(self._store, tree, due.object.key, row.size, row.md5)
+            rel = fetch_beside(self._store, tree, place, row.size, row.md5)
             brought.append((rel, path.text))
             self._name(due, tree, brought)
         finally:

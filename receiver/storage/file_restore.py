@@ -1,27 +1,31 @@
-"""Brings the files of a restored engine back from the store into its data directory.
+"""Brings the files of a restored engine back from the store into its data directories.
 
 A file comes under a temporary name, is compared with the MD5 of its row, flushed, and moved to its
-own. What stands whole already is left, so a restore that was cut off goes on. A file that was never
+own, in the first directory that has room. What stands whole already is left, wherever, so a restore
+that was cut off goes on. A file that was never
 uploaded is not invented: it goes to quarantine with the reason, where its sender is asked for it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.digests import md5_of_fd
-from common.errors import TsferryError
+from common.durable import free_bytes
+from common.errors import NoSpaceError, TsferryError
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
-from receiver.storage.confirming import resource_key
+from receiver.storage.incarnation import incarnations
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_fetching import fetch_beside, settle_fetched
 from receiver.storage.object_store import ObjectMissingError
+from receiver.storage.uploader import data_key, resource_key
 
 if TYPE_CHECKING:
     from common.durable import Tree
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["RestoredFiles", "restore_files"]
 
 _BATCH = 1000
+_VISIBLE = (FileState.LIVE, FileState.RETIRED)
 _NEVER = "it was not in the object store when this receiver was restored from there"
 
 
@@ -55,49 +60,63 @@ class RestoredFiles(NamedTuple):
 
 class _Due(NamedTuple):
     row: FileRow
-    object: UploadedRow
+    keys: list[str]
+    """Of its object; one of them, where no commit tells."""
+    resource: str | None
+    """MD5 of the resource that is known to be there, None if that is not known."""
+
+
+class _Wanted(NamedTuple):
+    rel: str
+    key: str
+    size: int
+    md5: str
 
 
 def restore_files(
     store: ObjectStore,
     engine: Engine,
-    tree: Tree,
+    trees: Sequence[Tree],
     *,
+    keep: int = 0,
     most: int | None = None,
     parallel: int = 8,
-    told: Callable[[int, int], None] = lambda files, size: None,
+    progress: Callable[[int, int], None] = lambda files, size: None,
 ) -> RestoredFiles:
     """Fetch all that the engine knows and the store has.
+
+    An upload that no commit in the store tells of is looked for under the key that it would have.
 
     Args:
         store: where the objects are.
         engine: open for writing.
-        tree: the data directory that they go to.
-        most: bytes that are fetched, those that were loaded last first; None for all. The others
-            are fetched when they are needed.
+        trees: the data directories that they go to.
+        keep: bytes that are to stay free in each, while another has room.
+        most: bytes that are fetched, those that were loaded last first; None for all. Others that
+            a commit tells of are fetched when they are needed.
         parallel: files at once.
-        told: called with the files and bytes that have come, now and then.
+        progress: called with the files and bytes that have come, now and then.
 
     Raises:
         StoreAwayError, StoreRefusedError: of the store; calling again goes on.
         NoSpaceError: the disk is full; calling again goes on.
     """
+    numbers = incarnations(store, engine.uuid)
     with engine.reading() as state:
-        uploaded = state.uploaded_table.rows
-        rows = list(state.files.values())
-        due = [_Due(row, uploaded[row.physical]) for row in rows if row.physical in uploaded]
-    lacking = [
-        row
-        for row in rows
-        if row.physical not in uploaded and row.state in (FileState.LIVE, FileState.RETIRED)
-    ]
+        told = state.uploaded_table.rows
+        due = [
+            _due(row, told.get(row.physical), engine.uuid, numbers)
+            for row in state.files.values()
+            if row.physical in told or row.state in _VISIBLE
+        ]
     whole = len(due)
     if most is not None:
         due = list(_fitting(due, most))
+    lacking: list[FileRow] = []
     fetched = size = there = 0
     with ThreadPoolExecutor(parallel, thread_name_prefix="restore") as pool:
         for batch in _batches(due):
-            results = pool.map(lambda each: _bring(store, tree, each), batch)
+            results = pool.map(lambda each: _bring(store, trees, keep, each), batch)
             for each, came in zip(batch, results, strict=True):
                 if came is None:
                     lacking.append(each.row)
@@ -105,23 +124,25 @@ def restore_files(
                     fetched, size = fetched + 1, size + each.row.size
                 else:
                     there += 1
-            for folder in sorted({each.row.physical.rpartition("/")[0] for each in batch}):
-                if tree.exists(folder):
-                    tree.sync_dir(folder)
-            settle_fetched(tree)
-            told(fetched, size)
+            folders = sorted({each.row.physical.rpartition("/")[0] for each in batch})
+            for tree in trees:
+                for folder in folders:
+                    if tree.exists(folder):
+                        tree.sync_dir(folder)
+                settle_fetched(tree)
+            progress(fetched, size)
     _ask_again(engine, lacking)
     named = [(row.sender, row.path) for row in lacking]
     return RestoredFiles(fetched, size, there, named, whole - len(due))
 
 
 def _fitting(due: list[_Due], most: int) -> Iterator[_Due]:
+    """Those that fit, and those that no commit tells of: whether they are there is not known."""
     for each in sorted(due, key=lambda each: each.row.created, reverse=True):
         resource = each.row.resource
         most -= each.row.size + (0 if resource is None else resource.size)
-        if most < 0:
-            return
-        yield each
+        if most >= 0 or each.resource is None:
+            yield each
 
 
 def _batches(due: list[_Due]) -> Iterator[list[_Due]]:
@@ -130,22 +151,36 @@ def _batches(due: list[_Due]) -> Iterator[list[_Due]]:
         yield batch
 
 
-def _bring(store: ObjectStore, tree: Tree, due: _Due) -> bool | None:
-    """Fetch a file and its resource; False if it stands there, None if the store lost it."""
-    row = due.row
-    physical = FilePath.parse(row.physical)
-    wanted = [(physical.text, due.object.key, row.size, row.md5)]
-    if row.resource is not None and row.resource.md5 == due.object.resource:
-        key = resource_key(due.object.key, row.resource.md5)
-        wanted.insert(0, (physical.resource.text, key, row.resource.size, row.resource.md5))
-    came = False
-    try:
-        for rel, key, size, digest in wanted:
-            if not _stands(tree, rel, size, digest):
-                _fetch(store, tree, rel, key, size, digest)
-                came = True
-    except (ObjectMissingError, ContentChangedError):
-        return None
+def _due(row: FileRow, told: UploadedRow | None, engine: str, numbers: list[int]) -> _Due:
+    if told is not None:
+        return _Due(row, [data_key(engine, told.incarnation, row.physical)], told.resource)
+    return _Due(row, [data_key(engine, number, row.physical) for number in numbers], None)
+
+
+def _bring(store: ObjectStore, trees: Sequence[Tree], keep: int, due: _Due) -> bool | None:
+    """Fetch a file and its resource; False if it stands there, None if the store has none."""
+    for key in due.keys:
+        try:
+            return _bring_from(store, trees, keep, due, key)
+        except (ObjectMissingError, ContentChangedError):
+            continue
+    return None
+
+
+def _bring_from(store: ObjectStore, trees: Sequence[Tree], keep: int, due: _Due, key: str) -> bool:
+    row, physical, came = due.row, FilePath.parse(due.row.physical), False
+
+    def bring(rel: str, key: str, size: int, digest: str) -> None:
+        nonlocal came
+        if not any(_stands(tree, rel, size, digest) for tree in trees):
+            _fetch_somewhere(store, trees, keep, _Wanted(rel, key, size, digest))
+            came = True
+
+    if row.resource is not None and due.resource in (None, row.resource.md5):
+        place = resource_key(key, row.resource.md5)
+        with suppress(*((ObjectMissingError,) if due.resource is None else ())):
+            bring(physical.resource.text, place, row.resource.size, row.resource.md5)
+    bring(physical.text, key, row.size, row.md5)
     return came
 
 
@@ -160,9 +195,22 @@ def _stands(tree: Tree, rel: str, size: int, digest: str) -> bool:
         os.close(fd)
 
 
-def _fetch(store: ObjectStore, tree: Tree, rel: str, key: str, size: int, digest: str) -> None:
-    tree.make_dirs(rel.rpartition("/")[0])
-    tree.rename(fetch_beside(store, tree, key, size, digest), rel, sync=False)
+def _fetch_somewhere(store: ObjectStore, trees: Sequence[Tree], keep: int, wanted: _Wanted) -> None:
+    """Fetch an object into the first directory that has room, or into any that takes it."""
+    roomy = [tree for tree in trees if free_bytes(tree.path) >= wanted.size + keep]
+    order = [*roomy, *(tree for tree in trees if tree not in roomy)]
+    for tree in order[:-1]:
+        try:
+            return _fetch(store, tree, wanted)
+        except NoSpaceError:
+            continue
+    return _fetch(store, order[-1], wanted)
+
+
+def _fetch(store: ObjectStore, tree: Tree, wanted: _Wanted) -> None:
+    tree.make_dirs(wanted.rel.rpartition("/")[0])
+    fetched = fetch_beside(store, tree, wanted.key, wanted.size, wanted.md5)
+    tree.rename(fetched, wanted.rel, sync=False)
 
 
 def _ask_again(engine: Engine, lacking: list[FileRow]) -> None:
@@ -172,6 +220,6 @@ def _ask_again(engine: Engine, lacking: list[FileRow]) -> None:
             [
                 records.FileQuarantined(row.physical, _NEVER)
                 for row in lacking[begin : begin + _BATCH]
-                if row.state in (FileState.LIVE, FileState.RETIRED)
+                if row.state in _VISIBLE
             ]
         )

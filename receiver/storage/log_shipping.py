@@ -10,6 +10,10 @@ commits that all can see: the store has no frame that the log may still lose. A 
 is there; with it the directory can be made again as of its newest commit, or of any commit behind
 its first checkpoint. Of the tlog a copy needs what a checkpoint rests on; the rest the log has.
 
+A new incarnation copies all of its directory anew and names nothing of an earlier one: it may have
+begun at a moment behind which that one had gone on. What a manifest has left behind none names
+again, whatever still lies in the directory, so who removes what is old needs two of them in a row.
+
 Nothing is kept here but the newest manifest. What was put and is named by none, because the process
 died between, lies under a key that the next try finds taken, with the same bytes.
 """
@@ -22,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from common import crash
 from common.digests import md5, read_blocks
-from common.errors import DamagedError
+from common.errors import ConflictError, DamagedError
 from receiver.metadata.log.checkpoints import checkpoints
 from receiver.metadata.log.segments import open_segments, segments
 from receiver.metadata.log.tlog import TLOG_NAME
@@ -86,10 +90,11 @@ class LogShipper:
 
         Raises:
             FencedError: another receiver has taken over.
+            ConflictError: the copies are ahead of this directory.
             StoreAwayError, StoreRefusedError: of the store.
         """
         now = self._published()
-        before = self.newest
+        before = self._continued(now)
         if before is not None and before.lsn == now.lsn and not self._is_behind(before):
             return False
         check_owner(self._store, self._owner)
@@ -98,9 +103,9 @@ class LogShipper:
         made = StoreManifest(
             engine=self._owner.engine,
             incarnation=self._owner.number,
-            number=self._number(before),
+            number=1 if before is None else before.number + 1,
             ident=uuid.uuid4().hex,
-            parent="" if before is None else before.key,
+            parent="" if self.newest is None else self.newest.key,
             lsn=now.lsn,
             ts=now.ts,
             checkpoints=kept,
@@ -110,26 +115,39 @@ class LogShipper:
         crash.point("storage.manifest.before")
         put_manifest(self._store, made)
         crash.point("storage.manifest.put")
+        check_owner(self._store, self._owner)  # who has taken over since may not have seen it
         self.newest = made
         return True
 
+    def _continued(self, now: Published) -> StoreManifest | None:
+        """The manifest whose copies still count; None for none, as at the begin of an incarnation.
+
+        Raises:
+            ConflictError: this log lacks commits that this incarnation has copied.
+        """
+        before = self.newest
+        if before is None or before.incarnation != self._owner.number:
+            return None
+        if before.lsn > now.lsn:
+            raise ConflictError(
+                f"{self._store.url} has the log up to LSN {before.lsn}, and here it ends with "
+                f"{now.lsn}: this directory is older than the copies, which `restore` makes one of"
+            )
+        return before
+
     def _is_behind(self, before: StoreManifest) -> bool:
         """Whether there is a checkpoint that the store lacks."""
-        known = {each.lsn for each in before.checkpoints}
-        return any(each.lsn not in known for each in checkpoints(self._home))
-
-    def _number(self, before: StoreManifest | None) -> int:
-        if before is None or before.incarnation != self._owner.number:
-            return 1
-        return before.number + 1
+        newest = max((each.lsn for each in before.checkpoints), default=0)
+        return any(each.lsn > newest for each in checkpoints(self._home))
 
     # -- checkpoints -------------------------------------------------------------------------
 
     def _checkpoints(self, before: StoreManifest | None, now: Published) -> list[CheckpointCopy]:
         """Those of the history: from the last one before its begin, where there is one."""
         known = {} if before is None else {each.lsn: each for each in before.checkpoints}
+        first = min(known, default=0)
         for each in checkpoints(self._home):
-            if each.lsn not in known and each.lsn <= now.lsn:
+            if each.lsn not in known and first < each.lsn <= now.lsn:
                 known[each.lsn] = self._checkpoint(each)
         begin = _base(list(known), now)
         return [known[lsn] for lsn in sorted(known) if lsn >= begin]
@@ -147,6 +165,7 @@ class LogShipper:
         kept: list[CheckpointCopy],
     ) -> list[SegmentCopy]:
         known = {} if before is None else {each.first_lsn: each for each in before.segments}
+        there = [each for each in there if each.first_lsn >= min(known, default=0)]
         with open_segments(self._home, there) as readers:
             for reader, found, following in zip(readers, there, [*there[1:], None], strict=True):
                 first = found.first_lsn

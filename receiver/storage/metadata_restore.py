@@ -18,6 +18,7 @@ from receiver.metadata.log.frames import LogReader, encode_frame, encode_payload
 from receiver.metadata.log.segments import segment_name
 from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.metadata.model.records import encode_ops
+from receiver.storage.incarnation import next_incarnation
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.store_manifests import newest_manifest
 
@@ -49,7 +50,12 @@ class RestoredMetadata(NamedTuple):
 
 
 def restore_metadata(
-    store: ObjectStore, engine: str, directory: Path, *, at: int | None = None
+    store: ObjectStore,
+    engine: str,
+    directory: Path,
+    *,
+    at: int | None = None,
+    take_over: bool = False,
 ) -> RestoredMetadata:
     """Make a schema directory.
 
@@ -58,27 +64,42 @@ def restore_metadata(
         engine: uuid of the metadata engine.
         directory: which must not be there, or be empty.
         at: timestamp of the last commit that may be in it; None for all there is.
+        take_over: as the owner of what is in the store, before anybody can serve it.
 
     Raises:
         NotFoundError: there is no manifest, or none that reaches back so far.
         ConflictError: something is in the directory.
+        FencedError: somebody else took over at the same moment.
         DamagedError, ContentChangedError: a copy is not what its manifest says.
     """
     if directory.exists() and any(directory.iterdir()):
         raise ConflictError(f"{directory} is not empty; a restore never replaces anything")
-    manifest = newest_manifest(store, engine)
-    if manifest is None:
-        raise NotFoundError(f"{store.url}: there is no manifest of engine {engine}")
     beside = f"{directory.name}.restoring"
     with Tree(directory.parent, create=True) as parent:
-        for left, _ in list(parent.files(beside)) if parent.exists(beside) else ():
-            parent.unlink(left, sync=False)
-        with Tree(directory.with_name(beside), create=True) as tree:
-            found = _Restore(store, manifest, tree).run(at)
-            tree.sync_dir()
+        manifest = _newest(store, engine)
+        while True:
+            for left, _ in list(parent.files(beside)) if parent.exists(beside) else ():
+                parent.unlink(left, sync=False)
+            with Tree(directory.with_name(beside), create=True) as tree:
+                found = _Restore(store, manifest, tree).run(at)
+                if take_over:
+                    next_incarnation(store, tree, engine)
+                tree.sync_dir()
+            # What the old owner put until it was fenced off is its word, too.
+            newest = _newest(store, engine)
+            if not take_over or newest.key == manifest.key:
+                break
+            manifest = newest
         parent.remove_empty(directory.name)
         parent.rename(beside, directory.name, replace=False)
     return found
+
+
+def _newest(store: ObjectStore, engine: str) -> StoreManifest:
+    manifest = newest_manifest(store, engine)
+    if manifest is None:
+        raise NotFoundError(f"{store.url}: there is no manifest of engine {engine}")
+    return manifest
 
 
 class _Restore:

@@ -119,6 +119,9 @@ class ObjectStore(Protocol):
 
     url: str
     """As it was configured; holds no secret."""
+    requests: Mapping[str, int]
+    """Sent since it was opened, repeated ones too, by the kinds that have prices: ``put`` (parts
+    too), ``list``, ``get``, ``head``, ``delete``. Empty where nobody asks a price."""
 
     def put(self, key: str, data: bytes) -> Fingerprint:
         """Put a small object, if the key is free.

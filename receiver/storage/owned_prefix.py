@@ -8,6 +8,7 @@ A second centre that is configured with the same prefix finds it and refuses. It
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,7 +21,7 @@ from receiver.storage.object_store import ObjectExistsError, ObjectMissingError
 if TYPE_CHECKING:
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["engine_in", "own_prefix"]
+__all__ = ["check_prefix", "engine_in", "own_prefix"]
 
 _KEY = "centre"
 
@@ -35,15 +36,24 @@ def own_prefix(store: ObjectStore, engine: str) -> None:
     Raises:
         FencedError: it is another's.
     """
-    try:
+    with suppress(ObjectExistsError):
         store.put(_KEY, msgspec.json.encode(_Centre(engine)))
-    except ObjectExistsError:
-        found = engine_in(store)
-        if found != engine:
-            raise FencedError(
-                f"{store.url} is the prefix of the engine {found}, this one is {engine}; each "
-                "centre needs a prefix of its own"
-            ) from None
+    check_prefix(store, engine)
+
+
+def check_prefix(store: ObjectStore, engine: str) -> None:
+    """See that the prefix is this engine's, as it has been.
+
+    Raises:
+        FencedError: it is another's.
+        NotFoundError: it is nobody's.
+    """
+    found = engine_in(store)
+    if found != engine:
+        raise FencedError(
+            f"{store.url} is the prefix of the engine {found}, this one is {engine}; each "
+            "centre needs a prefix of its own"
+        )
 
 
 def engine_in(store: ObjectStore) -> str:

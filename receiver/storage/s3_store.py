@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -53,6 +54,8 @@ __all__ = ["S3Place", "S3Store"]
 logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells where credentials were found
 
 _CONNECT, _READ = 10.0, 60.0
+_KINDS = {"Get": "get", "Head": "head", "List": "list", "Delete": "delete", "Abort": "delete"}
+"""What a store asks a price for, by the first word of the operation; all else puts something."""
 ONE_PUT = 16 << 20
 """Bytes up to which an object goes as one."""
 
@@ -100,6 +103,9 @@ class S3Store:
         self.url = place.url
         self._place = place
         self._large = threading.Lock()
+        self._counting = threading.Lock()
+        self._requests: Counter[str] = Counter()
+        self.requests: Mapping[str, int] = self._requests
         session = botocore.session.Session(profile=place.profile)
         style = "path" if place.path_style else "auto"
         config = Config(
@@ -115,6 +121,7 @@ class S3Store:
             self._client: Any = session.create_client(
                 "s3", region_name=place.region, endpoint_url=place.endpoint, config=config
             )
+        self._client.meta.events.register("before-send.s3", self._count)
         options: dict[str, Any] = {"endpoint": place.endpoint} if place.endpoint else {}
         self._reads = ReadingStore(
             place.bucket,
@@ -179,6 +186,7 @@ class S3Store:
         if not length:
             return b""
         with _reading(self.url, key):
+            self._count("get.Get")
             try:
                 return bytes(get_range(self._reads, key, start=offset, length=length))
             except GenericError as error:
@@ -232,6 +240,13 @@ class S3Store:
     def close(self) -> None:
         """See `ObjectStore.close`."""
         self._client.close()
+
+    def _count(self, event_name: str, **_: Any) -> None:
+        """Hear of a request, as botocore sends it."""
+        operation = event_name.rpartition(".")[2]
+        kind = next((_KINDS[each] for each in _KINDS if operation.startswith(each)), "put")
+        with self._counting:
+            self._requests[kind] += 1
 
     def _put(self, key: str, data: bytes, digest: bytes, about: Mapping[str, str]) -> Fingerprint:
         sha256 = in_base64(hashlib.sha256(data).digest())

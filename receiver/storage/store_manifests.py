@@ -132,16 +132,19 @@ def put_manifest(store: ObjectStore, made: StoreManifest) -> None:
             ) from None
 
 
-def newest_manifest(store: ObjectStore, engine: str, *, after: str = "") -> StoreManifest | None:
-    """The newest one of the highest incarnation.
+def newest_manifest(
+    store: ObjectStore, engine: str, *, incarnation: int | None = None
+) -> StoreManifest | None:
+    """The newest one of the highest incarnation; None if there is none.
 
     Args:
         store: where it is.
         engine: uuid of the metadata engine.
-        after: key of one that is known; None is answered if there is none behind it.
+        incarnation: of this one in place of the highest.
     """
     newest = ""
-    for found in store.objects(_folder(engine), after=after):
+    own = "" if incarnation is None else f"{incarnation:08}-"
+    for found in store.objects(f"{_folder(engine)}{own}"):
         newest = found.key
     return read_manifest(store, newest) if newest else None
 

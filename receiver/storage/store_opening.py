@@ -40,12 +40,13 @@ def open_store(url: str, options: StoreOptions = StoreOptions()) -> ObjectStore:
     """
     pieces = urlsplit(url)
     if pieces.query or pieces.fragment or pieces.username or pieces.password:
+        bare = f"{pieces.scheme}://{pieces.netloc.rpartition('@')[2]}{pieces.path}"
         raise ConfigError(
-            f"storage.url: {url!a} has more than a place; credentials come from the "
+            f"storage.url: {bare!a} is all that it may have; credentials come from the "
             "environment or a profile"
         )
     path = unquote(pieces.path).strip("/")
-    if pieces.scheme == "file" and not pieces.netloc and path:
+    if url.startswith("file:///") and path:
         from receiver.storage.directory_store import DirectoryStore
 
         return DirectoryStore(Path("/", path))

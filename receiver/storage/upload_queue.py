@@ -1,13 +1,15 @@
 """Which files are to be uploaded, the oldest first.
 
-It is found from the catalogue at the start, and from its commits from then on. A file that could
-not be read waits for a while: its directory may be away, its new resource comes to its place behind
-the commit that tells of it, and what is damaged may be repaired.
+It is found from the catalogue at the start, and from its commits from then on. When a file goes,
+its storage group says: at once, some time behind its load, or never. A file that could not be read
+waits for a while: its directory may be away, its new resource comes to its place behind the commit
+that tells of it, and what is damaged may be repaired.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,14 +19,15 @@ from receiver.metadata.model.errors import HistoryGoneError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from common.config import UploadRules
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
 
-__all__ = ["DueFile", "UploadQueue", "is_missing"]
+__all__ = ["DueFile", "MissingFiles", "UploadQueue"]
 
-_AGAIN = 60.0
-"""Seconds until a file that could not be read is looked at again."""
+_SOONEST, _LATEST = 0.5, 60.0
+"""Seconds until a file that could not be read is looked at again, doubled each time."""
 _NEWS = (
     records.FileLoaded,
     records.FileRestored,
@@ -33,6 +36,8 @@ _NEWS = (
     records.ResourceNoted,
 )
 """Operations behind which a file is missing that was not before."""
+_RULES = (records.UploadSet, records.StorageGroupDeleted)
+"""Operations behind which files go at another time."""
 
 
 class DueFile(NamedTuple):
@@ -47,35 +52,45 @@ class DueFile(NamedTuple):
     there: UploadedRow | None
 
 
+class MissingFiles(NamedTuple):
+    """What is not in the store.
+
+    Attributes:
+        due: physical names of what should be there, with the commits that brought it.
+        kept: physical names of what is not to go there yet, or never.
+    """
+
+    due: dict[str, int]
+    kept: set[str]
+
+
 class _Entry(NamedTuple):
     due: float
     ts: int
     physical: str
 
 
-def is_missing(state: State, physical: str) -> bool:
-    """Whether readers see a file that is not in the store as it is."""
-    row, there = state.files.get(physical), state.uploaded_table.rows.get(physical)
-    if row is None or not row.visible:
-        return False
-    return there is None or (row.resource is not None and row.resource.md5 != there.resource)
-
-
 class UploadQueue:
     """What is missing; one thread takes from it, any may look."""
 
-    def __init__(self, engine: Engine, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, engine: Engine, rules: UploadRules | None, clock: Callable[[], float]
+    ) -> None:
         """Prepare; nothing is in it before `look`.
 
         Args:
             engine: the metadata engine.
-            clock: seconds.
+            rules: when files go, where no operator said it of their storage group; None: at once,
+                whatever was said.
+            clock: seconds since the epoch.
         """
         self._engine = engine
+        self._rules = rules
         self._clock = clock
         self._lock = threading.Lock()
         self._entries: list[_Entry] = []
         self._under_way: dict[str, int] = {}
+        self._pauses: dict[str, float] = {}
         self._seen = -1
 
     def look(self) -> None:
@@ -87,9 +102,14 @@ class UploadQueue:
                 self._look_at_all()
                 return
             for commit in self._engine.log_since(self._seen):
+                if any(isinstance(op, _RULES) for op in commit.ops):
+                    self._look_at_all()
+                    return
                 for op in commit.ops:
                     if isinstance(op, _NEWS):
-                        self._add(_Entry(0.0, commit.ts, op.physical))
+                        with self._engine.reading() as state:
+                            due = self._due(state, state.files.get(op.physical))
+                        self._add(_Entry(due, commit.ts, op.physical))
                 self._seen = commit.ts
         except HistoryGoneError:
             self._look_at_all()
@@ -106,16 +126,17 @@ class UploadQueue:
                     continue  # `done` looks at it again
                 self._under_way[entry.physical] = entry.ts
             with self._engine.reading() as state:
-                if is_missing(state, entry.physical):
-                    there = state.uploaded_table.rows.get(entry.physical)
-                    return DueFile(state.files[entry.physical], there)
+                row = state.files.get(entry.physical)
+                if row is not None and state.uploaded_table.lacks(row):
+                    return DueFile(row, state.uploaded_table.rows.get(entry.physical))
             self._forget(entry.physical)
 
     def done(self, physical: str) -> None:
         """It was told of; what came to it meanwhile is due at once."""
+        self._pauses.pop(physical, None)
         ts = self._forget(physical)
         with self._engine.reading() as state:
-            missing = is_missing(state, physical)
+            missing = state.uploaded_table.lacks(state.files.get(physical))
         if missing:
             self._add(_Entry(0.0, ts, physical))
 
@@ -126,26 +147,49 @@ class UploadQueue:
 
     def put_off(self, physical: str) -> None:
         """It could not be read, and is due again after a while."""
-        self._add(_Entry(self._clock() + _AGAIN, self._forget(physical), physical))
+        pause = self._pauses.get(physical, _SOONEST)
+        self._pauses[physical] = min(2 * pause, _LATEST)
+        self._add(_Entry(self._clock() + pause, self._forget(physical), physical))
 
-    def missing(self) -> dict[str, int]:
-        """Physical names of what is not in the store, with the commits that brought it."""
+    def missing(self) -> MissingFiles:
+        """All that is not in the store."""
+        now = self._clock()
         with self._lock:
             found = [*self._entries, *(_Entry(0.0, ts, p) for p, ts in self._under_way.items())]
+            pauses = dict(self._pauses)
+        due: dict[str, int] = {}
+        kept: set[str] = set()
         with self._engine.reading() as state:
-            return {each.physical: each.ts for each in found if is_missing(state, each.physical)}
+            lacks, files = state.uploaded_table.lacks, state.files
+            for each in found:
+                if not lacks(files.get(each.physical)):
+                    continue
+                if each.due <= now or each.physical in pauses:
+                    due[each.physical] = each.ts
+                else:
+                    kept.add(each.physical)
+        return MissingFiles(due, kept - due.keys())
 
     def _look_at_all(self) -> None:
         with self._engine.reading() as state:
             found = [
-                _Entry(0.0, row.created, row.physical)
+                _Entry(self._due(state, row), row.created, row.physical)
                 for row in state.files.values()
-                if is_missing(state, row.physical)
+                if state.uploaded_table.lacks(row)
             ]
             self._seen = state.newest
         heapq.heapify(found)
         with self._lock:
             self._entries = found
+
+    def _due(self, state: State, row: FileRow | None) -> float:
+        """The time from which a file is to go."""
+        if row is None or self._rules is None:
+            return 0.0
+        group = row.parsed.sg
+        said = state.upload_times.of(group)
+        after = self._rules.after(group) if said is None else math.inf if said < 0 else said / 1000
+        return self._engine.times.seconds(row.created) + after if after else 0.0
 
     def _add(self, entry: _Entry) -> None:
         with self._lock:

@@ -31,7 +31,7 @@ from common.errors import StoppedError, TsferryError
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
-from receiver.storage.confirming import put_confirmed, resource_key
+from receiver.storage.confirming import put_confirmed
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import ContentChangedError, FileContent
 from receiver.storage.upload_queue import UploadQueue
@@ -39,13 +39,14 @@ from receiver.storage.upload_queue import UploadQueue
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from common.config import UploadRules
     from common.durable import Tree
     from receiver.metadata.engine import Engine
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import Fingerprint, ObjectStore
     from receiver.storage.upload_queue import DueFile
 
-__all__ = ["UploadProgress", "Uploader", "data_key"]
+__all__ = ["UploadProgress", "Uploader", "data_key", "resource_key"]
 
 log = logging.getLogger(__name__)
 
@@ -56,9 +57,14 @@ _TELL = 1.0
 """Seconds that a file which came waits for others to be told of with it."""
 
 
-def data_key(owner: Incarnation, physical: str) -> str:
+def data_key(engine: str, incarnation: int, physical: str) -> str:
     """Of a file's object."""
-    return f"{owner.engine}/data/{owner.number:08}/{physical}"
+    return f"{engine}/data/{incarnation:08}/{physical}"
+
+
+def resource_key(key: str, digest: str) -> str:
+    """Of the object of a `.resource` with an MD5, beside its file's."""
+    return f"{key}.{digest}.resource"
 
 
 class UploadProgress(NamedTuple):
@@ -67,6 +73,8 @@ class UploadProgress(NamedTuple):
     Attributes:
         waiting_files: loaded, and not in the store as they are.
         waiting_bytes: of those.
+        kept_files: loaded, and not to go yet, or never.
+        kept_bytes: of those.
         unreadable_files: those of them that were not where they should be, or not what was loaded.
         oldest: commit that brought the oldest of them, 0 for none.
         uploaded_files: in the store.
@@ -75,6 +83,8 @@ class UploadProgress(NamedTuple):
 
     waiting_files: int = 0
     waiting_bytes: int = 0
+    kept_files: int = 0
+    kept_bytes: int = 0
     unreadable_files: int = 0
     oldest: int = 0
     uploaded_files: int = 0
@@ -104,9 +114,10 @@ class Uploader:
         home: Tree,
         trees: Callable[[], Sequence[Tree]],
         *,
+        rules: UploadRules | None = None,
         parallel: int = 4,
         paced: Callable[[int], None] = lambda _: None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Prepare; nothing is done before `run_once`.
 
@@ -116,9 +127,11 @@ class Uploader:
             owner: as whom they are put.
             home: the schema directory, which remembers attempts.
             trees: gives the data directories that count now.
+            rules: when files go, where no operator said it of their storage group; None: at once,
+                whatever was said.
             parallel: files on their way at once.
             paced: called with a number of bytes before they go; may wait.
-            clock: seconds.
+            clock: seconds since the epoch.
         """
         self._engine = engine
         self._store = store
@@ -128,20 +141,26 @@ class Uploader:
         self._parallel = parallel
         self._paced = paced
         self._clock = clock
-        self._queue = UploadQueue(engine, clock)
+        self._queue = UploadQueue(engine, rules, clock)
         self._unreadable: set[str] = set()
         self._may_be_there = parallel + _BATCH
         self._stop = threading.Event()
 
     def progress(self) -> UploadProgress:
         """How far it is."""
-        missing = self._queue.missing()
+        missing, kept = self._queue.missing()
         with self._engine.reading() as state:
             table = state.uploaded_table
-            rows = [state.files[each] for each in missing if each in state.files]
+            sizes = {
+                each: state.files[each].size
+                for each in (*missing, *kept)
+                if each in state.files and each not in table.rows
+            }
             return UploadProgress(
                 waiting_files=len(missing),
-                waiting_bytes=sum(row.size for row in rows if row.physical not in table.rows),
+                waiting_bytes=sum(sizes.get(each, 0) for each in missing),
+                kept_files=len(kept),
+                kept_bytes=sum(sizes.get(each, 0) for each in kept),
                 unreadable_files=len(self._unreadable & missing.keys()),
                 oldest=min(missing.values(), default=0),
                 uploaded_files=len(table.rows),
@@ -259,14 +278,16 @@ class Uploader:
         Raises:
             ContentChangedError: the file is not there, or not what was loaded.
         """
-        row, key = due.row, data_key(self._owner, due.row.physical)
+        row = due.row
+        number = self._owner.number if due.there is None else due.there.incarnation
+        key = data_key(self._owner.engine, number, row.physical)
         physical = FilePath.parse(row.physical)
         if due.there is None:
             about = {"sender": row.sender, "path": row.path, "md5": row.md5}
             found = self._put(physical.text, key, row.size, row.md5, about)
-            digests = dict(found.digests)
+            digests = " ".join(f"{word}={found.digests[word]}" for word in sorted(found.digests))
         else:
-            key, digests = due.there.key, due.there.digests
+            digests = due.there.digests
         there = "" if due.there is None else due.there.resource
         resource, is_whole = there, True
         if row.resource is not None and row.resource.md5 != there:
@@ -279,7 +300,7 @@ class Uploader:
             return _Brought(None, is_whole)
         crash.point("storage.upload.confirmed")
         return _Brought(
-            records.FileUploaded(row.physical, key, row.size, digests, resource), is_whole
+            records.FileUploaded(row.physical, number, row.size, digests, resource), is_whole
         )
 
     def _put_resource(self, physical: FilePath, key: str, known: records.ResourceMeta) -> None:
@@ -338,7 +359,8 @@ class Uploader:
         self._home.write_atomic(_attempt_file(key), msgspec.json.encode(_Attempt(key, ident)))
 
     def _forget_attempts(self, told: records.FileUploaded) -> None:
-        for key in (told.key, resource_key(told.key, told.resource)):
+        data = data_key(self._owner.engine, told.incarnation, told.physical)
+        for key in (data, resource_key(data, told.resource)):
             self._home.unlink(_attempt_file(key), sync=False)
 
 

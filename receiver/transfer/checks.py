@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import SenderRow
     from receiver.principal import Principal
+    from receiver.transfer.acknowledging import Acknowledging
 
 __all__ = ["Checks"]
 
@@ -59,12 +60,14 @@ class Checks:
         config: ReceiverConfig,
         engine: Engine,
         load: LoadService,
+        acknowledging: Acknowledging,
         *,
         clock: Callable[[], float],
     ) -> None:
         self._config = config
         self._engine = engine
         self._load = load
+        self._acknowledging = acknowledging
         self._clock = clock
         self._heartbeats: dict[str, tuple[float, Heartbeat]] = {}
         self._looks: dict[str, int] = {}
@@ -196,7 +199,9 @@ class Checks:
             scope=list(who.scope),
             wanted=wanted,
             held=held,
-            busy=task.id if task is not None and task.loading else None,
+            busy=task.id
+            if task is not None and task.loading
+            else self._acknowledging.untold(request.sender),
             unfinished=task.id if task is not None and not task.loading else None,
             schema=True,
             schema_position=position,

@@ -138,6 +138,14 @@ def _here_already(
 
     if row is not None and not entry.replaces:
         return row if is_same(row) and here.stands(row) else None
+    # What a task told as deleted beside it, in which it was not loaded, is not another one's.
+    waiting = here.state.deletion_table.unloaded(here.sender, path.text)
+
+    def is_deleted_from(each: FileRow) -> bool:
+        if waiting and path.text not in each.paths:
+            return True
+        return entry.deletes and each.held
+
     return known_content(
         here.state,
         here.sender,
@@ -146,7 +154,7 @@ def _here_already(
         is_same,
         here.stands,
         entry.origin,
-        lambda row: entry.deletes and row.held,
+        is_deleted_from,
     )
 
 

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import SenderRow, TaskRow
     from receiver.principal import Principal
+    from receiver.transfer.acknowledging import Acknowledging
     from receiver.transfer.uploads import Uploads
 
 __all__ = ["Tasks"]
@@ -87,6 +88,7 @@ class Tasks:
         engine: Engine,
         load: LoadService,
         uploads: Uploads,
+        acknowledging: Acknowledging,
         *,
         clock: Callable[[], float],
     ) -> None:
@@ -94,6 +96,7 @@ class Tasks:
         self._engine = engine
         self._load = load
         self._uploads = uploads
+        self._acknowledging = acknowledging
         self._clock = clock
         self._intake = Intake(config, engine, load, clock=clock)
 
@@ -155,6 +158,10 @@ class Tasks:
         epoch = row.epoch if row is not None and started else None
         if done is not None:
             return self._outcome(done, epoch)
+        if (untold := self._acknowledging.untold(sender)) is not None:
+            raise BusyError(
+                f"task {untold} is loaded, and not in the object store yet", retry_after=_LOAD_PAUSE
+            )
         folder = self._load.folders.find(sender)
         current = folder.task if folder is not None else None
         if current is None or not current.loading or self._is_done(sender, current.id):
@@ -473,7 +480,7 @@ class Tasks:
         check_sender(who, sender)
         known = self._known(sender, task)
         if known is not None and known.state is TaskState.LOADING and wait > 0:
-            self._load.loader.wait(lambda: self._is_done(sender, task), wait)
+            self._load.loader.wait(lambda: self._is_told(sender, task), wait)
             known = self._known(sender, task)
         if known is not None:
             return known
@@ -487,7 +494,14 @@ class Tasks:
         with self._engine.reading() as state:
             return state.task_table.has(sender, task)
 
+    def _is_told(self, sender: str, task: str) -> bool:
+        with self._engine.reading() as state:
+            row = state.task_table.get(sender, task)
+        return row is not None and self._acknowledging.may_tell(row)
+
     def _outcome(self, row: TaskRow, epoch: str | None) -> TaskAnswer:
+        if not self._acknowledging.may_tell(row):
+            return TaskAnswer(task=row.task, state=TaskState.LOADING, epoch=epoch)
         reveal = self._config.auth.reveal_owner
         with self._engine.reading() as state:
             position = position_of(state.schema_positions.get(row.sender))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from common.errors import (
+    BusyError,
     ConflictError,
     DigestError,
     ForbiddenError,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.records import FileOutcome
     from receiver.principal import Principal
+    from receiver.transfer.acknowledging import Acknowledging
     from receiver.transfer.partial import Pending
 
 __all__ = ["Uploads"]
@@ -49,6 +51,8 @@ __all__ = ["Uploads"]
 log = logging.getLogger(__name__)
 
 _BLOCK = 4 << 20
+_PATIENCE = 20.0
+"""Seconds that the last block of a file without a task waits for the copies."""
 """Of what need not count at once, so many bytes count at a time."""
 _ERRORS: dict[Result, type[TsferryError]] = {
     Result.CONFLICT: ConflictError,
@@ -66,12 +70,14 @@ class Uploads:
         config: ReceiverConfig,
         engine: Engine,
         load: LoadService,
+        acknowledging: Acknowledging,
         *,
         clock: Callable[[], float],
     ) -> None:
         self._limits = config.limits
         self._engine = engine
         self._load = load
+        self._acknowledging = acknowledging
         self._clock = clock
         self._register = Register()
         self._intake = Intake(config, engine, load, clock=clock)
@@ -405,6 +411,12 @@ class Uploads:
         self._load.loader.wait_for(upload.job)
         with self._engine.reading() as state:
             row = state.task_table.get(upload.meta.sender, upload.meta.id)
+        if row is not None and not self._acknowledging.may_tell(row):
+            told = self._load.loader.wait(lambda: self._acknowledging.may_tell(row), _PATIENCE)
+            if not told:
+                raise BusyError(
+                    f"{upload.meta.path} is loaded, and not in the object store yet", retry_after=5
+                )
         view = self._finished_view(upload)
         if row is not None:
             _raise_unless_good(row.outcomes[0])

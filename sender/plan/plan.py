@@ -29,6 +29,7 @@ import msgspec
 from msgspec.structs import replace
 
 from common.wire import Propagate
+from sender.kept.troubles import TroubleKind
 from sender.plan.additions import Addition, NewFiles
 from sender.plan.begun_anew import tasks_anew
 from sender.plan.compacted import unexplained
@@ -160,6 +161,7 @@ def plan(
     if options.anew:
         return _planned(tasks_anew(found.additions, found.gone, scan.deletions, limits), found)
     blocked = _blocked_groups(scan, troubles, found, options)
+    _put_off(found, scan, troubles)
     verdicts = _deletions(scan, entries, found, options, facts, blocked)
     _hold_together(found, verdicts, _too_long(found, verdicts, options, beside) | blocked)
     by_group: dict[TimePartition, Work] = defaultdict(Work)
@@ -351,6 +353,32 @@ def _skip_too_long(found: _Sorted, beside: Mapping[FilePath, int], most: int) ->
             found.skipped.append(Skipped(addition.file, why))
         else:
             staying.append(addition)
+    found.additions = staying
+
+
+def _put_off(found: _Sorted, scan: Scan, troubles: Mapping[FilePath, Trouble]) -> None:
+    """Do not offer last copies in conflict beside what is to be told of their partitions.
+
+    Nobody here can mend such a file, and what the database has by now does not depend on it; so
+    neither the ends nor the products of its partition wait for it.
+    """
+    conflicts = [
+        each
+        for each in found.additions
+        if each.path in scan.last_copies
+        and (trouble := troubles.get(each.path)) is not None
+        and trouble.concerns(each.file)
+        and trouble.kind is TroubleKind.CONFLICT
+    ]
+    if not conflicts:
+        return
+    staying = [each for each in found.additions if each not in conflicts]
+    busy = {each.path.group for each in staying} | {each.path.group for each in found.gone}
+    for each in conflicts:
+        if each.path.group in busy:
+            found.skipped.append(Skipped(each.file, troubles[each.path].reason))
+        else:
+            staying.append(each)
     found.additions = staying
 
 

@@ -43,12 +43,13 @@ class SchemaShip:
     """The schema of one round: decided once, shipped in its first task.
 
     Attributes:
+        log: None where it could not be opened; there is no plan then.
         report: what came of it.
     """
 
     remote: Remote
     notes: SchemaNotes
-    log: TextLog | ChangesLog | ServerLog
+    log: TextLog | ChangesLog | ServerLog | None
     plan: TextPlan | ChangesPlan | None
     limits: wire.Limits
     report: SchemaReport = field(default_factory=SchemaReport)
@@ -75,6 +76,7 @@ class SchemaShip:
         if not self.due:
             return None
         assert self.plan is not None
+        assert self.log is not None
         begin = 0
         try:
             if staged is not None:
@@ -101,6 +103,7 @@ class SchemaShip:
 
         plan = self.plan
         assert plan is not None
+        assert self.log is not None
         most = min(self.remote.config.transfer.chunk_bytes, self.limits.max_chunk_bytes)
         for at, piece, slots in self.log.blocks(plan, begin, most // 2):  # type: ignore[arg-type]
             body = encode_schema_block(plan.kind, plan.identity, plan.base, at, piece, slots)
@@ -118,6 +121,7 @@ class SchemaShip:
     def _ended(self) -> wire.SchemaEnd:
         plan = self.plan
         assert plan is not None
+        assert self.log is not None
         return wire.SchemaEnd(
             kind=plan.kind,
             identity=plan.identity,
@@ -203,10 +207,10 @@ def _opened(
             client.close()
     elif remote.config.schema.server is not None:
         with _server_log(remote, notes) as server_log:
-            yield None if server_log is None else _planned(remote, notes, check, server_log, whole)
+            yield _planned(remote, notes, check, server_log, whole)
     else:
         with _text_log(remote, notes) as log:
-            yield None if log is None else _planned(remote, notes, check, log, whole)
+            yield _planned(remote, notes, check, log, whole)
 
 
 @contextmanager
@@ -258,12 +262,15 @@ def _planned(
     remote: Remote,
     notes: SchemaNotes,
     check: wire.CheckAnswer,
-    log: TextLog | ChangesLog | ServerLog,
+    log: TextLog | ChangesLog | ServerLog | None,
     whole: bool,
-) -> SchemaShip:
+) -> SchemaShip | None:
     ship = SchemaShip(remote, notes, log, None, check.limits)
     applied = check.schema_position
     ship.report.position = applied
+    if log is None:
+        ship.report.problem = notes.now.problem  # why it could not be opened
+        return None if notes.now.problem is None else ship
     try:
         ship.plan = log.plan(applied, notes, whole=whole)
     except (TsferryError, OSError) as error:

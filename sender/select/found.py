@@ -309,6 +309,7 @@ class Scan(msgspec.Struct, frozen=True):
         told_anew: files that may be on the list as they are, and are to be told once more.
         gone_before: files on no list, with their data directory, whose end is to be told all the
             same.
+        last_copies: of the files, those that live on only in a snapshot.
     """
 
     files: Mapping[FilePath, LocalFile]
@@ -326,6 +327,7 @@ class Scan(msgspec.Struct, frozen=True):
     changing: Mapping[TimePartition, str] = msgspec.field(default_factory=dict)
     includes: Callable[[str], bool] = _all
     gone_before: Mapping[FilePath, Path] = msgspec.field(default_factory=dict)
+    last_copies: frozenset[FilePath] = frozenset()
     told_anew: frozenset[FilePath] = frozenset()
     _wholes: dict[TimePartition, str | None] = msgspec.field(default_factory=dict)
 
@@ -384,7 +386,10 @@ class Scan(msgspec.Struct, frozen=True):
         extra = [
             each for each in copies if each.path not in self.files and each.path not in self.others
         ]
-        return replace(self, files=with_changes(self.files, extra), _wholes={}) if extra else self
+        if not extra:
+            return self
+        paths = frozenset(each.path for each in extra)
+        return replace(self, files=with_changes(self.files, extra), last_copies=paths, _wholes={})
 
     def without_deletion_files(self, listed: Container[FilePath]) -> Scan:
         """This scan for a receiver that takes no deletion files: files that have one wait."""

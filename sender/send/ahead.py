@@ -14,7 +14,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
 from common.errors import TsferryError
-from sender.send.bandwidth import Departure
+from sender.send.paced_body import Departure
 
 __all__ = ["AHEAD", "MOST_AHEAD", "BlocksAhead"]
 

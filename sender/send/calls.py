@@ -13,11 +13,12 @@ import msgspec
 
 import common
 from common import wire, zstd
+from common.bandwidth import Bandwidth
 from common.digests import xxh3_128
 from common.errors import GoneError, NotFoundError, ProtocolError
 from common.schemaitems import SchemaChanges
-from sender.send.bandwidth import Bandwidth, Departure
 from sender.send.body_compression import BodyCompression
+from sender.send.paced_body import Departure
 from sender.send.transport import (
     Endpoint,
     HttpReply,

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import common
 from common import wire
+from common.bandwidth import Bandwidth
 from common.boot import boot_id
 from common.config import Timetable
 from common.durable import Lock, Tree
@@ -23,7 +24,6 @@ from sender.kept.receiver_file import Receiver
 from sender.select.known_digests import KnownDigests
 from sender.select.scan import Scanner
 from sender.send.backoff import Backoff, Tries, retrying
-from sender.send.bandwidth import Bandwidth
 from sender.send.body_compression import BodyCompression
 from sender.send.calls import Client
 from sender.send.transport import Endpoint

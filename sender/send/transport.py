@@ -33,6 +33,7 @@ import urllib3.exceptions
 
 import common
 from common import wire
+from common.bandwidth import Bandwidth
 from common.config import Secret, is_loopback
 from common.errors import (
     ConfigError,
@@ -46,7 +47,7 @@ from common.errors import (
     UnreachableError,
 )
 from common.terminal import printable
-from sender.send.bandwidth import Bandwidth, Departure, PacedBody
+from sender.send.paced_body import Departure, PacedBody
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

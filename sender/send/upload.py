@@ -29,8 +29,8 @@ from common.errors import (
 )
 from sender.send.ahead import AHEAD, BlocksAhead
 from sender.send.backoff import retry_helps
-from sender.send.bandwidth import Departure
 from sender.send.calls import UploadState
+from sender.send.paced_body import Departure
 from sender.send.task_calls import TaskCalls
 
 __all__ = ["Content", "ReceivedFile", "RunningMd5", "TusUpload"]

@@ -106,6 +106,7 @@ def plain(state: State) -> dict[str, Any]:
         },
         "uploaded": dict(state.uploaded_table.rows),
         "ended": list(state.uploaded_table.ended),
+        "upload times": dict(state.upload_times.rows),
         "wanted": {
             sender: [row.physical for row in state.file_table.wanted(sender)]
             for sender in state.senders

@@ -70,15 +70,17 @@ class SharedView(CentreView):
     def standing_in(self, row: FileRow, series: str) -> Standing:
         """A file's place in a device: where it was transferred, its sender's files had ended."""
         whole = standing(row)
-        first, end = whole.first, NOW
+        first, last, end = whole.first, whole.last, NOW
         for move in self.moves.get(series, ()):
             if move.commit <= row.created:
-                continue
-            if move.sender != row.sender:
+                if move.sender == row.sender:  # it may have waited for the device
+                    first = max(first, move.commit + 1)
+                    last = max(last, first)
+            elif move.sender != row.sender:
                 end = min(end, move.commit)
             elif whole.last >= move.commit:
                 first, end = max(first, move.commit + 1), NOW
-        last = min(whole.last, end)
+        last = min(last, end)
         return whole._replace(first=min(first, last), last=last)
 
     def answer(self, *, superseded: bool = False) -> Points:
@@ -321,6 +323,7 @@ class TransferLife:
             each.together, each.moves = worlds, self.moves
             each.database.contents = first.contents
             each.database.first_deletion = at * 400_000
+            each.database.clock = at * 5_000  # two databases make no files at the very time
             each.round()
 
     def run(self, steps: int) -> None:

@@ -128,6 +128,14 @@ def _set_ttl(statement: sql.SetTtl) -> str:
     return f"unset ttl to {path}" if statement.ttl is None else f"set ttl to {path} {statement.ttl}"
 
 
+def _set_upload(statement: sql.SetUpload) -> str:
+    path = format_path(statement.path)
+    if statement.after is None:
+        return f"unset upload to {path}"
+    when = {-1: "never", 0: "at once"}.get(statement.after, f"after {statement.after}")
+    return f"set upload to {path} {when}"
+
+
 def _alter(statement: sql.AlterTimeseries) -> str:
     change = _ALTERATIONS[type(statement.alteration)](statement.alteration)
     return f"alter timeseries {format_path(statement.path)} {change}"
@@ -196,6 +204,7 @@ _FORMS: dict[type, Callable[[Any], str]] = {
     sql.CreateAligned: _create_aligned,
     sql.DeleteTimeseries: lambda each: f"delete timeseries {_patterns(each.patterns)}",
     sql.SetTtl: _set_ttl,
+    sql.SetUpload: _set_upload,
     sql.AlterTimeseries: _alter,
     query.ShowTimeseries: _show_timeseries,
     query.ShowDevices: _list("devices"),

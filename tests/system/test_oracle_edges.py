@@ -184,6 +184,22 @@ def test_what_is_loaded_once_more_is_not_hidden_by_what_was_deleted_before(world
     assert world.read() == {("a", 0): 2, ("a", 1): 2}
 
 
+def test_a_content_that_gets_two_names_at_once_with_deletions_beside_both_comes(world):
+    """Its own file ends in that look, and neither name is told from the other one's by a plan."""
+    database = world.database
+    file = written(world, ("a", 0, 2), ("a", 1, 2))
+    kept = copy.deepcopy(file)
+    in_step(world)
+    for _ in range(2):
+        database.load(kept)
+    database.delete("a", 1, 4)
+    database.remove([file])
+    for _ in range(2):
+        world.round()
+    in_step(world)
+    assert world.read() == {("a", 0): 2}
+
+
 def test_what_a_new_box_deletes_of_two_files_is_deleted_of_the_one_that_the_old_had(world):
     database = world.database
     for value in (7, 8, 7):

@@ -16,6 +16,7 @@ from tests.support.oracle import oracle
 from tests.support.oracle_chain import oracle_chain
 from tests.support.oracle_clocks import ClockedPlay, clocked
 from tests.support.oracle_damage import DamagedPlay, spoil
+from tests.support.oracle_fading import FadingPlay
 from tests.support.oracle_few_values import EXCHANGED, FORWARDED, FewValuesPlay
 from tests.support.oracle_pieces import PiecesPlay, short_parts
 from tests.support.oracle_transfers import shared_centre
@@ -131,6 +132,14 @@ def test_contents_that_come_again_are_answered_as_their_database_answers(
 ):
     with oracle(tmp_path, mode, shape) as world:
         play = FewValuesPlay(world, seed, weights=EXCHANGED)
+        with told(play):
+            play.run(SHORT)
+
+
+@pytest.mark.parametrize(("seed", "mode", "shape"), FEW)
+def test_contents_that_come_again_of_what_is_freed_expires_or_is_away(seed, mode, shape, tmp_path):
+    with oracle(tmp_path, mode, shape) as world:
+        play = FadingPlay(world, seed)
         with told(play):
             play.run(SHORT)
 

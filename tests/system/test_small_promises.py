@@ -57,12 +57,14 @@ def test_status_shows_what_an_operator_asks_for(shared, make_edge):
     waiting = {each["file"]: each["reason"] for each in found["waiting"]}
     assert ".resource" in waiting[unclosed]
     assert ".settle" in waiting[changing]
-    assert found["complete_until"] <= 0, "what an unclosed file holds is not known"
+    assert found["complete_until"] is None, "what an unclosed file holds is not known"
     text = call(config, "status").stdout
     for each in (task, stolen, unclosed, changing, bad, "complete until", "pending"):
         assert each in text, text
     (edge.data / unclosed).unlink()
     (edge.data / f"{changing}.settle").unlink()
+    assert status(config)["complete_until"] is None, "nor is what a damaged one holds"
+    (edge.data / bad).unlink()
     # Nothing of before the first point that is not loaded is missing at the centre.
     assert 2000 <= status(config)["complete_until"] <= 5000
 

@@ -94,6 +94,22 @@ def test_what_ended_with_its_only_device_is_listed_again_when_that_comes_back(sh
     assert old.round().quiet
 
 
+def test_what_waited_for_a_device_stands_in_its_others_as_it_did(shared, make_edge):
+    old, new = make_edge(shared.url), make_edge(shared.url)
+    sg = old.sg
+    put(old, sg, 1, {"d1": {5: 5}}, _LATE)
+    settled(old)
+    put(new, sg, 1, {"d1": {5: 50}, "d2": {1: 9}}, "sequence")
+    put(new, sg, 2, {"d2": {1: 10}}, _LATE)
+    assert len(new.round().conflicts) == 1
+    new.remove(new.path(2, sg, kind=_LATE))
+    new.round()
+    assert read(shared, sg) == {"d1": {5: 5}, "d2": {1: 10}}
+    shared.call("owners", "transfer", f"{sg}.d1", new.uuid)
+    settled(new)
+    assert read(shared, sg) == {"d1": {5: 50}, "d2": {1: 10}}
+
+
 def test_what_had_lost_all_its_devices_is_listed_again_when_one_comes_back(shared, make_edge):
     old, new = make_edge(shared.url), make_edge(shared.url)
     sg = old.sg

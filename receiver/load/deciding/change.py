@@ -32,6 +32,7 @@ from receiver.load.deciding.origins import ended_origin, has_ended, is_deleted, 
 from receiver.load.deciding.predecessors_files import files_that_go_with
 from receiver.load.deciding.refused_files import RefusedFiles
 from receiver.load.deciding.taken_paths import TakenPaths, last_transfer
+from receiver.load.deciding.uncovered_files import uncovered_by
 from receiver.load.schema.registering import SeriesRefusal
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
@@ -127,7 +128,13 @@ def decide_change(
     noted, kept = known.noted(), list(known.kept())
     notes, kept = guard.judge_records(noted, deleted, kept, taking_over.of_task(noted, kept))
     change.ops += [*notes, *(each.op for each in kept)]
-    change.ops += taking_over.of_task([*taking_over.of_loads(), *notes], kept)
+    taken_over = taking_over.of_task([*taking_over.of_loads(), *notes], kept)
+    change.ops += taken_over
+    revived = {op.physical for op in change.ops if isinstance(op, records.FileRevived)}
+    for row in uncovered_by(state, [*notes, *taken_over], kept):
+        if row.physical not in revived and row.physical not in deleted:
+            change.ops.append(records.FileRevived(row.physical))
+            change.guards.append(Guard("file", row.physical, row.changed))
     guard.finish()
     change.ops += [*guard.ops, done]
     change.guards += guard.guards
@@ -499,8 +506,8 @@ class _Decision:
         first, closed = entry.first_look, entry.closed_look
         if first:  # what a device's new owner lists stands above all that the old one listed
             devices = (each.name for each in candidate.facts.devices)
+            closed = closed or first  # what was deleted since is deleted of it all the same
             first = max(first, last_transfer(self.state.owners, devices) + 1)
-            closed = max(first, closed)
         if again is not None:
             first, closed = again.rank.first, again.rank.closed
         return records.FileLoaded(

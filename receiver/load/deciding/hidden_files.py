@@ -92,6 +92,15 @@ class HidingRecords:
             self._hides_device(entries, device, first, last) for device, first, last in ranges
         )
 
+    def meets(self, row: FileRow, other: FileRow) -> bool:
+        """Whether what reaches a file is of a device of another one, and of its times there."""
+        entries = self._reaching(row)
+        return bool(entries) and any(
+            each.series.concerns(_names(device)) and each.start <= last and first <= each.end
+            for device, first, last in other.devices.ranges()
+            for each in entries
+        )
+
     def _reaching(self, row: FileRow) -> list[Deletion]:
         closed, author, group = row.closed, row.author, storage_group_of(row.physical)
         return [

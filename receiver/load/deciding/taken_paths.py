@@ -25,15 +25,17 @@ _Group: TypeAlias = tuple[str, str, int]
 
 
 def last_transfer(owners: Mapping[str, OwnerRow], devices: Iterable[str]) -> int:
-    """The last commit that gave one of some devices to the sender that has it; 0 if none did.
+    """The last commit behind which all of some devices were transferred; 0 if one never was.
+
+    Where only some were, the file is cut (`receiver.metadata.state.transfer_cuts`).
 
     Args:
         owners: committed.
         devices: of a file.
     """
     rows = (owners.get(each) for each in devices)
-    return max(
-        (row.changed for row in rows if row is not None and row.changed != row.created), default=0
+    return min(
+        (0 if row is None or row.changed == row.created else row.changed for row in rows), default=0
     )
 
 

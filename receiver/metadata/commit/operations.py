@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from common.tsfile.layout import Compression, DataType, Encoding
 from receiver.metadata.commit.group_deletion import GroupsDeleted, delete_groups
 from receiver.metadata.commit.guards import Guard
-from receiver.metadata.commit.schema_checks import check_ttl, check_written
+from receiver.metadata.commit.schema_checks import check_ttl, check_upload, check_written
 from receiver.metadata.model import records
 from receiver.metadata.model.alterations import Alteration, Labels, alter
 from receiver.metadata.model.errors import (
@@ -166,6 +166,21 @@ class Operations(ABC):
         text = _path(path)
         check_ttl(text, ttl)
         return self.commit([records.TtlSet(text, ttl)])
+
+    def set_upload(self, path: str | Nodes, after: int | None) -> int:
+        """When files of a storage group go into the object store; returns the commit.
+
+        Args:
+            path: of the storage group.
+            after: milliseconds behind their load, 0 at once, -1 never; None as configured.
+
+        Raises:
+            RefusedCommitError: that is no time.
+            StorageGroupMissingError: there is no such group.
+        """
+        text = _path(path)
+        check_upload(text, after)
+        return self.commit([records.UploadSet(text, after)])
 
     # -- series ------------------------------------------------------------------------------
 

@@ -479,11 +479,12 @@ class Rules:
         row = self._state.files.get(op.physical)  # none if this very commit loads it
         if row is not None and op.size != row.size:
             raise _refusal(op, f"{op.physical} has another size than {op.size} bytes")
-        if not op.key:
-            raise _refusal(op, f"{op.physical} has no key in the store")
+        if op.incarnation < 1:
+            raise _refusal(op, f"{op.physical} has no owner in the store")
         there = self._uploaded(op.physical)
-        if there is not None and (there.key, there.size) != (op.key, op.size):
-            raise _refusal(op, f"{op.physical} is in the store already, as {there.key}")
+        if there is not None and there.incarnation != op.incarnation:
+            text = f"{op.physical} is in the store already, of incarnation {there.incarnation}"
+            raise _refusal(op, text)
         if there is not None and there.resource == op.resource:
             raise _refusal(op, f"{op.physical} is in the store already, with that resource")
         self._put(("uploaded", op.physical), op)
@@ -655,6 +656,7 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.StorageGroupSet: lambda rules, op: rules.schema.storage_group_set(op),
     records.StorageGroupDeleted: lambda rules, op: rules.schema.storage_group_deleted(op),
     records.TtlSet: lambda rules, op: rules.schema.ttl_set(op),
+    records.UploadSet: lambda rules, op: rules.schema.upload_set(op),
     records.SeriesCreated: lambda rules, op: rules.schema.series_created(op),
     records.SeriesDeleted: lambda rules, op: rules.schema.series_deleted(op),
     records.AliasSet: lambda rules, op: rules.schema.alias_set(op),

@@ -32,6 +32,7 @@ __all__ = [
     "check_lengths",
     "check_series",
     "check_ttl",
+    "check_upload",
     "check_written",
 ]
 
@@ -39,6 +40,16 @@ _MAX_TTL: Final = (1 << 63) - 1
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SHORT: Final = 16_384
 """Characters that the names of an operation may have together without a look at each."""
+
+
+def check_upload(path: str, after: int | None) -> None:
+    """When files of a storage group are uploaded.
+
+    Raises:
+        RefusedCommitError: that is no time.
+    """
+    if after is not None and not -1 <= after <= _MAX_TTL:
+        raise RefusedCommitError(f"{path}: {after} ms behind the load is no time to upload")
 
 
 def check_ttl(path: str, ttl: int | None) -> None:

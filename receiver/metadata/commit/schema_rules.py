@@ -13,6 +13,7 @@ from receiver.metadata.commit.schema_checks import (
     check_lengths,
     check_series,
     check_ttl,
+    check_upload,
 )
 from receiver.metadata.commit.schema_draft import SchemaDraft
 from receiver.metadata.model import records
@@ -120,6 +121,12 @@ class SchemaRules:
         """Files of a storage group are kept so long."""
         self._need_group(op.path)
         check_ttl(op.path, op.ttl)
+        self.touched.written.add(("storage_group", op.path))
+
+    def upload_set(self, op: records.UploadSet) -> None:
+        """Files of a storage group go into the object store then."""
+        self._need_group(op.path)
+        check_upload(op.path, op.after)
         self.touched.written.add(("storage_group", op.path))
 
     def _need_group(self, path: str) -> Nodes:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +30,15 @@ import msgspec
 
 from common import crash
 from common.decoders import from_json
-from common.errors import ConflictError, DamagedError, NoSpaceError, TsferryError, UnreachableError
+from common.errors import (
+    ConflictError,
+    DamagedError,
+    ForbiddenError,
+    NoSpaceError,
+    TsferryError,
+    UnauthorizedError,
+    UnreachableError,
+)
 from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.etcd.messages import (
     Compare,
@@ -237,11 +246,12 @@ class EtcdLog(RemoteLog):
             )
         head = _Head(first_lsn + commits, secrets.token_hex(8), version=_VERSION)
         frame = Frame.of(commits, head.id, payload)
-        for part in self._frames.staged(first_lsn, frame, payload):
-            self._change([part])
-            crash.point("etcd.append.part")
-        crash.point("etcd.append.before")
-        self._decide(head, self._frames.put(first_lsn, frame))
+        with _refusals_pass():
+            for part in self._frames.staged(first_lsn, frame, payload):
+                self._change([part])
+                crash.point("etcd.append.part")
+            crash.point("etcd.append.before")
+            self._decide(head, self._frames.put(first_lsn, frame))
         crash.point("etcd.append.after")
 
     def _decide(self, head: _Head, put: Put) -> None:
@@ -317,7 +327,8 @@ class EtcdLog(RemoteLog):
         put = Put(self._head_key, msgspec.json.encode(barrier))
         conditions = [self._ownership.condition(), self._head_unchanged()]
         got = Get(self._head_key)
-        result = insist(self._client, self._patience, conditions, [put, got], [got])
+        with _refusals_pass():
+            result = insist(self._client, self._patience, conditions, [put, got], [got])
         before = self._head_changed
         self._take_head(result.found[0].keys)
         if self._head.id == sent.id:
@@ -380,3 +391,15 @@ class EtcdLog(RemoteLog):
         """See `RemoteLog.close`."""
         self._ownership.close()
         self._client.close()
+
+
+@contextmanager
+def _refusals_pass() -> Iterator[None]:
+    """A password or a role that etcd took at the start was changed there, and may come back.
+
+    Nothing is written by what is refused.
+    """
+    try:
+        yield
+    except (UnauthorizedError, ForbiddenError) as error:
+        raise UnreachableError(f"etcd refuses: {error.message}") from error

@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from common.decoders import from_json
-from common.errors import LockedError, TsferryError, UnreachableError
+from common.errors import (
+    ForbiddenError,
+    LockedError,
+    TsferryError,
+    UnauthorizedError,
+    UnreachableError,
+)
 from common.threads import join_begun
 from receiver.metadata.etcd.messages import Compare, Get, KeyValue, Put
 from receiver.metadata.etcd.patience import Patience, insist
@@ -167,12 +173,14 @@ class Ownership:
             try:
                 if not self._client.keep_alive(self._lease):
                     self.regain()
+                # A lease is kept alive for everybody; keys are given to whom etcd lets in.
+                self._client.get(Get(self._owner_key, keys_only=True))
                 self.trouble = None
             except FencedError as error:
                 self.trouble = error.message
                 _log.critical("%s", error)
                 return
-            except UnreachableError as error:
+            except (UnreachableError, UnauthorizedError, ForbiddenError) as error:
                 self.trouble = error.message
                 _log.warning("the lease could not be kept alive: %s", error)
             except TsferryError as error:

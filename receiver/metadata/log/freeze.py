@@ -46,6 +46,7 @@ from receiver.metadata.state.table_rows import (
     TaskRow,
     TokenRow,
     UploadedRow,
+    UploadTimeRow,
 )
 from receiver.metadata.state.tables.owners import OwnerMove
 
@@ -68,6 +69,7 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("held-deletes", "held_deletes", HeldDeletesRow),
     ("lost", "lost_table", LostRow),
     ("uploaded", "uploaded_table", UploadedRow),
+    ("upload-times", "upload_times", UploadTimeRow),
 )
 
 
@@ -188,6 +190,7 @@ def freeze(
         "held-deletes": list(state.held_deletes.rows.values()),
         "lost": list(state.lost_table.rows.values()),
         "uploaded": list(state.uploaded_table.rows.values()),
+        "upload-times": list(state.upload_times.rows.values()),
     }
     return FrozenState(
         meta,

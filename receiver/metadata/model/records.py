@@ -17,7 +17,7 @@ precision; other times are seconds since the epoch. Digests are lower-case hex.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -87,6 +87,7 @@ __all__ = [
     "TokenRevoke",
     "TokenRole",
     "TtlSet",
+    "UploadSet",
     "decode_commits",
     "decode_ops",
     "encode_ops",
@@ -768,17 +769,17 @@ class FileUploaded(Record, frozen=True, tag=70):
 
     Attributes:
         physical: of the file.
-        key: of the object, below the store's prefix.
+        incarnation: of the owner that put it; its key is made of both.
         size: bytes of the object.
-        digests: of its bytes, by the store's words for them; empty where it knows none, and the
-            object was read back.
+        digests: of its bytes, by the store's words for them, as ``etag=... sha256=...``; empty
+            where it knows none, and the object was read back.
         resource: MD5 of the `.resource` that is there beside it; empty for none.
     """
 
     physical: str
-    key: str
+    incarnation: int
     size: int
-    digests: Mapping[str, str]
+    digests: str
     resource: str = ""
 
 
@@ -786,6 +787,16 @@ class ObjectRemoved(Record, frozen=True, tag=71):
     """The object of a file that is forgotten has left the store."""
 
     physical: str
+
+
+class UploadSet(Record, frozen=True, tag=72):
+    """When files of a storage group go into the object store, whatever is configured.
+
+    `after`: milliseconds behind their load, 0 for at once, -1 for never; None: as configured.
+    """
+
+    path: str
+    after: int | None
 
 
 class ClockCorrected(Record, frozen=True, tag=63):
@@ -852,6 +863,7 @@ Op = (
     | ListBegun
     | FileUploaded
     | ObjectRemoved
+    | UploadSet
     | ClockCorrected
 )
 

@@ -46,18 +46,18 @@ def is_given_back(state: State, row: FileRow) -> bool:
 
 
 class GivenBack:
-    """Finds them, and remembers where to look until owners change."""
+    """Finds them, and remembers where to look until the next transfer."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, tuple[str, ...]]] = {}
 
     def of(self, state: State, sender: str) -> list[FileRow]:
         """Those of a sender."""
-        changed = state.owner_table.changed
+        moved = state.owner_table.moved
         known = self._known.get(sender)
-        if known is None or known[0] != changed:
+        if known is None or known[0] != moved:
             found = tuple(row.physical for row in _search(state, sender))
-            known = self._known[sender] = (changed, found)
+            known = self._known[sender] = (moved, found)
         rows = (state.files.get(physical) for physical in known[1])
         return [row for row in rows if row is not None and is_given_back(state, row)]
 

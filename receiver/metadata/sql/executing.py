@@ -191,6 +191,12 @@ def _set_ttl(engine: Engine, each: sql.SetTtl) -> tuple[int, str]:
     return engine.set_ttl(each.path, each.ttl), said
 
 
+def _set_upload(engine: Engine, each: sql.SetUpload) -> tuple[int, str]:
+    known = {None: "as it is configured", -1: "never", 0: "at once"}
+    when = known.get(each.after, f"{each.after} ms behind their load")
+    return engine.set_upload(each.path, each.after), f"files are uploaded: {when}"
+
+
 def _alter(engine: Engine, each: sql.AlterTimeseries) -> tuple[int, str]:
     before = engine.newest_commit
     commit = engine.alter(each.path, each.alteration)
@@ -208,5 +214,6 @@ _DO: dict[type, Callable[[Engine, Any], tuple[int, str]]] = {
     sql.CreateAligned: _create_aligned,
     sql.DeleteTimeseries: _delete,
     sql.SetTtl: _set_ttl,
+    sql.SetUpload: _set_upload,
     sql.AlterTimeseries: _alter,
 }

@@ -155,6 +155,18 @@ def _node(word: Word) -> str:
     return name
 
 
+def _milliseconds(given: Word, what: str) -> int:
+    if given.type == "INT":
+        return _count(given)
+    found = _DURATION.fullmatch(given)
+    if found is None:
+        raise Misfit(f"{given[:40]!r} is no {what}: expected milliseconds, or 30d, 12h", given)
+    milliseconds = int(found[1]) * _MS[found[2].lower()]
+    if milliseconds > MAX_COUNT:
+        raise Misfit(f"the {what} is above {MAX_COUNT} milliseconds", given)
+    return milliseconds
+
+
 def _count(word: Word) -> int:
     if len(word) > _DIGITS or int(word) > MAX_COUNT:
         raise Misfit(f"the number is above {MAX_COUNT}", word)
@@ -272,18 +284,25 @@ class Reader:
 
     def set_ttl(self, children: list[Word]) -> sql.SetTtl:
         path, given = children
-        if given.type == "INT":
-            return sql.SetTtl(_path(path), _count(given))
-        found = _DURATION.fullmatch(given)
-        if found is None:
-            raise Misfit(f"{given[:40]!r} is no TTL: expected milliseconds, or 30d, 12h", given)
-        ttl = int(found[1]) * _MS[found[2].lower()]
-        if ttl > MAX_COUNT:
-            raise Misfit(f"the TTL is above {MAX_COUNT} milliseconds", given)
-        return sql.SetTtl(_path(path), ttl)
+        return sql.SetTtl(_path(path), _milliseconds(given, "TTL"))
 
     def unset_ttl(self, children: list[Word]) -> sql.SetTtl:
         return sql.SetTtl(_path(children[0]), None)
+
+    def at_once(self, _: list[Word]) -> int:
+        return 0
+
+    def never(self, _: list[Word]) -> int:
+        return -1
+
+    def after(self, children: list[Word]) -> int:
+        return _milliseconds(children[0], "time")
+
+    def set_upload(self, children: list[Any]) -> sql.SetUpload:
+        return sql.SetUpload(_path(children[0]), children[1])
+
+    def unset_upload(self, children: list[Word]) -> sql.SetUpload:
+        return sql.SetUpload(_path(children[0]), None)
 
     # -- alterations -------------------------------------------------------------------------------
 

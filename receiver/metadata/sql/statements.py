@@ -20,6 +20,7 @@ __all__ = [
     "DeleteTimeseries",
     "SetStorageGroups",
     "SetTtl",
+    "SetUpload",
     "Statement",
     "is_query",
 ]
@@ -84,6 +85,17 @@ class SetTtl:
 
 
 @dataclass(frozen=True, slots=True)
+class SetUpload:
+    """`set upload to <storage group> at once`, `after <time>`, `never`, and `unset upload to`.
+
+    `after`: milliseconds behind the load, -1 for never; None for as it is configured.
+    """
+
+    path: Nodes
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class AlterTimeseries:
     """`alter timeseries <path> ...`."""
 
@@ -99,6 +111,7 @@ ChangeStatement = (
     | CreateAligned
     | DeleteTimeseries
     | SetTtl
+    | SetUpload
     | AlterTimeseries
 )
 """A statement that changes something, or makes a checkpoint."""

@@ -33,7 +33,7 @@ from receiver.metadata.state.tables.owners import OwnerTable
 from receiver.metadata.state.tables.senders import SchemaPositions, SenderTable, TokenTable
 from receiver.metadata.state.tables.series import SchemaTable
 from receiver.metadata.state.tables.tasks import QuarantineTable, TaskTable
-from receiver.metadata.state.tables.uploaded import UploadedTable
+from receiver.metadata.state.tables.uploaded import UploadedTable, UploadTimes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,8 +61,8 @@ class State:
         clock: what was learnt of the clock: which moments timestamps stand for.
         max_memory: bytes that the schema may take before the rules refuse more; None for no limit.
         file_table, lost_table, deletion_table, delete_windows, held_deletes, uploaded_table,
-        owner_table, sender_table, token_table, task_table, quarantine_table, position_table: the
-        tables themselves, for what else is asked of them, and for checkpoints.
+        upload_times, owner_table, sender_table, token_table, task_table, quarantine_table,
+        position_table: the tables themselves, for what else is asked of them, and for checkpoints.
     """
 
     def __init__(self, schema: Schema | None = None, keys: KeyTable | None = None) -> None:
@@ -79,7 +79,8 @@ class State:
         self.deletion_table = DeletionTable(self.file_table.rows, self.file_table.listed)
         self.delete_windows = DeleteWindows()
         self.held_deletes = HeldDeletes()
-        self.uploaded_table = UploadedTable()
+        self.uploaded_table = UploadedTable(self.file_table.rows)
+        self.upload_times = UploadTimes()
         self.owner_table = OwnerTable(self.devices)
         self.sender_table = SenderTable()
         self.token_table = TokenTable()
@@ -110,6 +111,7 @@ class State:
             self.delete_windows,
             self.held_deletes,
             self.uploaded_table,
+            self.upload_times,
             self.owner_table,
             self.task_table,
             self.quarantine_table,

@@ -46,6 +46,7 @@ __all__ = [
     "SenderRow",
     "TaskRow",
     "TokenRow",
+    "UploadTimeRow",
     "UploadedRow",
 ]
 
@@ -390,6 +391,13 @@ class LostRow(_Row, frozen=True, kw_only=True):
         return self.sender, self.path, self.md5
 
 
+class UploadTimeRow(_Row, frozen=True, kw_only=True):
+    """When files of a storage group are uploaded; see `records.UploadSet`."""
+
+    path: str
+    after: int
+
+
 class UploadedRow(_Row, frozen=True, kw_only=True):
     """A file in the object store; see `records.FileUploaded`.
 
@@ -399,9 +407,9 @@ class UploadedRow(_Row, frozen=True, kw_only=True):
     """
 
     physical: str
-    key: str
+    incarnation: int
     size: int
-    digests: dict[str, str]
+    digests: str
     resource: str = ""
     ended: int = 0
 

@@ -3,7 +3,9 @@
 In a device that went to another sender the files of all others stand as if that commit had ended
 them: what the new owner lists stands above. Where it comes back, what its sender has then stands
 above all that others brought meanwhile. A transfer changes no order of files that are there by
-going; by coming back it only lifts what is listed. So what was proved before it stays proved.
+going; by coming back it only lifts what is listed. So what was proved before it stays proved. What
+the new owner loads stands above them, be it that a look before the transfer had it: but only in the
+devices that were transferred.
 """
 
 from __future__ import annotations
@@ -37,15 +39,17 @@ def looks_in_device(rank: Rank, sender: str, moves: Iterable[OwnerMove]) -> tupl
         sender: whose it is.
         moves: the transfers of the device, in order.
     """
-    first, end = rank.first, NOW
+    first, last, end = rank.first, rank.last, NOW
     for move in moves:
         if move.commit <= rank.loaded:
-            continue
-        if move.sender != sender:
+            if move.sender == sender and not move.came_first:
+                first = max(first, move.commit + 1)  # it may have waited for the device
+                last = max(last, first)
+        elif move.sender != sender:
             end = min(end, move.commit)
         elif rank.last >= move.commit:
             first, end = max(first, move.commit + 1), NOW
-    last = min(rank.last, end)
+    last = min(last, end)
     return min(first, last), last  # a new name gives it another first look, in its other devices
 
 

@@ -146,7 +146,7 @@ for name in ("restored", "unopened"):  # an engine that is opened there would fl
     restore_metadata(store, engine.uuid, root / name / "schema")
 with Engine.open(root / "restored" / "schema", background=False) as engine:
     with Tree(root / "restored" / "data", create=True) as data:
-        assert restore_files(store, engine, data).fetched == 1
+        assert restore_files(store, engine, [data]).fetched == 1
 store.close()
 
 # a report

@@ -28,10 +28,17 @@ class OwnerChange(NamedTuple):
 
 
 class OwnerMove(NamedTuple):
-    """A commit that gave a device to a sender, in the place of the one before."""
+    """A commit that gave a device to a sender, in the place of the one before.
+
+    Attributes:
+        commit: of it.
+        sender: that has it from then on.
+        came_first: it was released, and this one loaded a file with it.
+    """
 
     commit: int
     sender: str
+    came_first: bool = False
 
 
 class OwnerTable:
@@ -42,6 +49,7 @@ class OwnerTable:
         moves: the transfers of each device that ever was transferred, in order; and whoever came
             first after it had been released.
         changed: timestamp of the last commit that changed them.
+        moved: that of the last transfer, 0 for none.
         on_change: called with each change as it is applied.
     """
 
@@ -51,6 +59,7 @@ class OwnerTable:
         self.moves: dict[str, tuple[OwnerMove, ...]] = {}
         self._moved: tuple[OwnerMove, ...] = ()
         self.changed = 0
+        self.moved = 0
         self.on_change: Callable[[OwnerChange], None] | None = None
         self._devices = devices
         self._order = SortedKeys()
@@ -71,6 +80,7 @@ class OwnerTable:
 
     def restore_moves(self, moves: tuple[OwnerMove, ...], devices: Iterable[str]) -> None:
         """Put the transfers of devices in as they were; those of all of them are the same."""
+        self.moved = max((self.moved, *(each.commit for each in moves)))
         for each in devices:
             self.moves[self._devices.name(each)] = moves
 
@@ -112,7 +122,7 @@ class OwnerTable:
                 rows[device] = row
                 self._order.add(device)
                 if device in self.moves:
-                    self._move(device, OwnerMove(ts, op.sender))
+                    self._move(device, OwnerMove(ts, op.sender, came_first=True))
                 self._note(OwnerChange(ts, device, op.sender, "first load"))
 
     def _move(self, device: str, move: OwnerMove) -> None:
@@ -120,6 +130,7 @@ class OwnerTable:
         if moves != self._moved:  # devices that went together all the way share them
             self._moved = moves
         self.moves[device] = self._moved
+        self.moved = max(self.moved, move.commit)
 
     def _note(self, change: OwnerChange) -> None:
         self.changed = change.ts

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from receiver.metadata.model import records
-from receiver.metadata.state.table_rows import UploadedRow
+from receiver.metadata.state.table_rows import UploadedRow, UploadTimeRow
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables import Appliers
 
-__all__ = ["NOT_STORED", "InStore", "UploadedTable"]
+__all__ = ["NOT_STORED", "InStore", "UploadTimes", "UploadedTable"]
 
 
 class InStore(NamedTuple):
@@ -37,6 +39,45 @@ class InStore(NamedTuple):
 NOT_STORED = InStore()
 
 
+class UploadTimes:
+    """When files go, of the storage groups that an operator said it of.
+
+    Attributes:
+        rows: by the storage group.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[str, UploadTimeRow] = {}
+
+    def restore(self, row: UploadTimeRow) -> None:
+        """Put a row in as it was."""
+        self.rows[row.path] = row
+
+    def of(self, group: str) -> int | None:
+        """Milliseconds behind the load; -1 for never, None where nobody said anything."""
+        while group:
+            if group in self.rows:
+                return self.rows[group].after
+            group = group.rpartition(".")[0]
+        return None
+
+    def operations(self) -> Appliers:
+        """What it does with operations."""
+        return {
+            records.UploadSet: self._upload_set,
+            records.StorageGroupDeleted: self._group_deleted,
+        }
+
+    def _upload_set(self, op: records.UploadSet, ts: int) -> None:
+        known = self.rows.pop(op.path, None)
+        if op.after is not None:
+            created = ts if known is None else known.created
+            self.restore(UploadTimeRow(path=op.path, after=op.after, created=created, changed=ts))
+
+    def _group_deleted(self, op: records.StorageGroupDeleted, ts: int) -> None:
+        self.rows.pop(op.path, None)
+
+
 class UploadedTable:
     """Objects of files.
 
@@ -46,19 +87,37 @@ class UploadedTable:
         ended: those whose files are forgotten, in the order of the commits that forgot them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, files: Mapping[str, FileRow]) -> None:
+        """Make an empty one.
+
+        Args:
+            files: all files by their physical names; a row shares the name of its file.
+        """
+        self._files = files
         self.rows: dict[str, UploadedRow] = {}
         self.bytes = 0
         self.ended: dict[str, None] = {}
 
     def restore(self, row: UploadedRow) -> None:
         """Put a row in as it was."""
+        file = self._files.get(row.physical)
+        if file is not None:
+            row = msgspec.structs.replace(row, physical=file.physical)
         if row.physical not in self.rows:
             self.bytes += row.size
         self.rows[row.physical] = row
         self.ended.pop(row.physical, None)
         if row.ended:
             self.ended[row.physical] = None
+
+    def lacks(self, row: FileRow | None) -> bool:
+        """Whether readers see a file that is not in the store as it is."""
+        if row is None or not row.visible:
+            return False
+        there = self.rows.get(row.physical)
+        if there is None:
+            return True
+        return row.resource is not None and row.resource.md5 != there.resource
 
     def parts(self, row: FileRow) -> InStore:
         """What the store has of a file."""
@@ -80,9 +139,9 @@ class UploadedTable:
         self.restore(
             UploadedRow(
                 physical=op.physical,
-                key=op.key,
+                incarnation=op.incarnation,
                 size=op.size,
-                digests=dict(op.digests),
+                digests=op.digests,
                 resource=op.resource,
                 created=ts if known is None else known.created,
                 changed=ts,

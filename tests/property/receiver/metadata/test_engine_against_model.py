@@ -58,7 +58,7 @@ CHANGES = [
     records.FileForgotten,
     lambda name: records.FileVerified([name]),
     lambda name: records.ResourceNoted(name, RESOURCE),
-    lambda name: records.FileUploaded(name, f"key/{name}", SIZE, {}),
+    lambda name: records.FileUploaded(name, 1, SIZE, ""),
     records.ObjectRemoved,
 ]
 WAYS = [None, CHANGES[0], records.FileRetired]
@@ -85,7 +85,7 @@ operations = st.one_of(
     st.builds(records.FileVerified, st.lists(names, min_size=1, max_size=3, unique=True)),
     st.builds(records.ResourceNoted, names, st.just(RESOURCE)),
     st.builds(
-        lambda name, resource: records.FileUploaded(name, f"key/{name}", SIZE, {}, resource),
+        lambda name, resource: records.FileUploaded(name, 1, SIZE, "", resource),
         names,
         st.sampled_from(["", "00"]),
     ),

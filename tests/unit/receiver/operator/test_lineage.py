@@ -134,6 +134,16 @@ def test_only_senders_that_are_known_and_differ(old: Edge) -> None:
         adopt_sender(old.node.engine, OPERATOR, A, A)
 
 
+def test_what_was_closed_before_a_transfer_was_closed_then_whenever_it_is_loaded(old: Edge) -> None:
+    new = successor(old)
+    look = new.check().look
+    set_owner(old.node.engine, OPERATOR, "root.sg.d1", B)
+    late = path_of(9)
+    assert load(new, {late: tsfile("root.sg.d1", first=7)}, look) == {late: "loaded"}
+    (rank,) = (row.rank for row in rows_of(old.node) if row.path == late)
+    assert rank.closed == look < rank.first
+
+
 @pytest.mark.parametrize("proved", [False, True])
 def test_what_a_box_lists_that_is_in_charge_again_stands_above_its_successors(
     old: Edge, proved: bool
@@ -230,6 +240,30 @@ def test_what_a_successor_deletes_is_deleted_of_what_can_come_back(old: Edge, pr
     with old.node.engine.reading() as state:
         noted = [(row.path, row.content) for row in state.deletion_table.of_sender(A)]
     assert noted == [(path_of(1), DELETION)]
+
+
+@pytest.mark.parametrize("time", [100, 5000])
+def test_what_another_database_had_shows_again_where_what_gave_its_points_is_deleted(
+    old: Edge, time: int
+) -> None:
+    new = successor(old)
+    set_owner(old.node.engine, OPERATOR, "root.sg.d1", B)
+    late = path_of(9).replace("sequence", "unsequence")
+    load(new, {late: FILES[path_of(1)]}, new.check().look)
+    assert prove(old.node) == 1
+    record = DeletionsPart(
+        path=late,
+        form=DeletionsForm.MODS,
+        base=0,
+        content=f"DELETION,root.sg.d1.s1,9223372036854775807,{time},{time}\n".encode(),
+        floor=latest_look(old.node.engine) - 1,
+    )
+    task = new.start()
+    new.node.tasks.deletions(new.who, new.uuid, task, new.epoch, DeletionsPage(parts=[record]))
+    new.end(task, {})
+    new.outcome(task)
+    states = {(row.sender, row.path): str(row.state) for row in rows_of(old.node)}
+    assert states[A, path_of(1)] == ("retired" if time == 100 else "superseded")
 
 
 def test_what_was_proved_by_files_of_others_too_comes_back(old: Edge) -> None:

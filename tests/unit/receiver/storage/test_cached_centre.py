@@ -207,7 +207,7 @@ def test_a_restore_fetches_no_more_than_fits_and_the_rest_is_remote(
     newest = [row_of(node, path_of(number)).physical for number in (2, 3)]
     most = sum(row_of(node, path_of(number)).size for number in (2, 3))
     with Tree(tmp_path / "restored", create=True) as data:
-        found = restore_files(store, node.engine, data, most=most)
+        found = restore_files(store, node.engine, [data], most=most)
         there = [rel for rel, _ in data.files("sequence")]
     store.close()
     assert (found.fetched, found.left, found.lacking) == (2, 1, [])

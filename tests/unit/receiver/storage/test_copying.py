@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from common.bandwidth import Bandwidth
 from common.durable import Tree
+from common.errors import NoSpaceError
 from receiver.metadata.engine import Engine
+from receiver.metadata.sql.executing import execute
 from receiver.operator.status import running_status
 from receiver.operator.storage import running_storage, storage_in_catalogue
 from receiver.storage.file_restore import restore_files
 from receiver.storage.incarnation import next_incarnation
 from receiver.storage.metadata_restore import restore_metadata
 from receiver.storage.store_opening import open_store
-from tests.support.node_world import Edge, World, path_of, tsfile
+from tests.support.node_world import A, Edge, World, epoch_of, path_of, tsfile
 from tests.support.web import until
 
 
@@ -48,7 +52,7 @@ def test_what_is_loaded_comes_to_the_store_and_a_receiver_is_made_of_it(
         Engine.open(restored / "schema", background=False) as engine,
         Tree(restored / "data", create=True) as data,
     ):
-        found = restore_files(store, engine, data)
+        found = restore_files(store, engine, [data])
     store.close()
     assert (found.fetched, found.lacking) == (2, [])
     assert {name: (restored / "data" / name).read_bytes() for name in loaded} == loaded
@@ -70,6 +74,17 @@ def test_a_store_that_is_not_there_holds_up_the_copies_alone_and_is_told_of(
         until(lambda: node.concerns() == [])
 
 
+def test_copies_of_files_keep_to_the_limit_of_the_line(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(Bandwidth, "take", lambda _, size: taken.append(size))
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile()})
+        until(lambda: running_storage(node.operator).uploaded_files == 1)
+    assert sum(taken) == len(tsfile())
+
+
 def test_a_receiver_that_was_replaced_copies_nothing_any_more(world: World, tmp_path: Path) -> None:
     with world.node() as node:
         until(lambda: running_storage(node.operator).shipped)
@@ -81,3 +96,84 @@ def test_a_receiver_that_was_replaced_copies_nothing_any_more(world: World, tmp_
         assert "taken over" in str(running_storage(node.operator).problem)
         assert list(store.objects(f"{node.engine.uuid}/data/")) == []
         store.close()
+
+
+def test_an_empty_directory_where_the_store_was_is_none(world: World, tmp_path: Path) -> None:
+    """As a mount that is away leaves it: nothing is put there, and believed to be copied."""
+    bucket, away = tmp_path / "bucket", tmp_path / "away"
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile()})
+        until(lambda: running_storage(node.operator).uploaded_files == 1)
+    bucket.rename(away)
+    bucket.mkdir()
+    with world.node() as node:
+        until(lambda: running_storage(node.operator).problem)
+        Edge(node, epoch=epoch_of(node, A)).round({path_of(2): tsfile(salt=2)})
+        assert running_storage(node.operator).uploaded_files <= 1
+        assert list(bucket.iterdir()) == []
+        bucket.rmdir()
+        away.rename(bucket)
+        until(lambda: running_storage(node.operator).uploaded_files == 2)
+
+
+def test_what_was_put_and_not_told_of_yet_is_found(world: World, tmp_path: Path) -> None:
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile()}, resources={path_of(1): b"r"})
+        until(lambda: running_storage(node.operator).uploaded_files == 1)
+        uuid, loaded = node.engine.uuid, world.loaded()
+        with node.engine.reading() as state:
+            (row,) = state.files.values()
+            when = row.created
+        until(lambda: running_storage(node.operator).shipped > when)
+    store = open_store(str(world.storage["url"]))
+    restore_metadata(store, uuid, tmp_path / "schema", at=when)
+    with (
+        Engine.open(tmp_path / "schema", background=False) as engine,
+        Tree(tmp_path / "data", create=True) as data,
+    ):
+        with engine.reading() as state:
+            assert not state.uploaded_table.rows
+        found = restore_files(store, engine, [data])
+    store.close()
+    assert (found.fetched, found.lacking) == (1, [])
+    assert {name: (tmp_path / "data" / name).read_bytes() for name in loaded} == loaded
+
+
+def test_files_are_restored_where_there_is_room(world: World, tmp_path: Path) -> None:
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile(), path_of(2): tsfile(salt=2)})
+        until(lambda: running_storage(node.operator).uploaded_files == 2)
+        newest = node.engine.newest_commit
+        until(lambda: running_storage(node.operator).shipped >= newest)
+        uuid, loaded = node.engine.uuid, world.loaded()
+    store = open_store(str(world.storage["url"]))
+    restore_metadata(store, uuid, tmp_path / "schema")
+
+    class Full(Tree):
+        def create(self, *_arguments: Any, **_options: Any) -> Any:
+            raise NoSpaceError("no space left")
+
+    with (
+        Engine.open(tmp_path / "schema", background=False) as engine,
+        Full(tmp_path / "full", create=True) as full,
+        Tree(tmp_path / "data", create=True) as data,
+    ):
+        assert restore_files(store, engine, [full, data]).fetched == 2
+        assert restore_files(store, engine, [full, data]).there == 2
+        with pytest.raises(NoSpaceError):
+            restore_files(store, engine, [full])
+    store.close()
+    assert {name: (tmp_path / "data" / name).read_bytes() for name in loaded} == loaded
+
+
+def test_what_an_operator_said_of_a_storage_group_is_shown_and_done(world: World) -> None:
+    with world.node() as node:
+        execute(node.engine, "set storage group to root.sg")
+        execute(node.engine, "set upload to root.sg never")
+        Edge(node).round({path_of(1): tsfile()})
+        until(lambda: running_storage(node.operator).kept_files == 1)
+        view = running_storage(node.operator)
+        assert (view.upload, view.waiting_files, view.uploaded_files) == ({"root.sg": -1}, 0, 0)
+        execute(node.engine, "set upload to root.sg at once")
+        until(lambda: running_storage(node.operator).uploaded_files == 1)
+        assert storage_in_catalogue(node.operator).upload == {"root.sg": 0}

@@ -16,7 +16,6 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import FencedError
 from receiver.metadata.state.table_rows import FileRow
 from receiver.storage.cache_books import CacheBooks
-from receiver.storage.confirming import resource_key
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.disk_cache import DiskCache
 from receiver.storage.evicting import Evictor
@@ -25,8 +24,8 @@ from receiver.storage.incarnation import next_incarnation
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_fetching import sweep_fetched
 from receiver.storage.object_store import StoreAwayError
-from receiver.storage.uploader import data_key
-from tests.support.stored_centre import StoredCentre
+from receiver.storage.uploader import resource_key
+from tests.support.uploading import Centre
 
 BLOCK = 4096
 """What each of the files takes here, and each resource."""
@@ -56,17 +55,17 @@ class CountedStore(DirectoryStore):
         return super().read(key, offset, length)
 
 
-class Cached(StoredCentre):
+class Cached(Centre):
     """The same with a cache of ten files; marks at nine and eight."""
 
     store: CountedStore
 
     def __init__(self, root: Path) -> None:
         self.shipped: int | None = None
-        super().__init__(root)
+        (root / "bucket").mkdir()
+        super().__init__(root, CountedStore(root / "bucket"))
 
     def start(self) -> None:
-        self.store = CountedStore(self.root / "bucket")
         super().start()
         sweep_fetched(self.tree)
         self.cache = DiskCache(10 * BLOCK)
@@ -168,7 +167,7 @@ def test_only_what_is_there_as_it_is_goes(centre: Cached) -> None:
 @pytest.mark.parametrize("damage", ["lost", "cut", "other bytes"])
 def test_what_the_store_has_no_more_as_it_was_put_stays(centre: Cached, damage: str) -> None:
     loaded = centre.filled()
-    place = centre.root / "bucket" / data_key(centre.owner, loaded[0])
+    place = centre.root / "bucket" / centre.key(loaded[0])
     content = place.read_bytes()
     place.unlink()
     if damage != "lost":
@@ -181,9 +180,7 @@ def test_what_the_store_has_no_more_as_it_was_put_stays(centre: Cached, damage: 
 def test_a_resource_that_the_store_lost_keeps_its_file_here(centre: Cached) -> None:
     one = centre.load(77, resource=b"res")
     centre.filled(9)
-    with centre.engine.reading() as state:
-        there = state.uploaded_table.rows[one]
-    centre.store.remove(resource_key(there.key, there.resource))
+    centre.store.remove(resource_key(centre.key(one), centre.resources()[one]))
     centre.evict_all()
     assert centre.here() == {one, f"{one}.resource"}
 
@@ -341,7 +338,7 @@ def test_it_comes_back_as_it_was(centre: Cached) -> None:
 def test_other_bytes_get_no_place(centre: Cached, damage: str) -> None:
     (one,) = centre.filled(1)
     centre.evict_all()
-    place = centre.root / "bucket" / data_key(centre.owner, one)
+    place = centre.root / "bucket" / centre.key(one)
     place.write_bytes(place.read_bytes()[:-1] + (b"" if damage == "cut" else b"?"))
     with pytest.raises(ContentChangedError):
         centre.fetch(one)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,13 +17,26 @@ from common.durable import Tree
 from common.errors import ConflictError, NotFoundError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import FencedError
+from receiver.metadata.sql.executing import execute
+from receiver.storage import metadata_restore
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import next_incarnation, own_incarnation
 from receiver.storage.log_shipping import LogShipper
 from receiver.storage.metadata_restore import restore_metadata
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.store_manifests import newest_manifest
+from tests.support.schema_commits import series
+
+
+def step(number: int) -> list[records.Op]:
+    """A sender, and a series with tags."""
+    return [
+        records.SenderSeen(f"{number:032x}", "", f"x_{number:032x}"),
+        *([records.StorageGroupSet("root.a")] if number == 0 else ()),
+        series("root.a.d", f"s{number}", tags=[{"of": f"{number}"}]),
+    ]
 
 
 class Centre:
@@ -28,12 +45,14 @@ class Centre:
         (root / "bucket").mkdir()
         self.store = DirectoryStore(root / "bucket")
         self.commits: list[tuple[int, int]] = []
+        self.place = root / "schema"
+        self.options = EngineOptions()
         self.start()
         self.uuid = self.engine.uuid
 
     def start(self) -> None:
-        self.engine = Engine.open(self.root / "schema", background=False)
-        self.home = Tree(self.root / "schema")
+        self.engine = Engine.open(self.place, options=self.options, background=False)
+        self.home = Tree(self.place)
         self.owner = own_incarnation(self.store, self.home, self.engine.uuid)
         self.shipper = LogShipper(self.engine.published, self.home, self.store, self.owner)
 
@@ -45,14 +64,17 @@ class Centre:
         self.stop()
         self.start()
 
+    def restore(self, name: str, *, at: int | None = None) -> None:
+        """Another machine takes over and goes on, with what a moment had."""
+        self.stop()
+        place = self.root / name
+        restore_metadata(self.store, self.uuid, place, at=at, take_over=True)
+        self.place = place
+        self.commits = [each for each in self.commits if at is None or each[0] <= at]
+        self.start()
+
     def commit(self, number: int) -> int:
-        """A sender, and a series with tags."""
-        ts = self.engine.commit(
-            [
-                records.SenderSeen(f"{number:032x}", "", f"x_{number:032x}"),
-                *([records.StorageGroupSet("root.a")] if number == 0 else ()),
-            ]
-        )
+        ts = self.engine.commit(step(number))
         self.commits.append((ts, number))
         return ts
 
@@ -62,7 +84,10 @@ class Centre:
         restore_metadata(self.store, self.uuid, place, at=at)
         with Engine.open(place, background=False) as engine, engine.reading() as state:
             assert state.uuid == self.uuid
-            return {int(sender, 16) for sender in state.senders}
+            found = {int(sender, 16) for sender in state.senders}
+            shown = "\n".join(map(str, execute(engine, "show timeseries root.a.**")))
+            assert found == {int(each) for each in re.findall(r"of'?[:=] ?'?(\d+)", shown)}, shown
+            return found
 
 
 @pytest.fixture
@@ -114,6 +139,75 @@ def test_a_moment_before_all_copies_is_refused(centre: Centre) -> None:
     else:
         with pytest.raises(NotFoundError):
             centre.restored("x", at=first)
+
+
+@pytest.mark.parametrize("back", range(1, 9))
+def test_a_restore_to_an_earlier_moment_is_a_history_of_its_own(centre: Centre, back: int) -> None:
+    """What came behind the moment is in no copy of the one that goes on from there."""
+    for number in range(8):
+        centre.commit(number)
+        if number % 3 == 1:
+            centre.engine.checkpoint()
+        if number != 6:
+            centre.shipper.ship()
+    centre.shipper.ship()
+    ts, last = centre.commits[-back]
+    centre.restore("earlier", at=ts)
+    known = set(range(last + 1))
+    assert centre.shipper.ship()
+    assert centre.restored("at once") == known
+    for number in range(20, 20 + 2 * back):
+        centre.commit(number)
+        known.add(number)
+        centre.shipper.ship()
+        assert centre.restored(f"later-{number}") == known
+    for ts, number in centre.commits:
+        if number >= 20:
+            assert max(centre.restored(f"at-{number}", at=ts)) == number
+
+
+def test_what_the_old_one_puts_too_late_is_no_part_of_the_history(centre: Centre) -> None:
+    centre.commit(0)
+    centre.shipper.ship()
+    centre.commit(8)
+    new = centre.root / "new"
+
+    def overtake(name: str) -> None:
+        if name == "storage.manifest.before":
+            restore_metadata(centre.store, centre.uuid, new, take_over=True)
+
+    known = centre.shipper.newest
+    with crash.arm(overtake), pytest.raises(FencedError):
+        centre.shipper.ship()
+    assert centre.shipper.newest is known, "nobody is told that it is there"
+    centre.stop()
+    centre.place = new
+    centre.start()
+    centre.commit(9)
+    centre.shipper.ship()
+    assert centre.restored("again") == {0, 9}
+
+
+def test_what_comes_while_another_takes_over_is_taken_over(
+    centre: Centre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    centre.commit(0)
+    centre.shipper.ship()
+    centre.commit(1)
+    take = metadata_restore.next_incarnation
+
+    def late(*arguments: Any) -> Any:
+        if centre.shipper.newest is not None and centre.shipper.newest.number == 1:
+            centre.shipper.ship()
+        return take(*arguments)
+
+    monkeypatch.setattr(metadata_restore, "next_incarnation", late)
+    restore_metadata(centre.store, centre.uuid, centre.root / "new", take_over=True)
+    centre.stop()
+    centre.place = centre.root / "new"
+    centre.start()
+    with centre.engine.reading() as state:
+        assert len(state.senders) == 2
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -185,14 +279,67 @@ def test_the_restored_one_goes_on_and_the_old_one_is_fenced(centre: Centre) -> N
     centre.commit(0)
     centre.shipper.ship()
     place = centre.root / "new"
-    restore_metadata(centre.store, centre.uuid, place)
+    restore_metadata(centre.store, centre.uuid, place, take_over=True)
     with Tree(place) as home:
-        taken = next_incarnation(centre.store, home, centre.uuid)
+        taken = own_incarnation(centre.store, home, centre.uuid)
+        assert (taken.number, taken.parent) == (2, 1)
         with Engine.open(place, background=False) as engine:
-            engine.commit([records.SenderSeen(f"{9:032x}", "", f"x_{9:032x}")])
+            engine.commit(step(9))
             shipper = LogShipper(engine.published, home, centre.store, taken)
             assert shipper.ship()
     centre.commit(1)
     with pytest.raises(FencedError):
         centre.shipper.ship()
     assert centre.restored("again") == {0, 9}
+
+
+def test_what_was_given_up_by_a_restore_to_a_moment_does_not_come_back(centre: Centre) -> None:
+    """The copies have gone on behind the moment, by segments and checkpoints."""
+    for number in range(6):
+        moment = centre.commit(number)
+        centre.engine.checkpoint()
+        centre.shipper.ship()
+        if number == 3:
+            wanted = moment
+    place = centre.root / "new"
+    restore_metadata(centre.store, centre.uuid, place, at=wanted)
+    with Tree(place) as home:
+        taken = next_incarnation(centre.store, home, centre.uuid)
+        with Engine.open(place, background=False) as engine:
+            engine.commit(step(9))
+            shipper = LogShipper(engine.published, home, centre.store, taken)
+            assert shipper.ship()
+            assert not shipper.ship()
+            engine.commit(step(10))
+            assert shipper.ship()
+    assert centre.restored("again") == {0, 1, 2, 3, 9, 10}
+
+
+def test_a_directory_that_is_older_than_the_copies_adds_nothing_to_them(centre: Centre) -> None:
+    centre.commit(0)
+    centre.stop()
+    shutil.copytree(centre.root / "schema", centre.root / "kept")
+    centre.start()
+    centre.commit(1)
+    centre.shipper.ship()
+    centre.stop()
+    shutil.rmtree(centre.root / "schema")
+    (centre.root / "kept").rename(centre.root / "schema")
+    centre.start()
+    with pytest.raises(ConflictError, match="older than the copies"):
+        centre.shipper.ship()
+    assert centre.restored("again") == {0, 1}
+
+
+def test_a_checkpoint_that_is_behind_the_history_is_not_copied_again_and_again(
+    centre: Centre,
+) -> None:
+    centre.options = EngineOptions(history=0.001)
+    centre.restart()
+    for number in range(4):
+        centre.commit(number)
+        centre.engine.checkpoint()
+    time.sleep(0.01)
+    centre.engine.collect()
+    centre.shipper.ship()
+    assert not centre.shipper.ship()

@@ -71,7 +71,7 @@ def row_of(node: Node, path: str) -> FileRow:
 
 def store(engine: Engine, row: FileRow) -> None:
     resource = row.resource.md5 if row.resource else ""
-    engine.commit([records.FileUploaded(row.physical, f"k/{row.physical}", row.size, {}, resource)])
+    engine.commit([records.FileUploaded(row.physical, 1, row.size, "", resource)])
 
 
 def evict(node: Node, row: FileRow) -> None:

@@ -8,128 +8,23 @@ from pathlib import Path
 import pytest
 
 from common import crash
+from common.config import UploadRules
 from common.digests import md5
 from common.durable import Tree
-from common.errors import Transient
-from receiver.metadata.engine import Engine
+from common.errors import StoppedError, Transient
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import FencedError
-from receiver.storage.confirming import resource_key
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import next_incarnation, own_incarnation
 from receiver.storage.object_store import StoreAwayError
-from receiver.storage.uploader import Uploader, data_key
-
-SENDER = "5e" * 16
-
-
-class Centre:
-    """An engine with files, a bucket, and the uploader between them."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        for name in ("data", "bucket", "schema"):
-            (root / name).mkdir()
-        self.store = DirectoryStore(root / "bucket")
-        self.now = 1000.0
-        self.start()
-
-    def start(self) -> None:
-        self.engine = Engine.open(self.root / "schema")
-        self.home = Tree(self.root / "schema")
-        self.tree = Tree(self.root / "data")
-        self.owner = own_incarnation(self.store, self.home, self.engine.uuid)
-        self.uploader_of()
-
-    def uploader_of(self, parallel: int = 4) -> None:
-        self.uploader = Uploader(
-            self.engine,
-            self.store,
-            self.owner,
-            self.home,
-            lambda: [self.tree],
-            parallel=parallel,
-            clock=lambda: self.now,
-        )
-
-    def stop(self) -> None:
-        self.uploader.close()
-        self.engine.close()
-        self.home.close()
-        self.tree.close()
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
-
-    def load(self, number: int, *, resource: bytes | None = None) -> str:
-        content = b"content of %d " % number * 100
-        stem = f"sequence/root.sg/0/0/{number}-{number}-0-0"
-        physical = f"{stem}.{number:016x}.tsfile"
-        place = self.root / "data" / physical
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content)
-        meta = None
-        if resource is not None:
-            place.with_name(place.name + ".resource").write_bytes(resource)
-            meta = records.ResourceMeta(len(resource), md5(resource).hexdigest())
-        if SENDER not in self.engine_senders():
-            self.engine.commit([records.SenderSeen(SENDER, "", f"x_{SENDER}")])
-        self.engine.commit(
-            [
-                records.FileLoaded(
-                    sender=SENDER,
-                    path=f"{stem}.tsfile",
-                    physical=physical,
-                    size=len(content),
-                    md5=md5(content).hexdigest(),
-                    tail=md5(content).hexdigest(),
-                    version=4,
-                    devices=[records.DeviceRange("root.sg.d", 1, 2)],
-                    first=1,
-                    last=2,
-                    series=1,
-                    points=2,
-                    task="7a" * 16,
-                    resource=meta,
-                )
-            ]
-        )
-        return physical
-
-    def note_resource(self, physical: str, content: bytes) -> str:
-        """As the commit of a task does; its bytes take their place later."""
-        digest = md5(content).hexdigest()
-        meta = records.ResourceMeta(len(content), digest)
-        self.engine.commit([records.ResourceNoted(physical, meta)])
-        return digest
-
-    def write_resource(self, physical: str, content: bytes) -> None:
-        (self.root / "data" / f"{physical}.resource").write_bytes(content)
-
-    def resources(self) -> dict[str, str]:
-        with self.engine.reading() as state:
-            return {row.physical: row.resource for row in state.uploaded_table.rows.values()}
-
-    def engine_senders(self) -> set[str]:
-        with self.engine.reading() as state:
-            return set(state.senders)
-
-    def files(self) -> set[str]:
-        with self.engine.reading() as state:
-            return set(state.files)
-
-    def uploaded(self) -> set[str]:
-        with self.engine.reading() as state:
-            return set(state.uploaded_table.rows)
-
-    def objects(self) -> list[str]:
-        return [each.key for each in self.store.objects(f"{self.engine.uuid}/data/")]
+from receiver.storage.uploader import resource_key
+from tests.support.uploading import SENDER, Centre
 
 
 @pytest.fixture
 def centre(tmp_path: Path) -> Iterator[Centre]:
-    made = Centre(tmp_path)
+    (tmp_path / "bucket").mkdir()
+    made = Centre(tmp_path, DirectoryStore(tmp_path / "bucket"))
     yield made
     made.stop()
 
@@ -138,12 +33,12 @@ def test_what_is_loaded_is_uploaded_with_its_resource(centre: Centre) -> None:
     one, two = centre.load(1, resource=b"res"), centre.load(2)
     assert centre.uploader.run_once() == 2
     assert centre.uploaded() == {one, two}
-    key = data_key(centre.owner, one)
+    key = centre.key(one)
     whole = (centre.root / "data" / one).read_bytes()
     assert centre.store.read(key, 0, 1 << 20) == whole
     assert centre.store.head(key).about["sender"] == SENDER
     assert sorted(centre.objects()) == sorted(
-        [key, f"{key}.{md5(b'res').hexdigest()}.resource", data_key(centre.owner, two)]
+        [key, f"{key}.{md5(b'res').hexdigest()}.resource", centre.key(two)]
     )
 
 
@@ -191,13 +86,13 @@ def test_a_rotten_copy_never_goes(centre: Centre) -> None:
     place.write_bytes(place.read_bytes()[:-1] + b"?")
     centre.uploader.run_once()
     assert centre.uploaded() == {two}
-    assert centre.objects() == [data_key(centre.owner, two)]
+    assert centre.objects() == [centre.key(two)]
 
 
 def test_a_resource_written_anew_is_an_object_of_its_own(centre: Centre) -> None:
     one = centre.load(1, resource=b"res")
     centre.uploader.run_once()
-    key, size = data_key(centre.owner, one), centre.uploader.progress().uploaded_bytes
+    key, size = centre.key(one), centre.uploader.progress().uploaded_bytes
     new = centre.note_resource(one, b"another")
     centre.write_resource(one, b"another")
     assert centre.uploader.run_once() == 1
@@ -255,6 +150,74 @@ def test_a_file_whose_directory_is_away_goes_when_it_is_back(centre: Centre) -> 
     assert centre.uploader.progress().unreadable_files == 0
 
 
+def test_the_line_is_asked_before_bytes_go_and_may_stop_them(centre: Centre) -> None:
+    names = {centre.load(number, size=1000) for number in range(5)}
+    asked: list[int] = []
+
+    def paced(size: int) -> None:
+        asked.append(size)
+        if len(asked) == 3:
+            raise StoppedError("told to stop while waiting")
+
+    centre.uploader_of(parallel=1, paced=paced)
+    with pytest.raises(StoppedError):
+        centre.uploader.run_once()
+    assert len(centre.uploaded()) == len(centre.objects()) == 2
+    assert centre.uploader.run_once() == 3
+    assert centre.uploaded() == names
+    assert asked == [1000] * 6
+
+
+def loaded_at(centre: Centre, physical: str) -> float:
+    with centre.engine.reading() as state:
+        return centre.engine.times.seconds(state.files[physical].created)
+
+
+def test_files_go_when_their_storage_group_says(centre: Centre) -> None:
+    one = centre.load(1)
+    centre.uploader_of(rules=UploadRules.parse([{"group": "root.sg", "upload": "12h"}]))
+    assert centre.uploader.run_once() == 0
+    later = centre.load(2)
+    centre.now = loaded_at(centre, later) + 12 * 3600 - 1
+    assert centre.uploader.run_once() in (0, 1)
+    assert later not in centre.uploaded()
+    assert centre.uploader.progress().kept_files >= 1
+    assert centre.uploader.progress().waiting_files == 0
+    centre.now += 2
+    centre.uploader.run_once()
+    assert centre.uploaded() == {one, later}
+    assert centre.uploader.progress().kept_files == 0
+
+
+def test_what_an_operator_says_counts_before_the_configuration_and_at_once(centre: Centre) -> None:
+    centre.uploader_of(rules=UploadRules.parse("never"))
+    one = centre.load(1)
+    assert centre.uploader.run_once() == 0
+    progress = centre.uploader.progress()
+    assert (progress.kept_files, progress.kept_bytes, progress.waiting_files) == (1, 1500, 0)
+    centre.engine.set_storage_group("root.sg")
+    centre.engine.set_upload("root.sg", 0)
+    assert centre.uploader.run_once() == 1
+    centre.engine.set_upload("root.sg", -1)
+    two = centre.load(2)
+    assert centre.uploader.run_once() == 0
+    centre.engine.checkpoint()
+    centre.restart()
+    centre.uploader_of(rules=UploadRules())
+    assert centre.uploader.run_once() == 0
+    centre.engine.set_upload("root.sg", None)
+    assert centre.uploader.run_once() == 1
+    assert centre.uploaded() == {one, two}
+
+
+def test_with_before_ack_nobody_says_otherwise(centre: Centre) -> None:
+    centre.engine.set_storage_group("root.sg")
+    centre.engine.set_upload("root.sg", -1)
+    one = centre.load(1)
+    assert centre.uploader.run_once() == 1
+    assert centre.uploaded() == {one}
+
+
 def test_many_files_are_told_of_by_one_commit(centre: Centre) -> None:
     names = {centre.load(number) for number in range(50)}
     before = centre.engine.newest_commit
@@ -299,7 +262,7 @@ def test_an_error_of_one_run_leaves_nothing_out(
 def test_a_store_with_other_bytes_does_not_count(centre: Centre) -> None:
     one = centre.load(1)
     whole = (centre.root / "data" / one).read_bytes()
-    centre.store.put(data_key(centre.owner, one), whole[:-1] + b"?")
+    centre.store.put(centre.key(one), whole[:-1] + b"?")
     centre.uploader.run_once()
     assert centre.uploaded() == set()
 

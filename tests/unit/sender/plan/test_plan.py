@@ -589,6 +589,17 @@ def test_a_real_replacement_a_touch_and_a_move(tmp_path):
     assert site.plan(ledger, propagate=Propagate.ALL).refreshed == ()
 
 
+def test_what_the_database_has_by_now_does_not_wait_for_a_last_copy_in_conflict():
+    copy, again = a_file(AB), a_file(path("1-1-2.tsfile"))
+    scan = a_scan(again).with_last_copies([copy])
+    result = run(scan, [an_entry(A), an_entry(B)], [trouble(AB)])
+    assert (additions(result), deletions(result)) == ({again.path}, {A, B})
+    assert [each.file for each in result.skipped] == [copy]
+    assert additions(run(scan, [an_entry(again.path)], [trouble(AB)])) == {AB}
+    other = run(scan, [an_entry(A)], [trouble(AB, TroubleKind.FAILED)])
+    assert additions(other) == {AB, again.path}, "it waits for the wire alone"
+
+
 def test_a_last_copy_is_sent_although_its_source_is_gone(tmp_path):
     site = Site(tmp_path)
     site.put(A)

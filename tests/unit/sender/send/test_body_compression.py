@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from common import wire, zstd
+from common.bandwidth import Bandwidth
 from common.config import Timetable
 from common.errors import DigestError, ProtocolError
 from sender.config import TransferConfig
-from sender.send.bandwidth import Bandwidth
 from sender.send.body_compression import BodyCompression
 from tests.support.scripted_receiver import Answer, problem
 from tests.unit.sender.conftest import make_client

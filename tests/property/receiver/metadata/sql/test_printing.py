@@ -89,6 +89,7 @@ STATEMENTS = st.one_of(
     st.builds(sql.CreateAligned, DEVICES, st.lists(SERIES, min_size=1, max_size=3).map(tuple)),
     st.builds(sql.DeleteTimeseries, PATTERN_LISTS),
     st.builds(sql.SetTtl, NODES, st.one_of(st.none(), NUMBERS)),
+    st.builds(sql.SetUpload, NODES, st.one_of(st.none(), st.just(-1), NUMBERS)),
     st.builds(sql.AlterTimeseries, NODES, ALTERATIONS),
     st.builds(ask.ShowTimeseries, where=WHERE, by_heat=st.booleans(), **LISTED),
     st.builds(ask.ShowDevices, **LISTED),

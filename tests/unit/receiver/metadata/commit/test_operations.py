@@ -322,3 +322,20 @@ def test_where_storage_groups_are_not_made_one_that_goes_meanwhile_is_missing(en
     monkeypatch.setattr(engine, "commit", late)
     with pytest.raises(StorageGroupMissingError):
         engine.create_series("root.sg.d.s1", "INT32")
+
+
+def test_when_files_are_uploaded_is_said_of_a_storage_group(engine):
+    engine.set_upload("root.sg", -1)
+    engine.set_upload("root.sg", 5)
+    with engine.reading() as state:
+        assert state.upload_times.of("root.sg.below") == 5
+        assert state.upload_times.of("root.sgx") is None
+    refuse(engine, StorageGroupMissingError, "root.x", engine.set_upload, "root.x", 1)
+    refuse(engine, RefusedCommitError, "no time to upload", engine.set_upload, "root.sg", -2)
+    engine.set_upload("root.sg", None)
+    with engine.reading() as state:
+        assert state.upload_times.rows == {}
+    engine.set_upload("root.sg", 5)
+    engine.drop_storage_groups("root.sg")
+    with engine.reading() as state:
+        assert state.upload_times.rows == {}

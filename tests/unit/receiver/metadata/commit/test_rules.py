@@ -14,7 +14,7 @@ P = path()
 PHYS = physical(P, 1)
 RESOURCE = records.ResourceMeta(8, "00")
 GONE = records.FileDeleted(PHYS, "gone")
-UPLOADED = records.FileUploaded(PHYS, "key", load().size, {})
+UPLOADED = records.FileUploaded(PHYS, 1, load().size, "")
 
 
 @pytest.fixture
@@ -223,9 +223,9 @@ def test_what_nobody_owns_cannot_be_released(state):
         ([load(), GONE, records.FileQuarantined(PHYS, "bad")], "is deleted"),
         ([load(), GONE, records.FileForgotten(PHYS), GONE], "there is no file"),
         ([UPLOADED], "there is no file"),
-        ([load(), msgspec.structs.replace(UPLOADED, key="")], "no key"),
+        ([load(), msgspec.structs.replace(UPLOADED, incarnation=0)], "no owner"),
         ([load(), UPLOADED, UPLOADED], "in the store already"),
-        ([load(), UPLOADED, msgspec.structs.replace(UPLOADED, key="x", resource="00")], "as k"),
+        ([load(), UPLOADED, msgspec.structs.replace(UPLOADED, incarnation=2)], "of incarnation 1"),
         ([load(), records.ObjectRemoved(PHYS)], "not in the store"),
         ([load(), UPLOADED, records.ObjectRemoved(PHYS)], "not forgotten"),
         (

@@ -2,12 +2,20 @@
 
 import pytest
 
-from common.errors import ConflictError, DamagedError, LockedError
+from common.errors import (
+    ConflictError,
+    DamagedError,
+    ForbiddenError,
+    LockedError,
+    UnauthorizedError,
+    UnreachableError,
+)
 from receiver.metadata.etcd.commits import EtcdLog
 from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.etcd.messages import PART_SIZE, Delete, Get, Put, prefix_end
 from receiver.metadata.etcd.patience import Patience
-from receiver.metadata.model.errors import FencedError, NewerLogError
+from receiver.metadata.model.errors import FencedError, NewerLogError, UnknownOutcomeError
+from tests.support.procs import wait_until
 
 UUID = "0123456789abcdef" * 2
 
@@ -185,6 +193,51 @@ def test_the_first_release_refuses_what_was_opened_here_by_its_version(world, mo
         with pytest.raises(NewerLogError, match="up to 1"):
             world.log()
     assert list(world.log().frames(1)) == [(1, b"x"), (2, b"y")][: 1 + appends]
+
+
+@pytest.mark.parametrize("error", [UnauthorizedError, ForbiddenError])
+def test_what_an_administrator_of_etcd_takes_away_for_a_while_ends_no_log(
+    world, monkeypatch, error
+):
+    """A password or a role that is changed: nothing was written, and the next try may succeed."""
+    log = world.log()
+    log.append(1, 1, b"x")
+    answers = []
+    ask = log._client.transaction
+
+    def transaction(*args):
+        if answers and (answer := answers.pop(0)):
+            raise answer
+        return ask(*args)
+
+    monkeypatch.setattr(log._client, "transaction", transaction)
+    answers += [error("no")]
+    with pytest.raises(UnreachableError, match="refuses"):
+        log.append(2, 1, b"y")
+    log.append(2, 1, b"y")
+    answers += [UnknownOutcomeError("no answer came"), error("no")]
+    with pytest.raises(UnknownOutcomeError):
+        log.append(3, 1, b"z")
+    answers += [error("no")]
+    with pytest.raises(UnreachableError):
+        log.settle()
+    assert log.settle() is False
+    log.append(3, 1, b"z")
+    assert [payload for _, payload in log.frames(1)] == [b"x", b"y", b"z"]
+
+
+def test_who_is_not_let_in_any_more_is_in_trouble_though_its_lease_lives(world, monkeypatch):
+    log = world.log(lease=1.0)
+    ask = log._client.get
+    assert log.trouble is None
+
+    def refused(wanted):
+        raise UnauthorizedError("who are you")
+
+    monkeypatch.setattr(log._client, "get", refused)
+    wait_until(lambda: log.trouble == "who are you", "it to say so")
+    monkeypatch.setattr(log._client, "get", ask)
+    wait_until(lambda: log.trouble is None, "its return")
 
 
 # -- one owner -----------------------------------------------------------------------------------

@@ -134,6 +134,10 @@ def test_aligned_series_are_created_together():
         ("set ttl to root.a 30d", sql.SetTtl(("root", "a"), 30 * 86_400_000)),
         ("set ttl to root.a 12H", sql.SetTtl(("root", "a"), 12 * 3_600_000)),
         ("unset ttl to root.a", sql.SetTtl(("root", "a"), None)),
+        ("set upload to root.a at once", sql.SetUpload(("root", "a"), 0)),
+        ("set upload to root.a after 12h", sql.SetUpload(("root", "a"), 12 * 3_600_000)),
+        ("set upload to root.never never", sql.SetUpload(("root", "never"), -1)),
+        ("unset upload to root.a", sql.SetUpload(("root", "a"), None)),
     ],
 )
 def test_statements_that_change(text, statement):

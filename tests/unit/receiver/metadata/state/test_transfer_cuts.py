@@ -35,6 +35,10 @@ D1, D2 = "root.t.d1", "root.t.d2"
         ([(30, B), (40, A), (50, B), (60, A)], 10, NOW, (61, NOW)),
         ([(30, B)], 45, NOW, (30, 30)),  # a new name, or a list that began anew since
         ([(30, A)], 10, NOW, (31, NOW)),  # another one came first, after a release
+        ([(8, A)], 7, NOW, (9, NOW)),  # it waited for the device
+        ([(8, A)], 7, 7, (9, 9)),
+        ([(8, A, True)], 7, NOW, (7, NOW)),
+        ([(8, A), (30, B), (40, A)], 7, 35, (9, 30)),
     ],
 )
 def test_a_file_stands_in_a_device_as_its_transfers_say(moves, first, last, expected) -> None:
@@ -109,6 +113,7 @@ def test_transfers_outlive_a_checkpoint(state: State) -> None:
     give(state, None, D1)
     thawed = thaw(checkpoint(state)).state
     assert thawed.owner_table.moves == state.owner_table.moves
+    assert thawed.owner_table.moved == state.owner_table.moved > 0
     assert cuts(thawed) == cuts(state) != ()
     for each in (thawed, state):
         give(each, A, D2)

@@ -48,9 +48,9 @@ def test_all_that_a_caller_sees_comes_back():
     do(state, records.TaskDone(A, "02" * 16, []), records.OwnerSet("root.t.d0", B, "why"))
     do(state, records.SchemaSynced(A, "log", 5, 1, [("1,x", "no")], 1))
     for each in (phys[0], phys[3], phys[7]):
-        do(state, records.FileUploaded(each, "key", state.files[each].size, {"etag": "00"}))
+        do(state, records.FileUploaded(each, 1, state.files[each].size, "etag=00"))
     do(state, records.FileForgotten(phys[3]))
-    do(state, records.FileUploaded(phys[7], "key", state.files[phys[7]].size, {}, "00"))
+    do(state, records.FileUploaded(phys[7], 1, state.files[phys[7]].size, "", "00"))
     do(state, records.FileVerified([phys[0], phys[5], phys[7]]))
     do(state, records.ResourceNoted(phys[7], records.ResourceMeta(8, "00")))
     other = restored(state)

@@ -1,30 +1,31 @@
-"""A centre of an engine, a bucket and what goes between them, without a server."""
+"""An engine with files, a store, and the uploader between them."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from pathlib import Path
 
+from common.config import UploadRules
 from common.digests import md5
 from common.durable import Tree
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import own_incarnation
-from receiver.storage.uploader import Uploader
-
-__all__ = ["SENDER", "StoredCentre"]
+from receiver.storage.object_store import ObjectStore
+from receiver.storage.uploader import Uploader, data_key
 
 SENDER = "5e" * 16
 
 
-class StoredCentre:
-    """An engine with files, a bucket, and the uploader between them."""
+class Centre:
+    """A directory with an engine, its files, and an uploader; a later life goes on there."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, store: ObjectStore) -> None:
         self.root = root
-        for name in ("data", "bucket", "schema"):
-            (root / name).mkdir()
-        self.store = DirectoryStore(root / "bucket")
+        for name in ("data", "schema"):
+            (root / name).mkdir(exist_ok=True)
+        self.store = store
         self.now = 1000.0
         self.start()
 
@@ -35,14 +36,22 @@ class StoredCentre:
         self.owner = own_incarnation(self.store, self.home, self.engine.uuid)
         self.uploader_of()
 
-    def uploader_of(self, parallel: int = 4) -> None:
+    def uploader_of(
+        self,
+        parallel: int = 4,
+        paced: Callable[[int], None] = lambda _: None,
+        rules: UploadRules | None = None,
+    ) -> None:
+        """Another one in the place of the one that there is."""
         self.uploader = Uploader(
             self.engine,
             self.store,
             self.owner,
             self.home,
             lambda: [self.tree],
+            rules=rules,
             parallel=parallel,
+            paced=paced,
             clock=lambda: self.now,
         )
 
@@ -56,8 +65,8 @@ class StoredCentre:
         self.stop()
         self.start()
 
-    def load(self, number: int, *, resource: bytes | None = None) -> str:
-        content = b"content of %d " % number * 100
+    def load(self, number: int, *, size: int = 1500, resource: bytes | None = None) -> str:
+        content = random.Random(number).randbytes(size)
         stem = f"sequence/root.sg/0/0/{number}-{number}-0-0"
         physical = f"{stem}.{number:016x}.tsfile"
         place = self.root / "data" / physical
@@ -116,6 +125,9 @@ class StoredCentre:
     def uploaded(self) -> set[str]:
         with self.engine.reading() as state:
             return set(state.uploaded_table.rows)
+
+    def key(self, physical: str) -> str:
+        return data_key(self.engine.uuid, self.owner.number, physical)
 
     def objects(self) -> list[str]:
         return [each.key for each in self.store.objects(f"{self.engine.uuid}/data/")]

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
+from common.bandwidth import Bandwidth
 from common.config import Timetable
 from common.errors import StoppedError
-from sender.send.bandwidth import Bandwidth, PacedBody
 
 
 class Line:
@@ -86,13 +86,3 @@ def test_a_stop_ends_the_wait():
     bandwidth = Bandwidth(Timetable.parse("1/s"), sleep=lambda _: True, clock=lambda: 0.0)
     with pytest.raises(StoppedError):
         bandwidth.take(1000)
-
-
-def test_a_body_is_read_whole_and_paced():
-    line = Line("1000/s")
-    body = PacedBody(bytes(range(256)) * 8, line.bandwidth)
-    assert len(body) == 2048
-    pieces = list(body)
-    assert b"".join(pieces) == bytes(range(256)) * 8
-    assert max(map(len, pieces)) == 250
-    assert line.now - 1000.0 == pytest.approx(2.0, abs=0.3)

@@ -1,4 +1,4 @@
-"""The limit on the line: one budget for all files that are on their way to one receiver."""
+"""The limit on the line: one budget for all that is on its way to one place."""
 
 from __future__ import annotations
 
@@ -7,22 +7,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from common.config import Timetable
 from common.errors import StoppedError
-from sender.send.backoff import Sleep
 
-__all__ = ["Bandwidth", "Departure", "PacedBody"]
+__all__ = ["LARGEST_PIECE", "Bandwidth"]
 
 _BURST_S = 0.25
 """What an idle line may save up: a quarter of a second of its rate."""
 _PIECE_S = 0.25
 """One piece takes about this long, so that a stop or a change of the rate is heard in time."""
-_LARGEST_PIECE = 1 << 20
-_SMALLEST_PIECE = 1 << 14
-"""Each piece has the time-out of a whole wait: on a line that is slow by itself they stay small."""
-_QUICK_S = 0.02
+LARGEST_PIECE = 1 << 20
+"""Bytes; no piece is larger."""
 _BLOCK_S = 5.0
 """A block that has to be sent again costs about this many seconds of the line, not more."""
 _SMALLEST_BLOCK = 1 << 14
@@ -38,13 +34,19 @@ class Bandwidth:
     """A token bucket whose rate follows a timetable; threads share it.
 
     It keeps no progress of any file: a transfer that is resumed goes on under the same budget.
+
+    Args:
+        timetable: the rates by the hour.
+        sleep: waits that many seconds; True if the process was told to stop (`Event.wait`).
+        clock: seconds.
+        local_time: the time of day that the timetable goes by.
     """
 
     def __init__(
         self,
         timetable: Timetable,
         *,
-        sleep: Sleep,
+        sleep: Callable[[float], bool],
         clock: Callable[[], float] = time.monotonic,
         local_time: Callable[[], datetime.datetime] = _local_now,
     ) -> None:
@@ -91,7 +93,7 @@ class Bandwidth:
     def piece(self) -> int:
         """Bytes to ask for in one `take`, at most."""
         rate = self.rate()
-        return _LARGEST_PIECE if rate is None else max(1, min(_LARGEST_PIECE, int(rate * _PIECE_S)))
+        return LARGEST_PIECE if rate is None else max(1, min(LARGEST_PIECE, int(rate * _PIECE_S)))
 
     def now(self) -> float:
         """Seconds, by the clock that paces."""
@@ -120,57 +122,3 @@ class Bandwidth:
             pause = self._paid_until - now
         if pause > 0 and self._sleep(pause):
             raise StoppedError("told to stop while waiting for bandwidth")
-
-
-@dataclass(frozen=True, slots=True)
-class Departure:
-    """How far a body has gone, for whoever waits to send the next one.
-
-    Attributes:
-        begun: the head of its request is out.
-        out: the line has taken all of it.
-    """
-
-    begun: threading.Event = field(default_factory=threading.Event)
-    out: threading.Event = field(default_factory=threading.Event)
-
-    def over(self) -> None:
-        """Nothing more of it will go."""
-        self.begun.set()
-        self.out.set()
-
-
-class PacedBody:
-    """A request body that is given as fast as the line's budget allows, without a copy.
-
-    It has a length, which is what requests needs to send a `Content-Length`, and gives its pieces
-    in order, each once it may be sent: larger ones while the line takes them quickly.
-
-    Args:
-        content: the bytes.
-        bandwidth: the budget.
-        departure: hears of it.
-    """
-
-    def __init__(
-        self, content: bytes, bandwidth: Bandwidth, departure: Departure | None = None
-    ) -> None:
-        self._content = memoryview(content)
-        self._bandwidth = bandwidth
-        self._departure = departure or Departure()
-
-    def __len__(self) -> int:
-        return len(self._content)
-
-    def __iter__(self) -> Iterator[bytes]:
-        self._departure.begun.set()
-        at, size = 0, _SMALLEST_PIECE
-        while at < len(self._content):
-            piece = self._content[at : at + min(size, self._bandwidth.piece())]
-            self._bandwidth.take(len(piece))
-            begin = self._bandwidth.now()
-            yield piece  # type: ignore[misc]  # a socket takes any buffer
-            at += len(piece)
-            quick = self._bandwidth.now() - begin < _QUICK_S
-            size = min(size * 2, _LARGEST_PIECE) if quick else max(size // 2, _SMALLEST_PIECE)
-        self._departure.over()

@@ -1,0 +1,101 @@
+"""When a task that is committed may be told to be loaded.
+
+At once; or, with `storage.before_ack`, when its files and its commit are in the object store too.
+Until then it is *loading*, to its sender and to every round after: a sender has one task at a time,
+so the newest is the only one that may be untold, after a restart as well.
+
+What is in the store stays there, so what was found of a task's files is not looked at again.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from common.wire import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import TaskRow
+
+__all__ = ["Acknowledging"]
+
+_HERE = (Result.LOADED, Result.ALREADY)
+
+
+class Acknowledging:
+    """The judge of all calls that tell what became of a task; any thread may ask."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        shipped: Callable[[], int] | None = None,
+        hurry: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            engine: the metadata engine.
+            shipped: the newest commit whose log is in the store; None: nothing is waited for.
+            hurry: has the copies go on now.
+        """
+        self._engine = engine
+        self._shipped = shipped
+        self._hurry = hurry
+        self._lock = threading.Lock()
+        self._open: dict[str, _Task] = {}
+        self._told: dict[str, str] = {}
+
+    def may_tell(self, row: TaskRow) -> bool:
+        """Whether a task that is done may be told to be."""
+        if self._shipped is None or self._told.get(row.sender) == row.task:
+            return True
+        with self._lock:
+            task = self._open.get(row.sender)
+            if task is None or task.row.task != row.task:
+                task = self._open[row.sender] = _Task(row)
+            if task.is_kept(self._engine) and self._shipped() >= task.needed:
+                self._told[row.sender] = row.task
+                del self._open[row.sender]
+                return True
+        self._hurry()
+        return False
+
+    def untold(self, sender: str) -> str | None:
+        """The task of a sender that is committed, and may not be told yet."""
+        if self._shipped is None:
+            return None
+        with self._engine.reading() as state:
+            known = state.senders.get(sender)
+            task = None if known is None else known.epoch_task
+            row = None if task is None else state.task_table.get(sender, task)
+        return None if row is None or self.may_tell(row) else row.task
+
+
+class _Task:
+    """How far the files of a task are known to be in the store.
+
+    Attributes:
+        needed: the newest commit that has to be there with them.
+    """
+
+    def __init__(self, row: TaskRow) -> None:
+        self.row = row
+        self.needed = row.commit
+        self._paths = [each.path for each in row.outcomes if each.result in _HERE]
+
+    def is_kept(self, engine: Engine) -> bool:
+        with engine.reading() as state:
+            table, files = state.uploaded_table, state.file_table
+            while self._paths:
+                row = files.held(self.row.sender, self._paths[-1])
+                if table.lacks(row):
+                    return False
+                there = None if row is None else table.rows.get(row.physical)
+                if there is not None:
+                    self.needed = max(self.needed, there.changed)
+                self._paths.pop()
+        return True

@@ -1,0 +1,136 @@
+"""A store that misbehaves: an HTTP proxy before an S3 server, whose answers a test decides."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What came, with how many bytes."""
+
+    method: str
+    path: str
+    size: int
+
+    @property
+    def is_put(self) -> bool:
+        return self.method == "PUT"
+
+
+class S3Proxy:
+    """On a free port of loopback; a context manager.
+
+    Attributes:
+        fault: what is done with a request: `slow` (503, and the server never hears of it), `lost`
+            (it is carried out, and the connection ends without an answer), `cut` (the answer's body
+            ends in the middle), `lie` (another ETag), or None.
+        seen: all requests, in order.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self.fault: Callable[[Request], str | None] = lambda _: None
+        self.seen: list[Request] = []
+        target = urlsplit(endpoint).netloc
+
+        class Handler(_Handler):
+            proxy = self
+            behind = target
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def put_bytes(self, part: str) -> int:
+        """Bytes that came to be put under keys with this in them."""
+        return sum(each.size for each in self.seen if each.is_put and part in each.path)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    proxy: S3Proxy
+    behind: str
+
+    def log_message(self, *_: object) -> None:
+        return
+
+    def _pass_on(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        request = Request(self.command, self.path, len(body))
+        self.proxy.seen.append(request)
+        fault = self.proxy.fault(request)
+        if fault == "slow":
+            self.send_response(503)
+            self.send_header("Retry-After", "0")
+            self.send_header("Content-Length", str(len(SLOW_DOWN)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(SLOW_DOWN)
+            return
+        status, headers, content = self._ask(body)
+        if fault == "lost":
+            self.close_connection = True
+            return
+        self.send_response(status)
+        for name, value in headers:
+            if fault == "lie" and name.lower() in ("etag", "x-amz-checksum-sha256"):
+                value = '"' + "0" * 32 + '"'
+            self.send_header(name, value)
+        self.end_headers()
+        if fault == "cut":
+            content = content[: len(content) // 2]
+            self.close_connection = True
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def _ask(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        connection = http.client.HTTPConnection(self.behind, timeout=30)
+        try:
+            connection.putrequest(
+                self.command, self.path, skip_host=True, skip_accept_encoding=True
+            )
+            for name, value in self.headers.items():
+                if name.lower() not in ("expect", "connection"):
+                    connection.putheader(name, value)
+            connection.endheaders(body or None)
+            answer = connection.getresponse()
+            content = answer.read()
+            headers = [
+                (name, value)
+                for name, value in answer.getheaders()
+                if name.lower() not in ("transfer-encoding", "connection", "content-length")
+            ]
+            size = answer.getheader("Content-Length") if self.command == "HEAD" else None
+            headers.append(("Content-Length", size or str(len(content))))
+            return answer.status, headers, content
+        finally:
+            connection.close()
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _pass_on

@@ -1,0 +1,122 @@
+"""With `storage.before_ack` nothing is acknowledged that is not in the store too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from common.durable import Tree
+from common.errors import BusyError
+from common.wire import Propagate, Result, TaskState
+from receiver.metadata.engine import Engine
+from receiver.node import Node
+from receiver.storage.file_restore import restore_files
+from receiver.storage.metadata_restore import restore_metadata
+from receiver.storage.store_opening import open_store
+from tests.support.node_world import Edge, World, path_of, tsfile
+from tests.support.web import until
+
+ONE, TWO = path_of(1), path_of(2)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Path:
+    (tmp_path / "bucket").mkdir()
+    return tmp_path / "bucket"
+
+
+@pytest.fixture
+def world(tmp_path: Path, bucket: Path) -> World:
+    # By itself the log would follow in an hour: who waits for it has it go on.
+    storage = {"url": bucket.as_uri(), "lag": 3600.0, "before_ack": True}
+    return World(tmp_path / "centre", storage=storage)
+
+
+def state_of(node: Node, edge: Edge, task: str) -> TaskState:
+    return node.tasks.answer(edge.who, edge.uuid, task).state
+
+
+def begin(edge: Edge, content: bytes) -> str:
+    """A whole task but for the wait for its outcome."""
+    task = edge.start()
+    edge.batch(task, {ONE: content})
+    edge.end(task, {ONE: content})
+    return task
+
+
+def restored(bucket: Path, uuid: str, root: Path) -> tuple[set[str], list[tuple[str, str]]]:
+    """Paths that a receiver has which is made of the store alone, and those that it lacks."""
+    store = open_store(bucket.as_uri())
+    restore_metadata(store, uuid, root / "schema")
+    with (
+        Engine.open(root / "schema", background=False) as engine,
+        Tree(root / "data", create=True) as data,
+    ):
+        found = restore_files(store, engine, [data])
+        with engine.reading() as state:
+            paths = {row.path for row in state.files.values() if row.visible}
+    store.close()
+    return paths, found.lacking
+
+
+def test_what_is_acknowledged_is_in_the_store(world: World, bucket: Path, tmp_path: Path) -> None:
+    with world.node() as node:
+        edge = Edge(node)
+        outcomes = edge.round({ONE: tsfile(), TWO: tsfile(salt=2)}, resources={ONE: b"r"})
+        assert {each.result for each in outcomes.values()} == {Result.LOADED}
+        uuid = node.engine.uuid
+        found = restored(bucket, uuid, tmp_path / "a")
+        edge.round(
+            {}, [TWO], propagate=Propagate.ALL
+        )  # no file comes, and its commit has to be there all the same
+        after = restored(bucket, uuid, tmp_path / "b")
+    assert found == ({ONE, TWO}, [])
+    assert after == ({ONE}, [])
+
+
+def test_without_the_store_a_task_stays_loading_over_restarts(
+    world: World, bucket: Path, tmp_path: Path
+) -> None:
+    bucket.rename(tmp_path / "away")
+    with world.node() as node:
+        edge = Edge(node)
+        task = begin(edge, tsfile())
+        until(lambda: len(node.load.folders.find(edge.uuid).staged.all()) == 0)
+        assert state_of(node, edge, task) is TaskState.LOADING
+        assert edge.check().busy == task
+        with pytest.raises(BusyError, match="not in the object store yet"):
+            edge.start()
+        until(node.concerns)
+        assert "no task is acknowledged before" in node.concerns()[0]
+    with world.node() as node:
+        edge.node = node
+        assert state_of(node, edge, task) is TaskState.LOADING
+        assert edge.check().busy == task
+        (tmp_path / "away").rename(bucket)
+        until(lambda: state_of(node, edge, task) is TaskState.DONE)
+        assert edge.check().busy is None
+        uuid = node.engine.uuid
+    assert restored(bucket, uuid, tmp_path / "restored") == ({ONE}, [])
+
+
+def test_a_file_without_a_task_is_acknowledged_when_it_is_there_too(
+    world: World, bucket: Path, tmp_path: Path
+) -> None:
+    with world.node() as node:
+        edge = Edge(node)
+        edge.check()
+        edge.upload(None, ONE, tsfile())
+        uuid = node.engine.uuid
+        assert restored(bucket, uuid, tmp_path / "restored") == ({ONE}, [])
+
+
+def test_a_resource_alone_is_waited_for_too(world: World, bucket: Path, tmp_path: Path) -> None:
+    with world.node() as node:
+        edge = Edge(node)
+        edge.round({ONE: tsfile()}, resources={ONE: b"r"})
+        edge.round({ONE: tsfile()}, resources={ONE: b"anew"})
+        uuid = node.engine.uuid
+        restored(bucket, uuid, tmp_path / "restored")
+    (there,) = (tmp_path / "restored").rglob("*.resource")
+    assert there.read_bytes() == b"anew"
