@@ -656,7 +656,8 @@ class InventoryEntry(Struct, frozen=True, kw_only=True):
     """The commit of its last verification, in which every point was proved; 0 for never."""
     stands: bool = False
     """Whether its bytes, and those of its `.resource`, lay on the receiver's disk for this answer:
-    regular files of their sizes, in a data directory that is not away. Only if it was asked."""
+    regular files of their sizes, in a data directory that is not away; or an object store that has
+    them said so for this answer. Only if it was asked."""
     resource: ResourceEntry | None = None
     """The `.resource` that came with it. Only if it was asked whether it stands."""
     deletions: str = ""
@@ -798,12 +799,38 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True):
     """Of a file that was forwarded to this receiver."""
     changed: Count = 0
     """The commit since which it stands as it does; 0 from a receiver that does not tell."""
+    stored: bool = False
+    """The object store of the receiver has it: where it is in no data directory, it is there."""
 
 
 class FatesRequest(Struct, frozen=True, kw_only=True):
     """`POST /catalogue/fates`: files, by their physical paths, that were in the catalogue."""
 
     paths: list[str]
+
+
+class FetchRequest(Struct, frozen=True, kw_only=True):
+    """`POST /catalogue/fetch`: files that are to be in a data directory, by their physical paths.
+
+    Who asks opens them soon: they stay for as long as others are not needed more.
+    """
+
+    paths: list[str]
+
+
+class FailedFetch(Struct, frozen=True, kw_only=True):
+    """A file that did not come, and why."""
+
+    path: str
+    reason: str
+
+
+class FetchAnswer(Struct, frozen=True, kw_only=True):
+    """What of the files is here now. What is coming is asked for again."""
+
+    here: list[str]
+    coming: list[str] = []
+    failed: list[FailedFetch] = []
 
 
 class FileFate(Struct, frozen=True, kw_only=True):

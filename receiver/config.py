@@ -280,6 +280,11 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         lag: that the copy of the log is behind the commits, at most, while the store answers.
         grace: that objects stay behind the history of what they are needed for. Longer than any
             receiver may have stood still while another took over.
+        capacity: of the data directories, what loaded files may take; those that are in the store
+            make room. None: all stay.
+        evict_above: part of the capacity above which they do.
+        evict_to: part of the capacity down to which they do.
+        pin_wait: that a step waits for room for what it needs from the store, at most.
     """
 
     url: str | None = None
@@ -293,9 +298,17 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
     bandwidth_limit: Timetable = Timetable()
     lag: Annotated[Duration, Meta(ge=0.1)] = 10.0
     grace: Annotated[Duration, Meta(ge=3600)] = 604800.0
+    capacity: Annotated[Size, Meta(ge=1)] | None = None
+    evict_above: Annotated[float, Meta(gt=0, le=1)] = 0.9
+    evict_to: Annotated[float, Meta(ge=0, le=1)] = 0.8
+    pin_wait: Annotated[Duration, Meta(ge=0)] = 30.0
 
     def check(self) -> Iterator[ConfigFinding]:
         """What no single key can tell."""
+        if self.capacity is not None and self.url is None:
+            yield ConfigFinding("capacity", "expected with url: what leaves the disk is there")
+        if self.evict_to >= self.evict_above:
+            yield ConfigFinding("evict_to", "expected less than evict_above")
         if self.before_ack and self.url is None:
             yield ConfigFinding("before_ack", "expected with url: nothing would ever be loaded")
         if self.before_ack and not self.upload.is_always_at_once:

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import ExitStack
+import threading
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -39,14 +40,16 @@ from common.errors import (
 from common.names import FilePath, Kind, is_sender_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from receiver.config import ReceiverConfig
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables.uploaded import InStore
 
 __all__ = [
+    "NAMING",
     "RECEIVER_MARKER",
     "Away",
     "AwayError",
@@ -56,6 +59,7 @@ __all__ = [
     "adopt",
     "check_first_start",
     "engine_of",
+    "home_of",
     "whole_in",
 ]
 
@@ -69,6 +73,11 @@ _WAY_OUT = (
     "is its disk mounted? If it is new, or its files are lost, `tsferry-receiver init --adopt` "
     "takes it as it is"
 )
+
+
+NAMING = threading.Lock()
+"""Held while the name of a loaded file, or of its `.resource`, is taken away from a data directory
+for what the catalogue says, or given there behind a commit: who does one sees the other."""
 
 
 class AwayError(Transient):
@@ -191,11 +200,17 @@ def _is_same(one: Tree, other: Tree) -> bool:
 
 
 class Disks(Closing):
-    """The data directories of a receiver, in the order of the configuration, and the schema's."""
+    """The data directories of a receiver, in the order of the configuration, and the schema's.
+
+    Attributes:
+        pinned: while it is entered, these files lie in the data directories and stay there: what is
+            in the object store only is fetched. Without a store there is nothing that it could do.
+    """
 
     def __init__(self, disks: Sequence[Disk], schema: Disk) -> None:
         self._disks = disks
         self._schema = schema
+        self.pinned: Callable[[Sequence[FileRow]], AbstractContextManager[None]] = _as_they_are
 
     @classmethod
     def open(cls, config: ReceiverConfig, engine: Engine) -> Self:
@@ -277,6 +292,10 @@ class Disks(Closing):
             each.close()
 
 
+def _as_they_are(_: Sequence[FileRow]) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 # -- at the start --------------------------------------------------------------------------------
 
 
@@ -328,7 +347,9 @@ def _see(path: Path, uuid: str, stack: ExitStack) -> _Seen:
 def _take_unmarked(engine: Engine, found: Sequence[_Seen]) -> None:
     """Find out which directories without a marker are this engine's: see the module."""
     with engine.reading() as state:
+        parts = state.uploaded_table.parts
         rows = [row for row in state.files.values() if row.visible]
+        remote = {row.physical for row in rows if parts(row).file}
     homes = [each.tree for each in found if each.tree is not None and each.reason is None]
     for each in found:
         if each.is_new and each.tree is not None and _holds_one(each.tree, rows):
@@ -337,7 +358,10 @@ def _take_unmarked(engine: Engine, found: Sequence[_Seen]) -> None:
     # A file that is missing where others of its directory are was not on a disk that is away.
     known = {str(tree.path) for tree in homes}
     nothing_missing = all(
-        row.data_dir in known or any(tree.exists(row.physical) for tree in homes) for row in rows
+        row.data_dir in known
+        or row.physical in remote
+        or any(tree.exists(row.physical) for tree in homes)
+        for row in rows
     )
     for each in found:
         each.is_taken = each.is_taken or (each.is_new and nothing_missing)
@@ -439,16 +463,36 @@ def adopt(config: ReceiverConfig, uuid: str) -> list[Path]:
 # -- bytes ---------------------------------------------------------------------------------------
 
 
-def whole_in(trees: Sequence[Tree], row: FileRow) -> bool:
+def whole_in(trees: Sequence[Tree], row: FileRow, stored: InStore) -> bool:
     """Whether a file lies in one of these directories, with its resource if it has one.
 
-    Each must be a regular file that opens and has the size that was committed.
+    Each must be a regular file that opens and has the size that was committed; or be in none of
+    them, and in the object store.
     """
     physical = FilePath.parse(row.physical)
-    wanted = [(physical.text, row.size)]
+    wanted = [(physical.text, row.size, stored.file)]
     if row.resource is not None:
-        wanted.append((physical.resource.text, row.resource.size))
-    return any(all(_has(tree, rel, size) for rel, size in wanted) for tree in trees)
+        wanted.append((physical.resource.text, row.resource.size, stored.resource))
+    if any(all(_has(tree, rel, size) for rel, size, _ in wanted) for tree in trees):
+        return True
+    return stored.file and all(
+        any(_has(tree, rel, size) for tree in trees)
+        or (in_store and not any(_is_at(tree, rel) for tree in trees))
+        for rel, size, in_store in wanted
+    )
+
+
+def home_of(trees: Sequence[Tree], row: FileRow) -> Tree | None:
+    """The data directory that a file was loaded into, None if it is not among these."""
+    return next((tree for tree in trees if str(tree.path) == row.data_dir), None)
+
+
+def _is_at(tree: Tree, rel: str) -> bool:
+    """Whether anything is there, as far as can be told."""
+    try:
+        return tree.exists(rel)
+    except (OSError, TsferryError):
+        return True
 
 
 def _has(tree: Tree, rel: str, size: int) -> bool:

@@ -70,6 +70,7 @@ class Node(Closing):
             is_pressed=load.is_pressed,
             memory=config.proofs.memory,
             every=config.proofs.every,
+            pinned=lambda rows: load.disks.pinned(rows),
         )
         self.storage = _storage(config, engine, load)
         acknowledging = (
@@ -80,7 +81,12 @@ class Node(Closing):
         self.uploads = Uploads(config, engine, load, acknowledging, clock=clock)
         self.checks = Checks(config, engine, load, acknowledging, clock=clock)
         self.tasks = Tasks(config, engine, load, self.uploads, acknowledging, clock=clock)
-        self.listing = Listing(config, engine, load.disks)
+        self.listing = Listing(
+            config, engine, load.disks, None if self.storage is None else self.storage.stored
+        )
+        if self.storage is not None:
+            load.disks.pinned = self.storage.pinned
+            load.cache = self.storage
         self.listed = ListComparison(config, engine)
         self.lost = Losses(config, engine)
         self.settled = Settlements(config, engine)

@@ -76,6 +76,8 @@ def fsck(
     ]
     if rows:
         click.echo(table(_HEADERS, rows))
+    if report.remote:
+        click.echo(f"{report.remote} files are in the object store only, and were not looked at")
     left = sum(not each.repaired for each in report.found)
     click.echo(
         f"{report.files} files, {size_text(report.bytes)} checked; "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import ExitStack
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import click
@@ -12,20 +14,24 @@ from common.cli import Invocation, emit_json
 from common.durable import Tree
 from common.errors import ConflictError, TsferryError, UsageError
 from common.terminal import printable, size_text, table
+from common.wire import FailedFetch, FetchAnswer, FetchRequest
 from receiver.cli.showing import commit_time, json_option, write_json
 from receiver.config import ReceiverConfig
 from receiver.disks import AwayError, Disks, adopt
 from receiver.metadata.engine import Engine
 from receiver.open_engine import open_engine
-from receiver.operator.client import ask
+from receiver.operator.client import OperatorClient, ask
+from receiver.operator.paging import collect
 from receiver.operator.storage import storage_in_catalogue
-from receiver.operator.views import StorageView
+from receiver.operator.views import FilesPage, StorageView
 
 if TYPE_CHECKING:
     from receiver.storage.object_check import CopiesReport
     from receiver.storage.object_store import ObjectStore
 
 __all__ = ["check_copies", "restore", "storage"]
+
+_AT_ONCE = 16
 
 
 @click.group()
@@ -87,6 +93,10 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         "kept here": f"{found.kept_files} files, {size_text(found.kept_bytes)}",
         "log": _log(found),
         "requests": ", ".join(f"{n} {kind}" for kind, n in sorted(found.requests.items())) or "-",
+        "on the disk": f"{found.cached_files} files, {size_text(found.cached_bytes)} of "
+        f"{size_text(found.capacity)}"
+        if found.capacity is not None
+        else "all stay",
         "incarnation": f"{found.incarnation or '-'}"
         + (", and another receiver has taken over" if found.fenced else ""),
     }
@@ -153,6 +163,50 @@ def _log(found: StorageView) -> str:
     return text
 
 
+@storage.command(
+    epilog="Example: tsferry-receiver storage fetch 'sequence/root.sg/0/2931/*'. Exit codes: 0 all "
+    "of them are here; 2 configuration; 3 some did not come: they are named; 4 the receiver does "
+    "not run or refuses."
+)
+@click.argument("pattern", nargs=-1, required=True)
+@json_option
+@click.pass_obj
+def fetch(invocation: Invocation[ReceiverConfig], pattern: tuple[str, ...], as_json: bool) -> int:
+    """Bring files that are in the object store only back into the data directories.
+
+    PATTERN is of physical paths, as `files list` has them; * stands for any text. What is fetched
+    may have to make room again, when all else is needed more.
+    """
+    server = OperatorClient(invocation.load().value)
+    rows = collect(
+        lambda after, left: server.ask(
+            "GET", "/v1/files", FilesPage, query={"after": after, "limit": left}
+        ),
+        lambda page: page.files,
+        None,
+    )
+    wanted = [each for each in rows if any(fnmatchcase(each.physical, one) for one in pattern)]
+    remote = deque(each.physical for each in wanted if each.stored and each.data_dir is None)
+    here: list[str] = []
+    failed: list[FailedFetch] = []
+    while remote:
+        asked = [remote.popleft() for _ in range(min(len(remote), _AT_ONCE))]
+        answer = server.ask("POST", "/v1/files/fetch", FetchAnswer, body=FetchRequest(paths=asked))
+        here += answer.here
+        failed += answer.failed
+        remote.extendleft(reversed(answer.coming))
+        if not as_json:
+            for each in answer.here:
+                click.echo(f"{printable(each)}: here")
+    if as_json:
+        write_json(FetchAnswer(here=here, failed=failed))
+    else:
+        for one in failed:
+            click.echo(f"{printable(one.path)}: {printable(one.reason)}", err=True)
+        click.echo(f"{len(wanted)} files match; {len(here)} came, {len(failed)} did not")
+    return 3 if failed or not wanted else 0
+
+
 @click.command(
     epilog="Example: tsferry-receiver --config receiver.toml restore. Exit codes: 0 done; 2 "
     "configuration, or something is there already; 3 files were not in the store: they are named, "
@@ -205,7 +259,9 @@ def restore(
             with ExitStack() as stack:
                 trees = [stack.enter_context(Tree(each)) for each in config.data_dirs]
                 keep = config.limits.min_free_bytes
-                found = restore_files(store, engine, trees, keep=keep)
+                capacity = config.storage.capacity
+                most = None if capacity is None else int(capacity * config.storage.evict_to)
+                found = restore_files(store, engine, trees, keep=keep, most=most)
         if url is not None:
             with Tree(config.schema_dir) as home:
                 forget_store(home)
@@ -218,6 +274,7 @@ def restore(
                 "fetched": found.fetched,
                 "bytes": found.bytes,
                 "there": found.there,
+                "left": found.left,
                 "lacking": [{"sender": sender, "path": path} for sender, path in found.lacking],
             }
         )
@@ -226,6 +283,8 @@ def restore(
             f"engine {uuid}: {found.fetched} files ({size_text(found.bytes)}) fetched, "
             f"{found.there} were there"
         )
+        if found.left:
+            click.echo(f"{found.left} files stay in the store until they are needed")
         for sender, path in found.lacking:
             click.echo(f"not in the store: {printable(path)} of {sender}")
     if found.lacking:

@@ -24,7 +24,7 @@ from common.errors import ConflictError, TooLargeError, TsferryError
 from common.linelog import LoadLog
 from common.names import RESOURCE, FilePath
 from common.wire import Result
-from receiver.disks import whole_in
+from receiver.disks import NAMING, whole_in
 from receiver.load.collecting import Collected
 from receiver.load.deciding.candidates import Change, physical_name
 from receiver.load.deciding.change import decide_change
@@ -220,7 +220,7 @@ def _decide(
             current.deletions_told,
             resources=collected.resources,
             registering=registering,
-            stands=lambda row: whole_in(trees, row),
+            stands=lambda row: whole_in(trees, row, state.uploaded_table.parts(row)),
             expiry=ttl.expiry(state, moment),
             data_dir=str(folder.tree.path),
             deletes=deletes,
@@ -339,8 +339,11 @@ def _place_resources(
             continue
         with engine.reading() as state:
             row = state.file_table.held(folder.uuid, outcome.path)
+            stored = row is not None and state.uploaded_table.parts(row).file
         if row is not None and row.resource == records.ResourceMeta(came.size, came.md5):
-            replace_resource(folder.tree, folder.staged.at(came.path), trees, row)
+            with NAMING:
+                rel = folder.staged.at(came.path)
+                replace_resource(folder.tree, rel, trees, row, stored=stored)
 
 
 def _is_there(folder: SenderFolder, current: CurrentTask) -> bool:

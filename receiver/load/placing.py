@@ -18,6 +18,7 @@ from common import crash
 from common.digests import read_blocks
 from common.errors import Transient, TsferryError
 from common.names import FilePath
+from receiver.disks import home_of
 from receiver.load.folder.obstacles import is_of_one_path, kind_of, obstacle
 
 if TYPE_CHECKING:
@@ -123,7 +124,9 @@ def move_back(tree: Tree, moves: Iterable[Move]) -> None:
         tree.sync_dir(directory)
 
 
-def replace_resource(source: Tree, rel: str, trees: Sequence[Tree], row: FileRow) -> None:
+def replace_resource(
+    source: Tree, rel: str, trees: Sequence[Tree], row: FileRow, *, stored: bool = False
+) -> None:
     """Put another resource beside a loaded file; the old one is there until the new one is, whole.
 
     It is done behind the commit that tells of it, as the old one is what was committed before. The
@@ -134,11 +137,16 @@ def replace_resource(source: Tree, rel: str, trees: Sequence[Tree], row: FileRow
         rel: where it lies there.
         trees: the data directories that count now.
         row: the file.
+        stored: the object store has the file, which need not be here: what comes lies where the
+            file was, until it is in the store too.
 
     Raises:
         Transient: the data directory that holds the file is away.
     """
     tree = tree_of(trees, row)
+    if tree is None and stored:
+        tree = home_of(trees, row) or source
+        tree.make_dirs(row.physical.rpartition("/")[0])
     if tree is None:
         if not any(str(each.path) == row.data_dir for each in trees):
             raise Transient(f"{row.data_dir}, which holds {row.physical}, is away")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from common.durable import free_bytes
 from common.errors import Transient, TsferryError
@@ -30,11 +30,23 @@ if TYPE_CHECKING:
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.metadata.engine import Engine
 
-__all__ = ["LoadService"]
+__all__ = ["LoadService", "RoomKeeper"]
 
 log = logging.getLogger(__name__)
 
 _TRY_AGAIN = 60.0
+
+
+class RoomKeeper(Protocol):
+    """Keeps what loaded files take within a limit."""
+
+    def room(self) -> int | None:
+        """Bytes that they may take more, None for any number."""
+        ...
+
+    def make_room(self, size: int) -> None:
+        """So many bytes were turned away."""
+        ...
 
 
 class _Shortage(NamedTuple):
@@ -55,6 +67,7 @@ class LoadService:
         ttl: deletes what has expired.
         registrar: enters files into the schema that were loaded before there was one.
         after_recovery: called with a folder that was put in order.
+        cache: limits what loaded files may take; None without an object store.
     """
 
     def __init__(self, config: ReceiverConfig, engine: Engine, disks: Disks) -> None:
@@ -67,9 +80,10 @@ class LoadService:
         self._shortages: dict[str, _Shortage] = {}
         self._in_order: set[str] = set()
         self.after_recovery: list[Callable[[SenderFolder], None]] = []
+        self.cache: RoomKeeper | None = None
         self.keep_bytes = config.limits.max_unloaded_bytes // 2
         self.ttl = Ttl(engine, unit=config.time_unit, every=config.metadata.ttl_every)
-        self.registrar = Registrar(engine, disks.trees)
+        self.registrar = Registrar(engine, disks)
         self.loader = Loader(
             engine,
             self.ttl,
@@ -222,11 +236,22 @@ class LoadService:
         keep = self._config.limits.min_free_bytes
         if free < keep:
             return f"{free} bytes are free on the disk, {keep} have to stay free"
+        if self._cache_room() == 0:
+            return (
+                "loaded files take all of storage.capacity, and those that are not in the object "
+                "store have to stay here"
+            )
         short = max((each.free for each in list(self._shortages.values())), default=0)
         if short > free - keep:
             return (
                 f"a file is refused: {short} bytes of it are to come, {free} are free on the disk "
                 f"and {keep} have to stay free"
+            )
+        room = self.room()
+        if short > room:
+            return (
+                f"a file is refused: {short} bytes of it are to come, and storage.capacity leaves "
+                f"room for {room}"
             )
         return self.loader.no_space
 
@@ -241,6 +266,8 @@ class LoadService:
         if free or quota:
             seen = self._shortages.get(uuid, _Shortage(0, 0))
             self._shortages[uuid] = _Shortage(max(free, seen.free), max(quota, seen.quota))
+        if free and self.cache is not None:
+            self.cache.make_room(free)
 
     def forget_shortage(self, uuid: str) -> None:
         """A sender asks anew."""
@@ -316,6 +343,23 @@ class LoadService:
     def is_pressed(self) -> bool:
         """Whether space is so short that what is superseded has to make room."""
         return self.free_bytes() < 2 * self._config.limits.min_free_bytes
+
+    def room(self) -> int:
+        """Bytes that may be received now.
+
+        Raises:
+            AwayError: the directory that they go to is away.
+        """
+        free = self.free_bytes() - self._config.limits.min_free_bytes
+        cache = self._cache_room()
+        return free if cache is None else min(free, cache)
+
+    def _cache_room(self) -> int | None:
+        """What loaded files may take more, with those that wait to be loaded; None for any."""
+        room = None if self.cache is None else self.cache.room()
+        if room is None:
+            return None
+        return max(0, room - sum(folder.staged.bytes for folder in self.folders.all()))
 
     def free_bytes(self) -> int:
         """Bytes that are free for new files.

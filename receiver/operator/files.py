@@ -20,9 +20,7 @@ from receiver.transfer.listing import page_limit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from common.durable import Tree
     from receiver.metadata.model.records import DeletionReason
-    from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.table_rows import FileRow
     from receiver.operator.directories import ReceiverDirectories, RunningReceiver
 
@@ -79,7 +77,7 @@ def list_files(
     rows = list(islice(filter(is_wanted, every), limit + 1))
     page = rows[:limit]
     return FilesPage(
-        files=[_view(row, there.trees, there.engine.times) for row in page],
+        files=[_view(row, there) for row in page],
         next=page[-1].physical if len(rows) > limit else None,
     )
 
@@ -90,7 +88,7 @@ def undelete_files(there: RunningReceiver, physicals: Sequence[str]) -> Undelete
         found = {each: state.files.get(each) for each in physicals}
     rows = [row for row in found.values() if row is not None and row.state is FileState.DELETED]
     known = {row.physical for row in rows}
-    done = undelete(there.engine, there.trees, rows)
+    done = undelete(there.engine, there.disks, rows)
     failed = [(each, "it is no deleted file") for each in found if each not in known]
     return UndeleteAnswer(
         back=done.back,
@@ -140,8 +138,11 @@ def _state(name: str) -> FileState:
     return FileState.DELETED if name == EXPIRED else FileState(name)
 
 
-def _view(row: FileRow, trees: Sequence[Tree], times: TrueTimes) -> FileView:
-    tree = tree_of(trees, row)
+def _view(row: FileRow, there: ReceiverDirectories) -> FileView:
+    times = there.engine.times
+    tree = tree_of(there.trees, row)
+    with there.engine.reading() as state:
+        stored = state.uploaded_table.parts(row).file
     return FileView(
         sender=row.sender,
         path=row.path,
@@ -163,4 +164,5 @@ def _view(row: FileRow, trees: Sequence[Tree], times: TrueTimes) -> FileView:
         verified=row.verified,
         created_at=times.seconds(row.created),
         verified_at=times.seconds(row.verified) if row.verified else None,
+        stored=stored,
     )

@@ -70,7 +70,8 @@ def retry_quarantined(there: RunningReceiver, sender: str, path: str, digest: st
     if row is not None:
         return _retry_refused(there, row)
     if file is not None and (file.sender, file.path) == (sender, path):
-        return _retry_loaded(there, file, hold)
+        with there.disks.pinned([file]):
+            return _retry_loaded(there, file, hold)
     raise _not_in_quarantine(path, digest)
 
 

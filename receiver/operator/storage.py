@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from common.errors import TooLargeError
+from common.wire import FailedFetch, FetchAnswer
+from receiver.load.placing import tree_of
 from receiver.operator.views import StorageView
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.operator.directories import ReceiverDirectories, RunningReceiver
 
-__all__ = ["running_storage", "storage_concerns", "storage_in_catalogue"]
+__all__ = ["fetch_files", "running_storage", "storage_concerns", "storage_in_catalogue"]
+
+_MOST_AT_ONCE = 100
+_PATIENCE = 20.0
+"""Seconds that a call for files takes, at most: what is coming then is asked for again."""
+_NOWHERE = "it is in no data directory, and no object store is configured"
 
 
 def storage_in_catalogue(there: ReceiverDirectories) -> StorageView:
@@ -65,6 +75,36 @@ def running_storage(there: RunningReceiver) -> StorageView:
         staying=found.staying,
         problem=found.problem,
         fenced=found.is_fenced,
+        cached_files=found.cached_files,
+        cached_bytes=found.cached_bytes,
+        capacity=there.config.storage.capacity,
+    )
+
+
+def fetch_files(there: RunningReceiver, physicals: Sequence[str]) -> FetchAnswer:
+    """Have files in the data directories that may be in the object store only.
+
+    Raises:
+        TooLargeError: there are too many.
+    """
+    if len(physicals) > _MOST_AT_ONCE:
+        raise TooLargeError(f"{len(physicals)} files, at most {_MOST_AT_ONCE} are taken")
+    with there.engine.reading() as state:
+        rows = {each: state.files.get(each) for each in physicals}
+    known = [row for row in rows.values() if row is not None]
+    failed = [(each, "there is no such file") for each, row in rows.items() if row is None]
+    if there.storage is None:
+        here = [row.physical for row in known if tree_of(there.trees, row) is not None]
+        failed += [(row.physical, _NOWHERE) for row in known if row.physical not in here]
+        coming: list[str] = []
+    else:
+        found = there.storage.fetch(known, _PATIENCE)
+        here, coming = found.here, found.coming
+        failed += found.failed
+    return FetchAnswer(
+        here=here,
+        coming=coming,
+        failed=[FailedFetch(path=path, reason=why) for path, why in failed],
     )
 
 

@@ -109,6 +109,7 @@ class FileView(Struct, frozen=True, kw_only=True):
         resource: whether its `.resource` is here too.
         verified: commit of its last verification, 0 for never.
         verified_at: when that was.
+        stored: whether the object store has it; with no `data_dir`, only that.
     """
 
     sender: str
@@ -131,6 +132,7 @@ class FileView(Struct, frozen=True, kw_only=True):
     verified: int = 0
     created_at: float | None = None
     verified_at: float | None = None
+    stored: bool = False
 
 
 class FilesPage(Struct, frozen=True, kw_only=True):
@@ -330,6 +332,9 @@ class StorageView(Struct, frozen=True, kw_only=True):
         staying: why objects stay that should have gone, None if none does.
         problem: what is in the way, None if nothing is.
         fenced: another receiver has taken over, for good.
+        cached_files: that lie in the data directories, where `capacity` limits them.
+        cached_bytes: allocated for them.
+        capacity: of the data directories, None where all files stay.
     """
 
     url: str | None
@@ -355,6 +360,9 @@ class StorageView(Struct, frozen=True, kw_only=True):
     staying: str | None = None
     problem: str | None = None
     fenced: bool = False
+    cached_files: int = 0
+    cached_bytes: int = 0
+    capacity: int | None = None
 
 
 class LostView(Struct, frozen=True, kw_only=True):

@@ -247,13 +247,16 @@ class LocalCatalogue(Catalogue):
         with self.engine.reading() as state:
             noted = NotedDeletions(state.deletion_table, past.commit, self._older_of(state))
             cuts = TransferCuts(state.owner_table.moves, past.commit)
+            rows = [*past.visible, *past.quarantined]
+            stored = {row.physical for row in rows if state.uploaded_table.parts(row).file}
 
         def found(row: FileRow) -> DataFile:
             deletions = noted.of(row.author, row.physical, row.closed)
             file = self._committed(
                 row.data_dir, row.rank, row.size, row.devices, row.first, row.last
             )
-            return replace(file, cuts=cuts.of(row), deletions=deletions)
+            is_stored = row.physical in stored
+            return replace(file, cuts=cuts.of(row), deletions=deletions, stored=is_stored)
 
         return self._loads(map(found, past.visible), map(found, past.quarantined))
 
@@ -385,7 +388,7 @@ class RemoteCatalogue(Catalogue):
         known = (devices, entry.first_time, entry.last_time)
         file = self._committed(entry.data_dir, rank, entry.size, *known)
         cuts = _cuts(entry.devices or ())
-        return replace(file, cuts=cuts) if cuts else file
+        return replace(file, cuts=cuts, stored=entry.stored) if cuts or entry.stored else file
 
     def _noted(self, at: int) -> NotedDeletions | None:
         """What was deleted; None if the server is too old to know."""

@@ -55,6 +55,7 @@ class DataFile:
         rank: where it stands among files that overlap it.
         cuts: where it stands otherwise, in devices that were transferred.
         deletions: what a catalogue knows to be deleted of it; None for what stands beside it.
+        stored: the object store of a receiver has it; it need not be at any of its locations.
     """
 
     locations: tuple[str, ...]
@@ -69,13 +70,23 @@ class DataFile:
     rank: Rank | None = None
     cuts: tuple[TransferCut, ...] = ()
     deletions: FileDeletions | None = None
+    stored: bool = False
 
     def for_worker(self) -> DataFile:
         """What of it travels."""
         return DataFile(
             self.locations, self.name, self.size, self.database, self.created,
-            rank=self.rank, cuts=self.cuts, deletions=self.deletions,
+            rank=self.rank, cuts=self.cuts, deletions=self.deletions, stored=self.stored,
         )  # fmt: skip
+
+    def why_absent(self) -> str:
+        """What it means that it is at none of its locations."""
+        if self.stored:
+            return (
+                f"{self.name}: it is in the object store only: `tsferry-receiver storage fetch "
+                f"{self.name}` brings it here"
+            )
+        return f"{self.name}: not there any more: {', '.join(self.locations)}"
 
     @property
     def standing(self) -> Rank:

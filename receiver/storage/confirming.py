@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from receiver.storage.object_content import ObjectContent
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["put_confirmed", "read_back"]
+__all__ = ["put_confirmed", "read_back", "read_through"]
 
 _BLOCK = 8 << 20
 
@@ -81,12 +81,17 @@ def read_back(store: ObjectStore, key: str, content: ObjectContent) -> None:
     Raises:
         ContentChangedError: it is not this content.
     """
+    if not read_through(store, key, content.size, content.md5):
+        raise ContentChangedError(f"{store.url}: {key}: the store has other bytes")
+
+
+def read_through(store: ObjectStore, key: str, size: int, expected: str) -> bool:
+    """Whether all of an object's bytes have an MD5."""
     digest, at = md5(), 0
-    while at < content.size:
-        piece = store.read(key, at, min(_BLOCK, content.size - at))
+    while at < size:
+        piece = store.read(key, at, min(_BLOCK, size - at))
         if not piece:
             break
         digest.update(piece)
         at += len(piece)
-    if at != content.size or digest.hexdigest() != content.md5:
-        raise ContentChangedError(f"{store.url}: {key}: the store has other bytes")
+    return at == size and digest.hexdigest() == expected

@@ -8,35 +8,47 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.bandwidth import Bandwidth
 from common.durable import Closing, Tree
-from common.errors import DamagedError, StoppedError, TsferryError
+from common.errors import DamagedError, NotFoundError, StoppedError, TsferryError
 from common.threads import join_begun
 from receiver.metadata.model.errors import FencedError, HistoryGoneError
+from receiver.storage.cache_books import CacheBooks
+from receiver.storage.disk_cache import DiskCache
+from receiver.storage.evicting import Evictor
+from receiver.storage.file_fetching import FileFetcher
 from receiver.storage.incarnation import has_been_put, own_incarnation
 from receiver.storage.log_removal import LogRemover
 from receiver.storage.log_shipping import LogShipper
+from receiver.storage.object_fetching import sweep_fetched
 from receiver.storage.object_removal import ObjectRemover
 from receiver.storage.object_store import StoreAwayError, StoreRefusedError
 from receiver.storage.owned_prefix import check_prefix, own_prefix
 from receiver.storage.store_opening import StoreOptions, open_store
+from receiver.storage.stored_files import stands_in
 from receiver.storage.uploader import Uploader, UploadProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from receiver.config import StorageConfig
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["StorageProgress", "StorageService", "store_of"]
+__all__ = ["FetchedFiles", "StorageProgress", "StorageService", "store_of"]
 
 log = logging.getLogger(__name__)
 
-_FILES, _LOG, _REMOVAL = "file copies", "log copies", "removal of copies"
+_BUSY = 10
+"""Times as long as it took to look for files that may make room is the rest after it."""
+_FILES, _LOG, _REMOVAL, _ROOM = "file copies", "log copies", "removal of copies", "room"
 _SOONEST, _LATEST = 0.5, 30.0
 """Seconds that a store which failed is left alone, doubled each time, if it does not say more."""
 _LOOK = 1.0
@@ -78,6 +90,8 @@ class StorageProgress(NamedTuple):
         staying: why objects stay that should have gone, None if none does.
         problem: what is in the way, None if nothing is.
         is_fenced: another receiver has taken over, for good.
+        cached_files: that lie in the data directories, where their capacity is limited.
+        cached_bytes: allocated for them.
     """
 
     files: UploadProgress
@@ -89,6 +103,22 @@ class StorageProgress(NamedTuple):
     staying: str | None = None
     problem: str | None = None
     is_fenced: bool = False
+    cached_files: int = 0
+    cached_bytes: int = 0
+
+
+class FetchedFiles(NamedTuple):
+    """What became of files that were asked for.
+
+    Attributes:
+        here: physical names of those that lie in a data directory.
+        coming: of those that are on their way.
+        failed: of the others, each with the reason.
+    """
+
+    here: list[str]
+    coming: list[str]
+    failed: list[tuple[str, str]]
 
 
 class StorageService(Closing):
@@ -120,6 +150,15 @@ class StorageService(Closing):
         self._stop = threading.Event()
         self._store: ObjectStore | None = None
         self._uploader: Uploader | None = None
+        self._fetcher: FileFetcher | None = None
+        self._evictor: Evictor | None = None
+        self.cache = DiskCache(
+            config.capacity, evict_above=config.evict_above, evict_to=config.evict_to
+        )
+        self._books = CacheBooks(engine, trees, self.cache, self.shipped)
+        self._asking = threading.Lock()
+        self._asked: dict[str, Future[None]] = {}
+        self._askers = ThreadPoolExecutor(config.parallel, thread_name_prefix="asked for")
         self._shipper: LogShipper | None = None
         self._removers: tuple[ObjectRemover, LogRemover] | None = None
         self._staying: str | None = None
@@ -127,16 +166,16 @@ class StorageService(Closing):
         self._incarnation = 0
         self._problems: dict[str, str] = {}
         self._fenced = threading.Event()
-        self._wakes = {name: threading.Event() for name in (_FILES, _LOG, _REMOVAL)}
+        self._wakes = {name: threading.Event() for name in (_FILES, _LOG, _REMOVAL, _ROOM)}
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Start the threads."""
-        jobs = {
-            _LOG: self._ship,
-            _FILES: self._upload,
-            _REMOVAL: self._remove,
-        }
+        """Start the threads; whoever calls holds the engine's lock."""
+        for tree in self._trees():
+            sweep_fetched(tree)
+        jobs = {_LOG: self._ship, _FILES: self._upload, _REMOVAL: self._remove}
+        if self._config.capacity is not None:
+            jobs[_ROOM] = self._evict
         for name, job in jobs.items():
             thread = threading.Thread(target=self._keep_doing, args=(name, job), name=name)
             self._threads.append(thread)
@@ -149,6 +188,11 @@ class StorageService(Closing):
             wake.set()
         if self._uploader is not None:
             self._uploader.close()
+        with self._asking:
+            self._askers.shutdown(wait=False, cancel_futures=True)
+        if self._fetcher is not None:
+            self._fetcher.close()
+        self._askers.shutdown(wait=True)
         for thread in self._threads:
             join_begun(thread)
         if self._store is not None:
@@ -182,6 +226,8 @@ class StorageService(Closing):
             staying=self._staying,
             problem=self.problem(),
             is_fenced=self._fenced.is_set(),
+            cached_files=self.cache.files,
+            cached_bytes=self.cache.usage,
         )
 
     def _behind(self, shipped: int) -> int:
@@ -195,6 +241,116 @@ class StorageService(Closing):
     def problem(self) -> str | None:
         """What is in the way of the copies, None if nothing is."""
         return next(iter(dict(self._problems).values()), None)
+
+    def stored(self, rows: Sequence[FileRow]) -> frozenset[str]:
+        """Ask the store which of these files it has, whole and with their resources.
+
+        Returns:
+            their physical names; none while the store does not answer.
+        """
+        store = self._store
+        if store is None or self._fenced.is_set() or not rows:
+            return frozenset()
+        with self._engine.reading() as state:
+            table = state.uploaded_table.rows
+            asked = [(row, table[row.physical]) for row in rows if row.physical in table]
+        try:
+            with ThreadPoolExecutor(self._config.parallel, thread_name_prefix="asking") as pool:
+                found = pool.map(lambda each: stands_in(store, self._engine.uuid, *each), asked)
+                pairs = list(zip(asked, found, strict=True))
+        except TsferryError as error:
+            log.warning("the object store cannot be asked", extra={"error": str(error)})
+            return frozenset()
+        return frozenset(row.physical for (row, _), stands in pairs if stands is not False)
+
+    @contextmanager
+    def pinned(self, rows: Sequence[FileRow], *, used: bool = False) -> Iterator[None]:
+        """Have files in the data directories, while it is entered; see `FileFetcher.pinned`.
+
+        Where all of them are here, and nothing is ever evicted, the store is not needed.
+
+        Raises:
+            StoreAwayError: a file is in the store only, which was not reached yet.
+        """
+        fetcher = self._fetcher
+        if fetcher is not None:
+            with fetcher.pinned(rows, used=used):
+                yield
+            return
+        trees = self._trees()
+        with self._engine.reading() as state:
+            stored = [row for row in rows if state.uploaded_table.parts(row).file]
+        for row in stored:
+            if not any(tree.exists(row.physical) for tree in trees):
+                raise StoreAwayError(
+                    f"{self._config.url}: {row.physical} is there only, and the store was not "
+                    f"reached yet: {self.problem() or 'it is being asked'}",
+                    retry_after=self._config.lag,
+                )
+        yield
+
+    def fetch(self, rows: Sequence[FileRow], timeout: float) -> FetchedFiles:
+        """Bring files here for somebody who asks for them by name, in the background.
+
+        Args:
+            rows: the files.
+            timeout: seconds that this call takes, at most; asked for again, it goes on.
+        """
+        under_way: dict[str, Future[None]] = {}
+        with self._asking:
+            if self._stop.is_set():
+                raise StoppedError("told to stop")
+            for row in rows:
+                if row.physical not in self._asked:
+                    self._asked[row.physical] = self._askers.submit(self._fetch_one, row)
+                under_way[row.physical] = self._asked[row.physical]
+        done = wait(under_way.values(), timeout).done
+        found = FetchedFiles([], [], [])
+        for physical, future in under_way.items():
+            if future not in done:
+                found.coming.append(physical)
+                continue
+            with self._asking:
+                if self._asked.get(physical) is future:
+                    del self._asked[physical]
+            error = future.exception()
+            if error is None:
+                found.here.append(physical)
+            else:
+                found.failed.append((physical, str(error)))
+        return found
+
+    def _fetch_one(self, row: FileRow) -> None:
+        with self.pinned([row], used=True):
+            if not any(tree.exists(row.physical) for tree in self._trees()):
+                raise NotFoundError("it is neither here nor in the object store")
+
+    def room(self) -> int | None:
+        """Bytes that loaded files may take more, None for any number."""
+        return self.cache.room()
+
+    def make_room(self, size: int) -> None:
+        """So many bytes were turned away: what may go makes room for them soon."""
+        self.cache.want(size)
+        self._hurry_room()
+
+    def _hurry_room(self) -> None:
+        self._wakes[_ROOM].set()
+
+    def _evict(self) -> float:
+        began = time.monotonic()
+        self._books.look()  # without the store too: what fills up the disk is turned away
+        if self._evictor is not None:
+            self._evictor.run_once()
+            if self._evictor.doubtful:
+                self._problems["doubtful"] = (
+                    f"{self._evictor.doubtful} files are not in the store as they were put there; "
+                    "they stay here"
+                )
+            else:
+                self._problems.pop("doubtful", None)
+        # Among many files that cannot go, those that can are looked for now and then.
+        return max(_LOOK, _BUSY * (time.monotonic() - began))
 
     def _keep_doing(self, name: str, job: Callable[[], float]) -> None:
         """Do a job again and again; it says how long to wait for the next time."""
@@ -272,6 +428,24 @@ class StorageService(Closing):
         owner = own_incarnation(self._store, self._home, uuid)
         self._shipper = LogShipper(self._engine.published, self._home, self._store, owner)
         self._incarnation = owner.number
+        self._fetcher = FileFetcher(
+            self._engine,
+            self._store,
+            self._trees,
+            self.cache,
+            parallel=self._config.parallel,
+            pin_wait=self._config.pin_wait,
+            wake=self._hurry_room,
+        )
+        self._evictor = Evictor(
+            self._engine,
+            self._store,
+            owner,
+            self._trees,
+            self.cache,
+            self._books,
+            parallel=self._config.parallel,
+        )
         self._uploader = Uploader(
             self._engine,
             self._store,

@@ -15,16 +15,17 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from common.digests import md5, md5_of_fd
-from common.durable import free_bytes, temporary_name
+from common.digests import md5_of_fd
+from common.durable import free_bytes
 from common.errors import NoSpaceError, TsferryError
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.incarnation import incarnations
 from receiver.storage.object_content import ContentChangedError
+from receiver.storage.object_fetching import fetch_beside, settle_fetched
 from receiver.storage.object_store import ObjectMissingError
-from receiver.storage.uploader import data_key, resource_key
+from receiver.storage.uploader import data_key, resource_key, stored_key
 
 if TYPE_CHECKING:
     from common.durable import Tree
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RestoredFiles", "restore_files", "stands"]
 
-_BLOCK = 8 << 20
 _BATCH = 1000
 _VISIBLE = (FileState.LIVE, FileState.RETIRED)
 _NEVER = "it was not in the object store when this receiver was restored from there"
@@ -48,18 +48,21 @@ class RestoredFiles(NamedTuple):
         bytes: of them.
         there: that stood in the data directory already.
         lacking: paths at their senders, of those that were not in the store.
+        left: that stay in the store only.
     """
 
     fetched: int
     bytes: int
     there: int
     lacking: list[tuple[str, str]]
+    left: int = 0
 
 
 class _Due(NamedTuple):
     row: FileRow
     keys: list[str]
     """Of its object; one of them, where no commit tells."""
+    is_told: bool
 
 
 class _Wanted(NamedTuple):
@@ -75,6 +78,7 @@ def restore_files(
     trees: Sequence[Tree],
     *,
     keep: int = 0,
+    most: int | None = None,
     parallel: int = 8,
     progress: Callable[[int, int], None] = lambda files, size: None,
 ) -> RestoredFiles:
@@ -87,6 +91,8 @@ def restore_files(
         engine: open for writing.
         trees: the data directories that they go to.
         keep: bytes that are to stay free in each, while another has room.
+        most: bytes that are fetched, those that were loaded last first; None for all. Others that
+            a commit tells of are fetched when they are needed.
         parallel: files at once.
         progress: called with the files and bytes that have come, now and then.
 
@@ -102,6 +108,9 @@ def restore_files(
             for row in state.files.values()
             if row.physical in told or row.state in _VISIBLE
         ]
+    whole = len(due)
+    if most is not None:
+        due = list(_fitting(due, most))
     lacking: list[FileRow] = []
     fetched = size = there = 0
     with ThreadPoolExecutor(parallel, thread_name_prefix="restore") as pool:
@@ -119,9 +128,20 @@ def restore_files(
                 for folder in folders:
                     if tree.exists(folder):
                         tree.sync_dir(folder)
+                settle_fetched(tree)
             progress(fetched, size)
     _ask_again(engine, lacking)
-    return RestoredFiles(fetched, size, there, [(row.sender, row.path) for row in lacking])
+    named = [(row.sender, row.path) for row in lacking]
+    return RestoredFiles(fetched, size, there, named, whole - len(due))
+
+
+def _fitting(due: list[_Due], most: int) -> Iterator[_Due]:
+    """Those that fit, and those that no commit tells of: whether they are there is not known."""
+    for each in sorted(due, key=lambda each: each.row.created, reverse=True):
+        resource = each.row.resource
+        most -= each.row.size + (0 if resource is None else resource.size)
+        if most >= 0 or not each.is_told:
+            yield each
 
 
 def _batches(due: list[_Due]) -> Iterator[list[_Due]]:
@@ -134,8 +154,8 @@ def _due(row: FileRow, told: UploadedRow | None, engine: str, numbers: list[int]
     """Where it was told to be first: in a backup it may be where it was put before that."""
     keys = [data_key(engine, number, row.physical) for number in numbers]
     if told is not None:
-        keys.insert(0, data_key(engine, told.incarnation, row.physical, told.again))
-    return _Due(row, list(dict.fromkeys(keys)))
+        keys.insert(0, stored_key(engine, told))
+    return _Due(row, list(dict.fromkeys(keys)), told is not None)
 
 
 def _bring(store: ObjectStore, trees: Sequence[Tree], keep: int, due: _Due) -> bool | None:
@@ -190,28 +210,9 @@ def _fetch_somewhere(store: ObjectStore, trees: Sequence[Tree], keep: int, wante
 
 
 def _fetch(store: ObjectStore, tree: Tree, wanted: _Wanted) -> None:
-    folder = wanted.rel.rpartition("/")[0]
-    tree.make_dirs(folder)
-    temporary = f"{folder}/{temporary_name()}"
-    try:
-        found = md5()
-        with tree.create(temporary) as file:
-            at = 0
-            while at < wanted.size:
-                block = store.read(wanted.key, at, min(_BLOCK, wanted.size - at))
-                if not block:
-                    break
-                found.update(block)
-                file.write(block)
-                at += len(block)
-            if at != wanted.size or found.hexdigest() != wanted.md5:
-                raise ContentChangedError(
-                    f"{store.url}: {wanted.key}: other bytes than were uploaded"
-                )
-            file.sync()
-        tree.rename(temporary, wanted.rel, sync=False)
-    finally:
-        tree.unlink(temporary, sync=False)
+    tree.make_dirs(wanted.rel.rpartition("/")[0])
+    fetched = fetch_beside(store, tree, wanted.key, wanted.size, wanted.md5)
+    tree.rename(fetched, wanted.rel, sync=False)
 
 
 def _ask_again(engine: Engine, lacking: list[FileRow]) -> None:

@@ -43,11 +43,12 @@ if TYPE_CHECKING:
     from common.config import UploadRules
     from common.durable import Tree
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import UploadedRow
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import Fingerprint, ObjectStore
     from receiver.storage.upload_queue import DueFile
 
-__all__ = ["UploadProgress", "Uploader", "data_key", "digests_text", "resource_key"]
+__all__ = ["UploadProgress", "Uploader", "data_key", "digests_text", "resource_key", "stored_key"]
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,11 @@ def data_key(engine: str, incarnation: int, physical: str, again: int = 0) -> st
 def digests_text(digests: Mapping[str, str]) -> str:
     """Digests as the catalogue keeps them."""
     return " ".join(f"{word}={digests[word]}" for word in sorted(digests))
+
+
+def stored_key(engine: str, there: UploadedRow) -> str:
+    """Of a file's object, where a commit says that it is."""
+    return data_key(engine, there.incarnation, there.physical, there.again)
 
 
 def resource_key(key: str, digest: str) -> str:

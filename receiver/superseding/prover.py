@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -27,6 +28,7 @@ from receiver.superseding.reading_process import ProcessDied, ReadingProcess, mi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from common.durable import Tree
     from receiver.metadata.engine import Engine
@@ -71,6 +73,10 @@ class ProofProgress(NamedTuple):
     problem: str | None = None
 
 
+def _as_they_are(_: Sequence[FileRow]) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 class Prover:
     """Looks for what is due, in a thread of its own."""
 
@@ -83,6 +89,7 @@ class Prover:
         is_pressed: Callable[[], bool],
         memory: int,
         every: float,
+        pinned: Callable[[Sequence[FileRow]], AbstractContextManager[None]] = _as_they_are,
     ) -> None:
         """Prepare; nothing is read before `start` or `run_once`.
 
@@ -93,10 +100,12 @@ class Prover:
             is_pressed: whether space is needed, so that proofs go first.
             memory: bytes that the process may take that reads files.
             every: seconds between two looks for what is due.
+            pinned: while it is entered, files lie on the disk, if they can be had at all.
         """
         self._engine = engine
         self._trees = trees
         self._is_busy = is_busy
+        self._pinned = pinned
         self._is_pressed = is_pressed
         self._every = every
         self._most_points = max(1 << 16, memory >> 8)  # 24 bytes each, sorted, and what is decoded
@@ -211,7 +220,13 @@ class Prover:
         for asked in due.asked:
             self._stand_back()
             began = time.monotonic()
-            answer = self._ask(asked, [_MOST_DEATHS])
+            try:
+                with self._pinned([due.rows[each.physical] for each in asked.files]):
+                    answer = self._ask(self._placed(asked, due), [_MOST_DEATHS])
+            except TsferryError as error:  # the next look finds them due again
+                log.info("files are not to be had now", extra={"error": str(error)})
+                overtaken = True
+                continue
             if self._stop.is_set():
                 return proved
             self._files += len(answer)
@@ -252,6 +267,16 @@ class Prover:
         while self._is_busy() and not self._is_pressed() and time.monotonic() < until:
             if self._stop.wait(0.2):
                 return
+
+    def _placed(self, asked: PartitionAsked, due: DuePartition) -> PartitionAsked:
+        """The same question, with the places of files that have just come."""
+        files = [
+            each
+            if each.path is not None
+            else msgspec.structs.replace(each, path=self._place(due.rows[each.physical]))
+            for each in asked.files
+        ]
+        return msgspec.structs.replace(asked, files=files)
 
     def _ask(self, asked: PartitionAsked, deaths: list[int]) -> list[FileProof]:
         """Have candidates judged; those over which the process dies are unreadable.

@@ -122,7 +122,7 @@ class Intake:
             NoSpaceError: not now.
         """
         limits = self._config.limits
-        free = self._load.free_bytes() - limits.min_free_bytes
+        free = self._load.room()
         used = folder.staged.bytes + partial_bytes
         if size > free:
             self._load.note_shortage(folder.uuid, free=size)

@@ -31,12 +31,13 @@ from receiver.load.placing import tree_of
 from receiver.metadata.model.ranks import NOW
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.tables.uploaded import NOT_STORED
 from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.scope import Scope
 from receiver.transfer.intake import check_sender
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from common.durable import Tree
     from receiver.config import ReceiverConfig
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from receiver.metadata.model.ranks import TransferCut
     from receiver.metadata.model.records import FileOrigin
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow
+    from receiver.metadata.state.tables.uploaded import InStore
     from receiver.principal import Principal
 
 __all__ = ["Listing", "page_limit"]
@@ -75,10 +77,26 @@ def page_limit(limit: int | None, most: int) -> int:
 class Listing:
     """Answers `inventory` and `catalogue`."""
 
-    def __init__(self, config: ReceiverConfig, engine: Engine, disks: Disks) -> None:
+    def __init__(
+        self,
+        config: ReceiverConfig,
+        engine: Engine,
+        disks: Disks,
+        in_store: Callable[[Sequence[FileRow]], frozenset[str]] | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            config: of the receiver.
+            engine: its metadata.
+            disks: its data directories.
+            in_store: asks the object store which of some files it has now, whole; the answer are
+                their physical names. None without a store.
+        """
         self._most = config.limits.max_page_items
         self._engine = engine
         self._disks = disks
+        self._in_store = in_store
 
     def inventory(
         self,
@@ -108,7 +126,8 @@ class Listing:
             rows = [row for row in page if scope.first_outside(row.devices) is None]
             owner = state.senders.get(sender)
             known = [state.file_table.listed.deletions(row.physical) for row in rows]
-        standing = self._disks.holding() if look else []
+            stored = {row.physical: state.uploaded_table.parts(row) for row in rows}
+        standing = self._standing(rows, stored) if look else frozenset()
         entries = [
             InventoryEntry(
                 path=row.path,
@@ -119,7 +138,7 @@ class Listing:
                 first_time=row.first,
                 last_time=row.last,
                 verified=row.verified,
-                stands=whole_in(standing, row),
+                stands=row.physical in standing,
                 resource=_resource(row) if look else None,
                 deletions=deletions,
             )
@@ -134,6 +153,19 @@ class Listing:
             looked=look,
             propagate=None if owner is None else owner.propagate,
         )
+
+    def _standing(self, rows: Sequence[FileRow], stored: Mapping[str, InStore]) -> frozenset[str]:
+        """Which files can be given up elsewhere: what a row says of the store is asked there."""
+        trees = self._disks.holding()
+        if not trees:
+            return frozenset()
+        here = {row.physical for row in rows if whole_in(trees, row, NOT_STORED)}
+        far = [
+            row
+            for row in rows
+            if row.physical not in here and whole_in(trees, row, stored[row.physical])
+        ]
+        return self._in_store(far) | here if far and self._in_store else frozenset(here)
 
     def catalogue(
         self,
@@ -269,8 +301,11 @@ class Listing:
         away = self._disks.away()
         standing = self._disks.standing() if away else self._disks.trees
         found = [(row, tree_of(standing, row)) for row in rows]
+        with self._engine.reading() as state:
+            stored = {row.physical for row in rows if state.uploaded_table.parts(row).file}
         for row, tree in found:
-            if tree is None and away:  # whoever went on without it would answer too little
+            # Whoever went on without it would answer too little.
+            if tree is None and away and row.physical not in stored:
                 raise AwayError(f"{row.physical} cannot be read: {away[0]}", retry_after=60.0)
         with self._engine.reading() as state:
             cuts = TransferCuts(state.owner_table.moves, at)
@@ -281,13 +316,19 @@ class Listing:
                 tree,
                 _extents(row, several) if devices else None,
                 quarantined=row.physical in quarantined,
+                stored=row.physical in stored,
             )
             for (row, tree), several in zip(found, of_rows, strict=True)
         ]
 
 
 def _entry(
-    row: FileRow, tree: Tree | None, devices: list[DeviceExtent] | None, *, quarantined: bool
+    row: FileRow,
+    tree: Tree | None,
+    devices: list[DeviceExtent] | None,
+    *,
+    quarantined: bool,
+    stored: bool,
 ) -> CatalogueEntry:
     rank = row.rank
     return CatalogueEntry(
@@ -308,6 +349,7 @@ def _entry(
         devices=devices,
         origin=None if row.origin is None else _origin(row.origin),
         changed=row.changed,
+        stored=stored,
     )
 
 

@@ -289,7 +289,7 @@ class Tasks:
         _, partial_bytes = self._uploads.numbers(folder.uuid)
         room = Room(
             quota=limits.max_unloaded_bytes - folder.staged.bytes - partial_bytes,
-            free=self._load.free_bytes() - limits.min_free_bytes,
+            free=self._load.room(),
             max_file=limits.max_file_bytes,
         )
         moment = self._load.ttl.moment()
@@ -304,7 +304,7 @@ class Tasks:
                 resumable=lambda entry: self._uploads.resumable(who, folder, entry),
                 room=room,
                 reveal_owner=self._config.auth.reveal_owner,
-                stands=lambda row: whole_in(standing, row),
+                stands=lambda row: whole_in(standing, row, state.uploaded_table.parts(row)),
                 expiry=self._load.ttl.expiry(state, moment),
             )
             decisions = [decide(entry, here) for entry in entries]

@@ -6,6 +6,7 @@ from flask import Response
 from msgspec.structs import asdict
 
 from common.errors import UsageError
+from common.wire import FetchAnswer, FetchRequest
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.operator import views, wire
 from receiver.operator.deletes import allow_held_deletes, drop_held_deletes, list_held_deletes
@@ -18,7 +19,7 @@ from receiver.operator.schema import import_into
 from receiver.operator.senders import accept_all, list_running_senders, remove_sender
 from receiver.operator.senders import accept_sender as accept
 from receiver.operator.status import running_status
-from receiver.operator.storage import running_storage
+from receiver.operator.storage import fetch_files, running_storage
 from receiver.operator.tokens import list_tokens, make_token
 from receiver.operator.tokens import revoke_token as revoke
 from receiver.web.call import Call, json_answer
@@ -127,6 +128,19 @@ def delete(call: Call) -> Response:
     request = call.body(wire.DeleteRequest)
     found = delete_files(call.operator, request.physicals, everywhere=request.everywhere)
     return json_answer(found)
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/files/fetch",
+    Role.OPERATOR,
+    "Bring files from the object store into the data directories",
+    AnswerRow(200, FetchAnswer),
+    takes=FetchRequest,
+)
+def fetch(call: Call) -> Response:
+    """Bring files here."""
+    return json_answer(fetch_files(call.operator, call.body(FetchRequest).paths))
 
 
 @ROUTES.call(

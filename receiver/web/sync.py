@@ -7,6 +7,7 @@ from flask import Response
 from common import wire
 from common.errors import UsageError
 from common.schemaitems import SchemaChanges
+from receiver.operator.storage import fetch_files
 from receiver.transfer.listing import page_limit
 from receiver.web.call import Call, MediaTypeError, json_answer
 from receiver.web.routes import (
@@ -367,6 +368,20 @@ def catalogue_fates(call: Call) -> Response:
     """What became of files."""
     request = call.body(wire.FatesRequest)
     return json_answer(call.node.listing.fates(call.who, request.paths))
+
+
+@ROUTES.call(
+    "POST",
+    f"{wire.BASE}/catalogue/fetch",
+    Role.READER,
+    "Bring files from the object store into the data directories, for one who reads them there",
+    AnswerRow(200, wire.FetchAnswer),
+    takes=wire.FetchRequest,
+)
+def catalogue_fetch(call: Call) -> Response:
+    """Bring files here."""
+    call.who.must_read()
+    return json_answer(fetch_files(call.node.operator, call.body(wire.FetchRequest).paths))
 
 
 @ROUTES.call(

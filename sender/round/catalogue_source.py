@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from common import wire
-from common.errors import NotFoundError
+from common.errors import NotFoundError, TsferryError
 from common.names import FilePath
 from sender.kept.receiver_file import Receiver, ReceiverFile, SourceMark
 from sender.select.data_dirs import DataDirs
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CatalogueSource", "open_catalogue"]
 
+log = logging.getLogger(__name__)
+
+_FETCHED = 1 << 30
+"""Bytes that are brought from the object store for one round, unless a single file has more."""
 _TRIES = 5
 """Readings of a catalogue that changes under way, before its gone files are left for later."""
 
@@ -55,6 +60,8 @@ class CatalogueSource:
     """Whether it has another past than before; the lists in its data directories have it too."""
     accepted: bool = False
     """Whether the operator says that it has all that it should have."""
+    fetches: bool = False
+    """Whether files are brought to its disk that are to be sent, or this only looks."""
     _found: Upstream = field(init=False)
     _everywhere: list[FilePath] = field(default_factory=list)
     _told_all: bool = False
@@ -62,11 +69,15 @@ class CatalogueSource:
     def __post_init__(self) -> None:
         self._found = self._scanned(None)
 
-    def _scanned(self, beneath: Beneath | None) -> Upstream:
+    def _scanned(
+        self, beneath: Beneath | None, listed: Mapping[FilePath, Entry] | None = None
+    ) -> Upstream:
         config = self.remote.config
         groups = config.storage_groups
         includes = group_filter(groups.include, groups.exclude)
-        return scan_catalogue(self.now.entries, self.dirs, includes, units_of(config), beneath)
+        return scan_catalogue(
+            self.now.entries, self.dirs, includes, units_of(config), beneath, listed
+        )
 
     def scan(self, entries: Mapping[FilePath, Entry], handed: HandedUp | None = None) -> Scan:
         """The catalogue, and what became of listed files that it has no more.
@@ -76,15 +87,47 @@ class CatalogueSource:
             handed: what was handed up beside it; None for a receiver that takes no origins.
         """
         self._told_all = handed is not None
+        beneath = None if handed is None else self._beneath(entries, handed)
+        if beneath is not None or self._found.remote:
+            self._found = self._scanned(beneath, entries)
+        if self.fetches and self._found.remote and self._fetched():
+            self._found = self._scanned(beneath, entries)
         if handed is not None:
-            self._found = self._scanned(self._beneath(entries, handed))
-        elif self.remote.config.propagate_deletes == "all" and not self.accepted:
+            return self._found.scan
+        if self.remote.config.propagate_deletes == "all" and not self.accepted:
             beneath, scan = self._beneath(entries, lambda *_: False), self._found.scan
             stay = undeleted(filter(scan.is_missing, entries), beneath)
             self._found = replace(
                 self._found, scan=msgspec.structs.replace(scan, others=scan.others | stay)
             )
         return self._found.scan
+
+    def _fetched(self) -> bool:
+        """Have files that are to be sent brought to the disk; whether any of them came.
+
+        No more of them than a part of the cache may hold: the next round has the next of them.
+        """
+        wanted: list[str] = []
+        size = 0
+        for entry in self._found.remote[: self.remote.config.task_max_files]:
+            size += entry.size
+            if wanted and size > _FETCHED:
+                break
+            wanted.append(entry.path)
+        client = self.remote.source_client()
+        try:
+            failed = self.remote.patiently(lambda: client.fetch(wanted))
+        except TsferryError as error:
+            log.warning("files are in the object store only", extra={"error": str(error)})
+            return False
+        finally:
+            client.close()
+        for each in failed:
+            log.warning(
+                "a file does not come from the object store",
+                extra={"file": each.path, "error": each.reason},
+            )
+        return len(failed) < len(wanted)
 
     def _beneath(self, entries: Mapping[FilePath, Entry], handed: HandedUp) -> Beneath:
         here = {each.path for each in self.now.entries}
@@ -179,7 +222,7 @@ def open_catalogue(remote: Remote, memory: ReceiverFile, *, remember: bool) -> C
         memory.update(data_dirs=tuple(str(path) for path in paths), source=mark)
     dirs = DataDirs.unmarked(Path(path) for path in paths)
     accepted = memory.now.accept_source
-    return CatalogueSource(remote, dirs, now, seen, doubt, lost, accepted)
+    return CatalogueSource(remote, dirs, now, seen, doubt, lost, accepted, remember)
 
 
 def _read(read: Callable[[], CatalogueNow]) -> CatalogueNow:

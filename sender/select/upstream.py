@@ -98,6 +98,7 @@ class Upstream:
         due: what is handed up by sending a file, or telling its end, or both anew: file -> the name
             under which that is remembered.
         contents: of deletion files.
+        remote: files on no list that are in the object store only, in the order of the catalogue.
     """
 
     scan: Scan
@@ -107,6 +108,7 @@ class Upstream:
     ended: frozenset[FilePath] = frozenset()
     due: Mapping[FilePath, str] = field(default_factory=dict)
     contents: Mapping[tuple[FilePath, str], bytes] = field(default_factory=dict)
+    remote: Sequence[CatalogueEntry] = ()
 
 
 def catalogue_dirs(entries: Iterable[CatalogueEntry], remembered: Iterable[str]) -> list[Path]:
@@ -126,6 +128,7 @@ def scan_catalogue(
     includes: Callable[[str], bool],
     interval: int,
     beneath: Beneath | None = None,
+    listed: Mapping[FilePath, Entry] | None = None,
 ) -> Upstream:
     """The catalogue as a scan.
 
@@ -136,6 +139,7 @@ def scan_catalogue(
         includes: whether a storage group is sent (`sender.select.filters`).
         interval: width of a time partition in the unit of the data (`sender.select.scan.units_of`).
         beneath: what is known beside; None for a receiver above that takes no origins.
+        listed: what is loaded above: of that a file need not be here.
     """
     ends: dict[FilePath, EndBelow] = {}
     ended: set[FilePath] = set()
@@ -146,6 +150,7 @@ def scan_catalogue(
     waiting: list[Waiting] = []
     others: set[FilePath] = set()
     by_path: dict[FilePath, CatalogueEntry] = {}
+    remote: list[CatalogueEntry] = []
     for entry in entries:
         data_dir = Path(entry.data_dir)
         try:
@@ -175,9 +180,18 @@ def scan_catalogue(
                 continue
         tree = dirs.trees.get(data_dir)
         file = None if tree is None else _on_disk(tree, path, entry)
+        if file is _REMOTE and path in told_anew:
+            remote.append(entry)  # what is told anew has its bytes at hand, should they be wanted
+        if file is _REMOTE and listed and path in listed:
+            file = _as_it_was(listed[path], data_dir)
+            if file is None:  # nothing of it is to be sent, and it is not gone
+                others.add(path)
+                continue
         if isinstance(file, LocalFile):
             files[path] = file
         else:
+            if file is _REMOTE:
+                remote.append(entry)
             others.add(path)
             bound = path.partition * interval if entry.first_time is None else entry.first_time
             reason = file or "its data directory cannot be opened"
@@ -218,7 +232,7 @@ def scan_catalogue(
         told_anew=frozenset(told_anew),
     )
     facts = CatalogueFacts(by_path)
-    return Upstream(scan, facts, origins, ends, frozenset(ended), due, contents)
+    return Upstream(scan, facts, origins, ends, frozenset(ended), due, contents, remote)
 
 
 def everywhere(path: FilePath) -> str:
@@ -296,6 +310,21 @@ def _noted(
     yield file, note.content[:size]
 
 
+_REMOTE = (
+    "it is in the object store only; `tsferry-receiver storage fetch` brings it to the disk of the "
+    "receiver on this node"
+)
+
+
+def _as_it_was(entry: Entry, data_dir: Path) -> LocalFile | None:
+    """A listed file that is in the object store only, as it was when it was sent."""
+    if entry.data_dir != data_dir or not entry.inode or entry.resource_mark is None:
+        return None
+    mark = entry.resource_mark
+    resource = ResourceStat(*mark, 0) if any(mark) else None
+    return LocalFile(entry.path, data_dir, "", *entry.identity, resource)
+
+
 def _on_disk(tree: Tree, path: FilePath, entry: CatalogueEntry) -> LocalFile | str:
     """The file that the catalogue speaks of, or why it cannot be sent."""
     try:
@@ -303,6 +332,8 @@ def _on_disk(tree: Tree, path: FilePath, entry: CatalogueEntry) -> LocalFile | s
         beside = tree.stat(path.text + RESOURCE) if entry.resource else None
     except (OSError, UnsafePathError) as error:
         return f"cannot be read: {error}"
+    if stat is None and entry.stored:
+        return _REMOTE
     if stat is None or not modes.S_ISREG(stat.st_mode):
         return "the catalogue has it, and it is not on disk: tsferry-receiver fsck"
     if stat.st_size != entry.size:

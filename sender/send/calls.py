@@ -242,6 +242,22 @@ class Client:
         assert answer is not None
         return msgspec.structs.replace(answer, fates=fates)
 
+    def fetch(self, paths: Sequence[str], limit: int = 100) -> list[wire.FailedFetch]:
+        """Have files brought to the receiver's disk that it has in an object store only.
+
+        Returns:
+            those that did not come.
+        """
+        failed: list[wire.FailedFetch] = []
+        waiting = list(paths)
+        while waiting:
+            asked, waiting = waiting[:limit], waiting[limit:]
+            page = wire.FetchRequest(paths=asked)
+            answer = self._json("POST", "/catalogue/fetch", wire.FetchAnswer, page)
+            failed += answer.failed
+            waiting = [*answer.coming, *waiting]
+        return failed
+
     def noted(self, limit: int = 1000) -> list[wire.NotedEntry]:
         """Deletion files that the receiver knows (a reader's call).
 

@@ -195,7 +195,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.superseding": ("common", "receiver.metadata", "receiver.points",
                              "receiver.superseding"),
     # What others keep of the engine's files is copied, and made of copies again.
-    "receiver.storage": ("common", "receiver.metadata", "receiver.config", "receiver.storage"),
+    "receiver.storage": ("common", "receiver.disks", "receiver.metadata", "receiver.config",
+                         "receiver.storage"),
     "receiver.load": ("common", "receiver.metadata", "receiver.load", "receiver.config",
                       "receiver.principal", "receiver.scope", "receiver.open_engine",
                       "receiver.disks"),

@@ -22,8 +22,9 @@ COMMAND = str(Path(sys.executable).with_name("tsferry-receiver"))
 class Centre:
     """Directories of a receiver, and the process that serves them while it runs."""
 
-    def __init__(self, root: Path, processes: Children) -> None:
+    def __init__(self, root: Path, processes: Children, more: str = "") -> None:
         self.root = root
+        self.more = more
         self.processes = processes
         root.mkdir(parents=True, exist_ok=True)
         self.config = root / "receiver.toml"
@@ -38,6 +39,7 @@ class Centre:
             f'data_dirs = ["{self.data}"]\n'
             f'[listen]\nhost = "127.0.0.1"\nport = {self.port}\n'
             "[limits]\nmin_free_bytes = 0\n[deletes]\nmax_fraction = 1\n"
+            f"{self.more}"
         )
         self.data.mkdir(exist_ok=True)
 
@@ -108,8 +110,13 @@ class Centre:
 
 
 @contextmanager
-def centre(root: Path) -> Iterator[Centre]:
-    """A receiver that is served from the first `start` to the end of the block."""
+def centre(root: Path, more: str = "") -> Iterator[Centre]:
+    """A receiver that is served from the first `start` to the end of the block.
+
+    Args:
+        root: where its directories are made.
+        more: tables of its configuration.
+    """
     root.mkdir(parents=True, exist_ok=True)
     with children(root) as processes:
-        yield Centre(root / "centre", processes)
+        yield Centre(root / "centre", processes, more)

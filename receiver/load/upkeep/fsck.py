@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables.uploaded import InStore
 
 __all__ = ["Found", "Report", "examine", "fsck"]
 
@@ -87,12 +88,22 @@ class Found(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What was looked at, and what is wrong."""
+    """What was looked at, and what is wrong.
+
+    Attributes:
+        engine: its uuid.
+        commit: the newest.
+        files: that readers see, or would see.
+        bytes: of them.
+        remote: files that are in none of the data directories, and in the object store.
+        found: what is not as it should be.
+    """
 
     engine: str
     commit: int
     files: int = 0
     bytes: int = 0
+    remote: int = 0
     found: list[Found] = msgspec.field(default_factory=list)
 
     @property
@@ -179,9 +190,16 @@ def examine(
     ]
     with engine.reading() as state:
         rows = [row for row in state.files.values() if _is_to_be_there(row)]
+        stored = {row.physical: state.uploaded_table.parts(row) for row in rows}
         commit = state.newest
+    remote = 0
     for row in rows:
-        found += _check_file(row, trees, all_here=not away)
+        in_store = stored[row.physical]
+        tree = next((each for each in trees if each.exists(row.physical)), None)
+        if tree is None and in_store.file:
+            remote += 1
+            continue
+        found += _check_file(row, tree, in_store, all_here=not away)
     found += _strays(engine, trees)
     for tree in trees:
         found += [
@@ -200,6 +218,7 @@ def examine(
         commit=commit,
         files=len(rows),
         bytes=sum(row.size for row in rows),
+        remote=remote,
         found=found,
     )
 
@@ -212,14 +231,15 @@ def _is_to_be_there(row: FileRow) -> bool:
     return row.visible or row.state is FileState.SUPERSEDED
 
 
-def _check_file(row: FileRow, trees: Sequence[Tree], *, all_here: bool) -> Iterator[Found]:
+def _check_file(
+    row: FileRow, tree: Tree | None, stored: InStore, *, all_here: bool
+) -> Iterator[Found]:
     def found(kind: str, detail: str) -> Found:
         repair = "quarantine it, so that its sender sends it again"
         if row.state is FileState.SUPERSEDED:
             repair = "forget it: other files give all of its points"
         return Found(kind=kind, path=row.physical, detail=detail, repair=repair, sender=row.sender)
 
-    tree = next((each for each in trees if each.exists(row.physical)), None)
     if tree is None:
         if all_here:  # on a disk that is not mounted nothing is lost
             yield found("missing", f"{row.path} is in none of the data directories")
@@ -233,7 +253,9 @@ def _check_file(row: FileRow, trees: Sequence[Tree], *, all_here: bool) -> Itera
     except (OSError, TsferryError) as error:
         yield found("unreadable", str(error))
         return
-    yield from _check_resource(row, tree)
+    rel = FilePath.parse(row.physical).resource.text
+    if not (stored.resource and not tree.exists(rel)):
+        yield from _check_resource(row, tree)
 
 
 def _check_content(row: FileRow, fd: int, found: _MakeFound) -> Iterator[Found]:

@@ -23,6 +23,7 @@ from common.threads import join_begun
 from receiver.load.deciding.hidden_files import older_names
 from receiver.load.folder.manifests import kept_tasks, remove_tables
 from receiver.load.folder.obstacles import is_of_one_path
+from receiver.load.placing import tree_of
 from receiver.load.upkeep.undeleting import bring_back_unproved
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from receiver.disks import Disks
     from receiver.load.folder.sender_folder import Folders, SenderFolder
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["Reaper"]
@@ -127,8 +129,9 @@ class Reaper:
         if self._disks.away():  # rows would go, and their bytes come back with the disk
             return 0
         if self._unproved_due:
-            bring_back_unproved(self._engine, self._disks.standing())
-            self._unproved_due = False
+            self._unproved_due = bool(bring_back_unproved(self._engine, self._disks).waiting)
+            if self._unproved_due:
+                return 0
         oldest = self._engine.oldest_answerable
         with self._engine.reading() as state:
             seconds = state.clock.times.seconds
@@ -141,6 +144,7 @@ class Reaper:
                     and row.deleted <= oldest  # visible at T: not deleted, or deleted after T
                 )
             ]
+            stored = {row.physical for row in due if state.uploaded_table.parts(row).file}
             told = {row.physical: state.deletion_table.of_file(row.physical) for row in due}
         # The records of a deleted file go on hiding points of others: where only its devices tell
         # what they name, its row stays.
@@ -158,6 +162,8 @@ class Reaper:
             if not gone:
                 continue
             self._engine.commit([records.FileForgotten(physical) for physical in gone])
+            for physical in stored.intersection(gone):
+                self._unlink(FilePath.parse(physical))  # it may have been fetched in between
             count += len(gone)
             self._tables_due = True
             crash.point("reaper.forgotten")
@@ -193,12 +199,19 @@ class Reaper:
             for physical in state.file_table.gone.superseded():
                 row = state.files[physical]
                 read = seconds(row.superseded) + self._keep_deleted > now
-                if read or (row.superseded > oldest and not pressed):
+                is_past = row.superseded <= oldest
+                if read or not (is_past or pressed):
                     break  # in the order of their proofs
+                if not is_past and self._is_remote(state, row):
+                    continue  # it takes no room here
                 due.append(row)
                 if pressed and len(due) == _PRESSED_BATCH:
                     break
         return due
+
+    def _is_remote(self, state: State, row: FileRow) -> bool:
+        stored = state.uploaded_table.parts(row).file
+        return stored and tree_of(self._disks.trees, row) is None
 
     def _unlink(self, physical: FilePath) -> bool:
         """Whether a file is gone; one that cannot be reached keeps its row for the next pass."""

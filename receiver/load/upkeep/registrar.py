@@ -28,7 +28,7 @@ from receiver.metadata.model.paths import IllegalPathError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from common.durable import Tree
+    from receiver.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
 
@@ -42,9 +42,9 @@ _ATTEMPTS = 20
 class Registrar:
     """Enters what is not registered yet, in a thread of its own that ends when it is done."""
 
-    def __init__(self, engine: Engine, trees: Sequence[Tree]) -> None:
+    def __init__(self, engine: Engine, disks: Disks) -> None:
         self._engine = engine
-        self._trees = trees
+        self._disks = disks
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -91,7 +91,8 @@ class Registrar:
             log.exception("registering files failed")
 
     def _register(self, row: FileRow) -> bool:
-        registers = self._read(row)
+        with self._disks.pinned([row]):
+            registers = self._read(row)
         if registers is None:
             return False
         guard = Guard("file", row.physical, row.changed)
@@ -119,7 +120,7 @@ class Registrar:
 
     def _read(self, row: FileRow) -> Sequence[records.LoadedDevice] | None:
         """The series of a file; None if its bytes are not there, or not what was loaded."""
-        tree = next((each for each in self._trees if each.exists(row.physical)), None)
+        tree = next((each for each in self._disks.trees if each.exists(row.physical)), None)
         if tree is None:
             log.warning("a loaded file is not on the disk", extra={"file": row.physical})
             return None

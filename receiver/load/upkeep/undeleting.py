@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from common import crash
 from common.digests import md5_of_fd
-from common.errors import UnsafePathError
+from common.errors import Transient, TsferryError, UnsafePathError
 from common.tsfile import Corrupt, read_tail
 from receiver.disks import whole_in
 from receiver.load.placing import tree_of
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from common.durable import Tree
+    from receiver.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
 
@@ -42,23 +43,31 @@ class Undeleted(NamedTuple):
     Attributes:
         back: their physical paths.
         failed: (physical path, why not) of the others.
+        waiting: those of the failed whose bytes can be had at another time.
     """
 
     back: list[str]
     failed: list[tuple[str, str]]
+    waiting: list[str]
 
 
-def undelete(engine: Engine, trees: Sequence[Tree], rows: Iterable[FileRow]) -> Undeleted:
+def undelete(engine: Engine, disks: Disks, rows: Iterable[FileRow]) -> Undeleted:
     """Bring deleted files back as retired ones, each in a commit of its own.
 
     Args:
         engine: of the receiver.
-        trees: its data directories.
+        disks: its data directories.
         rows: the deleted files.
     """
-    done = Undeleted([], [])
+    done = Undeleted([], [], [])
     for row in rows:
-        found = _read(trees, row)
+        try:
+            with disks.pinned([row]):
+                found = _read(disks.standing(), row)
+        except TsferryError as error:
+            found = f"its bytes cannot be had now: {error}"
+            if isinstance(error, Transient):
+                done.waiting.append(row.physical)
         if isinstance(found, str):
             done.failed.append((row.physical, found))
             continue
@@ -78,19 +87,22 @@ def undelete(engine: Engine, trees: Sequence[Tree], rows: Iterable[FileRow]) -> 
     return done
 
 
-def bring_back_unproved(engine: Engine, trees: Sequence[Tree]) -> Undeleted:
+def bring_back_unproved(engine: Engine, disks: Disks) -> Undeleted:
     """Bring back what an earlier version deleted because compacted files spanned its times.
 
     It was never retired, as what a proof leaves out is: that is how it is known. Points of it may
     be nowhere else.
     """
+    trees = disks.standing()
     with engine.reading() as state:
         rows = [
             row
             for row in state.file_table.deleted()
-            if row.reason == "superseded" and not row.retired and whole_in(trees, row)
+            if row.reason == "superseded"
+            and not row.retired
+            and whole_in(trees, row, state.uploaded_table.parts(row))
         ]
-    done = undelete(engine, trees, rows)
+    done = undelete(engine, disks, rows)
     if rows:
         log.warning(
             "files that were deleted without a proof are visible again, as retired ones",

@@ -111,7 +111,7 @@ def columns_of(options: SourceOptions) -> list[ResultColumn]:
         if tail is not None and tail.status is Status.COMPLETE:
             schema.add(file.name, file.database, tail, picker)
         else:
-            broken.append(f"{file.name}: {'not there' if tail is None else tail.reason}")
+            broken.append(file.why_absent() if tail is None else f"{file.name}: {tail.reason}")
     if broken and not schema.files:
         raise UsageError(f"form = 'wide': no file shows its columns: {broken[0]}")
     return schema.columns()

@@ -158,7 +158,7 @@ def _open(file: DataFile, plan: ReadPlan, stack: ExitStack) -> TsFileReader:
 
     path = next((each for each in file.locations if os.path.exists(each)), None)
     if path is None:
-        raise MissingFileError(f"{file.name}: not there any more: {', '.join(file.locations)}")
+        raise MissingFileError(file.why_absent())
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     stack.callback(os.close, fd)
     size = os.fstat(fd).st_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -141,7 +142,7 @@ class CommittedFiles(Closing):
         self._roots = tuple(map(str, config.data_dirs))
         self._names: dict[int | tuple[str, ...], tuple[str, ...]] = {}
         self._alive: dict[str, bool] = {}
-        self._later: set[str] | None = None
+        self._later: dict[str, bool] | None = None
         self._catalogue = LocalCatalogue(config.schema_dir, data_dirs=self._roots)
         self.uuid, self.commit = self._catalogue.uuid, self._catalogue.newest
         visible = self._catalogue.rows(self.commit).visible
@@ -218,6 +219,11 @@ class CommittedFiles(Closing):
         """
         physical, home = file.row.physical, file.row.data_dir
         where = f" (on {host})" if host else ""
+        if self._is_remote(physical):
+            return _unproved(
+                f"it is in the object store only{where}: `tsferry-receiver storage fetch "
+                f"{physical}` brings it here"
+            )
         for away in self._away:
             return _unproved(f"not found; {away}")
         for root in self._config.data_dirs:
@@ -256,10 +262,23 @@ class CommittedFiles(Closing):
 
     def _is_visible_now(self, physical: str) -> bool:
         """Whether the file is in the catalogue still, as it stood when this was first asked."""
+        return physical in self._seen_later()
+
+    def _is_remote(self, physical: str) -> bool:
+        """Whether a file is in the object store, and this machine sees it in no data directory."""
+        if any(os.path.lexists(f"{root}/{physical}") for root in self._roots):
+            return False
+        return self._seen_later().get(physical, False)
+
+    def _seen_later(self) -> dict[str, bool]:
+        """Files that are visible still, each with whether the object store has it."""
         if self._later is None:
             with LocalCatalogue(self._config.schema_dir) as now:
-                self._later = {row.physical for row in now.rows(now.newest).visible}
-        return physical in self._later
+                rows = now.rows(now.newest).visible
+                with now.engine.reading() as state:
+                    parts = state.uploaded_table.parts
+                    self._later = {row.physical: parts(row).file for row in rows}
+        return self._later
 
     # -- reading -------------------------------------------------------------------------------
 

@@ -43,6 +43,8 @@ from receiver.metadata.log.frames import encode_frame, encode_log_head, encode_p
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.spark.report import summarise, write
+from receiver.storage.disk_cache import DiskCache
+from receiver.storage.file_fetching import FileFetcher
 from receiver.storage.file_restore import restore_files
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.log_shipping import LogShipper
@@ -147,6 +149,13 @@ for name in ("restored", "unopened"):  # an engine that is opened there would fl
 with Engine.open(root / "restored" / "schema", background=False) as engine:
     with Tree(root / "restored" / "data", create=True) as data:
         assert restore_files(store, engine, [data]).fetched == 1
+    with Tree(root / "cache", create=True) as data:
+        fetcher = FileFetcher(engine, store, lambda: [data], DiskCache(None))
+        with engine.reading() as state:
+            rows = list(state.files.values())
+        with fetcher.pinned(rows):
+            assert data.exists(rows[0].physical)
+        fetcher.close()
 store.close()
 
 # a report

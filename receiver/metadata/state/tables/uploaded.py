@@ -6,7 +6,7 @@ may be in both places, and nothing is forgotten of it but by the row of the file
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -19,7 +19,24 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables import Appliers
 
-__all__ = ["UploadTimes", "UploadedTable"]
+__all__ = ["NOT_STORED", "InStore", "UploadTimes", "UploadedTable"]
+
+
+class InStore(NamedTuple):
+    """What the object store has of a file, by the commits that told of it.
+
+    What is in no data directory and in the store is *remote*: neither lost nor missing.
+
+    Attributes:
+        file: its bytes.
+        resource: the `.resource` that it has now, if it has one.
+    """
+
+    file: bool = False
+    resource: bool = False
+
+
+NOT_STORED = InStore()
 
 
 class UploadTimes:
@@ -101,6 +118,13 @@ class UploadedTable:
         if there is None:
             return True
         return row.resource is not None and row.resource.md5 != there.resource
+
+    def parts(self, row: FileRow) -> InStore:
+        """What the store has of a file."""
+        there = self.rows.get(row.physical)
+        if there is None or there.ended or there.size != row.size:
+            return NOT_STORED
+        return InStore(True, row.resource is not None and row.resource.md5 == there.resource)
 
     def operations(self) -> Appliers:
         """What it does with operations."""

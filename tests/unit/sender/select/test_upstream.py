@@ -9,7 +9,7 @@ from sender.plan.plan_options import PlanOptions
 from sender.select.data_dirs import DataDirs
 from sender.select.entry import Entry
 from sender.select.found import Why
-from sender.select.upstream import catalogue_dirs, scan_catalogue
+from sender.select.upstream import Beneath, catalogue_dirs, scan_catalogue
 from tests.support.site import ENDPOINT, digest, path, rebuild, tsfile
 
 TAG = "0123456789abcdef"
@@ -48,8 +48,9 @@ def data_dir(tmp_path):
     return where
 
 
-def scanned(data_dir, *entries, includes=lambda sg: True):
-    return scan_catalogue(entries, DataDirs.unmarked([data_dir]), includes, 604_800_000)
+def scanned(data_dir, *entries, includes=lambda sg: True, listed=None):
+    dirs = DataDirs.unmarked([data_dir])
+    return scan_catalogue(entries, dirs, includes, 604_800_000, None, listed)
 
 
 def test_a_committed_file_may_be_forwarded_without_reading_it(data_dir):
@@ -72,6 +73,39 @@ def test_a_file_is_gone_when_the_catalogue_has_it_no_more(data_dir):
     put(data_dir)  # it may still lie there, until no reader needs it
     scan = scanned(data_dir).scan
     assert scan.is_gone(P, data_dir)
+
+
+def test_a_listed_file_in_the_object_store_is_as_it_was_and_another_waits(data_dir):
+    put(data_dir, resource=b"r")
+    entry = an_entry(data_dir, resource=True, stored=True)
+    file = scanned(data_dir, entry).scan.files[P]
+    listed = {P: Entry.of(file, entry.md5, None, file.resource_mark)}
+    (data_dir / P.text).unlink()
+    (data_dir / f"{P.text}.resource").unlink()
+    found = scanned(data_dir, entry, listed=listed).scan
+    assert listed[P].is_of(found.files[P])
+    assert found.files[P].resource_mark == file.resource_mark
+    assert not found.waiting
+    unsure = {P: Entry.unknown(P, data_dir)}
+    found = scanned(data_dir, entry, listed=unsure).scan
+    assert (not found.files, not found.waiting, found.is_gone(P, data_dir)) == (True, True, False)
+    found = scanned(data_dir, entry).scan
+    assert "storage fetch" in found.waiting[0].reason
+    assert not found.is_gone(P, data_dir)
+
+
+def test_a_listed_file_in_the_object_store_that_is_told_anew_is_fetched(data_dir):
+    put(data_dir)
+    entry = an_entry(data_dir, stored=True, first_look=1, closed_look=1, changed=9)
+    file = scanned(data_dir, entry).scan.files[P]
+    listed = {P: Entry.of(file, entry.md5, None, file.resource_mark)}
+    (data_dir / P.text).unlink()
+    dirs = DataDirs.unmarked([data_dir])
+    for is_told in (False, True):
+        beneath = Beneath("e" * 32, listed, lambda *_, told=is_told: told, {})
+        found = scan_catalogue([entry], dirs, lambda _: True, 604_800_000, beneath, listed)
+        assert [each.path for each in found.remote] == ([] if is_told else [P.text])
+        assert P in found.scan.files
 
 
 def test_a_file_that_is_missing_on_disk_waits_and_is_not_gone(data_dir):

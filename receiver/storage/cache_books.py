@@ -1,0 +1,113 @@
+"""How much loaded files take in the data directories, and which of them may leave these.
+
+It is counted at the start, by what the disk has allocated, and followed by commits from then on.
+The store is not needed for that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common.names import RESOURCE, FilePath, Kind
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import HistoryGoneError
+from receiver.metadata.state.table_rows import FileState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from common.durable import Tree
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
+    from receiver.storage.disk_cache import DiskCache
+
+__all__ = ["CacheBooks", "allocated"]
+
+_STATES = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED)
+_NEWS = (
+    records.FileLoaded,
+    records.FileForgotten,
+    records.ResourceNoted,
+    records.FileUploaded,  # a resource that was told of has come to its place by then
+)
+"""Operations behind which a file takes another room here."""
+
+
+def allocated(trees: Sequence[Tree], physical: str) -> int:
+    """Bytes that a file and its resource take in all of the data directories."""
+    path = FilePath.parse(physical)
+    names = (path.text, path.resource.text)
+    found = [tree.stat(name) for tree in trees for name in names]
+    return sum(each.st_blocks * 512 for each in found if each is not None)
+
+
+class CacheBooks:
+    """Counts, when it is called; one thread at a time."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        trees: Callable[[], Sequence[Tree]],
+        cache: DiskCache,
+        shipped: Callable[[], int],
+    ) -> None:
+        """Prepare; nothing is looked at before `look`.
+
+        Args:
+            engine: the metadata engine.
+            trees: gives the data directories that count now.
+            cache: what is found goes there.
+            shipped: the newest commit whose log is in the store.
+        """
+        self._engine = engine
+        self._trees = trees
+        self._cache = cache
+        self._shipped = shipped
+        self._seen = -1
+
+    def look(self) -> None:
+        """Follow what was loaded and forgotten since the last look."""
+        if self._seen < 0:
+            self._count_all()
+            return
+        if self._engine.newest_commit == self._seen:
+            return
+        try:
+            for commit in self._engine.log_since(self._seen):
+                for op in commit.ops:
+                    if isinstance(op, _NEWS):
+                        self._count(op.physical)
+                self._seen = commit.ts
+        except HistoryGoneError:
+            self._count_all()
+
+    def _count(self, physical: str) -> None:
+        size = allocated(self._trees(), physical)
+        if size:
+            self._cache.came(physical, size)
+        else:
+            self._cache.went(physical)
+
+    def _count_all(self) -> None:
+        """Count what the disks have, in the order of the loads."""
+        with self._engine.reading() as state:
+            newest = state.newest
+            created = {row.physical: row.created for row in state.files.values()}
+        there: dict[str, int] = {}
+        for tree in self._trees():
+            for kind in Kind:
+                for rel, found in tree.files(kind):
+                    physical = rel.removesuffix(RESOURCE)
+                    there[physical] = there.get(physical, 0) + found.st_blocks * 512
+        for physical in sorted(there, key=lambda each: (created.get(each, 0), each)):
+            self._cache.came(physical, there[physical])
+        self._seen = newest
+
+    def may_go(self, state: State, physical: str) -> bool:
+        """Whether all that is known here says that a file may leave the disk."""
+        row, there = state.files.get(physical), state.uploaded_table.rows.get(physical)
+        if row is None or there is None or row.state not in _STATES:
+            return False
+        stored = state.uploaded_table.parts(row)
+        is_whole = stored.file and (row.resource is None or stored.resource)
+        return is_whole and there.changed <= self._shipped()

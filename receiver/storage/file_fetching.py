@@ -1,0 +1,250 @@
+"""Brings loaded files back from the object store into the data directories.
+
+An object is fetched once, however many wait for it. What a step needs is pinned and brought all at
+once, or none of it: who cannot have all lets the rest go while it waits, and waits for so long at
+most. A file that was deleted while it came does not stay; neither does a `.resource` that was
+replaced. Nothing of this is a commit.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from common import crash
+from common.errors import NoSpaceError, NotFoundError, StoppedError
+from common.names import FilePath
+from receiver.disks import NAMING, home_of
+from receiver.metadata.state.table_rows import FileState
+from receiver.storage.cache_books import allocated
+from receiver.storage.object_fetching import fetch_beside, settle_fetched
+from receiver.storage.uploader import resource_key, stored_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from common.durable import Tree
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import FileRow, UploadedRow
+    from receiver.storage.disk_cache import DiskCache
+    from receiver.storage.object_store import ObjectStore
+
+__all__ = ["FileFetcher"]
+
+_LOOK = 1.0
+"""Seconds at most between two looks for room."""
+_BLOCK = 4096
+
+
+class _Due(NamedTuple):
+    row: FileRow
+    object: UploadedRow
+
+    @property
+    def size(self) -> int:
+        """Bytes that it will take, rounded as disks do."""
+        sizes = [self.row.size]
+        if self.row.resource is not None:
+            sizes.append(self.row.resource.size)
+        return sum(-(-each // _BLOCK) * _BLOCK for each in sizes)
+
+
+class FileFetcher:
+    """Fetches for whoever asks, from any thread."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: ObjectStore,
+        trees: Callable[[], Sequence[Tree]],
+        cache: DiskCache,
+        *,
+        parallel: int = 4,
+        pin_wait: float = 30.0,
+        wake: Callable[[], None] = lambda: None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            engine: the metadata engine.
+            store: has the objects.
+            trees: gives the data directories that count now.
+            cache: the books of what lies there.
+            parallel: files on their way at once.
+            pin_wait: seconds that a step waits for room, at most.
+            wake: called when room is needed.
+            monotonic: seconds.
+        """
+        self._engine = engine
+        self._store = store
+        self._trees = trees
+        self._cache = cache
+        self._pin_wait = pin_wait
+        self._wake = wake
+        self._monotonic = monotonic
+        self._coming: dict[str, Future[None]] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="fetch")
+
+    def close(self) -> None:
+        """Begin no more; what is under way comes to its end."""
+        with self._lock:
+            self._is_closed = True
+        self._pool.shutdown(wait=True, cancel_futures=False)
+
+    @contextmanager
+    def pinned(self, rows: Sequence[FileRow], *, used: bool = False) -> Iterator[None]:
+        """While it is entered, files lie in the data directories and stay there.
+
+        What is in neither place is left to whoever looks for it there.
+
+        Args:
+            rows: the files.
+            used: they are asked for by name, and not in a walk over many.
+
+        Raises:
+            NoSpaceError: there is no room for all of them, now or ever.
+            NotFoundError: a file was forgotten, or the store has lost it.
+            ContentChangedError: the store has other bytes.
+            StoreAwayError, StoreRefusedError: of the store.
+        """
+        names = [row.physical for row in rows]
+        self._have(rows)
+        try:
+            if used:
+                for each in names:
+                    self._cache.used(each)
+            yield
+        finally:
+            self._cache.unpin(names)
+
+    def _have(self, rows: Sequence[FileRow]) -> None:
+        names = [row.physical for row in rows]
+        until = self._monotonic() + self._pin_wait
+        while True:
+            self._cache.pin(names)
+            try:
+                due = self._absent(rows)
+                coming = {each.row.physical: each.size for each in due}
+                size = sum(coming.values())
+                capacity = self._cache.capacity
+                if capacity is not None and size > capacity:
+                    raise NoSpaceError(
+                        f"{size} bytes are to come from the object store at once, and "
+                        f"storage.capacity is {capacity}"
+                    )
+                if self._cache.reserve(coming):
+                    try:
+                        self._bring_all(due)
+                    finally:
+                        self._cache.release(coming)
+                    return
+            except BaseException:
+                self._cache.unpin(names)
+                raise
+            self._cache.unpin(names)
+            self._wake()
+            left = until - self._monotonic()
+            if left <= 0:
+                raise NoSpaceError(
+                    f"{size} bytes are to come from the object store, and no room is made for "
+                    "them: other files are in use, or not in the store",
+                    retry_after=self._pin_wait,
+                )
+            self._cache.wait(min(left, _LOOK))
+
+    def _absent(self, rows: Sequence[FileRow]) -> list[_Due]:
+        trees = self._trees()
+        away = [row for row in rows if not any(tree.exists(row.physical) for tree in trees)]
+        with self._engine.reading() as state:
+            table = state.uploaded_table
+            return [_Due(row, table.rows[row.physical]) for row in away if table.parts(row).file]
+
+    def _bring_all(self, due: Sequence[_Due]) -> None:
+        """Have all of them come; the first that does not is the error."""
+        with self._lock:
+            if self._is_closed:
+                raise StoppedError("told to stop")
+            for each in due:
+                physical = each.row.physical
+                if physical not in self._coming:
+                    self._coming[physical] = self._pool.submit(self._bring, each)
+            coming = [self._coming[each.row.physical] for each in due]
+        wait(coming)
+        for future in coming:
+            future.result()
+
+    def _bring(self, due: _Due) -> None:
+        try:
+            self._fetch(due)
+        finally:
+            with self._lock:
+                self._coming.pop(due.row.physical, None)
+
+    def _fetch(self, due: _Due) -> None:
+        row, physical = due.row, due.row.physical
+        trees = self._trees()
+        if any(tree.exists(physical) for tree in trees):
+            return  # it came just before this one asked
+        tree = home_of(trees, row) or (trees[0] if trees else None)
+        if tree is None:
+            raise NotFoundError(f"{physical}: no data directory is there for it to come to")
+        path = FilePath.parse(physical)
+        place = stored_key(self._engine.uuid, due.object)
+        brought: list[tuple[str, str]] = []
+        try:
+            resource = row.resource
+            if resource is not None and resource.md5 == due.object.resource:
+                key = resource_key(place, resource.md5)
+                rel = fetch_beside(self._store, tree, key, resource.size, resource.md5)
+                brought.append((rel, path.resource.text))
+            rel = fetch_beside(self._store, tree, place, row.size, row.md5)
+            brought.append((rel, path.text))
+            self._name(due, tree, brought)
+        finally:
+            for rel, _ in brought:
+                tree.unlink(rel, sync=False)
+
+    def _name(self, due: _Due, tree: Tree, brought: list[tuple[str, str]]) -> None:
+        """Give what came its names, the TsFile's last: with it all of it is here."""
+        physical = due.row.physical
+        tree.make_dirs(physical.rpartition("/")[0])
+        with NAMING:
+            self._check_wanted(due)
+            with self._engine.reading() as state:
+                now = state.files[physical].resource
+            for rel, target in brought:
+                if target != physical and (now != due.row.resource or tree.exists(target)):
+                    continue  # another one was told of, and is there or comes by itself
+                tree.rename(rel, target, sync=False)
+                crash.point("storage.fetch.named")
+            tree.sync_dir(physical.rpartition("/")[0])
+            settle_fetched(tree)
+        self._cache.came(physical, allocated(self._trees(), physical))
+        try:
+            self._check_wanted(due)
+        except NotFoundError:
+            # Deleted between the two looks: whoever removes its bytes may have been here before.
+            tree.unlink(f"{physical}.resource", sync=False)
+            tree.unlink(physical)
+            self._cache.went(physical)
+            raise
+        crash.point("storage.fetched")
+
+    def _check_wanted(self, due: _Due) -> None:
+        """See that a file was not deleted since it was asked for.
+
+        Raises:
+            NotFoundError: it was.
+        """
+        with self._engine.reading() as state:
+            row = state.files.get(due.row.physical)
+        if row is None or (
+            row.state is FileState.DELETED and due.row.state is not FileState.DELETED
+        ):
+            raise NotFoundError(f"{due.row.physical} was deleted meanwhile")

@@ -1,0 +1,76 @@
+"""An object's bytes, brought into a data directory and checked before they get a name there.
+
+They are written in a directory of their own, `.fetching`, so that what was cut off is found by
+looking at one directory; from there they are renamed to their place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common import crash
+from common.digests import md5
+from common.durable import temporary_name
+from receiver.storage.object_content import ContentChangedError
+
+if TYPE_CHECKING:
+    from common.durable import Tree
+    from receiver.storage.object_store import ObjectStore
+
+__all__ = ["fetch_beside", "settle_fetched", "sweep_fetched"]
+
+_FOLDER = ".fetching"
+_BLOCK = 8 << 20
+
+
+def fetch_beside(store: ObjectStore, tree: Tree, key: str, size: int, digest: str) -> str:
+    """Fetch an object; it is on the disk when this returns, under a name that nobody reads.
+
+    Args:
+        store: has the object.
+        tree: the data directory.
+        key: of the object.
+        size: bytes that it has.
+        digest: its MD5, in hex.
+
+    Returns:
+        where it lies; whoever asked for it renames or removes it.
+
+    Raises:
+        ObjectMissingError: there is none.
+        ContentChangedError: it has other bytes. Nothing is left of it.
+        StoreAwayError, StoreRefusedError: of the store.
+        NoSpaceError: the disk is full.
+    """
+    tree.make_dirs(_FOLDER)
+    rel = f"{_FOLDER}/{temporary_name()}"
+    try:
+        found, at = md5(), 0
+        with tree.create(rel) as file:
+            crash.point("storage.fetch.begun")
+            while at < size:
+                block = store.read(key, at, min(_BLOCK, size - at))
+                if not block:
+                    break
+                found.update(block)
+                file.write(block)
+                at += len(block)
+            if at != size or found.hexdigest() != digest:
+                raise ContentChangedError(f"{store.url}: {key}: other bytes than were uploaded")
+            file.sync()
+    except BaseException:
+        tree.unlink(rel, sync=False)
+        raise
+    crash.point("storage.fetch.written")
+    return rel
+
+
+def settle_fetched(tree: Tree) -> None:
+    """Make it last that what was fetched has gone to its place from here."""
+    if tree.exists(_FOLDER):
+        tree.sync_dir(_FOLDER)
+
+
+def sweep_fetched(tree: Tree) -> None:
+    """Remove what an earlier life had fetched and not named; for who holds the engine's lock."""
+    tree.sweep_temporaries(_FOLDER, deep=False)

@@ -1,0 +1,214 @@
+"""A receiver whose disk is smaller than what it has loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from common.durable import Tree
+from common.errors import NoSpaceError
+from common.wire import Action
+from receiver.metadata.model import records
+from receiver.metadata.state.table_rows import FileRow, FileState
+from receiver.node import Node
+from receiver.operator.files import list_files, undelete_files
+from receiver.operator.quarantine import retry_quarantined
+from receiver.operator.storage import fetch_files, running_storage
+from receiver.storage.directory_store import DirectoryStore
+from receiver.storage.file_restore import restore_files
+from receiver.storage.object_store import StoreAwayError
+from receiver.storage.store_opening import open_store
+from tests.support.node_world import A, Clock, Edge, World, fsck_of, path_of, plan_entry, tsfile
+from tests.support.proving import Site, in_this_process
+from tests.support.web import until
+
+BLOCK = 4096
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: Clock) -> World:
+    (tmp_path / "bucket").mkdir()
+    storage = {
+        "url": (tmp_path / "bucket").as_uri(),
+        "lag": 0.1,
+        "capacity": 10 * BLOCK,
+        "pin_wait": 5.0,
+    }
+    return World(tmp_path / "centre", clock=clock, storage=storage)
+
+
+@pytest.fixture
+def node(world: World) -> Iterator[Node]:
+    with world.node() as node:
+        yield node
+
+
+def files(first: int, last: int) -> dict[str, bytes]:
+    return {path_of(number): tsfile(first=number * 100) for number in range(first, last + 1)}
+
+
+def here(world: World) -> int:
+    return len(world.loaded())
+
+
+def comes_in(edge: Edge, batch: dict[str, bytes]) -> bool:
+    """Whether all of it is loaded; what there is no room for is sent again."""
+    try:
+        return edge.round(batch).keys() == batch.keys()
+    except NoSpaceError:
+        return False
+
+
+def row_of(node: Node, path: str) -> FileRow:
+    with node.engine.reading() as state:
+        (row,) = (each for each in state.files.values() if each.path == path)
+    return row
+
+
+def remote(node: Node) -> set[str]:
+    return {each.path for each in list_files(node.operator).files if each.data_dir is None}
+
+
+def test_what_it_loads_fits_whatever_the_sum(node: Node, world: World) -> None:
+    edge = Edge(node)
+    sent: dict[str, bytes] = {}
+    for low in range(1, 31, 3):
+        sent |= files(low, low + 2)
+        until(partial(comes_in, edge, files(low, low + 2)))
+    until(lambda: here(world) <= 9)
+    view = running_storage(node.operator)
+    assert (view.capacity, view.uploaded_files) == (10 * BLOCK, 30)
+    assert len(remote(node)) >= 21
+    report = fsck_of(node)
+    assert (report.found, report.files) == ([], 30)
+    until(lambda: node.problem() is None)
+    entries = node.listing.inventory(edge.who, A, None, None, look=True).entries
+    assert [each.stands for each in entries] == [True] * 30
+    wanted = [row_of(node, path).physical for path in sorted(sent)[:3]]
+    answer = fetch_files(node.operator, [*wanted, "sequence/no/0/0/1-1-0-0.tsfile"])
+    assert sorted(answer.here) == sorted(wanted)
+    assert [each.reason for each in answer.failed] == ["there is no such file"]
+    for path in sorted(sent)[:3]:
+        assert (world.data / row_of(node, path).physical).read_bytes() == sent[path]
+
+
+def test_full_of_what_could_not_be_uploaded_it_turns_edges_away_and_heals(
+    world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "bucket").rmdir()
+    with world.node() as node:
+        edge = Edge(node)
+        edge.round(files(1, 10))
+        until(lambda: node.problem() is not None)
+        assert "storage.capacity" in str(node.problem())
+        more = files(11, 11)
+        task = edge.start()
+        (decision,) = edge.plan(task, [plan_entry(path, more[path]) for path in more])
+        assert decision.action is Action.REFUSED
+        with pytest.raises(NoSpaceError):
+            edge.batch(task, more)
+        assert here(world) == 10
+        (tmp_path / "bucket").mkdir()
+        until(lambda: node.problem() is None)
+        edge.batch(task, more)
+        assert node.storage is not None
+        assert here(world) < 10
+
+
+def test_proofs_read_what_is_in_the_store_only(node: Node, world: World) -> None:
+    in_this_process(node)
+    site = Site(node)
+    old = [path_of(number) for number in range(1, 5)]
+    site.round({path: {"a": {at: at}} for at, path in enumerate(old)})
+    evicted(node, world)
+    site.round({path_of(1, inner=1): {"a": {at: at for at in range(3)}}}, old)
+    evicted(node, world)
+    assert node.prover.run_once() == 3
+    assert [site.state(path) for path in old] == [FileState.SUPERSEDED] * 3 + [FileState.RETIRED]
+
+
+def test_a_partition_that_the_store_does_not_give_is_proved_later(
+    node: Node, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_this_process(node)
+    site = Site(node)
+    old = [path_of(number) for number in range(1, 3)]
+    site.round({path: {"a": {at: at}} for at, path in enumerate(old)})
+    site.round({path_of(1, inner=1): {"a": {0: 0, 1: 1}}}, old)
+    evicted(node, world)
+
+    def refuse(*_: object) -> bytes:
+        raise StoreAwayError("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DirectoryStore, "read", refuse)
+        assert node.prover.run_once() == 0
+    assert [site.state(path) for path in old] == [FileState.RETIRED] * 2
+    assert node.prover.run_once() == 2
+
+
+def evicted(node: Node, world: World) -> None:
+    """Have all that is loaded in the store only."""
+    assert node.storage is not None
+    node.storage.cache.capacity = 1
+    until(lambda: here(world) == 0)
+    node.storage.cache.capacity = 10 * BLOCK
+
+
+def test_a_file_in_quarantine_is_looked_at_again_where_it_is(node: Node, world: World) -> None:
+    edge = Edge(node)
+    edge.round(files(1, 1))
+    evicted(node, world)
+    physical = row_of(node, path_of(1)).physical
+    node.engine.commit([records.FileQuarantined(physical, "by hand")])
+    assert "visible again" in retry_quarantined(node.operator, A, path_of(1), physical)
+    assert row_of(node, path_of(1)).state is FileState.LIVE
+
+
+def test_a_deleted_file_comes_back_from_the_store(node: Node, world: World) -> None:
+    edge = Edge(node)
+    edge.round(files(1, 1))
+    evicted(node, world)
+    physical = row_of(node, path_of(1)).physical
+    node.engine.commit([records.FileDeleted(physical, "operator")])
+    assert undelete_files(node.operator, [physical]).back == [physical]
+    assert here(world) == 1
+
+
+def test_what_was_evicted_is_read_after_a_start(world: World) -> None:
+    with world.node() as node:
+        Edge(node).round(files(1, 3))
+        evicted(node, world)
+    with world.node() as node:
+        assert node.problem() is None
+        assert remote(node) == set(files(1, 3))
+        until(lambda: running_storage(node.operator).incarnation)
+        wanted = [row_of(node, path).physical for path in files(1, 3)]
+        assert sorted(fetch_files(node.operator, wanted).here) == sorted(wanted)
+    assert sorted(world.loaded().values()) == sorted(files(1, 3).values())
+
+
+def test_a_restore_fetches_no_more_than_fits_and_the_rest_is_remote(
+    node: Node, world: World, tmp_path: Path
+) -> None:
+    edge = Edge(node)
+    for number in range(1, 4):
+        edge.round(files(number, number))
+    until(lambda: running_storage(node.operator).uploaded_files == 3)
+    store = open_store(str(world.storage["url"]))
+    newest = [row_of(node, path_of(number)).physical for number in (2, 3)]
+    most = sum(row_of(node, path_of(number)).size for number in (2, 3))
+    with Tree(tmp_path / "restored", create=True) as data:
+        found = restore_files(store, node.engine, [data], most=most)
+        there = [rel for rel, _ in data.files("sequence")]
+    store.close()
+    assert (found.fetched, found.left, found.lacking) == (2, 1, [])
+    assert sorted(there) == sorted(newest)
