@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from receiver.load.deciding.expiry import Expiry
+    from receiver.load.deciding.outlived_deletions import OutlivedDeletions
     from receiver.load.folder.staged import Staged, Verified
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
@@ -85,6 +86,7 @@ class Situation:
     reveal_owner: bool
     stands: Callable[[FileRow], bool]
     """Whether the bytes of a loaded file are on the disk."""
+    outlived: OutlivedDeletions
     expiry: Expiry | None = None
     """None while nothing expires."""
 
@@ -142,9 +144,11 @@ def _here_already(
     waiting = here.state.deletion_table.unloaded(here.sender, path.text)
 
     def is_deleted_from(each: FileRow) -> bool:
-        if waiting and path.text not in each.paths:
+        if path.text in each.paths:
+            return entry.deletes and each.held
+        if waiting or (entry.deletes and each.held):
             return True
-        return entry.deletes and each.held
+        return not entry.deletes and here.outlived.by(path.text, each)
 
     return known_content(
         here.state,

@@ -32,6 +32,7 @@ from receiver.disks import whole_in
 from receiver.load.deciding.delete_guard import held_records_of
 from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.load.deciding.origins import check_origins
+from receiver.load.deciding.outlived_deletions import OutlivedDeletions
 from receiver.load.folder.current_task import Planned, TaskRecord, start_task
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
@@ -305,6 +306,7 @@ class Tasks:
                 room=room,
                 reveal_owner=self._config.auth.reveal_owner,
                 stands=lambda row: whole_in(standing, row, state.uploaded_table.parts(row)),
+                outlived=OutlivedDeletions(state, folder.uuid),
                 expiry=self._load.ttl.expiry(state, moment),
             )
             decisions = [decide(entry, here) for entry in entries]

@@ -29,6 +29,7 @@ from receiver.load.deciding.inherited_deletions import (
 from receiver.load.deciding.known_content import known_content, somebody_elses
 from receiver.load.deciding.known_deletions import KeptRecords, KnownDeletions
 from receiver.load.deciding.origins import ended_origin, has_ended, is_deleted, origin_of
+from receiver.load.deciding.outlived_deletions import OutlivedDeletions
 from receiver.load.deciding.predecessors_files import files_that_go_with
 from receiver.load.deciding.refused_files import RefusedFiles
 from receiver.load.deciding.taken_paths import TakenPaths, last_transfer
@@ -225,6 +226,7 @@ class _Decision:
         self.mirrors = False
         self.carried: dict[str, str] = {}
         self.deleted_beside = self._find_deleted({part.path for part in deletions})
+        self.outlived = OutlivedDeletions(state, record.sender, deletions)
 
     def make(self, between: Callable[[], None]) -> Change:
         change = self.change
@@ -410,7 +412,7 @@ class _Decision:
         """
         beside = self.deleted_beside.get(row.physical)
         if beside is None:
-            return False
+            return path not in row.paths and self.outlived.by(path, row)
         return beside != {path} or (row.held and not {*row.paths} <= self.deleted | {path})
 
     def _row_of(self, path: str) -> FileRow | None:

@@ -50,9 +50,11 @@ def quarantine(node: Node, path: str) -> None:
     node.engine.commit([records.FileQuarantined(row_at(node, path).physical, "rot")])
 
 
-def tell(edge: Edge, task: str, content: bytes, base: int = 0, path: str = P) -> list[str]:
+def tell(
+    edge: Edge, task: str, content: bytes, base: int = 0, path: str = P, floor: int = 7
+) -> list[str]:
     form = wire.DeletionsForm.MODS
-    part = wire.DeletionsPart(path=path, form=form, base=base, content=content, floor=7)
+    part = wire.DeletionsPart(path=path, form=form, base=base, content=content, floor=floor)
     page = wire.DeletionsPage(parts=[part])
     return edge.node.tasks.deletions(edge.who, edge.uuid, task, edge.epoch, page).again
 
@@ -113,6 +115,24 @@ def test_what_moves_keeps_its_deletions_to_itself(edge: Edge, names: tuple[str, 
     assert results(edge.round({moved: ONE}, [at])) == {moved: "already", at: "deleted"}
     assert row_at(edge.node, moved).physical == before.physical
     assert row_at(edge.node, other).paths == (other,)
+
+
+@pytest.mark.parametrize(("time", "outlived"), [(100, True), (500, False)])
+def test_a_later_name_that_has_outlived_a_deletion_is_another_file(
+    edge: Edge, time: int, outlived: bool
+) -> None:
+    """Its points were deleted and written again: if it had been there, it would have a record."""
+    edge.round({P: ONE, Q: TWO})
+    before = row_at(edge.node, P)
+    task = edge.start()
+    line = f"DELETION,root.sg.d1.s1,99,{time},{time}\n".encode()
+    tell(edge, task, line, path=Q, floor=before.closed)
+    edge.end(task, {})
+    edge.outcome(task)
+    later = P.replace("-0.tsfile", "-1.tsfile")
+    outcome = results(edge.round({later: ONE}, [P]))
+    assert outcome[later] == ("loaded" if outlived else "already")
+    assert (row_at(edge.node, later).physical != before.physical) is outlived
 
 
 # -- transferred ------------------------------------------------------------------------------
