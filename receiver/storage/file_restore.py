@@ -65,6 +65,12 @@ class _Due(NamedTuple):
     is_told: bool
 
 
+class _Brought(NamedTuple):
+    came: bool
+    is_whole: bool
+    """Whether its resource is here too."""
+
+
 class _Wanted(NamedTuple):
     rel: str
     key: str
@@ -112,14 +118,18 @@ def restore_files(
     if most is not None:
         due = list(_fitting(due, most))
     lacking: list[FileRow] = []
+    bare: list[FileRow] = []
     fetched = size = there = 0
     with ThreadPoolExecutor(parallel, thread_name_prefix="restore") as pool:
         for batch in _batches(due):
             results = pool.map(lambda each: _bring(store, trees, keep, each), batch)
-            for each, came in zip(batch, results, strict=True):
-                if came is None:
+            for each, brought in zip(batch, results, strict=True):
+                if brought is None:
                     lacking.append(each.row)
-                elif came:
+                    continue
+                if not brought.is_whole:
+                    bare.append(each.row)
+                if brought.came:
                     fetched, size = fetched + 1, size + each.row.size
                 else:
                     there += 1
@@ -131,6 +141,7 @@ def restore_files(
                 settle_fetched(tree)
             progress(fetched, size)
     _ask_again(engine, lacking)
+    _note_bare(engine, bare)
     named = [(row.sender, row.path) for row in lacking]
     return RestoredFiles(fetched, size, there, named, whole - len(due))
 
@@ -158,31 +169,29 @@ def _due(row: FileRow, told: UploadedRow | None, engine: str, numbers: list[int]
     return _Due(row, list(dict.fromkeys(keys)), told is not None)
 
 
-def _bring(store: ObjectStore, trees: Sequence[Tree], keep: int, due: _Due) -> bool | None:
-    """Fetch a file and its resource; False if it stands there, None if the store has none."""
-    for key in due.keys:
-        try:
-            return _bring_from(store, trees, keep, due, key)
-        except (ObjectMissingError, ContentChangedError):
-            continue
-    return None
-
-
-def _bring_from(store: ObjectStore, trees: Sequence[Tree], keep: int, due: _Due, key: str) -> bool:
+def _bring(store: ObjectStore, trees: Sequence[Tree], keep: int, due: _Due) -> _Brought | None:
+    """Fetch a file and its resource; None if the store has none of it."""
     row, physical, came = due.row, FilePath.parse(due.row.physical), False
 
-    def bring(rel: str, key: str, size: int, digest: str) -> None:
+    def bring(rel: str, places: Sequence[str], size: int, digest: str) -> bool:
         nonlocal came
-        if not any(stands(tree, rel, size, digest) for tree in trees):
-            _fetch_somewhere(store, trees, keep, _Wanted(rel, key, size, digest))
-            came = True
+        if any(stands(tree, rel, size, digest) for tree in trees):
+            return True
+        for place in places:
+            with suppress(ObjectMissingError, ContentChangedError):
+                _fetch_somewhere(store, trees, keep, _Wanted(rel, place, size, digest))
+                came = True
+                return True
+        return False
 
+    is_whole = True
     if row.resource is not None:
-        place = resource_key(key, row.resource.md5)
-        with suppress(ObjectMissingError, ContentChangedError):  # it decides nothing
-            bring(physical.resource.text, place, row.resource.size, row.resource.md5)
-    bring(physical.text, key, row.size, row.md5)
-    return came
+        digest = row.resource.md5
+        places = [resource_key(key, digest) for key in due.keys]
+        is_whole = bring(physical.resource.text, places, row.resource.size, digest)
+    if not bring(physical.text, due.keys, row.size, row.md5):
+        return None
+    return _Brought(came, is_whole)
 
 
 def stands(tree: Tree, rel: str, size: int, digest: str) -> bool:
@@ -213,6 +222,14 @@ def _fetch(store: ObjectStore, tree: Tree, wanted: _Wanted) -> None:
     tree.make_dirs(wanted.rel.rpartition("/")[0])
     fetched = fetch_beside(store, tree, wanted.key, wanted.size, wanted.md5)
     tree.rename(fetched, wanted.rel, sync=False)
+
+
+def _note_bare(engine: Engine, bare: list[FileRow]) -> None:
+    """Nothing waits for a resource that is nowhere: readers need none."""
+    for begin in range(0, len(bare), _BATCH):
+        some = [row for row in bare[begin : begin + _BATCH] if row.visible]
+        if some:
+            engine.commit([records.ResourceNoted(row.physical, None) for row in some])
 
 
 def _ask_again(engine: Engine, lacking: list[FileRow]) -> None:

@@ -611,11 +611,11 @@ class ResourceNoted(Record, frozen=True, tag=47):
     """The sender's database wrote the `.resource` of a loaded file anew: this is it from now on.
 
     Its bytes lie verified in the sender's folder by then; they take their place behind the commit,
-    and before anything else is done for that sender.
+    and before anything else is done for that sender. None: a restore has found it nowhere.
     """
 
     physical: str
-    resource: ResourceMeta
+    resource: ResourceMeta | None
 
 
 class OriginNoted(Record, frozen=True, tag=35):

@@ -164,6 +164,36 @@ def test_what_was_put_and_not_told_of_yet_is_found(world: World, tmp_path: Path)
     assert {name: (tmp_path / "data" / name).read_bytes() for name in loaded} == loaded
 
 
+def test_nothing_waits_for_a_resource_that_is_nowhere(world: World, tmp_path: Path) -> None:
+    """The machine was lost between an object and that of its resource."""
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile()}, resources={path_of(1): b"r"})
+        until(lambda: running_storage(node.operator).uploaded_files == 1)
+        newest = node.engine.newest_commit
+        until(lambda: running_storage(node.operator).shipped >= newest)
+        uuid = node.engine.uuid
+        with node.engine.reading() as state:
+            (row,) = state.files.values()
+    store = open_store(str(world.storage["url"]))
+    digest = row.resource.md5 if row.resource else ""
+    for each in list(store.objects(f"{uuid}/data/")):
+        if each.key.endswith(digest):
+            store.remove(each.key)
+    restore_metadata(store, uuid, tmp_path / "schema")
+    with (
+        Engine.open(tmp_path / "schema", background=False) as engine,
+        Tree(tmp_path / "data", create=True) as data,
+    ):
+        found = restore_files(store, engine, [data])
+        with engine.reading() as state:
+            (row,) = state.files.values()
+            assert row.visible
+            assert row.resource is None
+            assert not state.uploaded_table.lacks(row)
+    store.close()
+    assert (found.fetched, found.lacking) == (1, [])
+
+
 def test_files_are_restored_where_there_is_room(world: World, tmp_path: Path) -> None:
     with world.node() as node:
         Edge(node).round({path_of(1): tsfile(), path_of(2): tsfile(salt=2)})
