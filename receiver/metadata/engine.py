@@ -474,7 +474,7 @@ class Engine(Operations, Closing):
                 self._window.add(commit.ts)
                 if tags_size:
                     self._snapshots.tags_end = commit.tags_at + tags_size
-        self._newest = state.newest
+            self._newest = state.newest  # who reads sees the state and its commit together
         if self._upkeep is not None:
             self._upkeep.committed()
 

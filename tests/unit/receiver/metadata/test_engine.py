@@ -1,3 +1,5 @@
+from contextlib import contextmanager
+
 import pytest
 
 from common.errors import (
@@ -19,6 +21,7 @@ from receiver.metadata.model.errors import (
     RefusedCommitError,
     TimestampRefusedError,
 )
+from receiver.metadata.state.lock import Reading
 from tests.support.metadata import (
     TASK,
     A,
@@ -68,6 +71,21 @@ def test_what_was_committed_is_there_after_a_restart(home):
 def test_a_commit_is_on_the_disk_when_it_returns(home, engine):
     engine.commit([seen()])
     assert view(Engine.read_only(home)) == view(engine)
+
+
+def test_whoever_reads_sees_the_state_and_its_commit_together(engine, monkeypatch):
+    writing = Reading.writing
+    seen_together = []
+
+    @contextmanager
+    def watched(reading):
+        with writing(reading) as state:
+            yield state
+            seen_together.append(engine.newest_commit == state.newest)
+
+    monkeypatch.setattr(Reading, "writing", watched)
+    engine.commit([seen()])
+    assert seen_together == [True]
 
 
 def test_two_engines_are_two(tmp_path):
