@@ -237,6 +237,7 @@ def restore(
     from receiver.storage.incarnation import forget_store, next_incarnation
     from receiver.storage.metadata_restore import restore_metadata
     from receiver.storage.owned_prefix import engine_in
+    from receiver.storage.store_manifests import newest_manifest
 
     invocation: Invocation[ReceiverConfig] = ctx.obj
     config = _configured(invocation.load().value, url)
@@ -246,7 +247,15 @@ def restore(
         return
     try:
         uuid = engine_in(store)
-        if _is_there(config, uuid):
+        here = _restored_to(config, uuid)
+        if here is not None:
+            newest = newest_manifest(store, uuid)
+            if at is None and newest is not None and newest.lsn > here:
+                raise UsageError(
+                    f"{config.schema_dir} is older than the copies (LSN {here}, they have "
+                    f"{newest.lsn}): move it away and say it once more, or `storage takeover` if "
+                    "what it lacks is to be given up"
+                )
             with Tree(config.schema_dir) as home:
                 next_incarnation(store, home, uuid)
         else:
@@ -371,8 +380,8 @@ def _configured(config: ReceiverConfig, url: str | None = None) -> ReceiverConfi
     return config
 
 
-def _is_there(config: ReceiverConfig, uuid: str) -> bool:
-    """Whether the metadata was restored by a call before this one.
+def _restored_to(config: ReceiverConfig, uuid: str) -> int | None:
+    """LSN of the newest commit of the metadata, if it was restored by a call before this one.
 
     Raises:
         UsageError: another engine is there.
@@ -381,8 +390,8 @@ def _is_there(config: ReceiverConfig, uuid: str) -> bool:
         with Engine.read_only(config.schema_dir) as engine:
             if engine.uuid != uuid:
                 raise UsageError(f"{config.schema_dir} has another engine, {engine.uuid}")
-            return True
+            return engine.published().lsn
     except UsageError:
         raise
     except TsferryError:
-        return False
+        return None

@@ -124,3 +124,20 @@ def test_a_restore_touches_no_other_engine(
     assert "another engine" in said
     assert sorted(each.name for each in (other.world.root / "schema").iterdir()) == before
     shutil.rmtree(tmp_path / "another")
+
+
+def test_a_directory_that_is_older_than_the_copies_is_not_taken_for_restored(
+    tmp_path: Path, bucket: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a machine that was turned back has it: what it lacks would be given up unseen."""
+    machine = Machine(tmp_path / "centre", bucket, capsys)
+    machine.fill()
+    schema = tmp_path / "centre" / "schema"
+    shutil.copytree(schema, tmp_path / "kept")
+    machine.fill(B, there=3)
+    shutil.rmtree(schema)
+    shutil.copytree(tmp_path / "kept", schema)
+    assert "older than the copies" in machine.command("restore", code=2)
+    shutil.rmtree(schema)
+    assert machine.asked("restore")["lacking"] == []
+    assert machine.asked("restore")["there"] == 3
