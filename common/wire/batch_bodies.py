@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from common.digests import xxh3_64
 from common.errors import DigestError, ProtocolError
 from common.wire.base import Count, Struct, decode, encode
-from common.wire.problem_documents import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from common.wire.problem_documents import Problem
 
 
 class BatchResult(Struct, frozen=True, kw_only=True):
