@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from common.digests import xxh3_64
 from common.errors import DigestError, ProtocolError
 from common.wire.base import Count, Struct, decode, encode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from common.wire.problem_documents import Problem
+from common.wire.problem_documents import Problem
 
 
 class BatchResult(Struct, frozen=True, kw_only=True):
