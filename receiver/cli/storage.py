@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
@@ -11,6 +12,7 @@ import click
 from msgspec.structs import replace
 
 from common.cli import Invocation, emit_json
+from common.config.upload_rules import upload_text
 from common.durable import Tree
 from common.errors import ConflictError, TsferryError, UsageError
 from common.terminal import printable, size_text, table
@@ -103,7 +105,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     for name, value in lines.items():
         click.echo(f"{name + ':':14}{value}")
     for path, after in found.upload.items():
-        when = {-1: "never", 0: "at once"}.get(after, f"{after} ms behind the load")
+        when = upload_text(math.inf if after < 0 else after / 1000)
         click.echo(f"set upload to {printable(path)}: {when}")
 
 
