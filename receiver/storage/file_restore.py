@@ -9,7 +9,7 @@ uploaded is not invented: it goes to quarantine with the reason, where its sende
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -25,6 +25,7 @@ from receiver.storage.incarnation import incarnations
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_fetching import fetch_beside, settle_fetched
 from receiver.storage.object_store import ObjectMissingError
+from receiver.storage.step_progress import StepCounter, untold
 from receiver.storage.uploader import data_key, resource_key, stored_key
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.object_store import ObjectStore
+    from receiver.storage.step_progress import ToldProgress
 
 __all__ = ["RestoredFiles", "restore_files", "stands"]
 
@@ -86,7 +88,7 @@ def restore_files(
     keep: int = 0,
     most: int | None = None,
     parallel: int = 8,
-    progress: Callable[[int, int], None] = lambda files, size: None,
+    told: ToldProgress = untold,
 ) -> RestoredFiles:
     """Fetch all that the engine knows and the store has.
 
@@ -100,7 +102,7 @@ def restore_files(
         most: bytes that are fetched, those that were loaded last first; None for all. Others that
             a commit tells of are fetched when they are needed.
         parallel: files at once.
-        progress: called with the files and bytes that have come, now and then.
+        told: called with each file that is done with.
 
     Raises:
         StoreAwayError, StoreRefusedError: of the store; calling again goes on.
@@ -108,11 +110,11 @@ def restore_files(
     """
     numbers = incarnations(store, engine.uuid)
     with engine.reading() as state:
-        told = state.uploaded_table.rows
+        places = state.uploaded_table.rows
         due = [
-            _due(row, told.get(row.physical), engine.uuid, numbers)
+            _due(row, places.get(row.physical), engine.uuid, numbers)
             for row in state.files.values()
-            if row.physical in told or row.state in _VISIBLE
+            if row.physical in places or row.state in _VISIBLE
         ]
     whole = len(due)
     if most is not None:
@@ -120,10 +122,12 @@ def restore_files(
     lacking: list[FileRow] = []
     bare: list[FileRow] = []
     fetched = size = there = 0
+    counter = StepCounter("files", len(due), sum(each.row.size for each in due), told)
     with ThreadPoolExecutor(parallel, thread_name_prefix="restore") as pool:
         for batch in _batches(due):
             results = pool.map(lambda each: _bring(store, trees, keep, each), batch)
             for each, brought in zip(batch, results, strict=True):
+                counter.done(each.row.size)
                 if brought is None:
                     lacking.append(each.row)
                     continue
@@ -139,7 +143,6 @@ def restore_files(
                     if tree.exists(folder):
                         tree.sync_dir(folder)
                 settle_fetched(tree)
-            progress(fetched, size)
     _ask_again(engine, lacking)
     _note_bare(engine, bare)
     named = [(row.sender, row.path) for row in lacking]
