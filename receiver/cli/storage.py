@@ -299,6 +299,7 @@ def restore(
                 "there": found.there,
                 "left": found.left,
                 "lacking": [{"sender": sender, "path": path} for sender, path in found.lacking],
+                "given_up": [{"sender": sender, "path": path} for sender, path in found.given_up],
             }
         )
     else:
@@ -310,6 +311,10 @@ def restore(
             click.echo(f"{found.left} files stay in the store until they are needed")
         for sender, path in found.lacking:
             click.echo(f"not in the store: {printable(path)} of {sender}")
+        for sender, path in found.given_up:
+            click.echo(
+                f"not in the store, and other files give its points: {printable(path)} of {sender}"
+            )
     if found.lacking:
         ctx.exit(3)
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["RestoredFiles", "restore_files", "stands"]
 
 _BATCH = 1000
-_VISIBLE = (FileState.LIVE, FileState.RETIRED)
 _NEVER = "it was not in the object store when this receiver was restored from there"
 
 
@@ -51,13 +50,16 @@ class RestoredFiles(NamedTuple):
         there: that stood in the data directory already.
         lacking: paths at their senders, of those that were not in the store.
         left: that stay in the store only.
+        given_up: paths at their senders, of those that were not in the store either, and whose
+            points other files give.
     """
 
     fetched: int
     bytes: int
     there: int
     lacking: list[tuple[str, str]]
-    left: int = 0
+    left: int
+    given_up: list[tuple[str, str]]
 
 
 class _Due(NamedTuple):
@@ -114,7 +116,7 @@ def restore_files(
         due = [
             _due(row, places.get(row.physical), engine.uuid, numbers)
             for row in state.files.values()
-            if row.physical in places or row.state in _VISIBLE
+            if row.physical in places or row.visible or row.state is FileState.SUPERSEDED
         ]
     whole = len(due)
     if most is not None:
@@ -143,10 +145,19 @@ def restore_files(
                     if tree.exists(folder):
                         tree.sync_dir(folder)
                 settle_fetched(tree)
+    given = [row for row in lacking if row.state is FileState.SUPERSEDED]
+    lacking = [row for row in lacking if row.state is not FileState.SUPERSEDED]
+    _give_up(engine, given)
     _ask_again(engine, lacking)
     _note_bare(engine, bare)
-    named = [(row.sender, row.path) for row in lacking]
-    return RestoredFiles(fetched, size, there, named, whole - len(due))
+    return RestoredFiles(
+        fetched=fetched,
+        bytes=size,
+        there=there,
+        lacking=[(row.sender, row.path) for row in lacking],
+        left=whole - len(due),
+        given_up=[(row.sender, row.path) for row in given],
+    )
 
 
 def _fitting(due: list[_Due], most: int) -> Iterator[_Due]:
@@ -235,6 +246,21 @@ def _note_bare(engine: Engine, bare: list[FileRow]) -> None:
             engine.commit([records.ResourceNoted(row.physical, None) for row in some])
 
 
+def _give_up(engine: Engine, given: list[FileRow]) -> None:
+    """Forget superseded files that are nowhere, as `fsck` does.
+
+    Before what they rest on is quarantined, where that is nowhere too: they would come back into
+    sight without bytes. What is sent again is not taken to be here for them, either.
+    """
+    for begin in range(0, len(given), _BATCH):
+        engine.commit(
+            [
+                records.FileDeleted(row.physical, "superseded")
+                for row in given[begin : begin + _BATCH]
+            ]
+        )
+
+
 def _ask_again(engine: Engine, lacking: list[FileRow]) -> None:
     """Quarantine what is nowhere here: its senders are asked for it, and readers are not misled."""
     for begin in range(0, len(lacking), _BATCH):
@@ -242,6 +268,6 @@ def _ask_again(engine: Engine, lacking: list[FileRow]) -> None:
             [
                 records.FileQuarantined(row.physical, _NEVER)
                 for row in lacking[begin : begin + _BATCH]
-                if row.state in _VISIBLE
+                if row.visible
             ]
         )
