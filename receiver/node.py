@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from common.durable import Closing, Tree, failed_sync
 from receiver.load.service import LoadService
+from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.open_engine import open_engine
 from receiver.operator.directories import RunningReceiver
@@ -185,4 +186,7 @@ def _storage(config: ReceiverConfig, engine: Engine, load: LoadService) -> Stora
         Tree(config.schema_dir),
         load.disks.standing,
         shipped=load.loader.stir,
+        found_bad=lambda physical, digest, why: record_verdicts(
+            engine, [Verdict(physical, digest, f"found while it was copied: {why}")]
+        ),
     )

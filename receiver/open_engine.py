@@ -12,7 +12,7 @@ from receiver.metadata.model.engine_options import EngineOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from receiver.config import MetadataConfig, ReceiverConfig
+    from receiver.config import ReceiverConfig
 
 __all__ = ["open_engine", "options_of"]
 
@@ -38,7 +38,7 @@ def open_engine(
         from receiver.metadata.etcd.commits import open_remote
 
         remote = open_remote(config.metadata.etcd)
-    options = options_of(config.metadata)
+    options = options_of(config)
     return Engine.open(
         config.schema_dir,
         clock=clock,
@@ -48,19 +48,22 @@ def open_engine(
     )
 
 
-def options_of(config: MetadataConfig) -> EngineOptions:
+def options_of(config: ReceiverConfig) -> EngineOptions:
     """The options that a configuration stands for."""
+    metadata, storage = config.metadata, config.storage
     return EngineOptions(
-        history=config.history,
-        history_commits=config.history_commits,
-        clock_jump=config.clock_jump,
-        max_memory=config.max_memory,
-        auto_create=config.auto_create_schema,
-        storage_group_level=config.storage_group_level,
-        tag_bytes=config.tag_bytes,
-        checkpoint_entries=config.checkpoint_entries,
-        checkpoint_bytes=config.checkpoint_bytes,
-        checkpoint_rest=config.checkpoint_rest,
-        fetch_size=config.fetch_size,
-        kv_ring=config.kv_ring,
+        history=metadata.history,
+        history_commits=metadata.history_commits,
+        clock_jump=metadata.clock_jump,
+        max_memory=metadata.max_memory,
+        auto_create=metadata.auto_create_schema,
+        storage_group_level=metadata.storage_group_level,
+        tag_bytes=metadata.tag_bytes,
+        checkpoint_entries=metadata.checkpoint_entries,
+        checkpoint_bytes=metadata.checkpoint_bytes,
+        checkpoint_rest=metadata.checkpoint_rest,
+        fetch_size=metadata.fetch_size,
+        kv_ring=metadata.kv_ring,
+        upload=None if storage.url is None else storage.upload,
+        before_ack=storage.before_ack,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from common.config.units import format_duration, parse_duration
 
-__all__ = ["UploadRule", "UploadRules"]
+__all__ = ["UploadRule", "UploadRules", "upload_text"]
 
 _WORDS = {"at once": 0.0, "never": math.inf}
 
@@ -81,6 +81,12 @@ class UploadRules:
             else {"upload": _plain(each.after)}
             for each in self.rules
         ]
+
+
+def upload_text(after: float) -> str:
+    """When files go, as SQL says it; seconds behind their load, infinite for never."""
+    words = [word for word, known in _WORDS.items() if known == after]
+    return words[0] if words else f"after {format_duration(after)}"
 
 
 def _after(value: object) -> float:

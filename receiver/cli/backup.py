@@ -42,6 +42,7 @@ def backup(ctx: click.Context, directory: Path, as_json: bool) -> None:
     A server may run meanwhile. What is there already is not copied again, and nothing goes from
     there.
     """
+    from receiver.cli.progress_line import showing_progress
     from receiver.storage.backing_up import back_up
     from receiver.storage.directory_store import DirectoryStore
 
@@ -52,8 +53,8 @@ def backup(ctx: click.Context, directory: Path, as_json: bool) -> None:
     Tree(directory, create=True).close()
     store = DirectoryStore(directory.resolve())
     try:
-        with Tree(config.schema_dir) as home:
-            found = back_up(store, home, lambda: _as_it_is(config))
+        with Tree(config.schema_dir) as home, showing_progress(as_json) as told:
+            found = back_up(store, home, lambda: _as_it_is(config), told=told)
     finally:
         store.close()
     lacking = [(row.sender, row.path, why) for row, why in found.lacking]

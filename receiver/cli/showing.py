@@ -14,7 +14,6 @@ from common.cli import emit_json
 from common.terminal import table
 
 __all__ = ["commit_time", "json_option", "moment", "sender_option", "show", "write_json"]
-
 _COUNTER_BITS = 18
 """A commit timestamp is milliseconds << 18 | counter."""
 

@@ -121,7 +121,7 @@ def _from_directories(
     statement = parse(request.statement)
     if not is_query(statement):
         raise not_running
-    options = options_of(config.metadata)
+    options = options_of(config)
     engine = Engine.read_only(config.schema_dir, options=options)
     result = execute(engine, statement, at=moment(request.at))
     size = request.fetch_size or engine.options.fetch_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
@@ -11,6 +12,7 @@ import click
 from msgspec.structs import replace
 
 from common.cli import Invocation, emit_json
+from common.config.upload_rules import upload_text
 from common.durable import Tree
 from common.errors import ConflictError, TsferryError, UsageError
 from common.terminal import printable, size_text, table
@@ -103,7 +105,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     for name, value in lines.items():
         click.echo(f"{name + ':':14}{value}")
     for path, after in found.upload.items():
-        when = {-1: "never", 0: "at once"}.get(after, f"{after} ms behind the load")
+        when = upload_text(math.inf if after < 0 else after / 1000)
         click.echo(f"set upload to {printable(path)}: {when}")
 
 
@@ -177,6 +179,9 @@ def fetch(invocation: Invocation[ReceiverConfig], pattern: tuple[str, ...], as_j
     PATTERN is of physical paths, as `files list` has them; * stands for any text. What is fetched
     may have to make room again, when all else is needed more.
     """
+    from receiver.cli.progress_line import showing_progress
+    from receiver.storage.step_progress import StepProgress
+
     server = OperatorClient(invocation.load().value)
     rows = collect(
         lambda after, left: server.ask(
@@ -189,18 +194,22 @@ def fetch(invocation: Invocation[ReceiverConfig], pattern: tuple[str, ...], as_j
     remote = deque(each.physical for each in wanted if each.stored and each.data_dir is None)
     here: list[str] = []
     failed: list[FailedFetch] = []
-    while remote:
-        asked = [remote.popleft() for _ in range(min(len(remote), _AT_ONCE))]
-        answer = server.ask("POST", "/v1/files/fetch", FetchAnswer, body=FetchRequest(paths=asked))
-        here += answer.here
-        failed += answer.failed
-        remote.extendleft(reversed(answer.coming))
-        if not as_json:
-            for each in answer.here:
-                click.echo(f"{printable(each)}: here")
+    with showing_progress(as_json) as told:
+        total = len(remote)
+        while remote:
+            told(StepProgress("files", len(here) + len(failed), total, 0, 0))
+            asked = [remote.popleft() for _ in range(min(len(remote), _AT_ONCE))]
+            answer = server.ask(
+                "POST", "/v1/files/fetch", FetchAnswer, body=FetchRequest(paths=asked)
+            )
+            here += answer.here
+            failed += answer.failed
+            remote.extendleft(reversed(answer.coming))
     if as_json:
         write_json(FetchAnswer(here=here, failed=failed))
     else:
+        for each in here:
+            click.echo(f"{printable(each)}: here")
         for one in failed:
             click.echo(f"{printable(one.path)}: {printable(one.reason)}", err=True)
         click.echo(f"{len(wanted)} files match; {len(here)} came, {len(failed)} did not")
@@ -232,6 +241,7 @@ def restore(
     """
     if deep and not only_check:
         raise UsageError("--deep: expected with --check")
+    from receiver.cli.progress_line import showing_progress
     from receiver.storage.copying import store_of
     from receiver.storage.file_restore import restore_files
     from receiver.storage.incarnation import forget_store, next_incarnation
@@ -260,7 +270,10 @@ def restore(
                 next_incarnation(store, home, uuid)
         else:
             try:
-                restore_metadata(store, uuid, config.schema_dir, at=at, take_over=True)
+                with showing_progress(as_json) as told:
+                    restore_metadata(
+                        store, uuid, config.schema_dir, at=at, take_over=True, told=told
+                    )
             except ConflictError as error:
                 raise UsageError(error.message) from error
         with open_engine(config) as engine:
@@ -270,7 +283,8 @@ def restore(
                 keep = config.limits.min_free_bytes
                 capacity = config.storage.capacity
                 most = None if capacity is None else int(capacity * config.storage.evict_to)
-                found = restore_files(store, engine, trees, keep=keep, most=most)
+                told = stack.enter_context(showing_progress(as_json))
+                found = restore_files(store, engine, trees, keep=keep, most=most, told=told)
         if url is not None:
             with Tree(config.schema_dir) as home:
                 forget_store(home)
@@ -285,6 +299,7 @@ def restore(
                 "there": found.there,
                 "left": found.left,
                 "lacking": [{"sender": sender, "path": path} for sender, path in found.lacking],
+                "given_up": [{"sender": sender, "path": path} for sender, path in found.given_up],
             }
         )
     else:
@@ -296,6 +311,10 @@ def restore(
             click.echo(f"{found.left} files stay in the store until they are needed")
         for sender, path in found.lacking:
             click.echo(f"not in the store: {printable(path)} of {sender}")
+        for sender, path in found.given_up:
+            click.echo(
+                f"not in the store, and other files give its points: {printable(path)} of {sender}"
+            )
     if found.lacking:
         ctx.exit(3)
 
@@ -309,11 +328,13 @@ def _check_restore(
     deep: bool,
     as_json: bool,
 ) -> None:
+    from receiver.cli.progress_line import showing_progress
     from receiver.storage.restore_check import check_restore
 
     scratch = config.schema_dir.with_name(f"{config.schema_dir.name}.checking")
     try:
-        report = check_restore(store, scratch, at=at, deep=deep)
+        with showing_progress(as_json) as told:
+            report = check_restore(store, scratch, at=at, deep=deep, told=told)
     finally:
         store.close()
     if as_json:
@@ -326,6 +347,7 @@ def _check_restore(
 
 def check_copies(config: ReceiverConfig, *, repair: bool, deep: bool, as_json: bool) -> int:
     """`fsck --storage`: check what is in the store, and put it right; the exit code."""
+    from receiver.cli.progress_line import showing_progress
     from receiver.storage.copying import store_of
     from receiver.storage.incarnation import own_incarnation
     from receiver.storage.object_repair import examine_store, repair_store
@@ -334,14 +356,19 @@ def check_copies(config: ReceiverConfig, *, repair: bool, deep: bool, as_json: b
     store = store_of(_configured(config).storage)
     try:
         engine = open_engine(config) if repair else Engine.read_only(config.schema_dir)
-        with engine, Disks.look(config, engine) as disks, Tree(config.schema_dir) as home:
-            report = examine_store(engine, store, disks.trees, deep=deep)
+        with (
+            engine,
+            Disks.look(config, engine) as disks,
+            Tree(config.schema_dir) as home,
+            showing_progress(as_json) as told,
+        ):
+            report = examine_store(engine, store, disks.trees, deep=deep, told=told)
             if repair and report.found:
                 for away in disks.away():  # what is not mounted is not bad
                     raise AwayError(str(away))
                 own_prefix(store, engine.uuid)
                 owner = own_incarnation(store, home, engine.uuid)
-                report = repair_store(engine, store, owner, disks.trees, report)
+                report = repair_store(engine, store, owner, disks.trees, report, told=told)
     finally:
         store.close()
     if as_json:

@@ -21,6 +21,7 @@ from receiver.storage.log_shipping import LogShipper
 from receiver.storage.object_content import ContentChangedError, FileContent
 from receiver.storage.object_places import file_of, is_resource, list_objects
 from receiver.storage.owned_prefix import own_prefix
+from receiver.storage.step_progress import StepCounter, untold
 from receiver.storage.uploader import data_key, resource_key
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import ObjectStore
+    from receiver.storage.step_progress import ToldProgress
 
 __all__ = ["BackedUp", "back_up"]
 
@@ -65,7 +67,7 @@ def back_up(
     home: Tree,
     look: Callable[[], AbstractContextManager[tuple[Engine, Sequence[Tree]]]],
     *,
-    told: Callable[[int, int], None] = lambda files, size: None,
+    told: ToldProgress = untold,
 ) -> BackedUp:
     """Bring a backup up to now.
 
@@ -73,7 +75,7 @@ def back_up(
         store: where it is.
         home: the schema directory, which remembers as whom it puts objects.
         look: opens the engine as it is now, and the data directories.
-        told: called with the files and bytes that were copied, now and then.
+        told: called with each file that is there, or was copied.
 
     Raises:
         FencedError: the place is another receiver's, or one that was restored from it has gone on.
@@ -89,7 +91,7 @@ def back_up(
             copying = _Copying(store, owner, trees)
             with engine.reading() as state:
                 rows = [row for row in state.files.values() if row.visible]
-            copying.run(rows, told=lambda n, b: told(copied + n, size + b))  # noqa: B023
+            copying.run(rows, told)
             copied, size = copied + copying.copied, size + copying.bytes
             if (copying.copied or copying.lacking) and not is_last and number < 2:
                 continue
@@ -124,7 +126,8 @@ class _Copying:
         self.copied = self.bytes = 0
         self.lacking: list[tuple[FileRow, str]] = []
 
-    def run(self, rows: Sequence[FileRow], *, told: Callable[[int, int], None]) -> None:
+    def run(self, rows: Sequence[FileRow], told: ToldProgress) -> None:
+        counter = StepCounter("files", len(rows), sum(row.size for row in rows), told)
         listed = list_objects(self._store, self._owner.engine)
         sizes = {key: each.size for key, each in listed.items()}
         keys = {
@@ -133,11 +136,11 @@ class _Copying:
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="backup") as pool:
             results = pool.map(lambda row: self._bring(row, sizes, keys), rows)
             for row, came in zip(rows, results, strict=True):
+                counter.done(row.size)
                 if isinstance(came, str):
                     self.lacking.append((row, came))
                 elif came:
                     self.copied, self.bytes = self.copied + 1, self.bytes + row.size
-                    told(self.copied, self.bytes)
 
     def _bring(
         self,

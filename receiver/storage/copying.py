@@ -132,6 +132,7 @@ class StorageService(Closing):
         trees: Callable[[], Sequence[Tree]],
         *,
         shipped: Callable[[], None] = lambda: None,
+        found_bad: Callable[[str, str, str], object] = lambda physical, digest, why: None,
     ) -> None:
         """Prepare; the store is not spoken to before `start`.
 
@@ -141,12 +142,14 @@ class StorageService(Closing):
             schema_dir: its directory; closed with this.
             trees: gives the data directories that count now.
             shipped: called when more of the log is in the store.
+            found_bad: see `Uploader`.
         """
         self._config = config
         self._engine = engine
         self._home = schema_dir
         self._trees = trees
         self._heard = shipped
+        self._found_bad = found_bad
         self._stop = threading.Event()
         self._store: ObjectStore | None = None
         self._uploader: Uploader | None = None
@@ -456,6 +459,7 @@ class StorageService(Closing):
             clock=self._engine.clock,
             parallel=self._config.parallel,
             paced=self._bandwidth.take,
+            found_bad=self._found_bad,
         )
         shipper = self._shipper
         self._removers = (

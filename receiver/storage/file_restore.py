@@ -9,7 +9,7 @@ uploaded is not invented: it goes to quarantine with the reason, where its sende
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -25,6 +25,7 @@ from receiver.storage.incarnation import incarnations
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_fetching import fetch_beside, settle_fetched
 from receiver.storage.object_store import ObjectMissingError
+from receiver.storage.step_progress import StepCounter, untold
 from receiver.storage.uploader import data_key, resource_key, stored_key
 
 if TYPE_CHECKING:
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.object_store import ObjectStore
+    from receiver.storage.step_progress import ToldProgress
 
 __all__ = ["RestoredFiles", "restore_files", "stands"]
 
 _BATCH = 1000
-_VISIBLE = (FileState.LIVE, FileState.RETIRED)
 _NEVER = "it was not in the object store when this receiver was restored from there"
 
 
@@ -49,13 +50,16 @@ class RestoredFiles(NamedTuple):
         there: that stood in the data directory already.
         lacking: paths at their senders, of those that were not in the store.
         left: that stay in the store only.
+        given_up: paths at their senders, of those that were not in the store either, and whose
+            points other files give.
     """
 
     fetched: int
     bytes: int
     there: int
     lacking: list[tuple[str, str]]
-    left: int = 0
+    left: int
+    given_up: list[tuple[str, str]]
 
 
 class _Due(NamedTuple):
@@ -86,7 +90,7 @@ def restore_files(
     keep: int = 0,
     most: int | None = None,
     parallel: int = 8,
-    progress: Callable[[int, int], None] = lambda files, size: None,
+    told: ToldProgress = untold,
 ) -> RestoredFiles:
     """Fetch all that the engine knows and the store has.
 
@@ -100,7 +104,7 @@ def restore_files(
         most: bytes that are fetched, those that were loaded last first; None for all. Others that
             a commit tells of are fetched when they are needed.
         parallel: files at once.
-        progress: called with the files and bytes that have come, now and then.
+        told: called with each file that is done with.
 
     Raises:
         StoreAwayError, StoreRefusedError: of the store; calling again goes on.
@@ -108,11 +112,11 @@ def restore_files(
     """
     numbers = incarnations(store, engine.uuid)
     with engine.reading() as state:
-        told = state.uploaded_table.rows
+        places = state.uploaded_table.rows
         due = [
-            _due(row, told.get(row.physical), engine.uuid, numbers)
+            _due(row, places.get(row.physical), engine.uuid, numbers)
             for row in state.files.values()
-            if row.physical in told or row.state in _VISIBLE
+            if row.physical in places or row.visible or row.state is FileState.SUPERSEDED
         ]
     whole = len(due)
     if most is not None:
@@ -120,10 +124,12 @@ def restore_files(
     lacking: list[FileRow] = []
     bare: list[FileRow] = []
     fetched = size = there = 0
+    counter = StepCounter("files", len(due), sum(each.row.size for each in due), told)
     with ThreadPoolExecutor(parallel, thread_name_prefix="restore") as pool:
         for batch in _batches(due):
             results = pool.map(lambda each: _bring(store, trees, keep, each), batch)
             for each, brought in zip(batch, results, strict=True):
+                counter.done(each.row.size)
                 if brought is None:
                     lacking.append(each.row)
                     continue
@@ -139,11 +145,19 @@ def restore_files(
                     if tree.exists(folder):
                         tree.sync_dir(folder)
                 settle_fetched(tree)
-            progress(fetched, size)
+    given = [row for row in lacking if row.state is FileState.SUPERSEDED]
+    lacking = [row for row in lacking if row.state is not FileState.SUPERSEDED]
+    _give_up(engine, given)
     _ask_again(engine, lacking)
     _note_bare(engine, bare)
-    named = [(row.sender, row.path) for row in lacking]
-    return RestoredFiles(fetched, size, there, named, whole - len(due))
+    return RestoredFiles(
+        fetched=fetched,
+        bytes=size,
+        there=there,
+        lacking=[(row.sender, row.path) for row in lacking],
+        left=whole - len(due),
+        given_up=[(row.sender, row.path) for row in given],
+    )
 
 
 def _fitting(due: list[_Due], most: int) -> Iterator[_Due]:
@@ -232,6 +246,21 @@ def _note_bare(engine: Engine, bare: list[FileRow]) -> None:
             engine.commit([records.ResourceNoted(row.physical, None) for row in some])
 
 
+def _give_up(engine: Engine, given: list[FileRow]) -> None:
+    """Forget superseded files that are nowhere, as `fsck` does.
+
+    Before what they rest on is quarantined, where that is nowhere too: they would come back into
+    sight without bytes. What is sent again is not taken to be here for them, either.
+    """
+    for begin in range(0, len(given), _BATCH):
+        engine.commit(
+            [
+                records.FileDeleted(row.physical, "superseded")
+                for row in given[begin : begin + _BATCH]
+            ]
+        )
+
+
 def _ask_again(engine: Engine, lacking: list[FileRow]) -> None:
     """Quarantine what is nowhere here: its senders are asked for it, and readers are not misled."""
     for begin in range(0, len(lacking), _BATCH):
@@ -239,6 +268,6 @@ def _ask_again(engine: Engine, lacking: list[FileRow]) -> None:
             [
                 records.FileQuarantined(row.physical, _NEVER)
                 for row in lacking[begin : begin + _BATCH]
-                if row.state in _VISIBLE
+                if row.visible
             ]
         )

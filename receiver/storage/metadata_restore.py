@@ -20,6 +20,7 @@ from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.metadata.model.records import encode_ops
 from receiver.storage.incarnation import next_incarnation
 from receiver.storage.object_content import ContentChangedError
+from receiver.storage.step_progress import StepCounter, untold
 from receiver.storage.store_manifests import newest_manifest
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.model.records import Commit
     from receiver.storage.object_store import ObjectStore
+    from receiver.storage.step_progress import ToldProgress
     from receiver.storage.store_manifests import FilePiece, StoreManifest
 
 __all__ = ["RestoredMetadata", "restore_metadata"]
@@ -56,6 +58,7 @@ def restore_metadata(
     *,
     at: int | None = None,
     take_over: bool = False,
+    told: ToldProgress = untold,
 ) -> RestoredMetadata:
     """Make a schema directory.
 
@@ -65,6 +68,7 @@ def restore_metadata(
         directory: which must not be there, or be empty.
         at: timestamp of the last commit that may be in it; None for all there is.
         take_over: as the owner of what is in the store, before anybody can serve it.
+        told: called with each piece that is read.
 
     Raises:
         NotFoundError: there is no manifest, or none that reaches back so far.
@@ -81,7 +85,7 @@ def restore_metadata(
             for left, _ in list(parent.files(beside)) if parent.exists(beside) else ():
                 parent.unlink(left, sync=False)
             with Tree(directory.with_name(beside), create=True) as tree:
-                found = _Restore(store, manifest, tree).run(at)
+                found = _Restore(store, manifest, tree, told).run(at)
                 if take_over:
                     next_incarnation(store, tree, engine)
                 tree.sync_dir()
@@ -103,10 +107,15 @@ def _newest(store: ObjectStore, engine: str) -> StoreManifest:
 
 
 class _Restore:
-    def __init__(self, store: ObjectStore, manifest: StoreManifest, tree: Tree) -> None:
+    def __init__(
+        self, store: ObjectStore, manifest: StoreManifest, tree: Tree, told: ToldProgress
+    ) -> None:
         self._store = store
         self._manifest = manifest
         self._tree = tree
+        pieces = list(manifest.pieces)
+        size = sum(each.size for each in pieces)
+        self._counter = StepCounter("pieces of the log", len(pieces), size, told)
 
     def run(self, at: int | None) -> RestoredMetadata:
         lsn, ts = self._log(at)
@@ -168,6 +177,7 @@ class _Restore:
                 for block in self._blocks(piece):
                     file.write(block)
                 end = piece.end
+                self._counter.done(piece.size)
             file.sync()
 
     def _blocks(self, piece: FilePiece) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ import msgspec
 from common.digests import md5
 from common.wire import Struct
 from receiver.storage.object_store import Fingerprint, ObjectMissingError
+from receiver.storage.step_progress import StepCounter, untold
 from receiver.storage.uploader import data_key, resource_key
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.object_store import ObjectStore
+    from receiver.storage.step_progress import ToldProgress
 
 __all__ = ["CopiesReport", "ObjectFinding", "check_objects", "md5_of_object"]
 
@@ -80,6 +82,7 @@ def check_objects(
     places: Mapping[str, UploadedRow],
     *,
     deep: bool,
+    told: ToldProgress = untold,
 ) -> Iterator[ObjectFinding]:
     """Look for the objects of files.
 
@@ -89,16 +92,20 @@ def check_objects(
         rows: the files.
         places: by physical name, where their objects are said to be.
         deep: read all bytes of each.
+        told: called with each file that was looked for.
 
     Raises:
         StoreAwayError, StoreRefusedError: of the store.
     """
+    counter = StepCounter("files", len(rows), sum(row.size for row in rows), told)
     with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="check") as pool:
         for low in range(0, len(rows), _BATCH):
-            for found in pool.map(
-                lambda row: _check(store, engine, row, places.get(row.physical), deep=deep),
-                rows[low : low + _BATCH],
-            ):
+            batch = rows[low : low + _BATCH]
+            results = pool.map(
+                lambda row: _check(store, engine, row, places.get(row.physical), deep=deep), batch
+            )
+            for row, found in zip(batch, results, strict=True):
+                counter.done(row.size)
                 yield from found
 
 

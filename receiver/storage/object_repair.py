@@ -24,6 +24,7 @@ from receiver.storage.object_content import ContentChangedError, FileContent
 from receiver.storage.object_places import file_of
 from receiver.storage.object_removal import objects_of
 from receiver.storage.object_store import ObjectMissingError
+from receiver.storage.step_progress import StepCounter, untold
 from receiver.storage.store_manifests import newest_manifest
 from receiver.storage.uploader import data_key, digests_text, resource_key
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import Fingerprint, ObjectStore, StoredObject
+    from receiver.storage.step_progress import ToldProgress
 
 __all__ = ["examine_store", "repair_store"]
 
@@ -45,7 +47,12 @@ _OURS = ("checkpoints", "data", "log", "manifests", "owners", "tags")
 
 
 def examine_store(
-    engine: Engine, store: ObjectStore, trees: Sequence[Tree], *, deep: bool
+    engine: Engine,
+    store: ObjectStore,
+    trees: Sequence[Tree],
+    *,
+    deep: bool,
+    told: ToldProgress = untold,
 ) -> CopiesReport:
     """Look at everything, change nothing.
 
@@ -54,6 +61,7 @@ def examine_store(
         store: where the objects are.
         trees: the data directories that are there.
         deep: read the bytes of each object.
+        told: called with how far it is.
 
     Raises:
         StoreAwayError, StoreRefusedError: of the store.
@@ -65,7 +73,7 @@ def examine_store(
     by_name = {row.physical: row for row in rows}
     found = [
         replace(each, repair=_way_out(each, by_name[each.physical], trees))
-        for each in check_objects(store, engine.uuid, rows, places, deep=deep)
+        for each in check_objects(store, engine.uuid, rows, places, deep=deep, told=told)
     ]
     found += _log(engine, store)
     found += _strangers(engine, store)
@@ -152,6 +160,8 @@ def repair_store(
     owner: Incarnation,
     trees: Sequence[Tree],
     report: CopiesReport,
+    *,
+    told: ToldProgress = untold,
 ) -> CopiesReport:
     """Put right what a look has found.
 
@@ -161,14 +171,18 @@ def repair_store(
         owner: as whom they are put.
         trees: the data directories, all of them.
         report: of `examine_store`.
+        told: called with each object that was put right, or not.
 
     Raises:
         FencedError: another receiver has taken over.
         StoreAwayError, StoreRefusedError: of the store.
     """
     done: dict[str, bool] = {}
-    for each in report.found:
-        if each.repair in (_AGAIN, _WANTED) and each.physical not in done:
+    due = [each for each in report.found if each.repair in (_AGAIN, _WANTED)]
+    counter = StepCounter("repairs", len(due), 0, told)
+    for each in due:
+        counter.done(0)
+        if each.physical not in done:
             check_owner(store, owner)
             done[each.physical] = _repair(engine, store, owner, trees, each)
             crash.point("storage.repair.done")

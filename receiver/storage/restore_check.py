@@ -17,17 +17,24 @@ from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_places import place_objects
 from receiver.storage.object_store import ObjectMissingError
 from receiver.storage.owned_prefix import engine_in
+from receiver.storage.step_progress import untold
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from receiver.storage.object_store import ObjectStore
+    from receiver.storage.step_progress import ToldProgress
 
 __all__ = ["check_restore"]
 
 
 def check_restore(
-    store: ObjectStore, scratch: Path, *, at: int | None = None, deep: bool = False
+    store: ObjectStore,
+    scratch: Path,
+    *,
+    at: int | None = None,
+    deep: bool = False,
+    told: ToldProgress = untold,
 ) -> CopiesReport:
     """Read through what a restore would.
 
@@ -36,6 +43,7 @@ def check_restore(
         scratch: a directory for the log, which is removed again.
         at: as of a commit, as `restore_metadata`.
         deep: read the bytes of files too.
+        told: called with how far it is.
 
     Raises:
         NotFoundError: there are no copies, or none as of that commit.
@@ -44,7 +52,7 @@ def check_restore(
     uuid = engine_in(store)
     _throw_away(scratch)
     try:
-        made = restore_metadata(store, uuid, scratch, at=at)
+        made = restore_metadata(store, uuid, scratch, at=at, told=told)
         with Engine.read_only(scratch) as engine:
             if engine.published().lsn != made.lsn or engine.uuid != uuid:
                 detail = f"the log ends with LSN {engine.published().lsn}, {made.lsn} was put"
@@ -57,7 +65,7 @@ def check_restore(
                 commit=engine.newest_commit,
                 files=len(rows),
                 bytes=sum(row.size for row in rows),
-                found=list(check_objects(store, uuid, rows, places, deep=deep)),
+                found=list(check_objects(store, uuid, rows, places, deep=deep, told=told)),
             )
     except (ContentChangedError, DamagedError, ObjectMissingError) as error:
         return _damaged(uuid, "", error.message)

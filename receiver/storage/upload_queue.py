@@ -9,7 +9,6 @@ that tells of it, and what is damaged may be repaired.
 from __future__ import annotations
 
 import heapq
-import math
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -186,9 +185,7 @@ class UploadQueue:
         """The time from which a file is to go."""
         if row is None or self._rules is None:
             return 0.0
-        group = row.parsed.sg
-        said = state.upload_times.of(group)
-        after = self._rules.after(group) if said is None else math.inf if said < 0 else said / 1000
+        after = state.upload_times.after(row.parsed.sg, self._rules)
         return self._engine.times.seconds(row.created) + after if after else 0.0
 
     def _add(self, entry: _Entry) -> None:

@@ -5,6 +5,7 @@ that went, or, where it knows no digest, when they were read back; and when a co
 key is the file's for ever (engine, incarnation, physical name), so whoever is cut off anywhere
 finds its object there at the next try, or the parts of it, and nothing is put twice. The attempt at
 a large one is remembered on the disk before its first byte goes; no other attempt is ever dropped.
+What is not what was loaded never goes: it is judged, as a verification judges (`changed_bytes`).
 A `.resource` that the sender's database wrote anew is an object of its own beside the one before
 it; its file is told of once more.
 
@@ -31,6 +32,7 @@ from common.errors import StoppedError, TsferryError
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
+from receiver.storage.changed_bytes import changed_for_good
 from receiver.storage.confirming import put_confirmed
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import ContentChangedError, FileContent
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from common.config import UploadRules
     from common.durable import Tree
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import UploadedRow
+    from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import Fingerprint, ObjectStore
     from receiver.storage.upload_queue import DueFile
@@ -132,6 +134,7 @@ class Uploader:
         parallel: int = 4,
         paced: Callable[[int], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
+        found_bad: Callable[[str, str, str], object] = lambda physical, digest, why: None,
     ) -> None:
         """Prepare; nothing is done before `run_once`.
 
@@ -146,6 +149,8 @@ class Uploader:
             parallel: files on their way at once.
             paced: called with a number of bytes before they go; may wait.
             clock: seconds since the epoch.
+            found_bad: called with the physical name and MD5 of a file whose bytes here are proved
+                to be others, and with what they are.
         """
         self._engine = engine
         self._store = store
@@ -155,6 +160,7 @@ class Uploader:
         self._parallel = parallel
         self._paced = paced
         self._clock = clock
+        self._found_bad = found_bad
         self._queue = UploadQueue(engine, rules, clock)
         self._unreadable: set[str] = set()
         self._refused = 0
@@ -252,7 +258,6 @@ class Uploader:
         return None
 
     def _put_off(self, physical: str, error: TsferryError) -> None:
-        # fsck and verification tell of it; what is in the store is never such a copy.
         if physical not in self._unreadable:
             self._unreadable.add(physical)
             log.warning(
@@ -306,9 +311,7 @@ class Uploader:
         key = data_key(self._owner.engine, number, row.physical, again)
         physical = FilePath.parse(row.physical)
         if due.there is None:
-            about = {"sender": row.sender, "path": row.path, "md5": row.md5}
-            found = self._put(physical.text, key, row.size, row.md5, about)
-            digests = digests_text(found.digests)
+            digests = digests_text(self._put_file(row, key).digests)
         else:
             digests = due.there.digests
         there = "" if due.there is None else due.there.resource
@@ -325,6 +328,17 @@ class Uploader:
         return _Brought(
             records.FileUploaded(row.physical, number, row.size, digests, resource, again), is_whole
         )
+
+    def _put_file(self, row: FileRow, key: str) -> Fingerprint:
+        about = {"sender": row.sender, "path": row.path, "md5": row.md5}
+        try:
+            return self._put(row.physical, key, row.size, row.md5, about)
+        except ContentChangedError:
+            why = changed_for_good(self._trees(), row.physical, row.size, row.md5)
+            if why is not None:
+                self._found_bad(row.physical, row.md5, why)
+                crash.point("storage.upload.judged")
+            raise
 
     def _put_resource(self, physical: FilePath, key: str, known: records.ResourceMeta) -> None:
         place = resource_key(key, known.md5)

@@ -97,5 +97,7 @@ class _Task:
                 there = None if row is None else table.rows.get(row.physical)
                 if there is not None:
                     self.needed = max(self.needed, there.changed)
+                elif row is not None:  # found bad: it is wanted again, from there as well
+                    self.needed = max(self.needed, row.changed)
                 self._paths.pop()
         return True

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +10,7 @@ from typing import Any, TextIO
 import msgspec
 from msgspec.structs import asdict
 
-from common.terminal import display_width, printable, size_text
+from common.terminal import LiveLine, printable, size_text
 
 __all__ = ["Meter", "RoundProgress", "TerminalLine"]
 
@@ -101,31 +99,22 @@ class TerminalLine:
     """One line on a terminal that is written over; nothing at all where stderr is none."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
-        self._shown = self._stream.isatty()
+        self._line = LiveLine(stream)
         self._lock = threading.Lock()
         self._latest: dict[str, RoundProgress] = {}
 
     def show(self, progress: RoundProgress) -> None:
         """Show how far it is; with several receivers, all of them."""
-        if not self._shown:
+        if not self._line.is_seen:
             return
         with self._lock:
             self._latest[progress.receiver] = progress
-            self._write("   ".join(map(_text, self._latest.values())))
+            self._line.say("   ".join(map(_text, self._latest.values())))
 
     def clear(self) -> None:
         """Leave the line empty."""
-        if self._shown:
-            with self._lock:
-                self._write("")
-
-    def _write(self, text: str) -> None:
-        width = shutil.get_terminal_size().columns - 1
-        while display_width(text) > width:
-            text = text[:-1]
-        self._stream.write(f"\r\x1b[K{text}")
-        self._stream.flush()
+        with self._lock:
+            self._line.clear()
 
 
 def _text(progress: RoundProgress) -> str:

@@ -185,6 +185,10 @@ def _show_ttl(asked: query.ShowTtl) -> str:
     return _words("show ttl", on, _at(asked.at))
 
 
+def _show_upload(asked: query.ShowUpload) -> str:
+    return _words("show upload", f"on {_patterns(asked.groups)}" if asked.groups else "")
+
+
 def _show_tag_values(asked: query.ShowTagValues) -> str:
     key = "" if asked.key is None else f"with key={quote_name(asked.key)}"
     return _words("show tag values", asked.pattern.text, key, _part(asked))
@@ -212,6 +216,7 @@ _FORMS: dict[type, Callable[[Any], str]] = {
     query.ShowChildPaths: _list("child paths"),
     query.ShowChildNodes: _list("child nodes"),
     query.ShowTtl: _show_ttl,
+    query.ShowUpload: _show_upload,
     query.ShowTagKeys: _list("tag keys"),
     query.ShowTagValues: _show_tag_values,
     query.CountTimeseries: _count_timeseries,

@@ -31,6 +31,7 @@ class Centre:
         self.now = 1000.0
         self.clock: Callable[[], float] = time.time
         self.options = EngineOptions()
+        self.bad: list[tuple[str, str, str]] = []
         self.start()
 
     def start(self) -> None:
@@ -59,6 +60,7 @@ class Centre:
             parallel=parallel,
             paced=paced,
             clock=lambda: self.now,
+            found_bad=lambda physical, digest, why: self.bad.append((physical, digest, why)),
         )
 
     def stop(self) -> None:

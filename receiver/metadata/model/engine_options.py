@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from common.config import UploadRules
+
 __all__ = ["EngineOptions"]
 
 
@@ -28,6 +30,9 @@ class EngineOptions:
         kv_ring: commits of the key-value store whose place is known without a search.
         auto_create: whether a series makes its storage group where there is none, and a loaded file
             its series.
+        upload: when files go into an object store, where nobody said it of their storage group;
+            None where there is no store.
+        before_ack: whether all of them go at once, whatever was said.
     """
 
     history: float = 604800.0
@@ -42,3 +47,5 @@ class EngineOptions:
     fetch_size: int = 10_000
     kv_ring: int = 1024
     auto_create: bool = True
+    upload: UploadRules | None = None
+    before_ack: bool = False

@@ -27,6 +27,7 @@ _SOURCES: Final[dict[type, RowSource]] = {
     ask.ShowChildNodes: nodes.SHOW_CHILD_NODES,
     ask.ShowStorageGroups: nodes.SHOW_STORAGE_GROUPS,
     ask.ShowTtl: nodes.SHOW_TTL,
+    ask.ShowUpload: nodes.SHOW_UPLOAD,
     ask.ShowTagKeys: nodes.SHOW_TAG_KEYS,
     ask.ShowTagValues: nodes.SHOW_TAG_VALUES,
     ask.CountTimeseries: timeseries.COUNT_TIMESERIES,

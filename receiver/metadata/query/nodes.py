@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from common.config.upload_rules import upload_text
 from receiver.metadata.model.paths import MANY, ONE, Nodes, Pattern, device_name, format_path
 from receiver.metadata.query import questions as ask
 from receiver.metadata.query.ordering import Ahead, by_path, first_by_text, take_ahead
@@ -32,6 +33,7 @@ from receiver.metadata.schema.growing_columns import view
 from receiver.metadata.schema.pattern_walk import has_leaves, walk
 
 if TYPE_CHECKING:
+    from receiver.metadata.model.engine_options import EngineOptions
     from receiver.metadata.schema import DeviceRow
     from receiver.metadata.schema.pattern_walk import WantedNodes
     from receiver.metadata.state.state import State
@@ -47,6 +49,7 @@ __all__ = [
     "SHOW_TAG_KEYS",
     "SHOW_TAG_VALUES",
     "SHOW_TTL",
+    "SHOW_UPLOAD",
 ]
 
 _DEVICES: Final = 50
@@ -127,9 +130,13 @@ def _count_devices(look: Look, asked: ask.CountDevices) -> list[Row]:
 
 
 def _take_groups(
-    look: Look, asked: ask.ShowStorageGroups | ask.ShowTtl, position: Ahead | None, count: int
+    look: Look,
+    asked: ask.ShowStorageGroups | ask.ShowTtl | ask.ShowUpload,
+    position: Ahead | None,
+    count: int,
 ) -> TakenRows:
-    patterns = (asked.groups if isinstance(asked, ask.ShowTtl) else ()) or (asked.pattern,)
+    named = () if isinstance(asked, ask.ShowStorageGroups) else asked.groups
+    patterns = named or (asked.pattern,)
 
     def search(last: int | None, most: int) -> tuple[list[int], int | None]:
         rows = by_path(look, storage_groups(look, patterns), ask.ALL, "node", last, most)
@@ -157,6 +164,30 @@ def _show_group(described: tuple[Nodes, int | None, int], _: LabelsAt) -> Row:
 def _show_ttl(described: tuple[Nodes, int | None, int], _: LabelsAt) -> Row:
     nodes, ttl, _created = described
     return format_path(nodes), ttl
+
+
+def _take_uploads(
+    look: Look, asked: ask.ShowUpload, position: Ahead | None, count: int
+) -> TakenRows:
+    taken = _take_groups(look, asked, position, count)
+    return taken._replace(rows=[(row, look.options) for row in taken.rows])
+
+
+def _describe_uploads(
+    state: State, rows: Sequence[tuple[int, EngineOptions]], _: int | None
+) -> Sequence[tuple[str, str | None, str | None]]:
+    found: list[tuple[str, str | None, str | None]] = []
+    for row, options in rows:
+        path = format_path(state.schema.tree.nodes(row))
+        if options.upload is None:
+            found.append((path, None, None))
+        elif options.before_ack:
+            found.append((path, upload_text(0), "before_ack"))
+        else:
+            is_said = state.upload_times.of(path) is not None
+            after = state.upload_times.after(path, options.upload)
+            found.append((path, upload_text(after), "statement" if is_said else "configuration"))
+    return found
 
 
 def _count_groups(look: Look, asked: ask.CountStorageGroups) -> list[Row]:
@@ -278,6 +309,9 @@ SHOW_STORAGE_GROUPS: Final = RowSource(
     ("storage group", "ttl", "created"), _take_groups, _describe_groups, _show_group
 )
 SHOW_TTL: Final = RowSource(("storage group", "ttl"), _take_groups, _describe_groups, _show_ttl)
+SHOW_UPLOAD: Final = RowSource(
+    ("storage group", "upload", "set by"), _take_uploads, _describe_uploads, same
+)
 COUNT_DEVICES: Final = short(("count(devices)",), _count_devices)
 COUNT_STORAGE_GROUPS: Final = short(("count(storage group)",), _count_groups)
 COUNT_NODES: Final = short(("count(nodes)",), _count_nodes)

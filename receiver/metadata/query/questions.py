@@ -29,6 +29,7 @@ __all__ = [
     "ShowTagValues",
     "ShowTimeseries",
     "ShowTtl",
+    "ShowUpload",
     "TagFilter",
 ]
 
@@ -161,6 +162,17 @@ class ShowTtl(Asked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShowUpload(Asked):
+    """When files of storage groups go into the object store, as it is now: it has no past.
+
+    Attributes:
+        groups: which; none for all that `pattern` means.
+    """
+
+    groups: tuple[Pattern, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShowTagKeys(Listed):
     """Keys of tags in use."""
 
@@ -183,6 +195,7 @@ Query = (
     | ShowChildPaths
     | ShowChildNodes
     | ShowTtl
+    | ShowUpload
     | ShowTagKeys
     | ShowTagValues
     | CountTimeseries

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from receiver.metadata.model.paths import format_path
 
 if TYPE_CHECKING:
+    from receiver.metadata.model.engine_options import EngineOptions
     from receiver.metadata.query.questions import At
     from receiver.metadata.state.lock import Reading
     from receiver.metadata.state.state import State
@@ -52,6 +53,10 @@ text_of: Final = lru_cache(1024)(format_path)
 class Answering(Protocol):
     """What questions need of an engine; see `receiver.metadata.engine.Engine`."""
 
+    @property
+    def options(self) -> EngineOptions:
+        """What it was told when it was opened."""
+
     def at(self, when: At = None) -> int:
         """The timestamp that a question is about."""
 
@@ -77,6 +82,11 @@ class Look:
     def __init__(self, engine: Answering, ts: int) -> None:
         self._engine = engine
         self.ts = ts
+
+    @property
+    def options(self) -> EngineOptions:
+        """What the engine was told when it was opened."""
+        return self._engine.options
 
     def __enter__(self) -> tuple[State, int | None]:
         """The state, and `at` for questions to it: None while the commit is the newest.

@@ -9,12 +9,14 @@ What a statement changes is one commit; what it asks is answered as of one commi
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from common.config.upload_rules import upload_text
 from common.errors import UsageError
 from receiver.metadata.query.answers import Answer
-from receiver.metadata.query.questions import At
+from receiver.metadata.query.questions import At, ShowUpload
 from receiver.metadata.query.row_source import Row
 from receiver.metadata.sql import statements as sql
 from receiver.metadata.sql.parser import parse
@@ -107,6 +109,8 @@ def execute(
     _check_size("fetch_size", fetch_size)
     if isinstance(statement, str):
         statement = parse(statement)
+    if isinstance(statement, ShowUpload) and (at, statement.at) != (None, None):
+        raise UsageError("when files are uploaded has no past: `show upload` is as it is now")
     if sql.is_query(statement):
         answer = Answer(engine, statement, at=moment(at))
         size = fetch_size or engine.options.fetch_size
@@ -192,8 +196,9 @@ def _set_ttl(engine: Engine, each: sql.SetTtl) -> tuple[int, str]:
 
 
 def _set_upload(engine: Engine, each: sql.SetUpload) -> tuple[int, str]:
-    known = {None: "as it is configured", -1: "never", 0: "at once"}
-    when = known.get(each.after, f"{each.after} ms behind their load")
+    when = "as it is configured"
+    if each.after is not None:
+        when = upload_text(math.inf if each.after < 0 else each.after / 1000)
     return engine.set_upload(each.path, each.after), f"files are uploaded: {when}"
 
 

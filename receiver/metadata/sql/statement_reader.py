@@ -343,6 +343,9 @@ class Reader:
         parts = _parts(child for child in children if isinstance(child, Part))
         return query.ShowTtl(groups=groups, **parts)
 
+    def show_upload(self, children: list[Word]) -> query.ShowUpload:
+        return query.ShowUpload(groups=tuple(map(_pattern, children)))
+
     show_tag_keys = _asking(query.ShowTagKeys)
     show_tag_values = _asking(query.ShowTagValues)
     count_timeseries = _asking(query.CountTimeseries)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
+
+from common.terminal import LiveLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,18 +27,15 @@ class JobProgress:
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = sys.stderr if stream is None else stream
-        self._seen = self._stream.isatty()
+        self._line = LiveLine(stream)
 
     def say(self, text: str) -> None:
         """Show what is going on in the place of what was there."""
-        if self._seen:
-            self._stream.write(f"\r\x1b[K{text}")
-            self._stream.flush()
+        self._line.say(text)
 
     def clear(self) -> None:
         """Leave an empty line."""
-        self.say("")
+        self._line.clear()
 
     @contextmanager
     def over(self, spark: SparkSession, weight: int, groups: int) -> Iterator[None]:
@@ -48,7 +46,7 @@ class JobProgress:
             weight: bytes that it reads, about.
             groups: tasks that it has.
         """
-        if not self._seen:
+        if not self._line.is_seen:
             yield
             return
         stop = threading.Event()

@@ -6,6 +6,7 @@ may be in both places, and nothing is forgotten of it but by the row of the file
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -16,6 +17,7 @@ from receiver.metadata.state.table_rows import UploadedRow, UploadTimeRow
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from common.config import UploadRules
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables import Appliers
 
@@ -60,6 +62,18 @@ class UploadTimes:
                 return self.rows[group].after
             group = group.rpartition(".")[0]
         return None
+
+    def after(self, group: str, configured: UploadRules) -> float:
+        """Seconds behind its load that a file of a storage group goes; infinite for never.
+
+        Args:
+            group: the storage group.
+            configured: what holds where nobody said anything.
+        """
+        said = self.of(group)
+        if said is None:
+            return configured.after(group)
+        return math.inf if said < 0 else said / 1000
 
     def operations(self) -> Appliers:
         """What it does with operations."""

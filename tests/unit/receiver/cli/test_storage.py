@@ -141,3 +141,30 @@ def test_a_directory_that_is_older_than_the_copies_is_not_taken_for_restored(
     shutil.rmtree(schema)
     assert machine.asked("restore")["lacking"] == []
     assert machine.asked("restore")["there"] == 3
+
+
+def test_long_work_shows_on_a_terminal_how_far_it_is_and_nowhere_else(
+    machine: Machine,
+    tmp_path: Path,
+    bucket: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine.fill()
+    other = Machine(tmp_path / "two", bucket, capsys)
+    there = str(tmp_path / "backup")
+    work = [
+        (machine, "backup", there),
+        (machine, "restore", "--check"),
+        (machine, "fsck", "--storage"),
+        (other, "restore"),
+    ]
+    assert not any("\r" in at.command(*command) for at, *command in work)
+    shutil.rmtree(tmp_path / "two" / "schema")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    shown = {command[0]: at.command(*command) for at, *command in work}
+    for said in shown.values():
+        assert "files: 0 of 2, 0 B of " in said
+        assert said.endswith("\r\x1b[K")  # no trace of it stays
+    assert "pieces of the log: 0 of " in shown["restore"]
+    assert not any("\r" in at.command(*command, "--json") for at, *command in work)

@@ -10,6 +10,7 @@ from common.durable import Tree
 from common.errors import BusyError
 from common.wire import Propagate, Result, TaskState
 from receiver.metadata.engine import Engine
+from receiver.metadata.state.table_rows import FileState
 from receiver.node import Node
 from receiver.storage.file_restore import restore_files
 from receiver.storage.metadata_restore import restore_metadata
@@ -120,3 +121,34 @@ def test_a_resource_alone_is_waited_for_too(world: World, bucket: Path, tmp_path
         restored(bucket, uuid, tmp_path / "restored")
     (there,) = (tmp_path / "restored").rglob("*.resource")
     assert there.read_bytes() == b"anew"
+
+
+@pytest.mark.parametrize("before_ack", [True, False])
+def test_what_rots_before_it_is_copied_is_wanted_again_and_holds_up_no_task(
+    tmp_path: Path, bucket: Path, before_ack: bool
+) -> None:
+    storage = {"url": bucket.as_uri(), "lag": 0.1, "before_ack": before_ack}
+    world = World(tmp_path / "centre", storage=storage)
+    bucket.rename(tmp_path / "away")
+    with world.node() as node:
+        edge = Edge(node)
+        task = begin(edge, tsfile())
+        until(lambda: world.loaded())
+        (place,) = (tmp_path / "centre" / "data").rglob("*.tsfile")
+        place.write_bytes(place.read_bytes()[:-9] + b"?" + place.read_bytes()[-8:])
+        (tmp_path / "away").rename(bucket)
+        until(lambda: edge_wants(node, edge))
+        until(lambda: state_of(node, edge, task) is TaskState.DONE)
+        uuid = node.engine.uuid
+        if before_ack:  # what was told is known there: who is restored asks for it again as well
+            assert restored(bucket, uuid, tmp_path / "one") == (set(), [])
+        edge.outcome(task)
+        assert edge.round({ONE: tsfile()})[ONE].result is Result.LOADED
+        until(lambda: node.storage is not None and node.storage.progress().files.waiting_files == 0)
+        assert not edge_wants(node, edge)
+
+
+def edge_wants(node: Node, edge: Edge) -> bool:
+    """Whether a file is in quarantine, and wanted again for it."""
+    with node.engine.reading() as state:
+        return any(row.state is FileState.QUARANTINED for row in state.files.values())

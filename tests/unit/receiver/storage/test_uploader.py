@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,10 +86,56 @@ def test_a_kill_between_store_and_commit_uploads_nothing_twice(centre: Centre, p
 def test_a_rotten_copy_never_goes(centre: Centre) -> None:
     one, two = centre.load(1), centre.load(2)
     place = centre.root / "data" / one
+    last = place.read_bytes()[-1:]
     place.write_bytes(place.read_bytes()[:-1] + b"?")
     centre.uploader.run_once()
     assert centre.uploaded() == {two}
     assert centre.objects() == [centre.key(two)]
+    ((physical, digest, why),) = centre.bad
+    assert (physical, digest) == (one, md5(place.read_bytes()[:-1] + last).hexdigest())
+    assert "1500 bytes with MD5" in why
+
+
+def test_a_copy_that_was_cut_is_told_to_be_bad(centre: Centre) -> None:
+    one = centre.load(1)
+    os.truncate(centre.root / "data" / one, 700)
+    centre.uploader.run_once()
+    assert [(each[0], each[2][:9]) for each in centre.bad] == [(one, "700 bytes")]
+
+
+@pytest.mark.parametrize("readings", ["E*", "?", "E", "?1*", "?EE"])
+def test_what_is_not_proved_to_be_other_bytes_is_no_verdict(
+    centre: Centre, readings: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fails now (E), or reads other bytes now and then, may have every byte of it."""
+    one = centre.load(1)
+    real = os.pread
+    flaws = list(readings) if "*" not in readings else list(readings.rstrip("*") * 50)
+
+    def pread(fd: int, length: int, offset: int) -> bytes:
+        data = real(fd, length, offset)
+        if not data or "/sequence/" not in os.readlink(f"/proc/self/fd/{fd}") or not flaws:
+            return data
+        flaw = flaws.pop(0)
+        if flaw == "E":
+            raise OSError(errno.EIO, "the disk fails")
+        return flaw.encode() + data[1:]
+
+    monkeypatch.setattr(os, "pread", pread)
+    centre.uploader.run_once()
+    assert (centre.bad, centre.uploaded()) == ([], set())
+    assert centre.uploader.progress().unreadable_files == 1
+    monkeypatch.undo()
+    centre.now += 61
+    assert centre.uploader.run_once() == 1
+    assert centre.uploaded() == {one}
+
+
+def test_other_bytes_in_the_store_say_nothing_of_the_copy_here(centre: Centre) -> None:
+    one = centre.load(1)
+    centre.store.put(centre.key(one), b"x" * 1500)
+    centre.uploader.run_once()
+    assert (centre.bad, centre.uploaded()) == ([], set())
 
 
 def test_a_resource_written_anew_is_an_object_of_its_own(centre: Centre) -> None:

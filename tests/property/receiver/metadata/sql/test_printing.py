@@ -99,6 +99,7 @@ STATEMENTS = st.one_of(
     st.builds(ask.ShowTagKeys, **LISTED),
     st.builds(ask.ShowTagValues, key=st.one_of(st.none(), NAMES), **LISTED),
     st.builds(ask.ShowTtl, groups=st.lists(PATTERNS, max_size=2).map(tuple), at=AT),
+    st.builds(ask.ShowUpload, groups=st.lists(PATTERNS, max_size=2).map(tuple)),
     st.builds(ask.CountTimeseries, where=WHERE, level=st.one_of(st.none(), NUMBERS), **ASKED),
     st.builds(ask.CountDevices, **ASKED),
     st.builds(ask.CountStorageGroups, **ASKED),

@@ -6,6 +6,7 @@ import tracemalloc
 
 import pytest
 
+from common.config import UploadRules
 from common.errors import UsageError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
@@ -294,3 +295,37 @@ def test_a_long_answer_takes_the_memory_of_a_page(engine, text):
     peak(1000)
     few, many = peak(20_000), peak(30_000)
     assert many < few * 1.25 + 200_000
+
+
+@pytest.mark.parametrize(
+    ("configured", "before_ack", "expected"),
+    [
+        (None, False, {"root.a": (None, None), "root.b": (None, None), "root.c": (None, None)}),
+        (
+            [{"group": "root.b", "upload": "12h"}],
+            False,
+            {
+                "root.a": ("never", "statement"),
+                "root.b": ("after 12h", "configuration"),
+                "root.c": ("at once", "configuration"),
+            },
+        ),
+        ("at once", True, dict.fromkeys(["root.a", "root.b", "root.c"], ("at once", "before_ack"))),
+    ],
+)
+def test_when_files_are_uploaded_is_shown_as_it_is_in_force(
+    tmp_path, configured, before_ack, expected
+):
+    rules = None if configured is None else UploadRules.parse(configured)
+    options = EngineOptions(upload=rules, before_ack=before_ack)
+    with Engine.open(tmp_path, options=options, background=False) as engine:
+        execute(engine, "set storage group to root.a, root.b, root.c")
+        execute(engine, "set upload to root.a never")
+        answer = execute(engine, "show upload")
+        assert answer.columns == ("storage group", "upload", "set by")
+        shown = {path: tuple(rest) for path, *rest in answer}
+        assert shown == expected
+        some = [row[0] for row in execute(engine, "show upload on root.b, root.c", fetch_size=1)]
+        assert some == ["root.b", "root.c"]
+        with pytest.raises(UsageError, match="no past"):
+            execute(engine, "show upload", at=answer.commit)

@@ -499,3 +499,10 @@ def test_one_parser_serves_all_threads():
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(parse, texts * 20))
     assert [each.device[2] for each in found[:50]] == [f"d{n}" for n in range(50)]
+
+
+def test_when_files_are_uploaded_is_asked_of_now_only():
+    assert parse("show upload") == ask.ShowUpload()
+    assert parse("show upload on root.a") == ask.ShowUpload(groups=(pattern("root.a"),))
+    with pytest.raises(SqlError, match="expected ON or the end, found 'at'"):
+        parse("show upload at 123")

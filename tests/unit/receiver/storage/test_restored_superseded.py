@@ -1,0 +1,78 @@
+"""A restore and what was superseded before it was copied: its bytes are nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from common.durable import Tree
+from receiver.metadata.model import records
+from receiver.storage.directory_store import DirectoryStore
+from receiver.storage.file_restore import RestoredFiles, restore_files
+from tests.support.uploading import SENDER, Centre
+
+
+class Superseded(Centre):
+    """Two files, the first superseded by the second before either was copied."""
+
+    def fill(self) -> tuple[str, str]:
+        one, two = self.load(1), self.load(2)
+        self.engine.commit([records.FileRetired(one, 1)])
+        self.engine.commit([records.FileSuperseded(one, [two])])
+        return one, two
+
+    def restored(self) -> RestoredFiles:
+        """As a machine whose data directory is empty."""
+        with Tree(self.root / "new", create=True) as data:
+            return restore_files(self.store, self.engine, [data])
+
+    def visible(self) -> set[str]:
+        with self.engine.reading() as state:
+            return {row.physical for row in state.files.values() if row.visible}
+
+
+@pytest.fixture
+def centre(tmp_path: Path) -> Iterator[Superseded]:
+    (tmp_path / "bucket").mkdir()
+    made = Superseded(tmp_path, DirectoryStore(tmp_path / "bucket"))
+    yield made
+    made.stop()
+
+
+def path_at_sender(physical: str) -> tuple[str, str]:
+    return SENDER, f"{physical.partition('.tsfile')[0].rpartition('.')[0]}.tsfile"
+
+
+def test_it_is_named_and_its_content_is_not_taken_to_be_here(centre: Superseded) -> None:
+    one, two = centre.fill()
+    centre.uploader.run_once()
+    assert centre.uploaded() == {two}
+    found = centre.restored()
+    assert (found.fetched, found.lacking) == (1, [])
+    assert found.given_up == [path_at_sender(one)]
+    with centre.engine.reading() as state:
+        assert state.files[one].state == "deleted"
+    assert centre.restored().given_up == []  # it was told
+
+
+def test_it_comes_back_into_sight_for_nobody_where_what_gives_it_is_nowhere_too(
+    centre: Superseded,
+) -> None:
+    one, two = centre.fill()
+    found = centre.restored()
+    assert found.lacking == [path_at_sender(two)]
+    assert found.given_up == [path_at_sender(one)]
+    assert centre.visible() == set()
+
+
+def test_what_is_in_the_store_comes_back_for_what_is_not(centre: Superseded) -> None:
+    one = centre.load(1)
+    centre.uploader.run_once()
+    two = centre.load(2)
+    centre.engine.commit([records.FileRetired(one, 1)])
+    centre.engine.commit([records.FileSuperseded(one, [two])])
+    found = centre.restored()
+    assert (found.lacking, found.given_up) == ([path_at_sender(two)], [])
+    assert centre.visible() == {one}
