@@ -12,7 +12,7 @@ at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from receiver.metadata.model.paths import format_path
 
 if TYPE_CHECKING:
+    from receiver.metadata.model.records import Commit
     from receiver.metadata.query.questions import At
     from receiver.metadata.state.lock import Reading
     from receiver.metadata.state.state import State
@@ -64,6 +65,13 @@ class Answering(Protocol):
     def tags_of(self, offset: int) -> tuple[dict[str, str], dict[str, str]]:
         """Tags and attributes, by their place in the tlog."""
 
+    @property
+    def oldest_answerable(self) -> int:
+        """The oldest time that can be asked about."""
+
+    def log_since(self, ts: int) -> Iterator[Commit]:
+        """The commits after a time."""
+
 
 class Look:
     """Looks at the state as of one commit, each time for as long as `with` lasts.
@@ -72,10 +80,10 @@ class Look:
         rows = state.schema.series.match(pattern, at)
     """
 
-    __slots__ = ("_engine", "ts")
+    __slots__ = ("engine", "ts")
 
     def __init__(self, engine: Answering, ts: int) -> None:
-        self._engine = engine
+        self.engine = engine
         self.ts = ts
 
     def __enter__(self) -> tuple[State, int | None]:
@@ -84,17 +92,17 @@ class Look:
         Raises:
             HistoryGoneError: history does not reach back to the commit any more.
         """
-        reading = self._engine.reading()
+        reading = self.engine.reading()
         state = reading.__enter__()
         try:
-            self._engine.check_answerable(self.ts)
+            self.engine.check_answerable(self.ts)
         except BaseException:
             reading.__exit__()
             raise
         return state, None if self.ts >= state.newest else self.ts
 
     def __exit__(self, *_: object) -> None:
-        self._engine.reading().__exit__()
+        self.engine.reading().__exit__()
 
 
 class TakenRows(NamedTuple):

@@ -343,6 +343,8 @@ class Reader:
         parts = _parts(child for child in children if isinstance(child, Part))
         return query.ShowTtl(groups=groups, **parts)
 
+    show_files = _asking(query.ShowFiles)
+    show_partitions = _asking(query.ShowPartitions)
     show_tag_keys = _asking(query.ShowTagKeys)
     show_tag_values = _asking(query.ShowTagValues)
     count_timeseries = _asking(query.CountTimeseries)
