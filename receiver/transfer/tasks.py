@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common import crash
-from common.digests import is_md5
 from common.errors import (
     BusyError,
     GoneError,
-    NameRefusedError,
     NotFoundError,
     ProtocolError,
     TooLargeError,
 )
-from common.names import FilePath, is_sender_uuid, is_task_id
-from common.tsfile.deletion_records import whole_records
-from common.tsfile.primitives import Malformed
+from common.names import FilePath, is_task_id
 from common.wire import (
     Action,
     BatchAnswer,
@@ -44,6 +40,14 @@ from receiver.transfer.intake import Intake, check_sender
 from receiver.transfer.look_numbers import latest_look
 from receiver.transfer.planning import Room, Situation, decide
 from receiver.transfer.schema_blocks import check_end, position_of, receive_block
+from receiver.transfer.task_checks import (
+    check_floor,
+    check_looks,
+    check_manifest,
+    check_part,
+    is_tsfile_path,
+    tsfile_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -53,7 +57,6 @@ if TYPE_CHECKING:
         DeletionsPage,
         DeletionsPart,
         EndRequest,
-        ManifestEntry,
         ManifestPage,
         PlanEntry,
         PlanPage,
@@ -275,7 +278,7 @@ class Tasks:
             current.add_plan(
                 _planned(entry, decision)
                 for entry, decision in zip(page.entries, decisions, strict=True)
-                if _is_path(entry.path)
+                if is_tsfile_path(entry.path)
             )
         return PlanAnswer(decisions=decisions)
 
@@ -318,7 +321,7 @@ class Tasks:
     ) -> None:
         """Record paths that are gone or replaced: in sync.log when this returns."""
         self._check_page(len(page.paths))
-        paths = [_tsfile(each) for each in page.paths]
+        paths = [tsfile_path(each) for each in page.paths]
         folder = self._enter_open(who, sender, task, epoch)
         with folder.lock:
             current = self._open_task(who, folder, task)
@@ -335,12 +338,12 @@ class Tasks:
         """
         self._check_page(len(page.parts))
         for each in page.parts:
-            _check_part(each)
+            check_part(each)
         folder = self._enter_open(who, sender, task, epoch)
         with folder.lock:
             current = self._open_task(who, folder, task)
             for each in page.parts:
-                _check_floor(each, current.record.look)
+                check_floor(each, current.record.look)
             self._check_length(current.told_parts + len(page.parts))
             taken: list[DeletionsPart] = []
             again: dict[str, None] = {}
@@ -411,14 +414,14 @@ class Tasks:
             ProtocolError: pages before it did not come, it names what is no file, or tells of a
                 look that has not been.
         """
-        _check_manifest(page.manifest, set())
+        check_manifest(page.manifest, set())
         for each in page.deleted:
-            _tsfile(each)
+            tsfile_path(each)
         check_origins(page)
         folder = self._enter_open(who, sender, task, epoch)
         with folder.lock:
             current = self._open_task(who, folder, task)
-            _check_looks(page.manifest, page.last_looks, current.record.look)
+            check_looks(page.manifest, page.last_looks, current.record.look)
             before = current.pages[: page.number]
             self._check_length(sum(len(each.manifest) for each in (*before, page)))
             self._check_length(sum(len(each.deleted) for each in (*before, page)))
@@ -428,9 +431,9 @@ class Tasks:
         self, who: Principal, sender: str, task: str, epoch: str | None, request: EndRequest
     ) -> TaskAnswer:
         """Record the end, which is durable when this returns, then let the loader have the task."""
-        _check_manifest(request.manifest, set())
+        check_manifest(request.manifest, set())
         for each in request.deleted:
-            _tsfile(each)
+            tsfile_path(each)
         check_origins(request)
         check_end(request.schema)
         check_sender(who, sender)
@@ -442,13 +445,13 @@ class Tasks:
             if (known := self._known(sender, task)) is not None:
                 return known
             current = self._open_task(who, folder, task)
-            _check_looks(request.manifest, request.last_looks, current.record.look)
+            check_looks(request.manifest, request.last_looks, current.record.look)
             whole = current.whole_end(request)
             seen: set[str] = set()
-            _check_manifest(whole.manifest, seen)
+            check_manifest(whole.manifest, seen)
             self._check_length(len(whole.manifest))
             self._check_length(len(whole.deleted))
-            deleted = [_tsfile(each) for each in whole.deleted]
+            deleted = [tsfile_path(each) for each in whole.deleted]
             current.add_files(self._received(folder, seen))
             current.end(whole.manifest, deleted, request.schema, whole.last_looks, whole.below)
             crash.point("tasks.ended")
@@ -528,72 +531,6 @@ class Tasks:
             untold=list(row.untold),
             held_records=held,
         )
-
-
-def _check_manifest(manifest: Iterable[ManifestEntry], seen: set[str]) -> None:
-    """Check entries, and put their paths into `seen`."""
-    for entry in manifest:
-        if _tsfile(entry.path).text in seen:
-            raise ProtocolError(f"{entry.path!a} stands in the manifest twice")
-        if entry.size < 0 or not is_md5(entry.md5) or entry.series < 0 or entry.points < 0:
-            raise ProtocolError(f"{entry.path!a}: size, md5, series or points are none")
-        if entry.proof is not None and not is_md5(entry.proof.root):
-            raise ProtocolError(f"{entry.path!a}: its root is not 32 hex digits")
-        seen.add(entry.path)
-
-
-def _check_looks(manifest: Iterable[ManifestEntry], last_looks: Iterable[int], look: int) -> None:
-    """Refuse looks that have not been: the numbers rank files.
-
-    A resumed task has the look that it began with, and that one had what went away since.
-    """
-    for entry in manifest:
-        if max(entry.first_look, entry.closed_look) > look:
-            raise ProtocolError(f"{entry.path!a}: seen in a look behind the task's, {look}")
-        if entry.last_look > look:
-            raise ProtocolError(f"{entry.path!a}: gone since a look behind the task's, {look}")
-    if any(last > look for last in last_looks):
-        raise ProtocolError(f"a path is gone since a look behind the task's, {look}")
-
-
-def _check_floor(part: DeletionsPart, look: int) -> None:
-    """Refuse a floor that would reach files which come later; no look could have is told as 0.
-
-    A resumed task has the look that it began with, which may be the last before a deletion.
-    A forwarded one counts in the looks of the engine that took it from its author.
-    """
-    if not part.author and part.floor > look:
-        raise ProtocolError(
-            f"{part.path}: its {part.form} is told for files up to look {part.floor}, and the "
-            f"task's look is {look}"
-        )
-
-
-def _check_part(part: DeletionsPart) -> None:
-    _tsfile(part.path)
-    if part.author and list(map(is_sender_uuid, part.author.split("@"))) != [True, True]:
-        raise ProtocolError(f"{part.path}: {part.author[:80]!a} is no edge and engine")
-    try:
-        whole = whole_records(part.content, part.form)
-    except Malformed as error:
-        raise ProtocolError(f"{part.path}: {part.form}: {error}") from error
-    if not part.content or whole != len(part.content):
-        raise ProtocolError(f"{part.path}: the part of its {part.form} is no whole records")
-
-
-def _tsfile(text: str) -> FilePath:
-    path = FilePath.parse(text)
-    if path.is_resource:
-        raise ProtocolError(f"{path}: a resource goes with its TsFile, not by itself")
-    return path
-
-
-def _is_path(text: str) -> bool:
-    try:
-        _tsfile(text)
-    except (NameRefusedError, ProtocolError):
-        return False
-    return True
 
 
 def _planned(entry: PlanEntry, decision: PlanDecision) -> Planned:

@@ -25,7 +25,7 @@ from sender.select.listed_table import listed_sum
 from sender.select.path_table import differing, with_changes
 
 if TYPE_CHECKING:
-    from sender.kept.looks import DeletionsSight
+    from sender.kept.deletions_sight import DeletionsSight
     from sender.plan.next_round import Known
     from sender.send.remote import Remote
 

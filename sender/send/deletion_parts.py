@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from common.digests import xxh3_128
 from common.tsfile.deletion_records import whole_records
 from common.wire import DeletionsForm, DeletionsPart
-from sender.kept.looks import LONGEST_PART
+from sender.kept.deletions_sight import LONGEST_PART
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from sender.kept.looks import DeletionsSight
+    from sender.kept.deletions_sight import DeletionsSight
     from sender.select.found import LocalDeletions
 
 __all__ = ["deletion_pages", "deletion_parts"]

@@ -14,8 +14,17 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from common.digests import is_md5
-from common.errors import ConflictError, NameRefusedError
-from common.names import FilePath, is_sender_uuid, is_task_id
+from common.errors import ConflictError
+from common.names import is_sender_uuid, is_task_id
+from receiver.metadata.commit.record_checks import (
+    SIGNED_64,
+    check_content,
+    check_names,
+    check_origin,
+    is_range,
+    parse_path,
+    refusal_of,
+)
 from receiver.metadata.commit.schema_draft import Savepoint, truncate
 from receiver.metadata.commit.schema_rules import SchemaRules
 from receiver.metadata.commit.touched import Touched, TouchedKey
@@ -33,7 +42,6 @@ T = TypeVar("T")
 
 _HEX32 = re.compile(r"[0-9a-f]{32}\Z")
 _HEX64 = re.compile(r"[0-9a-f]{64}\Z")
-_INT64 = range(-(1 << 63), 1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,7 @@ class Rules:
 
     def _need_sender(self, uuid: str, op: records.Op) -> None:
         if not self._knows_sender(uuid):
-            raise _refusal(op, f"sender {uuid} is not known")
+            raise refusal_of(op, f"sender {uuid} is not known")
 
     def _directory(self, name: str) -> str | None:
         def committed() -> str | None:
@@ -132,9 +140,9 @@ class Rules:
     def _need_file(self, physical: str, op: records.Op, *states: FileState) -> _File:
         found = self._file(physical)
         if found is None:
-            raise _refusal(op, f"there is no file {physical}")
+            raise refusal_of(op, f"there is no file {physical}")
         if found.state not in states:
-            raise _refusal(op, f"{physical} is {found.state}")
+            raise refusal_of(op, f"{physical} is {found.state}")
         return found
 
     def _file(self, physical: str) -> _File | None:
@@ -186,12 +194,12 @@ class Rules:
 
     def _sender_seen(self, op: records.SenderSeen) -> None:
         if not is_sender_uuid(op.uuid):
-            raise _refusal(op, f"{op.uuid!a} is no sender uuid")
+            raise refusal_of(op, f"{op.uuid!a} is no sender uuid")
         there = self._directory(op.directory)
         if there not in (None, op.uuid):
-            raise _refusal(op, f"the directory {op.directory!a} is that of sender {there}")
+            raise refusal_of(op, f"the directory {op.directory!a} is that of sender {there}")
         if self._knows_sender(op.uuid) and there is None:
-            raise _refusal(op, f"sender {op.uuid} has another directory than {op.directory!a}")
+            raise refusal_of(op, f"sender {op.uuid} has another directory than {op.directory!a}")
         self._put(("sender", op.uuid), True)
         self._put(("directory", op.directory), op.uuid)
 
@@ -201,57 +209,57 @@ class Rules:
 
     def _sender_mode(self, op: records.SenderMode) -> None:
         self._need_sender(op.sender, op)
-        if op.look not in _INT64 or op.look < 0:
-            raise _refusal(op, f"{op.look} is no look")
+        if op.look not in SIGNED_64 or op.look < 0:
+            raise refusal_of(op, f"{op.look} is no look")
         self._put(("sender", op.sender), True)
 
     def _token_put(self, op: records.TokenPut) -> None:
         if op.role not in records.TOKEN_ROLES:
-            raise _refusal(op, f"{op.role!a} is no role")
+            raise refusal_of(op, f"{op.role!a} is no role")
         if (op.role == records.SENDER) is not (op.sender is not None):
-            raise _refusal(op, "a sender's token, and no other, is bound to a sender")
+            raise refusal_of(op, "a sender's token, and no other, is bound to a sender")
         if op.role != records.SENDER and not op.allow_deletes:
-            raise _refusal(op, "a sender's token, and no other, can forbid deletes")
+            raise refusal_of(op, "a sender's token, and no other, can forbid deletes")
         if op.sender is not None and not is_sender_uuid(op.sender):
-            raise _refusal(op, f"{op.sender!a} is no sender uuid")
+            raise refusal_of(op, f"{op.sender!a} is no sender uuid")
         if op.expires is not None and not math.isfinite(op.expires):
-            raise _refusal(op, f"{op.expires} is no time to expire at")
+            raise refusal_of(op, f"{op.expires} is no time to expire at")
         if not _HEX64.match(op.hash):
-            raise _refusal(op, "the hash is not 64 hex digits")
+            raise refusal_of(op, "the hash is not 64 hex digits")
         if not op.id or self._token_hash(op.id) is not None:
-            raise _refusal(op, f"a token {op.id!a} is there already")
+            raise refusal_of(op, f"a token {op.id!a} is there already")
         if self._token_of_hash(op.hash) is not None:
-            raise _refusal(op, "another token has the same hash")
+            raise refusal_of(op, "another token has the same hash")
         self._put(("token", op.id), op.hash)
         self._put(("hash", op.hash), op.id)
 
     def _token_revoke(self, op: records.TokenRevoke) -> None:
         digest = self._token_hash(op.id)
         if digest is None:
-            raise _refusal(op, f"there is no token {op.id!a}")
+            raise refusal_of(op, f"there is no token {op.id!a}")
         self._put(("token", op.id), None)
         self._put(("hash", digest), None)
 
     def _owner_set(self, op: records.OwnerSet) -> None:
         if not op.device:
-            raise _refusal(op, "the device has no name")
+            raise refusal_of(op, "the device has no name")
         if op.sender is not None:
             self._need_sender(op.sender, op)
         elif self._owner(op.device) is None:
-            raise _refusal(op, f"nobody owns {op.device!a}")
+            raise refusal_of(op, f"nobody owns {op.device!a}")
         self._put(("owner", op.device), op.sender)
 
     def _file_loaded(self, op: records.FileLoaded) -> None:
         self._need_sender(op.sender, op)
-        _check_names(op)
-        _check_content(op)
+        check_names(op)
+        check_content(op)
         if op.origin is not None:
-            _check_origin(op, op.origin)
+            check_origin(op, op.origin)
         if self._file(op.physical) is not None:
-            raise _refusal(op, f"the name {op.physical} is taken")
+            raise refusal_of(op, f"the name {op.physical} is taken")
         there = self._held(op.sender, op.path)
         if there is not None:
-            raise _refusal(op, f"{op.path} is loaded already, as {there}")
+            raise refusal_of(op, f"{op.path} is loaded already, as {there}")
         for device in op.devices:
             owner = self._owner(device.name)
             if owner is None:
@@ -280,7 +288,7 @@ class Rules:
         self._shake(op.physical)
         file = self._need_file(op.physical, op, FileState.LIVE, FileState.QUARANTINED)
         if file.retired:
-            raise _refusal(op, f"{op.physical} is retired already")
+            raise refusal_of(op, f"{op.physical} is retired already")
         state = FileState.RETIRED if file.state is FileState.LIVE else file.state
         ended = _File(file.sender, file.path, state, retired=True, names=file.names)
         self._put_file(op.physical, ended)
@@ -289,10 +297,10 @@ class Rules:
         self._shake(op.physical)
         file = self._need_file(op.physical, op, FileState.RETIRED)
         path = op.path or file.path
-        _parse(op, path)
+        parse_path(op, path)
         there = self._held(file.sender, path)
         if there is not None:
-            raise _refusal(op, f"{path} is loaded already, as {there}")
+            raise refusal_of(op, f"{path} is loaded already, as {there}")
         self._put_file(op.physical, _File(file.sender, path, FileState.LIVE, retired=False))
 
     def _file_quarantined(self, op: records.FileQuarantined) -> None:
@@ -301,13 +309,13 @@ class Rules:
         self._put(("file", op.physical), replace(file, state=FileState.QUARANTINED))
 
     def _file_named(self, op: records.FileNamed) -> None:
-        _parse(op, op.path)
+        parse_path(op, op.path)
         file = self._need_file(op.physical, op, FileState.LIVE, FileState.QUARANTINED)
         if file.retired:
-            raise _refusal(op, f"{op.physical} is retired")
+            raise refusal_of(op, f"{op.physical} is retired")
         there = self._held(file.sender, op.path)
         if there is not None:
-            raise _refusal(op, f"{op.path} is loaded already, as {there}")
+            raise refusal_of(op, f"{op.path} is loaded already, as {there}")
         self._put(("path", file.sender, op.path), op.physical)
         path, *names = op.among((file.path, *file.names))
         self._put(("file", op.physical), replace(file, path=path, names=tuple(names)))
@@ -317,16 +325,16 @@ class Rules:
         file = self._need_file(op.physical, op, FileState.LIVE, FileState.QUARANTINED)
         left = [each for each in (file.path, *file.names) if each != op.path]
         if file.retired or len(left) != len(file.names):
-            raise _refusal(op, f"{op.path} is no name of {op.physical}")
+            raise refusal_of(op, f"{op.path} is no name of {op.physical}")
         if not left:
-            raise _refusal(op, f"{op.path} is the only name of {op.physical}")
+            raise refusal_of(op, f"{op.path} is the only name of {op.physical}")
         self._put(("path", file.sender, op.path), None)
         self._put(("file", op.physical), replace(file, path=left[0], names=tuple(left[1:])))
 
     def _origin_noted(self, op: records.OriginNoted) -> None:
         self._shake(op.physical)
         file = self._need_file(op.physical, op, *_THERE, FileState.SUPERSEDED)
-        _check_origin(op, op.origin)
+        check_origin(op, op.origin)
         self._put(("file", op.physical), file)
 
     def _resource_noted(self, op: records.ResourceNoted) -> None:
@@ -336,7 +344,7 @@ class Rules:
     def _file_superseded(self, op: records.FileSuperseded) -> None:
         file = self._need_file(op.physical, op, FileState.RETIRED)
         if len(set(op.rests)) != len(op.rests) or op.physical in op.rests:
-            raise _refusal(op, f"{op.physical} rests on a file twice, or on itself")
+            raise refusal_of(op, f"{op.physical} rests on a file twice, or on itself")
         for physical in op.rests:
             self._need_file(physical, op, FileState.LIVE, FileState.RETIRED)
             self.touched.written.add(("resting", physical))
@@ -351,17 +359,17 @@ class Rules:
         self._put(("file", op.physical), replace(file, state=FileState.RETIRED, retired=True))
 
     def _deletions_noted(self, op: records.DeletionsNoted) -> None:
-        if op.form not in _FORMS or op.floor not in _INT64 or op.floor < 0:
-            raise _refusal(op, f"{op.form!a} with the look {op.floor} is no deletion file")
+        if op.form not in _FORMS or op.floor not in SIGNED_64 or op.floor < 0:
+            raise refusal_of(op, f"{op.form!a} with the look {op.floor} is no deletion file")
         key, known = self._deletion_file(op)
         if op.base not in (0, known):
-            raise _refusal(op, f"{op.path}: {known} bytes of deletions are known, not {op.base}")
+            raise refusal_of(op, f"{op.path}: {known} bytes of deletions are known, not {op.base}")
         self._put(key, op.base + len(op.content))
 
     def _kept_records_applied(self, op: records.KeptRecordsApplied) -> None:
         key, known = self._deletion_file(op)
         if not op.ends or not 0 < min(op.ends) <= max(op.ends) <= known:
-            raise _refusal(op, f"{op.path}: {known} bytes of deletions are known")
+            raise refusal_of(op, f"{op.path}: {known} bytes of deletions are known")
         self._put(key, known)
 
     def _deletion_file(
@@ -369,11 +377,11 @@ class Rules:
     ) -> tuple[TouchedKey, int]:
         """What stands for a deletion file, and how many bytes of it are known."""
         self._need_sender(op.sender, op)
-        _parse(op, op.path)
+        parse_path(op, op.path)
         if op.physical is not None:
             file = self._file(op.physical)
             if file is None or file.sender != op.sender:
-                raise _refusal(op, f"{op.physical} is no file of {op.sender}")
+                raise refusal_of(op, f"{op.physical} is no file of {op.sender}")
         begun = bool(self._changes.get(("list_begun", op.sender)))
         table = "deletions anew" if begun else "deletions"
         key = (table, op.sender, op.path if op.physical is None else op.physical, op.form)
@@ -381,44 +389,44 @@ class Rules:
 
     def _deletes_counted(self, op: records.DeletesCounted) -> None:
         self._need_sender(op.sender, op)
-        if not op.group or op.count < 0 or op.count not in _INT64:
-            raise _refusal(op, f"{op.count} deletes in {op.group!a} are none")
-        if op.listed is not None and (op.listed < 0 or op.listed not in _INT64):
-            raise _refusal(op, f"{op.listed} is no number of files")
+        if not op.group or op.count < 0 or op.count not in SIGNED_64:
+            raise refusal_of(op, f"{op.count} deletes in {op.group!a} are none")
+        if op.listed is not None and (op.listed < 0 or op.listed not in SIGNED_64):
+            raise refusal_of(op, f"{op.listed} is no number of files")
         key = ("delete_window", op.sender, op.group)
         known = self._get(key, lambda: (op.sender, op.group) in self._state.delete_windows.rows)
         if not known and op.listed is None:
-            raise _refusal(op, f"no window of {op.sender} in {op.group!a} has begun")
+            raise refusal_of(op, f"no window of {op.sender} in {op.group!a} has begun")
         self._put(key, True)
 
     def _deletes_held(self, op: records.DeletesHeld) -> None:
         self._need_sender(op.sender, op)
         if not _HEX32.match(op.digest) or not op.group or not op.files:
-            raise _refusal(op, f"{op.digest!a} is no list of deletes in {op.group!a}")
-        if len(set(op.files)) != len(op.files) or op.look < 0 or op.look not in _INT64:
-            raise _refusal(op, "a file stands on it twice, or it is of no look")
+            raise refusal_of(op, f"{op.digest!a} is no list of deletes in {op.group!a}")
+        if len(set(op.files)) != len(op.files) or op.look < 0 or op.look not in SIGNED_64:
+            raise refusal_of(op, "a file stands on it twice, or it is of no look")
         if op.replaces:
             self._need_held_deletes(op.replaces, op)
             self._put(("held_deletes", op.replaces), False)
         if self._is_held_list(op.digest):
-            raise _refusal(op, f"the list {op.digest} is held already")
+            raise refusal_of(op, f"the list {op.digest} is held already")
         self._put(("held_deletes", op.digest), True)
 
     def _deletes_settled(self, op: records.DeletesSettled) -> None:
         self._need_held_deletes(op.digest, op)
-        if op.look < 0 or op.look not in _INT64:
-            raise _refusal(op, f"{op.look} is no look")
+        if op.look < 0 or op.look not in SIGNED_64:
+            raise refusal_of(op, f"{op.look} is no look")
         self._put(("held_deletes", op.digest), op.verdict != "done")
 
     def _file_lost(self, op: records.FileLost) -> None:
         self._need_sender(op.sender, op)
-        _parse(op, op.path)
-        if not is_md5(op.md5) or not 0 <= op.size < _INT64.stop:
-            raise _refusal(op, f"{op.path}: {op.size} bytes with {op.md5!a} are no content")
-        if not _is_range(op.first, op.last):
-            raise _refusal(op, f"{op.path}: {op.first} to {op.last} is no range of time")
+        parse_path(op, op.path)
+        if not is_md5(op.md5) or not 0 <= op.size < SIGNED_64.stop:
+            raise refusal_of(op, f"{op.path}: {op.size} bytes with {op.md5!a} are no content")
+        if not is_range(op.first, op.last):
+            raise refusal_of(op, f"{op.path}: {op.first} to {op.last} is no range of time")
         if self._is_lost((op.sender, op.path, op.md5)):
-            raise _refusal(op, f"{op.path} of {op.sender} is lost already")
+            raise refusal_of(op, f"{op.path} of {op.sender} is lost already")
         self._put(("lost", op.sender, op.path, op.md5), True)
 
     def _loss_acknowledged(self, op: records.LossAcknowledged) -> None:
@@ -427,9 +435,9 @@ class Rules:
             file = self._need_file(op.physical, op, FileState.QUARANTINED)
             row = self._state.files[op.physical]
             if not file.retired or (row.sender, row.path, row.md5) != key:
-                raise _refusal(op, f"{op.physical} is not lost, or is another file")
+                raise refusal_of(op, f"{op.physical} is not lost, or is another file")
         elif not self._is_lost(key):
-            raise _refusal(op, f"{op.path!a} of {op.sender} is not lost")
+            raise refusal_of(op, f"{op.path!a} of {op.sender} is not lost")
         self._put(("lost", *key), True)
 
     def _is_lost(self, key: tuple[str, str, str]) -> bool:
@@ -437,15 +445,15 @@ class Rules:
 
     def _list_begun(self, op: records.ListBegun) -> None:
         self._need_sender(op.sender, op)
-        if op.look not in _INT64 or op.look <= 0:
-            raise _refusal(op, f"{op.look} is no look")
+        if op.look not in SIGNED_64 or op.look <= 0:
+            raise refusal_of(op, f"{op.look} is no look")
         self._put(("sender", op.sender), True)
         self._put(("list_begun", op.sender), True)
         self.touched.exclusive = True  # each file of the sender changes
 
     def _need_held_deletes(self, digest: str, op: records.Op) -> None:
         if not self._is_held_list(digest):
-            raise _refusal(op, f"no list of deletes {digest!a} is held")
+            raise refusal_of(op, f"no list of deletes {digest!a} is held")
 
     def _is_held_list(self, digest: str) -> bool:
         held = self._state.held_deletes.rows
@@ -461,7 +469,7 @@ class Rules:
 
     def _file_verified(self, op: records.FileVerified) -> None:
         if not op.physicals or len(set(op.physicals)) != len(op.physicals):
-            raise _refusal(op, "there is no file, or one twice")
+            raise refusal_of(op, "there is no file, or one twice")
         for physical in op.physicals:
             file = self._need_file(physical, op, FileState.LIVE, FileState.RETIRED)
             self._put(("file", physical), file)
@@ -479,23 +487,23 @@ class Rules:
         self._need_file(op.physical, op, *FileState)
         row = self._state.files.get(op.physical)  # none if this very commit loads it
         if row is not None and op.size != row.size:
-            raise _refusal(op, f"{op.physical} has another size than {op.size} bytes")
+            raise refusal_of(op, f"{op.physical} has another size than {op.size} bytes")
         if op.incarnation < 1:
-            raise _refusal(op, f"{op.physical} has no owner in the store")
+            raise refusal_of(op, f"{op.physical} has no owner in the store")
         there = self._uploaded(op.physical)
         if there is not None:
             known, told = (there.incarnation, there.again), (op.incarnation, op.again)
             if told < known or (told != known and not op.again):
                 text = f"{op.physical} is in the store already, of incarnation {there.incarnation}"
-                raise _refusal(op, text)
+                raise refusal_of(op, text)
             if told == known and there.resource == op.resource:
-                raise _refusal(op, f"{op.physical} is in the store already, with that resource")
+                raise refusal_of(op, f"{op.physical} is in the store already, with that resource")
         self._put(("uploaded", op.physical), op)
 
     def _object_removed(self, op: records.ObjectRemoved) -> None:
         row = self._state.uploaded_table.rows.get(op.physical)
         if row is None or not row.ended or self._uploaded(op.physical) is None:
-            raise _refusal(op, f"{op.physical} is not in the store, or not forgotten")
+            raise refusal_of(op, f"{op.physical} is not in the store, or not forgotten")
         self._put(("uploaded", op.physical), None)
 
     def _uploaded(self, physical: str) -> UploadedRow | records.FileUploaded | None:
@@ -508,20 +516,22 @@ class Rules:
     def _task_done(self, op: records.TaskDone) -> None:
         self._need_sender(op.sender, op)
         if not is_task_id(op.task):
-            raise _refusal(op, f"{op.task!a} is no task id")
+            raise refusal_of(op, f"{op.task!a} is no task id")
         if self._is_done(op.sender, op.task):
-            raise _refusal(op, f"task {op.task} is done already")
+            raise refusal_of(op, f"task {op.task} is done already")
         self._put(("task", op.sender, op.task), True)
         self._put(("sender", op.sender), True)
 
     def _quarantine_put(self, op: records.QuarantinePut) -> None:
         self._need_sender(op.sender, op)
-        _parse(op, op.path)
+        parse_path(op, op.path)
         self._put(("quarantine", op.sender, op.path, op.digest), True)
 
     def _quarantine_drop(self, op: records.QuarantineDrop) -> None:
         if not self._is_quarantined((op.sender, op.path, op.digest)):
-            raise _refusal(op, f"{op.path!a} of {op.sender} is not in quarantine with this digest")
+            raise refusal_of(
+                op, f"{op.path!a} of {op.sender} is not in quarantine with this digest"
+            )
         self._put(("quarantine", op.sender, op.path, op.digest), False)
 
     def _series_loaded(self, op: records.SeriesLoaded) -> None:
@@ -531,16 +541,16 @@ class Rules:
     def _schema_synced(self, op: records.SchemaSynced) -> None:
         self._need_sender(op.sender, op)
         if not op.identity or min(op.offset, op.applied, op.unapplied) < 0:
-            raise _refusal(op, f"{op.identity!a} {op.offset} is no position in a schema log")
-        if max(op.offset, op.applied, op.unapplied) not in _INT64:
-            raise _refusal(op, f"the position {op.offset} is out of range")
+            raise refusal_of(op, f"{op.identity!a} {op.offset} is no position in a schema log")
+        if max(op.offset, op.applied, op.unapplied) not in SIGNED_64:
+            raise refusal_of(op, f"the position {op.offset} is out of range")
         self._put(("schema_position", op.sender), True)
 
     def _keys_written(self, op: records.KeysWritten) -> None:
         check_prefixes(op.removals)
         check_keys(op.saves)
         if not op.removals and not op.saves:
-            raise _refusal(op, "there is nothing to write")
+            raise refusal_of(op, "there is nothing to write")
         self.touched.written.update([("key", key) for key in op.saves])
         # Which keys a prefix removes is not known here, and a guard may be on any of them.
         self.touched.exclusive |= bool(op.removals)
@@ -548,75 +558,10 @@ class Rules:
     def _clock_corrected(self, op: records.ClockCorrected) -> None:
         for before, after in pairwise(op.pieces):
             if not before.ts < after.ts or not before.moment <= after.moment:
-                raise _refusal(op, f"{after} does not follow {before}")
+                raise refusal_of(op, f"{after} does not follow {before}")
         if any(each.pace not in range(3) or each.moment < 0 for each in op.pieces):
-            raise _refusal(op, "a piece goes at a pace that is none")
+            raise refusal_of(op, "a piece goes at a pace that is none")
         self._put(("clock",), True)
-
-
-def _check_names(op: records.FileLoaded) -> None:
-    path, physical = _parse(op, op.path), _parse(op, op.physical)
-    if path.directory != physical.directory:
-        raise _refusal(op, f"{op.physical} is not in the directory of {op.path}")
-
-
-def _check_content(op: records.FileLoaded) -> None:
-    numbers = (op.size, op.series, op.points)
-    if any(not 0 <= each < _INT64.stop for each in numbers):
-        raise _refusal(op, f"{op.path} has a size or count out of range")
-    if not is_md5(op.md5):
-        raise _refusal(op, f"{op.path}: {op.md5!a} is no MD5")
-    if not _is_range(op.first, op.last):
-        raise _refusal(op, f"{op.path}: {op.first} to {op.last} is no range of time")
-    names = {each.name for each in op.devices}
-    if len(names) != len(op.devices) or "" in names:
-        raise _refusal(op, f"{op.path} has a device twice, or one without a name")
-    for each in op.devices:
-        inside = _is_range(each.first, each.last) and (
-            each.first is None or _within(each.first, each.last, op.first, op.last)
-        )
-        if not inside:
-            raise _refusal(
-                op,
-                f"{op.path}: device {each.name} has {each.first} to {each.last}, "
-                f"the file {op.first} to {op.last}",
-            )
-
-
-def _check_origin(op: records.Op, origin: records.FileOrigin) -> None:
-    _parse(op, origin.path)
-    if not is_sender_uuid(origin.sender) or not origin.below:
-        raise _refusal(op, f"{origin.sender!a} is no edge that it comes from")
-    for each in origin.below:
-        looks = (each.first, each.closed, each.last, each.loaded)
-        if not is_sender_uuid(each.engine) or any(look not in _INT64 or look < 0 for look in looks):
-            raise _refusal(op, f"{each.engine!a} has no looks {looks}")
-        _parse(op, each.physical)
-
-
-def _is_range(first: int | None, last: int | None) -> bool:
-    if first is None or last is None:
-        return first is last
-    return first <= last and first in _INT64 and last in _INT64
-
-
-def _within(first: int, last: int | None, begin: int | None, end: int | None) -> bool:
-    assert last is not None
-    return begin is not None and end is not None and begin <= first and last <= end
-
-
-def _parse(op: records.Op, path: str) -> FilePath:
-    try:
-        parsed = FilePath.parse(path)
-    except NameRefusedError as error:
-        raise _refusal(op, error.message) from error
-    if parsed.is_resource:
-        raise _refusal(op, f"{path} is a resource, not a TsFile")
-    return parsed
-
-
-def _refusal(op: records.Op, why: str) -> RefusedCommitError:
-    return RefusedCommitError(f"{type(op).__name__}: {why}")
 
 
 _FORMS = ("mods", "mods2")

@@ -10,7 +10,8 @@ import pytest
 
 from common.durable import Tree
 from common.names import FilePath
-from sender.kept.looks import DeletionsSight, EdgeLook, Looks
+from sender.kept.deletions_sight import DeletionsSight
+from sender.kept.looks import EdgeLook, Looks
 from sender.select.entry import Entry
 from sender.select.found import Mounts, Unmounted, Unreadable
 from tests.support.site import Site, path, tsfile

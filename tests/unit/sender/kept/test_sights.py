@@ -7,7 +7,7 @@ import random
 import msgspec
 import pytest
 
-from sender.kept.looks import LooksState
+from sender.kept.looks_state import LooksState
 from sender.kept.sights import Sight, Sights
 
 ODD = {

@@ -1,0 +1,58 @@
+"""What all wire types stand on: names of headers and types of bodies, the base struct, JSON."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from common.decoders import from_json
+from common.errors import ProtocolError
+
+PROTOCOL = 1
+BASE = "/sync/v1"
+TUS_VERSION = "1.0.0"
+SENDER_HEADER = "Tsferry-Sender"
+EPOCH_HEADER = "Tsferry-Epoch"
+SIZE_HEADER = "Tsferry-Decompressed-Size"
+"""Bytes of a body with a `Content-Encoding` once it is decompressed, so that they are judged, and
+counted, before it is."""
+PROBLEM_TYPE = "application/problem+json"
+BATCH_TYPE = "application/vnd.tsferry.batch"
+SCHEMA_TYPE = "application/vnd.tsferry.schema"
+OFFSET_TYPE = "application/offset+octet-stream"
+CHECKSUM_MISMATCH = 460
+"""HTTP status of the tus checksum extension."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""A size, offset, number or commit ts. JSON has numbers of any length; what is counted here has to
+fit into a file system, a log record and a column of 64 bits, and is refused at the door if not."""
+Time = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""A raw time of a TsFile, in its own precision."""
+
+
+class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of all wire types.
+
+    A member that has its default is left out, so a default is part of the protocol: to change one
+    would change what older peers mean by their silence.
+    """
+
+
+T = TypeVar("T")
+
+
+def encode(value: Struct) -> bytes:
+    """A struct as JSON."""
+    return msgspec.json.encode(value)
+
+
+def decode(data: bytes, kind: type[T], what: str) -> T:
+    """A struct from JSON.
+
+    Raises:
+        ProtocolError: it is not one; `what` names it in the message.
+    """
+    try:
+        return from_json(data, kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"{what}: {error}") from error

@@ -1,0 +1,89 @@
+"""What a record says, judged by itself: names, sizes, digests, ranges of time, origins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common.digests import is_md5
+from common.errors import NameRefusedError
+from common.names import FilePath, is_sender_uuid
+from receiver.metadata.model.errors import RefusedCommitError
+
+if TYPE_CHECKING:
+    from receiver.metadata.model import records
+
+
+SIGNED_64 = range(-(1 << 63), 1 << 63)
+
+
+def check_names(op: records.FileLoaded) -> None:
+    """Refuse a file whose two names lie in different directories."""
+    path, physical = parse_path(op, op.path), parse_path(op, op.physical)
+    if path.directory != physical.directory:
+        raise refusal_of(op, f"{op.physical} is not in the directory of {op.path}")
+
+
+def check_content(op: records.FileLoaded) -> None:
+    """Refuse sizes, digests, ranges of time and devices that no file has."""
+    numbers = (op.size, op.series, op.points)
+    if any(not 0 <= each < SIGNED_64.stop for each in numbers):
+        raise refusal_of(op, f"{op.path} has a size or count out of range")
+    if not is_md5(op.md5):
+        raise refusal_of(op, f"{op.path}: {op.md5!a} is no MD5")
+    if not is_range(op.first, op.last):
+        raise refusal_of(op, f"{op.path}: {op.first} to {op.last} is no range of time")
+    names = {each.name for each in op.devices}
+    if len(names) != len(op.devices) or "" in names:
+        raise refusal_of(op, f"{op.path} has a device twice, or one without a name")
+    for each in op.devices:
+        inside = is_range(each.first, each.last) and (
+            each.first is None or _within(each.first, each.last, op.first, op.last)
+        )
+        if not inside:
+            raise refusal_of(
+                op,
+                f"{op.path}: device {each.name} has {each.first} to {each.last}, "
+                f"the file {op.first} to {op.last}",
+            )
+
+
+def check_origin(op: records.Op, origin: records.FileOrigin) -> None:
+    """Refuse an origin that names no edge, no engine, or looks that are none."""
+    parse_path(op, origin.path)
+    if not is_sender_uuid(origin.sender) or not origin.below:
+        raise refusal_of(op, f"{origin.sender!a} is no edge that it comes from")
+    for each in origin.below:
+        looks = (each.first, each.closed, each.last, each.loaded)
+        if not is_sender_uuid(each.engine) or any(
+            look not in SIGNED_64 or look < 0 for look in looks
+        ):
+            raise refusal_of(op, f"{each.engine!a} has no looks {looks}")
+        parse_path(op, each.physical)
+
+
+def is_range(first: int | None, last: int | None) -> bool:
+    """Whether first and last are both none, or in order and of 64 bits."""
+    if first is None or last is None:
+        return first is last
+    return first <= last and first in SIGNED_64 and last in SIGNED_64
+
+
+def _within(first: int, last: int | None, begin: int | None, end: int | None) -> bool:
+    assert last is not None
+    return begin is not None and end is not None and begin <= first and last <= end
+
+
+def parse_path(op: records.Op, path: str) -> FilePath:
+    """The path of a TsFile that an operation names, or its refusal."""
+    try:
+        parsed = FilePath.parse(path)
+    except NameRefusedError as error:
+        raise refusal_of(op, error.message) from error
+    if parsed.is_resource:
+        raise refusal_of(op, f"{path} is a resource, not a TsFile")
+    return parsed
+
+
+def refusal_of(op: records.Op, why: str) -> RefusedCommitError:
+    """The error that refuses an operation."""
+    return RefusedCommitError(f"{type(op).__name__}: {why}")

@@ -1,0 +1,154 @@
+"""A commit of records, and its bytes in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from receiver.metadata.model.records.file_records import (
+    FileDeleted,
+    FileForgotten,
+    FileLoaded,
+    FileLost,
+    FileNamed,
+    FileQuarantined,
+    FileRestored,
+    FileRetired,
+    FileReturned,
+    FileRevived,
+    FileSuperseded,
+    FileUndeleted,
+    FileUnnamed,
+    FileUploaded,
+    FileVerified,
+    LossAcknowledged,
+    ObjectRemoved,
+    OriginNoted,
+    QuarantineDrop,
+    QuarantinePut,
+    ResourceNoted,
+    UploadSet,
+)
+from receiver.metadata.model.records.record_parts import Record
+from receiver.metadata.model.records.records_of_deletions import (
+    DeletesCounted,
+    DeletesHeld,
+    DeletesSettled,
+    DeletionsNoted,
+    KeptRecordsApplied,
+)
+from receiver.metadata.model.records.schema_records import (
+    AliasSet,
+    KeysWritten,
+    SchemaSynced,
+    SeriesCreated,
+    SeriesDeleted,
+    SeriesLoaded,
+    StorageGroupDeleted,
+    StorageGroupSet,
+    TagsSet,
+    TtlSet,
+)
+from receiver.metadata.model.records.sender_records import (
+    ClockCorrected,
+    EngineMade,
+    EpochSet,
+    ListBegun,
+    OwnerSet,
+    SenderMode,
+    SenderSeen,
+    TaskDone,
+    TokenPut,
+    TokenRevoke,
+)
+
+Op = (
+    EngineMade
+    | SenderSeen
+    | EpochSet
+    | TokenPut
+    | TokenRevoke
+    | OwnerSet
+    | FileLoaded
+    | FileDeleted
+    | FileRetired
+    | FileQuarantined
+    | FileRestored
+    | FileForgotten
+    | TaskDone
+    | QuarantinePut
+    | QuarantineDrop
+    | FileReturned
+    | StorageGroupSet
+    | StorageGroupDeleted
+    | TtlSet
+    | SeriesCreated
+    | SeriesDeleted
+    | AliasSet
+    | TagsSet
+    | SeriesLoaded
+    | SchemaSynced
+    | KeysWritten
+    | FileVerified
+    | FileNamed
+    | FileUnnamed
+    | DeletionsNoted
+    | KeptRecordsApplied
+    | OriginNoted
+    | ResourceNoted
+    | FileSuperseded
+    | FileRevived
+    | SenderMode
+    | FileUndeleted
+    | DeletesCounted
+    | DeletesHeld
+    | DeletesSettled
+    | FileLost
+    | LossAcknowledged
+    | ListBegun
+    | FileUploaded
+    | ObjectRemoved
+    | UploadSet
+    | ClockCorrected
+)
+
+
+class Commit(Record, frozen=True):
+    """Operations that became true together, at `ts`.
+
+    `tags_at` is where its entries of tags begin in the tlog (`receiver.metadata.log.tlog`), -1 if
+    it has none.
+    """
+
+    ts: int
+    ops: Sequence[Op]
+    tags_at: int = -1
+
+
+# For the life of the process: building a decoder inspects every type above.
+_decoder = msgspec.msgpack.Decoder(list[Commit])
+_ops_decoder = msgspec.msgpack.Decoder(list[Op])
+
+
+def encode_ops(ops: Sequence[Op]) -> bytes:
+    """The operations of one commit in msgpack."""
+    return msgspec.msgpack.encode(ops)
+
+
+def decode_ops(encoded: bytes) -> list[Op]:
+    """The operations that `encode_ops` was given.
+
+    Raises:
+        msgspec.MsgspecError: these are none.
+    """
+    return _ops_decoder.decode(encoded)
+
+
+def decode_commits(payload: bytes | memoryview) -> list[Commit]:
+    """The commits of one frame.
+
+    Raises:
+        msgspec.MsgspecError: the payload is none (an unknown tag among others).
+    """
+    return _decoder.decode(payload)

@@ -1,0 +1,271 @@
+"""Records of the log about loaded files: how they come, rank, end, are lost and copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from receiver.metadata.model.records.record_parts import (
+    DeletionReason,
+    DeviceRange,
+    FileOrigin,
+    ManifestMeta,
+    Record,
+    ResourceMeta,
+)
+
+
+class FileLoaded(Record, frozen=True, tag=7):
+    """A file becomes visible; the devices of it that nobody owns become its sender's.
+
+    Attributes:
+        version: version of the TsFile format, 3 or 4.
+        tail: xxh3-128 of its last 64 KiB, as in the plan.
+        first: earliest timestamp of any device, None for a file without points.
+        data_dir: the receiver's data directory that holds it, as the configuration names it.
+        first_look: the first look of the sender that had it, closed or not; 0 if it was not told.
+        closed_look: the first look that had it closed; 0 if it was not told.
+        origin: of a file that was forwarded.
+    """
+
+    sender: str
+    path: str
+    physical: str
+    size: int
+    md5: str
+    tail: str
+    version: int
+    devices: Sequence[DeviceRange]
+    first: int | None
+    last: int | None
+    series: int
+    points: int
+    task: str
+    resource: ResourceMeta | None = None
+    manifest: ManifestMeta | None = None
+    data_dir: str = ""
+    first_look: int = 0
+    closed_look: int = 0
+    origin: FileOrigin | None = None
+
+
+class FileDeleted(Record, frozen=True, tag=8):
+    """A file is visible no more; its bytes go later, when nobody needs them."""
+
+    physical: str
+    reason: DeletionReason
+
+
+class FileRetired(Record, frozen=True, tag=9):
+    """Gone at the edge, kept at the centre: the sender's path is free again.
+
+    `last_look` is the last look of the sender that had it; 0 where it was not told.
+    """
+
+    physical: str
+    last_look: int = 0
+
+
+class FileQuarantined(Record, frozen=True, tag=10):
+    """Found bad after it was loaded: visible no more, and wanted again from its sender.
+
+    Not wanted while a `QuarantinePut` with `hold` stands for the same content of its path.
+    """
+
+    physical: str
+    reason: str
+
+
+class FileRestored(Record, frozen=True, tag=11):
+    """A quarantined file was found good after all."""
+
+    physical: str
+
+
+class FileForgotten(Record, frozen=True, tag=12):
+    """The bytes of a deleted file are gone from the disk; so may be its row."""
+
+    physical: str
+
+
+class QuarantinePut(Record, frozen=True, tag=14):
+    """A file that could not be loaded; what is there under the same key is replaced.
+
+    `hold`: not to be tried again by itself. `kept`: where its bytes lie, if they were kept,
+    relative to the data directory.
+    """
+
+    sender: str
+    path: str
+    digest: str
+    size: int
+    hold: bool
+    reason: str
+    kept: str | None = None
+    device: str | None = None
+
+
+class QuarantineDrop(Record, frozen=True, tag=15):
+    """The end of a quarantine entry: other content came, it is gone at the edge, or by hand."""
+
+    sender: str
+    path: str
+    digest: str
+
+
+class FileReturned(Record, frozen=True, tag=16):
+    """A retired file is at the edge again: it stands for the sender's path as before.
+
+    `path` is where it is now; empty for where it was. `first_look` is set where that name ranks
+    otherwise: see `FileUnnamed`.
+    """
+
+    physical: str
+    path: str = ""
+    first_look: int = 0
+
+
+class FileVerified(Record, frozen=True, tag=27):
+    """Every point of these files was decoded and found to be what was loaded."""
+
+    physicals: Sequence[str]
+
+
+class FileNamed(Record, frozen=True, tag=28):
+    """The sender has the content of a file under another path too, from now on.
+
+    Where that name ranks above the others the file ranks by it, as one that was first seen by
+    `first_look`; 0 where it does not.
+    """
+
+    physical: str
+    path: str
+    first_look: int = 0
+
+    def among(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """The names of the file, the one by which it ranks first."""
+        return (self.path, *paths) if self.first_look else (*paths, self.path)
+
+
+class FileUnnamed(Record, frozen=True, tag=29):
+    """The sender has a file under this path no more; under another one it has.
+
+    Where the name that is left ranks otherwise than the one that went (a compaction made the
+    content anew), the file counts as first seen by `first_look`; 0 where it does not.
+    """
+
+    physical: str
+    path: str
+    first_look: int = 0
+
+
+class ResourceNoted(Record, frozen=True, tag=47):
+    """The sender's database wrote the `.resource` of a loaded file anew: this is it from now on.
+
+    Its bytes lie verified in the sender's folder by then; they take their place behind the commit,
+    and before anything else is done for that sender. None: a restore has found it nowhere.
+    """
+
+    physical: str
+    resource: ResourceMeta | None
+
+
+class OriginNoted(Record, frozen=True, tag=35):
+    """A forwarded file stands otherwise at the centre below than it did, or has another one."""
+
+    physical: str
+    origin: FileOrigin
+
+
+class FileSuperseded(Record, frozen=True, tag=31):
+    """A retired file is left out, because every point of it is given by files that stand above.
+
+    `rests` names these, by their physical paths: the proof holds while they are visible.
+    """
+
+    physical: str
+    rests: Sequence[str]
+
+
+class FileRevived(Record, frozen=True, tag=32):
+    """A superseded file is visible again, as a retired one: its proof holds no more."""
+
+    physical: str
+
+
+class FileUndeleted(Record, frozen=True, tag=34):
+    """A deleted file whose bytes stand is visible again, as a retired one."""
+
+    physical: str
+    devices: Sequence[DeviceRange]
+
+
+class FileLost(Record, frozen=True, tag=43):
+    """A file that neither side has any more: its sender had it loaded here, and no row knows it.
+
+    A loaded file that is in quarantine and gone at the edge is lost without this record.
+
+    Attributes:
+        sender: that tells it.
+        path: under which it had the file.
+        md5: of its content, as `size`.
+        first: earliest timestamp, None where it is not known, or of a file without points.
+        last: latest one.
+        reason: why, for people.
+    """
+
+    sender: str
+    path: str
+    md5: str
+    size: int
+    first: int | None = None
+    last: int | None = None
+    reason: str = ""
+
+
+class LossAcknowledged(Record, frozen=True, tag=44):
+    """An operator knows that a file is lost: it is counted no more.
+
+    `physical` is the file in quarantine that stands for it; empty where `FileLost` told of it.
+    """
+
+    sender: str
+    path: str
+    md5: str
+    physical: str = ""
+
+
+class FileUploaded(Record, frozen=True, tag=70):
+    """A file is in the object store, which confirmed its bytes; once more when its resource is new.
+
+    Attributes:
+        physical: of the file.
+        incarnation: of the owner that put it; its key is made of both.
+        size: bytes of the object.
+        digests: of its bytes, by the store's words for them, as ``etag=... sha256=...``; empty
+            where it knows none, and the object was read back.
+        resource: MD5 of the `.resource` that is there beside it; empty for none.
+        again: how often it was put before, and was damaged there; its key has it too.
+    """
+
+    physical: str
+    incarnation: int
+    size: int
+    digests: str
+    resource: str = ""
+    again: int = 0
+
+
+class ObjectRemoved(Record, frozen=True, tag=71):
+    """The object of a file that is forgotten has left the store."""
+
+    physical: str
+
+
+class UploadSet(Record, frozen=True, tag=72):
+    """When files of a storage group go into the object store, whatever is configured.
+
+    `after`: milliseconds behind their load, 0 for at once, -1 for never; None: as configured.
+    """
+
+    path: str
+    after: int | None

@@ -1,0 +1,135 @@
+"""Records of the log about the engine, its senders, tokens and owners, and their tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from common.wire import Propagate
+from receiver.metadata.model.records.record_parts import FileOutcome, Record, TimePiece
+
+SENDER: Final = "sender"
+READER: Final = "reader"
+OPERATOR: Final = "operator"
+TokenRole = Literal["sender", "reader", "operator"]
+TOKEN_ROLES: tuple[TokenRole, ...] = (SENDER, READER, OPERATOR)
+"""What a token may be for."""
+
+
+class EngineMade(Record, frozen=True, tag=1):
+    """First record of a log, made by the engine itself.
+
+    `judged`: whether the clock that gives its timestamps was judged from the first one on; the
+    logs of 0.1.0 followed any clock.
+    """
+
+    uuid: str
+    judged: bool = False
+
+
+class SenderSeen(Record, frozen=True, tag=2):
+    """First contact with a sender, or a new label of a known one.
+
+    `directory` is the name of its folder beneath `sync-receiver/`; it never changes.
+    """
+
+    uuid: str
+    label: str
+    directory: str
+
+
+class EpochSet(Record, frozen=True, tag=3):
+    """Where the sender's epochs stand: one for each task, so that a clone is noticed.
+
+    `restored`: an operator says that the sender was restored from a copy: see `ListBegun`.
+    """
+
+    sender: str
+    current: str | None
+    previous: str | None
+    task: str | None
+    confirmed: bool
+    restored: bool = False
+
+
+class TokenPut(Record, frozen=True, tag=4):
+    """A new token; `hash` is the SHA-256 of the token, `expires` None for never.
+
+    `allow_deletes`: whether what its sender deletes may take anything out of sight.
+    """
+
+    id: str
+    role: TokenRole
+    hash: str
+    sender: str | None
+    scope: Sequence[str]
+    note: str
+    expires: float | None
+    allow_deletes: bool = True
+
+
+class TokenRevoke(Record, frozen=True, tag=5):
+    """The end of a token."""
+
+    id: str
+
+
+class OwnerSet(Record, frozen=True, tag=6):
+    """An operator's transfer of a device to a sender, or its release (`sender` None)."""
+
+    device: str
+    sender: str | None
+    reason: str
+
+
+class TaskDone(Record, frozen=True, tag=13):
+    """A task with the outcome of each of its paths: the last word on it.
+
+    `untold` names the TsFiles of whose deletion files it told something that was not taken.
+    """
+
+    sender: str
+    task: str
+    outcomes: Sequence[FileOutcome]
+    untold: Sequence[str] = ()
+
+
+class SenderMode(Record, frozen=True, tag=33):
+    """What a sender's word may take away from now on.
+
+    `look` is the look that told it first; 0 if the sender never told anything else.
+    """
+
+    sender: str
+    propagate: Propagate
+    look: int
+
+
+class ListBegun(Record, frozen=True, tag=45):
+    """The list of a sender that was restored from a copy begins anew.
+
+    What is listed behind what stands earlier in the commit counts as first seen, and closed, by
+    `look`: it stands above all that ended before. What was known of its deletion files is known of
+    it no more, and goes on to hide points of what has ended.
+    """
+
+    sender: str
+    look: int
+
+
+class ClockCorrected(Record, frozen=True, tag=63):
+    """What was learnt of the clock: the moments that timestamps stand for from now on.
+
+    Attributes:
+        pieces: all of them, those that hold as before too.
+        why: it is believed: `step` (too small to be doubted), `right again`, `synchronised`,
+            `senders`, `one sender`, `operator`, `restart`, or `begun` in a log that followed any
+            clock before.
+        boot: which start of which machine.
+        offset: seconds since the epoch when the boot clock of that machine began, as believed now.
+    """
+
+    pieces: Sequence[TimePiece]
+    why: str
+    boot: str
+    offset: float
