@@ -64,6 +64,7 @@ def _add_commands() -> None:
     from receiver.cli.status import status
     from receiver.cli.storage import restore, storage
     from receiver.cli.token import token
+    from receiver.cli.tree import tree
     from receiver.cli.ttl import ttl
 
     every = (
@@ -72,6 +73,7 @@ def _add_commands() -> None:
         status,
         senders,
         files,
+        tree,
         owners,
         quarantine,
         retired,

@@ -30,6 +30,8 @@ __all__ = [
     "StorageView",
     "TokenMade",
     "TokenView",
+    "TreeNodeView",
+    "TreePage",
 ]
 
 
@@ -139,6 +141,56 @@ class FilesPage(Struct, frozen=True, kw_only=True):
     """Rows in order of their physical path; `next` is the cursor of the page after."""
 
     files: list[FileView]
+    next: str | None = None
+
+
+class TreeNodeView(Struct, frozen=True, kw_only=True):
+    """A node of the tree of files.
+
+    Attributes:
+        kind: `database`, `storage_group`, `partition` or `file`.
+        path: of a file the physical one.
+        parent: path of the directory that it is in; empty for a database.
+        created: commit since which it is there; of a directory, that loaded its oldest file.
+        created_at: when that was.
+        deleted: commit since which it is not there any more, 0 if it is.
+        deleted_at: when that was.
+        files: below it, itself too.
+        size: bytes of those.
+        first_time: of a file's points, in its unit; None for a directory.
+        last_time: the same.
+        series: how many a file has.
+        points: how many a file has.
+    """
+
+    kind: str
+    path: str
+    parent: str = ""
+    created: int = 0
+    created_at: float | None = None
+    deleted: int = 0
+    deleted_at: float | None = None
+    files: int = 0
+    size: int = 0
+    first_time: int | None = None
+    last_time: int | None = None
+    series: int | None = None
+    points: int | None = None
+
+
+class TreePage(Struct, frozen=True, kw_only=True):
+    """The tree as of a commit: its directories, or files in order of their physical paths.
+
+    Attributes:
+        commit: that it is as of.
+        commit_at: when that was.
+        nodes: each behind the directory that it is in.
+        next: the cursor of the page after.
+    """
+
+    commit: int
+    commit_at: float | None = None
+    nodes: list[TreeNodeView]
     next: str | None = None
 
 

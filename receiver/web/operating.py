@@ -22,6 +22,7 @@ from receiver.operator.status import running_status
 from receiver.operator.storage import fetch_files, running_storage
 from receiver.operator.tokens import list_tokens, make_token
 from receiver.operator.tokens import revoke_token as revoke
+from receiver.operator.tree import list_tree
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import (
     EMPTY,
@@ -44,6 +45,11 @@ _UNVERIFIED = Parameter(
 )
 _GONE = Parameter(
     "state", "query", {"enum": list(GONE_STATES)}, "Retired (if left out), or superseded."
+)
+_TREE = (
+    Parameter("path", "query", {"type": "string"}, "Of a directory, or a file: what is there."),
+    Parameter("at", "query", {"type": "string"}, "A commit timestamp, or a time; else now."),
+    Parameter("files", "query", {"enum": ["true", "false"]}, "Files in place of directories."),
 )
 _PHYSICAL = Parameter("physical", "query", {"type": "string"}, "Its physical path.")
 
@@ -93,6 +99,30 @@ def files(call: Call) -> Response:
         sender=call.query("sender"),
         state=call.query("state"),
         unverified=unverified == "true",
+        after=call.query("after"),
+        limit=call.limit(),
+    )
+    return json_answer(page)
+
+
+@ROUTES.call(
+    "GET",
+    "/v1/tree",
+    Role.OPERATOR,
+    "The tree of files as it is or was: directories with their sums, or files",
+    AnswerRow(200, views.TreePage),
+    parameters=(*_TREE, PAGE_AFTER, PAGE_LIMIT),
+)
+def tree(call: Call) -> Response:
+    """The tree of files as it is or was."""
+    files = call.query("files")
+    if files not in (None, "true", "false"):
+        raise UsageError("files: expected true or false")
+    page = list_tree(
+        call.operator,
+        path=call.query("path"),
+        at=call.query("at"),
+        files=files == "true",
         after=call.query("after"),
         limit=call.limit(),
     )

@@ -50,7 +50,7 @@ API = frozenset({
     "SchemaCompleter.get_completions", "Words.lex",
     "_Locator.get_cache_path", "_Locator.get_source_stamp", "_Locator.get_disambiguator",
     "_Locator.from_function", "_Sink.seekable",
-    "TsFileSource.streamReader", "TsFileBatchReader.partitions", "TsFileStreamReader.partitions",
+    "TsFileSource.streamReader",
     "TsFileStreamReader.initialOffset", "TsFileStreamReader.latestOffset",
     "TsFileStreamReader.getDefaultReadLimit", "TsFileStreamReader.reportLatestOffset",
     "TsFileStreamReader.prepareForTriggerAvailableNow",
@@ -231,7 +231,8 @@ def _makes_a_variable(value: ast.expr | None) -> bool:
 SUBJECTS = frozenset({
     "batch", "clock", "daemon", "deletes", "files", "fsck", "init", "listed", "lost", "owners",
     "quarantine",
-    "retired", "schema", "senders", "series", "sql", "status", "storage", "sync", "tasks", "ttl",
+    "retired", "schema", "senders", "series", "sql", "status", "storage", "sync", "tasks", "tree",
+    "ttl",
 })  # fmt: skip
 """Modules of one name on several floors, about one thing: its table, its calls, its command."""
 ON_EACH_SIDE = frozenset({"__main__", "cli", "commands", "config", "errors", "wire"})

@@ -215,6 +215,8 @@ _FORMS: dict[type, Callable[[Any], str]] = {
     query.ShowStorageGroups: _list("storage group"),
     query.ShowChildPaths: _list("child paths"),
     query.ShowChildNodes: _list("child nodes"),
+    query.ShowFiles: _list("files"),
+    query.ShowPartitions: _list("partitions"),
     query.ShowTtl: _show_ttl,
     query.ShowUpload: _show_upload,
     query.ShowTagKeys: _list("tag keys"),

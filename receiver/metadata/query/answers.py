@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from receiver.metadata.query import nodes, timeseries
+from receiver.metadata.query import nodes, seen_files, timeseries
 from receiver.metadata.query import questions as ask
 from receiver.metadata.query.row_source import STEP, Answering, Look, Row, RowSource
 
@@ -28,6 +28,8 @@ _SOURCES: Final[dict[type, RowSource]] = {
     ask.ShowStorageGroups: nodes.SHOW_STORAGE_GROUPS,
     ask.ShowTtl: nodes.SHOW_TTL,
     ask.ShowUpload: nodes.SHOW_UPLOAD,
+    ask.ShowFiles: seen_files.SHOW_FILES,
+    ask.ShowPartitions: seen_files.SHOW_PARTITIONS,
     ask.ShowTagKeys: nodes.SHOW_TAG_KEYS,
     ask.ShowTagValues: nodes.SHOW_TAG_VALUES,
     ask.CountTimeseries: timeseries.COUNT_TIMESERIES,

@@ -16,8 +16,8 @@ from receiver.metadata.state.table_rows import FileState
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from receiver.metadata.engine import Engine
     from receiver.metadata.model.records import Commit, Op
+    from receiver.metadata.query.row_source import Answering
     from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["PastFiles", "files_at"]
@@ -32,14 +32,16 @@ class PastFiles(NamedTuple):
             looks and whether it was retired are as they were. Of a file that was deleted since,
             the devices have no ranges any more.
         quarantined: files that had been loaded and were in quarantine.
+        ended: by physical path, the commit that took a visible one out of sight since.
     """
 
     commit: int
     visible: list[FileRow]
     quarantined: list[FileRow]
+    ended: Mapping[str, int]
 
 
-def files_at(engine: Engine, at: int, *, since: int = 0) -> PastFiles:
+def files_at(engine: Answering, at: int, *, since: int = 0) -> PastFiles:
     """The files at a time.
 
     A file that was in quarantine from before the kept history on, and was deleted after `at`, is
@@ -61,14 +63,18 @@ def files_at(engine: Engine, at: int, *, since: int = 0) -> PastFiles:
         changed = [row for row in rows if row.changed > commit]
         known = set(state.files) if commit < newest else set()
     then: dict[str, FileState] = {}
+    ended: dict[str, int] = {}
     standing = PastStanding(engine, commit)
     if commit < newest:
         told = _first_since(engine, commit, newest, standing)
-        for physical, op in told.items():
+        for physical, (op, ts) in told.items():
             _check_there(op, physical, known, commit, engine.oldest_answerable)
-        doubtful = {row.physical for row in changed if isinstance(told.get(row.physical), _Deleted)}
+            if isinstance(op, _Ending):
+                ended[physical] = ts
+        first = {physical: op for physical, (op, _) in told.items()}
+        doubtful = {row.physical for row in changed if _is_deletion(first.get(row.physical))}
         held = _hidden_before(engine, commit, doubtful) if doubtful else {}
-        then = {row.physical: _state(told.get(row.physical), row, held) for row in changed}
+        then = {row.physical: _state(first.get(row.physical), row, held) for row in changed}
     visible, quarantined = [], []
     for physical, row in sorted((row.physical, row) for row in rows):  # no two have the same
         state_then = then.get(physical, row.state)
@@ -76,10 +82,10 @@ def files_at(engine: Engine, at: int, *, since: int = 0) -> PastFiles:
             quarantined.append(standing.of(row))
         elif state_then in (FileState.LIVE, FileState.RETIRED):
             visible.append(standing.of(row))
-    return PastFiles(commit, visible, quarantined)
+    return PastFiles(commit, visible, quarantined, ended)
 
 
-_Deleted = records.FileDeleted
+_Ending = records.FileDeleted | records.FileQuarantined | records.FileSuperseded
 _Telling = (
     records.FileDeleted,
     records.FileQuarantined,
@@ -90,23 +96,29 @@ _Telling = (
 )
 
 
-def _first_since(engine: Engine, at: int, newest: int, standing: PastStanding) -> dict[str, Op]:
-    """The first thing that happened to each file after a time, of what shows or hides it.
+def _is_deletion(op: Op | None) -> bool:
+    return isinstance(op, records.FileDeleted)
+
+
+def _first_since(
+    engine: Answering, at: int, newest: int, standing: PastStanding
+) -> dict[str, tuple[Op, int]]:
+    """The first thing that happened to each file after a time, of what shows or hides it, and when.
 
     What changes how it ranks `standing` takes in.
     """
-    found: dict[str, Op] = {}
+    found: dict[str, tuple[Op, int]] = {}
     for commit in engine.log_since(at):
         if commit.ts > newest:
             break
         standing.follow(commit)
         for op in commit.ops:
             if isinstance(op, _Telling):
-                found.setdefault(op.physical, op)
+                found.setdefault(op.physical, (op, commit.ts))
     return found
 
 
-def _hidden_before(engine: Engine, at: int, wanted: set[str]) -> dict[str, FileState]:
+def _hidden_before(engine: Answering, at: int, wanted: set[str]) -> dict[str, FileState]:
     """Which of some files were hidden within the kept history, and how they stood at `at`."""
     hidden: dict[str, FileState] = {}
     for commit in engine.log_since(engine.oldest_answerable):
@@ -139,7 +151,7 @@ def _state(op: Op | None, row: FileRow, hidden: Mapping[str, FileState]) -> File
 
 
 def _check_there(op: Op, physical: str, known: set[str], at: int, oldest: int) -> None:
-    if isinstance(op, _Deleted | records.FileSuperseded) and physical not in known:
+    if isinstance(op, records.FileDeleted | records.FileSuperseded) and physical not in known:
         raise HistoryGoneError(
             f"files that were there at {at} have left the disk since, {physical} among them; ask "
             "for a later time",

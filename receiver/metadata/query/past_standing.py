@@ -17,8 +17,8 @@ from receiver.metadata.state.packed_file import whole
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from receiver.metadata.engine import Engine
     from receiver.metadata.model.records import Commit, Op
+    from receiver.metadata.query.row_source import Answering
     from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["PastStanding"]
@@ -27,7 +27,7 @@ __all__ = ["PastStanding"]
 class PastStanding:
     """Follows the log behind a time, and tells how each file stood at it."""
 
-    def __init__(self, engine: Engine, at: int) -> None:
+    def __init__(self, engine: Answering, at: int) -> None:
         """Begin at a commit; see `follow`."""
         self._engine, self._at = engine, at
         self._first: dict[str, tuple[Op, int]] = {}

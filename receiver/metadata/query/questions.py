@@ -24,6 +24,8 @@ __all__ = [
     "ShowChildNodes",
     "ShowChildPaths",
     "ShowDevices",
+    "ShowFiles",
+    "ShowPartitions",
     "ShowStorageGroups",
     "ShowTagKeys",
     "ShowTagValues",
@@ -173,6 +175,19 @@ class ShowUpload(Asked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShowFiles(Listed):
+    """Loaded files that readers see, in order of their physical paths.
+
+    Those of the storage groups that `pattern` means, and those with a device that it means.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowPartitions(Listed):
+    """Time partitions that have such files, by storage group, virtual group, number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShowTagKeys(Listed):
     """Keys of tags in use."""
 
@@ -196,6 +211,8 @@ Query = (
     | ShowChildNodes
     | ShowTtl
     | ShowUpload
+    | ShowFiles
+    | ShowPartitions
     | ShowTagKeys
     | ShowTagValues
     | CountTimeseries

@@ -12,7 +12,7 @@ at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -21,6 +21,7 @@ from receiver.metadata.model.paths import format_path
 
 if TYPE_CHECKING:
     from receiver.metadata.model.engine_options import EngineOptions
+    from receiver.metadata.model.records import Commit
     from receiver.metadata.query.questions import At
     from receiver.metadata.state.lock import Reading
     from receiver.metadata.state.state import State
@@ -69,6 +70,13 @@ class Answering(Protocol):
     def tags_of(self, offset: int) -> tuple[dict[str, str], dict[str, str]]:
         """Tags and attributes, by their place in the tlog."""
 
+    @property
+    def oldest_answerable(self) -> int:
+        """The oldest time that can be asked about."""
+
+    def log_since(self, ts: int) -> Iterator[Commit]:
+        """The commits after a time."""
+
 
 class Look:
     """Looks at the state as of one commit, each time for as long as `with` lasts.
@@ -77,16 +85,16 @@ class Look:
         rows = state.schema.series.match(pattern, at)
     """
 
-    __slots__ = ("_engine", "ts")
+    __slots__ = ("engine", "ts")
 
     def __init__(self, engine: Answering, ts: int) -> None:
-        self._engine = engine
+        self.engine = engine
         self.ts = ts
 
     @property
     def options(self) -> EngineOptions:
         """What the engine was told when it was opened."""
-        return self._engine.options
+        return self.engine.options
 
     def __enter__(self) -> tuple[State, int | None]:
         """The state, and `at` for questions to it: None while the commit is the newest.
@@ -94,17 +102,17 @@ class Look:
         Raises:
             HistoryGoneError: history does not reach back to the commit any more.
         """
-        reading = self._engine.reading()
+        reading = self.engine.reading()
         state = reading.__enter__()
         try:
-            self._engine.check_answerable(self.ts)
+            self.engine.check_answerable(self.ts)
         except BaseException:
             reading.__exit__()
             raise
         return state, None if self.ts >= state.newest else self.ts
 
     def __exit__(self, *_: object) -> None:
-        self._engine.reading().__exit__()
+        self.engine.reading().__exit__()
 
 
 class TakenRows(NamedTuple):

@@ -346,6 +346,8 @@ class Reader:
     def show_upload(self, children: list[Word]) -> query.ShowUpload:
         return query.ShowUpload(groups=tuple(map(_pattern, children)))
 
+    show_files = _asking(query.ShowFiles)
+    show_partitions = _asking(query.ShowPartitions)
     show_tag_keys = _asking(query.ShowTagKeys)
     show_tag_values = _asking(query.ShowTagValues)
     count_timeseries = _asking(query.CountTimeseries)

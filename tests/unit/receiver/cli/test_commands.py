@@ -121,6 +121,21 @@ def test_what_only_reads_works_with_and_without_a_server(either, command):
     assert (report["files"], report["found"]) == (3, [])
 
 
+def test_the_tree_shows_files_as_they_are_and_were(either, command):
+    found = json.loads(command("tree", "--json"))
+    assert (found["nodes"][0]["kind"], found["nodes"][0]["files"]) == ("database", 3)
+    text = command("tree")
+    assert "root.b/0/0" in text
+    assert ".tsfile" not in text
+    partition = command("tree", "root.b/0/0")
+    assert partition.count(".tsfile") == 1
+    assert command("tree", "--files").count(".tsfile") == 3
+    commit = str(found["commit"])
+    assert json.loads(command("tree", "--at", commit, "--json")) == found
+    assert "no file that readers see" in command("tree", "root.none", code=2)
+    assert "no time" in command("tree", "--at", "soon", code=2)
+
+
 def test_status_tells_of_the_schema(either, command):
     code = 0 if either == "a server" else 4
     found = json.loads(command("status", "--json", code=code))["schema"]
