@@ -6,7 +6,8 @@ key is the file's for ever (engine, incarnation, physical name), so whoever is c
 finds its object there at the next try, or the parts of it, and nothing is put twice. The attempt at
 a large one is remembered on the disk before its first byte goes; no other attempt is ever dropped.
 A `.resource` that the sender's database wrote anew is an object of its own beside the one before
-it; its file is told of once more.
+it; its file is told of once more. So are the digests of a large file's blocks, which who reads it
+from the store goes by.
 
 Several files are on their way at once. One thread takes them from the queue and tells of those that
 came, many in one commit.
@@ -32,6 +33,7 @@ from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.storage.confirming import put_confirmed
+from receiver.storage.digest_uploads import put_block_digests
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import ContentChangedError, FileContent
 from receiver.storage.object_store import StoreRefusedError
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from common.config import UploadRules
     from common.durable import Tree
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import UploadedRow
+    from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import Fingerprint, ObjectStore
     from receiver.storage.upload_queue import DueFile
@@ -307,8 +309,7 @@ class Uploader:
         physical = FilePath.parse(row.physical)
         if due.there is None:
             about = {"sender": row.sender, "path": row.path, "md5": row.md5}
-            found = self._put(physical.text, key, row.size, row.md5, about)
-            digests = digests_text(found.digests)
+            digests = digests_text(self._put_file(physical.text, key, row, about))
         else:
             digests = due.there.digests
         there = "" if due.there is None else due.there.resource
@@ -325,6 +326,16 @@ class Uploader:
         return _Brought(
             records.FileUploaded(row.physical, number, row.size, digests, resource, again), is_whole
         )
+
+    def _put_file(self, rel: str, key: str, row: FileRow, about: dict[str, str]) -> dict[str, str]:
+        """Have a file in the store, with the digests of its blocks; what is known of both."""
+        found = self._put(rel, key, row.size, row.md5, about)
+        fd = self._open(rel)
+        try:
+            blocks = put_block_digests(self._store, key, FileContent(fd, row.size, row.md5))
+        finally:
+            os.close(fd)
+        return {**found.digests, **blocks}
 
     def _put_resource(self, physical: FilePath, key: str, known: records.ResourceMeta) -> None:
         place = resource_key(key, known.md5)
