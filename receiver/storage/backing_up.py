@@ -19,7 +19,7 @@ from receiver.storage.confirming import put_confirmed
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.log_shipping import LogShipper
 from receiver.storage.object_content import ContentChangedError, FileContent
-from receiver.storage.object_places import file_of, is_resource, list_objects
+from receiver.storage.object_places import file_of, is_beside, list_objects
 from receiver.storage.owned_prefix import own_prefix
 from receiver.storage.step_progress import StepCounter, untold
 from receiver.storage.uploader import data_key, resource_key
@@ -131,7 +131,7 @@ class _Copying:
         listed = list_objects(self._store, self._owner.engine)
         sizes = {key: each.size for key, each in listed.items()}
         keys = {
-            (file_of(key), each.size): key for key, each in listed.items() if not is_resource(key)
+            (file_of(key), each.size): key for key, each in listed.items() if not is_beside(key)
         }
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="backup") as pool:
             results = pool.map(lambda row: self._bring(row, sizes, keys), rows)

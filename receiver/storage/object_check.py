@@ -9,7 +9,9 @@ import msgspec
 
 from common.digests import md5
 from common.wire import Struct
+from receiver.storage.digest_uploads import BLOCKS
 from receiver.storage.object_store import Fingerprint, ObjectMissingError
+from receiver.storage.reading.block_digests import blocks_key, packed_size
 from receiver.storage.step_progress import StepCounter, untold
 from receiver.storage.uploader import data_key, resource_key
 
@@ -31,8 +33,8 @@ class ObjectFinding(Struct, frozen=True, kw_only=True):
     """Something that is not as it should be.
 
     Attributes:
-        kind: `missing`, `damaged`, `resource`, `lacking` (it never came), `orphan`, `foreign`, or
-            `log`.
+        kind: `missing`, `damaged`, `resource`, `blocks` (the digests of its blocks), `lacking` (it
+            never came), `orphan`, `foreign`, or `log`.
         key: of the object; empty for one that never came.
         detail: what was found.
         physical: of the file.
@@ -130,6 +132,11 @@ def _check(
     problem = _problem(store, object_key, Fingerprint(row.size, digests), row.md5, deep=deep)
     if problem is not None:
         wrong.append(found(*problem))
+    if BLOCKS in digests:
+        key, whole = blocks_key(object_key), Fingerprint(packed_size(row.size), {})
+        problem = _problem(store, key, whole, digests[BLOCKS], deep=deep)
+        if problem is not None:
+            wrong.append(found("blocks", key, problem[2]))
     if row.resource is not None and row.resource.md5 == place.resource:
         key, whole = resource_key(object_key, place.resource), Fingerprint(row.resource.size, {})
         problem = _problem(store, key, whole, row.resource.md5, deep=deep)

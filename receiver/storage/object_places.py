@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.storage.object_store import ObjectStore, StoredObject
 
-__all__ = ["file_of", "is_resource", "list_objects", "place_objects"]
+__all__ = ["file_of", "is_beside", "list_objects", "place_objects"]
 
 _KEY = re.compile(
     r"[0-9a-f]{32}/data/(?P<n>[0-9]{8})/(?P<name>.+\.tsfile)"
-    r"(?:\.again-(?P<again>[1-9][0-9]*))?(?P<resource>\.[0-9a-f]{32})?\Z"
+    r"(?:\.again-(?P<again>[1-9][0-9]*))?(?P<beside>\.[0-9a-f]{32}|\.blocks)?\Z"
 )
 
 
 def file_of(key: str) -> str | None:
-    """Physical name of the file that an object is of, or whose resource; None if it is neither."""
+    """Physical name of the file that an object is of, or lies beside; None if it is neither."""
     match = _KEY.match(key)
     return None if match is None else match["name"]
 
 
-def is_resource(key: str) -> bool:
-    """Whether an object is a resource."""
+def is_beside(key: str) -> bool:
+    """Whether an object is a resource, or the digests of a file's blocks."""
     match = _KEY.match(key)
-    return match is not None and match["resource"] is not None
+    return match is not None and match["beside"] is not None
 
 
 def list_objects(store: ObjectStore, engine: str) -> dict[str, StoredObject]:
@@ -56,7 +56,7 @@ def place_objects(store: ObjectStore, engine: Engine) -> dict[str, UploadedRow]:
                 del rows[name]
     for key, found in listed.items():
         match = _KEY.match(key)
-        row = None if match is None or match["resource"] else rows.get(match["name"])
+        row = None if match is None or match["beside"] else rows.get(match["name"])
         if match is None or row is None or found.size != row.size:
             continue
         resource = "" if row.resource is None else row.resource.md5

@@ -20,6 +20,7 @@ from receiver.metadata.model import records
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_places import file_of
 from receiver.storage.object_store import StoreAwayError, StoreRefusedError
+from receiver.storage.reading.block_digests import WHOLE_BYTES, blocks_key
 from receiver.storage.uploader import data_key, resource_key
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _ATTEMPT_AGE = 86_400.0
 
 
 def objects_of(engine: str, row: UploadedRow) -> list[str]:
-    """Keys of all objects that a file has in the store; its resources first."""
+    """Keys of all objects that a file has in the store, or may have; those beside it first."""
     said = [
         (data_key(engine, incarnation, row.physical, again), resource)
         for incarnation, again, resource in (
@@ -53,7 +54,8 @@ def objects_of(engine: str, row: UploadedRow) -> list[str]:
         )
     ]
     resources = [resource_key(key, digest) for key, digest in said if digest]
-    return list(dict.fromkeys([*resources, *(key for key, _ in said)]))
+    digests = [blocks_key(key) for key, _ in said if row.size > WHOLE_BYTES]
+    return list(dict.fromkeys([*resources, *digests, *(key for key, _ in said)]))
 
 
 def shipped_until(engine: Engine, newest: StoreManifest | None) -> float:

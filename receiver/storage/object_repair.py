@@ -17,6 +17,7 @@ from common import crash
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.storage.confirming import put_confirmed
+from receiver.storage.digest_uploads import put_block_digests
 from receiver.storage.file_restore import stands
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_check import CopiesReport, ObjectFinding, check_objects
@@ -29,13 +30,13 @@ from receiver.storage.store_manifests import newest_manifest
 from receiver.storage.uploader import data_key, digests_text, resource_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from common.durable import Tree
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.incarnation import Incarnation
-    from receiver.storage.object_store import Fingerprint, ObjectStore, StoredObject
+    from receiver.storage.object_store import ObjectStore, StoredObject
     from receiver.storage.step_progress import ToldProgress
 
 __all__ = ["examine_store", "repair_store"]
@@ -89,7 +90,9 @@ def examine_store(
 def _way_out(found: ObjectFinding, row: FileRow, trees: Sequence[Tree]) -> str:
     if found.kind == "resource":
         return _AGAIN if _resource_here(row, trees) is not None else ""
-    return _WANTED if _file_here(row, trees) is None else _AGAIN
+    if _file_here(row, trees) is not None:
+        return _AGAIN
+    return "" if found.kind == "blocks" else _WANTED  # without them it is read whole
 
 
 def _file_here(row: FileRow, trees: Sequence[Tree]) -> Tree | None:
@@ -212,14 +215,14 @@ def _repair(
         reason = f"its object in the store is {found.kind}, and the copy here is bad too"
         engine.commit([records.FileQuarantined(row.physical, reason)])
         return True
-    again, printed = _put_again(store, owner, tree, row, there)
+    again, digests = _put_again(store, owner, tree, row, there)
     key = data_key(owner.engine, owner.number, row.physical, again)
     resource = _put_resource(store, key, row, trees)
     crash.point("storage.repair.put")
     engine.commit(
         [
             records.FileUploaded(
-                row.physical, owner.number, row.size, digests_text(printed.digests), resource, again
+                row.physical, owner.number, row.size, digests_text(digests), resource, again
             )
         ]
     )
@@ -228,16 +231,18 @@ def _repair(
 
 def _put_again(
     store: ObjectStore, owner: Incarnation, tree: Tree, row: FileRow, there: UploadedRow
-) -> tuple[int, Fingerprint]:
-    """Put a file under the first number that is free, or has it already."""
+) -> tuple[int, Mapping[str, str]]:
+    """Put a file under the first number that is free, or has it already; with its digests."""
     about = {"sender": row.sender, "path": row.path, "md5": row.md5}
     begin = there.again + 1 if there.incarnation == owner.number else 1
     fd = tree.open_read(row.physical)
     try:
         for again in range(begin, begin + _TRIES):
             key = data_key(owner.engine, owner.number, row.physical, again)
+            content = FileContent(fd, row.size, row.md5)
             try:
-                return again, put_confirmed(store, key, FileContent(fd, row.size, row.md5), about)
+                found = put_confirmed(store, key, content, about)
+                return again, {**found.digests, **put_block_digests(store, key, content)}
             except ContentChangedError:
                 if not stands(tree, row.physical, row.size, row.md5):
                     raise

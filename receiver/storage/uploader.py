@@ -7,7 +7,8 @@ finds its object there at the next try, or the parts of it, and nothing is put t
 a large one is remembered on the disk before its first byte goes; no other attempt is ever dropped.
 What is not what was loaded never goes: it is judged, as a verification judges (`changed_bytes`).
 A `.resource` that the sender's database wrote anew is an object of its own beside the one before
-it; its file is told of once more.
+it; its file is told of once more. So are the digests of a large file's blocks, which who reads it
+from the store goes by.
 
 Several files are on their way at once. One thread takes them from the queue and tells of those that
 came, many in one commit.
@@ -34,6 +35,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.storage.changed_bytes import changed_for_good
 from receiver.storage.confirming import put_confirmed
+from receiver.storage.digest_uploads import put_block_digests
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import ContentChangedError, FileContent
 from receiver.storage.object_store import StoreRefusedError
@@ -310,10 +312,7 @@ class Uploader:
         again = 0 if due.there is None else due.there.again
         key = data_key(self._owner.engine, number, row.physical, again)
         physical = FilePath.parse(row.physical)
-        if due.there is None:
-            digests = digests_text(self._put_file(row, key).digests)
-        else:
-            digests = due.there.digests
+        digests = digests_text(self._put_file(row, key)) if due.there is None else due.there.digests
         there = "" if due.there is None else due.there.resource
         resource, is_whole = there, True
         if row.resource is not None and row.resource.md5 != there:
@@ -329,16 +328,23 @@ class Uploader:
             records.FileUploaded(row.physical, number, row.size, digests, resource, again), is_whole
         )
 
-    def _put_file(self, row: FileRow, key: str) -> Fingerprint:
+    def _put_file(self, row: FileRow, key: str) -> dict[str, str]:
+        """Have a file in the store, with the digests of its blocks; what is known of both."""
         about = {"sender": row.sender, "path": row.path, "md5": row.md5}
         try:
-            return self._put(row.physical, key, row.size, row.md5, about)
+            found = self._put(row.physical, key, row.size, row.md5, about)
+            fd = self._open(row.physical)
+            try:
+                blocks = put_block_digests(self._store, key, FileContent(fd, row.size, row.md5))
+            finally:
+                os.close(fd)
         except ContentChangedError:
             why = changed_for_good(self._trees(), row.physical, row.size, row.md5)
             if why is not None:
                 self._found_bad(row.physical, row.md5, why)
                 crash.point("storage.upload.judged")
             raise
+        return {**found.digests, **blocks}
 
     def _put_resource(self, physical: FilePath, key: str, known: records.ResourceMeta) -> None:
         place = resource_key(key, known.md5)
