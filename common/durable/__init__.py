@@ -27,6 +27,7 @@ All paths are relative to a `Tree`, a directory held open by descriptor; none ca
 
 from common.durable.flushing import failed_sync
 from common.durable.open_files import AppendFile, Closing, Lock, WriteFile, memory_file
+from common.durable.staying import staying
 from common.durable.tree import Tree, free_bytes, is_temporary, temporary_name
 
 __all__ = [
@@ -39,5 +40,6 @@ __all__ = [
     "free_bytes",
     "is_temporary",
     "memory_file",
+    "staying",
     "temporary_name",
 ]

@@ -219,10 +219,7 @@ class Tree(Closing):
     def create(self, rel: str, *, mode: int = 0o644) -> WriteFile:
         """A new file, `FileExistsError` if the name is taken. Its name lasts after `sync_dir`."""
         may_write()
-        what = self._what(rel)
-        with meaning(what):
-            fd = open_beneath(self._fd, rel, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
-        return WriteFile(fd, what)
+        return new_file(self._fd, rel, self._what(rel), mode)
 
     def open_write(self, rel: str) -> WriteFile:
         """An existing regular file, to go on writing.
@@ -454,19 +451,19 @@ class Tree(Closing):
     def _what(self, rel: str) -> str:
         return f"{self.path}/{rel}" if rel else str(self.path)
 
-    def _parent(self, rel: str) -> _Parent:
+    def _parent(self, rel: str) -> ParentDir:
         with meaning(self._what(rel)):
             return self._reading_parent(rel)
 
-    def _reading_parent(self, rel: str) -> _Parent:
+    def _reading_parent(self, rel: str) -> ParentDir:
         if not parts(rel):
             raise IsADirectoryError(errno.EISDIR, "the directory itself", str(self.path))
         directory, _, name = rel.rpartition("/")
         fd = open_beneath(self._fd, directory, _DIRECTORY) if directory else self._fd
-        return _Parent(fd, name, ours=bool(directory))
+        return ParentDir(fd, name, ours=bool(directory))
 
 
-class _Parent:
+class ParentDir:
     """The directory of a file, open within the block, and the file's name in it."""
 
     __slots__ = ("_fd", "_name", "_ours")
@@ -482,6 +479,12 @@ class _Parent:
     def __exit__(self, *raised: object) -> None:
         if self._ours:
             os.close(self._fd)
+
+
+def new_file(root: int, rel: str, what: str, mode: int) -> WriteFile:
+    """A new file beneath an open directory."""
+    with meaning(what):
+        return WriteFile(open_beneath(root, rel, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode), what)
 
 
 def _is_same(parent: int, name: str, identity: tuple[int, int, int]) -> bool:
@@ -505,10 +508,9 @@ def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
 def _temporary(parent: int, what: str, mode: int) -> Iterator[tuple[str, WriteFile]]:
     """A new file to be renamed within the block; removed if the block fails."""
     name = temporary_name()
-    with meaning(what):
-        fd = open_beneath(parent, name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+    made = new_file(parent, name, what, mode)
     try:
-        with WriteFile(fd, what) as file:
+        with made as file:
             yield name, file
     except crash.SimulatedCrash:
         raise

@@ -11,6 +11,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from common.durable import staying
 from common.errors import NotATsFileError, TsferryError
 from common.names import FilePath
 from common.tsfile import Corrupt, read_tail
@@ -25,8 +26,9 @@ from receiver.metadata.model.paths import IllegalPathError
 from receiver.metadata.model.records import FileOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from common.durable import Tree
     from common.wire import ManifestEntry, ProofEntry
     from receiver.load.folder.current_task import CurrentTask
     from receiver.load.folder.sender_folder import SenderFolder
@@ -64,20 +66,22 @@ class Collected:
 
     def read(self) -> None:
         """Look at each file of the manifest; one that cannot be read is not there."""
-        for entry in self._current.record.manifest or ():
-            try:
-                self._read(entry)
-            except (OSError, TsferryError) as error:
-                if not is_of_one_path(error):
-                    raise
-                self._fail(FilePath.parse(entry.path), Result.MISSING, f"cannot be read: {error}")
+        with staying(self._folder.tree) as tree:
+            for entry in self._current.record.manifest or ():
+                try:
+                    self._read(tree, entry)
+                except (OSError, TsferryError) as error:
+                    if not is_of_one_path(error):
+                        raise
+                    path = FilePath.parse(entry.path)
+                    self._fail(path, Result.MISSING, f"cannot be read: {error}")
 
-    def _read(self, entry: ManifestEntry) -> None:
+    def _read(self, tree: Tree, entry: ManifestEntry) -> None:
         path = FilePath.parse(entry.path)
-        found = self._locate(path)
+        found = self._locate(tree, path)
         if found is None:
             self._fail(path, Result.MISSING, "not received")
-            alone = self._resource(path)
+            alone = self._resource(tree, path)
             if alone is not None and not isinstance(alone, str):
                 self.resources[path.text] = alone
             return
@@ -90,7 +94,7 @@ class Collected:
                 f"{entry.size} bytes and MD5 {entry.md5}",
             )
             return
-        resource = self._resource(path)
+        resource = self._resource(tree, path)
         if isinstance(resource, str):
             self._fail(path, Result.MISSING, resource)
             return
@@ -151,12 +155,12 @@ class Collected:
             return None
         return facts
 
-    def _resource(self, path: FilePath) -> Verified | str | None:
+    def _resource(self, tree: Tree, path: FilePath) -> Verified | str | None:
         """The resource that was planned with a file; in words what is wrong with it."""
         planned = self._current.planned.get(path.text)
         if planned is None or planned.resource is None:
             return None
-        found = self._locate(path.resource)
+        found = self._locate(tree, path.resource)
         if found is None:
             return "its .resource was not received"
         wanted = planned.resource
@@ -164,23 +168,26 @@ class Collected:
             return "its .resource was received with other content than planned"
         return found[0]
 
-    def _locate(self, path: FilePath) -> tuple[Verified, str] | None:
+    def _locate(self, tree: Tree, path: FilePath) -> tuple[Verified, str] | None:
         """A verified file of the task, where it was received or where an attempt has moved it.
 
         Without a record that fits what is there, it is hashed.
         """
         folder = self._folder
         record = folder.staged.get(path.text)
-        physical = physical_name(folder.uuid, self._current.id, path).text
-        for rel in (folder.staged_at(path), physical):
-            found = folder.tree.stat(rel)
+        for rel in self._places(path):
+            found = tree.stat(rel)
             if found is None:
                 continue
             if record is not None and record.is_still(found):
                 return record, rel
             with suppress(NotATsFileError):
-                return hash_staged(folder.tree, rel, path, at=self._clock()), rel
+                return hash_staged(tree, rel, path, at=self._clock()), rel
         return None
+
+    def _places(self, path: FilePath) -> Iterator[str]:
+        yield self._folder.staged_at(path)
+        yield physical_name(self._folder.uuid, self._current.id, path).text
 
     def put_off(self, change: Change) -> None:
         """Leave half of the loads for the next round: one commit cannot hold them all."""

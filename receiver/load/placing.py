@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from common import crash
 from common.digests import read_blocks
+from common.durable import staying
 from common.errors import Transient, TsferryError
 from common.names import FilePath
 from receiver.disks import home_of
@@ -46,14 +47,16 @@ def move_in(tree: Tree, moves: Iterable[Move]) -> dict[str, str]:
     stuck: dict[str, str] = {}
     lasting: dict[str, str | None] = {}
     left: set[str] = set()
-    for rel, physical in moves:
-        if physical.directory not in lasting:
-            lasting[physical.directory] = _make_directory(tree, physical)
-        why = lasting[physical.directory]
-        if why is None:
-            why = _move(tree, rel, physical, left)
-        if why is not None:
-            stuck[rel] = why
+    with staying(tree) as here:
+        for rel, physical in moves:
+            directory = physical.directory
+            if directory not in lasting:
+                lasting[directory] = _make_directory(here, physical)
+            why = lasting[directory]
+            if why is None:
+                why = _move(here, rel, physical, left)
+            if why is not None:
+                stuck[rel] = why
     for directory in sorted(name for name, why in lasting.items() if why is None):
         tree.sync_dir(directory)
     for directory in sorted(left):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from common import crash
 from common.digests import is_md5, md5
+from common.durable import staying
 from common.errors import (
     ConflictError,
     NotATsFileError,
@@ -27,7 +28,7 @@ from receiver.transfer.intake import VerifiedBytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from common.durable import WriteFile
+    from common.durable import Tree, WriteFile
     from receiver.load.folder.current_task import CurrentTask, Planned
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.transfer.intake import Intake
@@ -53,7 +54,12 @@ def receive_batch(
     """
     files = list(decode_batch(body))
     intake.check_room(folder, sum(entry.size for entry, _ in files), partial_bytes)
-    receiving = _Receiving(intake, folder, current)
+    with staying(folder.tree) as tree:
+        return _receive(_Receiving(intake, folder, current, tree), files)
+
+
+def _receive(receiving: _Receiving, files: Sequence[tuple[BatchEntry, memoryview]]) -> BatchAnswer:
+    intake, folder = receiving.intake, receiving.folder
     results: list[BatchResult] = []
     try:
         for begin in range(0, len(files), _OPEN):
@@ -65,7 +71,7 @@ def receive_batch(
         receiving.parts.difference_update(placed)
     finally:
         for part in receiving.parts:
-            folder.tree.unlink(part, sync=False)
+            receiving.tree.unlink(part, sync=False)
     return BatchAnswer(results=results)
 
 
@@ -86,6 +92,7 @@ class _Receiving:
     """Takes the files of a body in, some at a time.
 
     Attributes:
+        tree: that of the folder.
         good: those that are flushed and verified, by path.
         parts: temporary names that may be left.
     """
@@ -93,6 +100,7 @@ class _Receiving:
     intake: Intake
     folder: SenderFolder
     current: CurrentTask
+    tree: Tree
     good: dict[str, VerifiedBytes] = field(default_factory=dict, init=False)
     parts: set[str] = field(default_factory=set, init=False)
 
@@ -109,7 +117,7 @@ class _Receiving:
             path, planned = self._expected(entry, content)
             part = f"{self.folder.uploads}/{secrets.token_hex(16)}.part"
             self.parts.add(part)
-            file = opened.enter_context(self.folder.tree.create(part))
+            file = opened.enter_context(self.tree.create(part))
             file.write(content, at=0)
             file.begin_sync()
         except TsferryError as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from common import crash
 from common.digests import md5_of_fd
+from common.durable import staying
 from common.errors import (
     DigestError,
     GoneError,
@@ -307,15 +308,15 @@ def _read_back(fd: int, path: FilePath, md5: str, content: memoryview | None) ->
 
 
 def _place(folder: SenderFolder, files: list[VerifiedBytes]) -> None:
-    tree = folder.tree
     directories = sorted({folder.at(f"data/{each.path.directory}") for each in files})
-    for directory in directories:
-        tree.make_dirs(directory)
-    for each in files:
-        tree.rename(each.part, folder.staged_at(each.path), sync=False)
-        crash.point("intake.moved")
+    with staying(folder.tree) as tree:
+        for directory in directories:
+            tree.make_dirs(directory)
+        for each in files:
+            tree.rename(each.part, folder.staged_at(each.path), sync=False)
+            crash.point("intake.moved")
     for directory in [*directories, folder.uploads]:
-        tree.sync_dir(directory)
+        folder.tree.sync_dir(directory)
     crash.point("intake.synced")
 
 

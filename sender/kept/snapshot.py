@@ -15,19 +15,21 @@ import errno
 import logging
 import os
 import stat as modes
+from contextlib import ExitStack, contextmanager
+from copy import copy
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from common import crash
-from common.durable import is_temporary
+from common.durable import is_temporary, staying
 from common.errors import NameRefusedError, UnsafePathError
 from common.names import RESOURCE, FilePath
 from sender.kept.ledger import sender_dir, sender_dirs
 from sender.select.found import LocalFile, ResourceStat, stat_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from common.durable import Tree
@@ -101,12 +103,26 @@ class Snapshot:
         """Where a file lies in the snapshot, beneath its data directory."""
         return f"{self._base}/{path.text}"
 
+    @contextmanager
+    def staying(self) -> Iterator[Snapshot]:
+        """The same for one thread and many files, with the directories that it used last open."""
+        here = copy(self)
+        with ExitStack() as left:
+            here._trees = {
+                path: left.enter_context(staying(tree)) for path, tree in self._trees.items()
+            }
+            yield here
+
     def take(self, files: Iterable[LocalFile]) -> LinkedFiles:
         """Link files (with their resources) into the snapshot; synced once at the end.
 
         What is not any more as it was scanned is dropped, with the reason. Taking a file twice is
         harmless. A file that lives in the snapshot already is only checked.
         """
+        with self.staying() as here:
+            return here._take_all(files)
+
+    def _take_all(self, files: Iterable[LocalFile]) -> LinkedFiles:
         taken: list[SnapshotFile] = []
         dropped: list[DroppedFile] = []
         touched: dict[tuple[Path, str], set[str]] = {}
@@ -140,9 +156,10 @@ class Snapshot:
 
     def drop(self, paths: Iterable[FilePath]) -> None:
         """Remove files from the snapshot, in every data directory; missing ones are fine."""
-        for path in paths:
-            for data_dir in self._trees:
-                self._unlink(data_dir, path)
+        with self.staying() as here:
+            for path in paths:
+                for data_dir in here._trees:
+                    here._unlink(data_dir, path)
 
     def leftovers(self) -> list[LocalFile]:
         """What lies in the snapshot: TsFiles with their resources."""

@@ -186,21 +186,22 @@ class TaskRun:
     def _prepared(self, taken: Sequence[SnapshotFile]) -> Iterator[Prepared]:
         """The files that can be offered, one by one as they are read."""
         deleted_from = {file.path for file in self._plan.deletion_files}
-        for snap in taken:
-            self._go_on()
-            addition = self._additions[snap.path]
-            known = self._listed_md5(addition) or self._kept.md5_known(addition.file)
-            origin = self._source.origin(snap.path)
-            edge = "" if origin is None else origin.sender
-            found = prepare(self._kept.snapshot, snap, addition, known, edge, proofs=self._proofs)
-            if isinstance(found, Prepared) and snap.path in deleted_from:
-                yield replace(found, entry=msgspec.structs.replace(found.entry, deletes=True))
-            elif isinstance(found, Prepared):
-                yield found
-            elif found.changed:
-                self._verdicts.changed(addition.path, found.reason)
-            else:
-                self._verdicts.unfit(addition.file, found.reason)
+        with self._kept.snapshot.staying() as snapshot:
+            for snap in taken:
+                self._go_on()
+                addition = self._additions[snap.path]
+                known = self._listed_md5(addition) or self._kept.md5_known(addition.file)
+                origin = self._source.origin(snap.path)
+                edge = "" if origin is None else origin.sender
+                found = prepare(snapshot, snap, addition, known, edge, proofs=self._proofs)
+                if isinstance(found, Prepared) and snap.path in deleted_from:
+                    yield replace(found, entry=msgspec.structs.replace(found.entry, deletes=True))
+                elif isinstance(found, Prepared):
+                    yield found
+                elif found.changed:
+                    self._verdicts.changed(addition.path, found.reason)
+                else:
+                    self._verdicts.unfit(addition.file, found.reason)
 
     def _ask(self, offered: Sequence[Prepared]) -> list[wire.PlanDecision]:
         page = wire.PlanPage(entries=[each.entry for each in offered])

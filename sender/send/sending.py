@@ -232,14 +232,15 @@ class Sending:
     def _together(self, jobs: list[SendJob]) -> Iterator[tuple[SendJob, Fate]]:
         """Small files and their resources, in one batch after the other."""
         contents: list[SmallFile] = []
-        for job in jobs:
-            if job.file:
-                contents.append(small_file(self.snapshot, job.prepared))
-            if job.resource:
-                contents.append(small_resource(self.snapshot, job.prepared))
         found: dict[str, Fate] = {}
-        for content, outcome in self._batches().run(contents):
-            found[content.path] = outcome
+        with self.snapshot.staying() as snapshot:
+            for job in jobs:
+                if job.file:
+                    contents.append(small_file(snapshot, job.prepared))
+                if job.resource:
+                    contents.append(small_resource(snapshot, job.prepared))
+            for content, outcome in self._batches().run(contents):
+                found[content.path] = outcome
         for job in jobs:
             yield job, _joined(job, found)
 

@@ -49,6 +49,7 @@ class Faults:
         for name in (*CHANGING, *NAMING, *LOOKING):
             self._wrap(os, name, name)
         self._wrap(beneath, "_openat2", "open")
+        self._wrap(beneath, "_walk", "open")
         self._wrap(beneath, "_rename_noreplace", "renameat2")
 
     def _wrap(self, module: object, attribute: str, name: str) -> None:
