@@ -18,6 +18,7 @@ from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.open_engine import open_engine
 from receiver.operator.directories import RunningReceiver
+from receiver.operator.storage import files_out_of_reach
 from receiver.superseding.prover import Prover
 from receiver.transfer.acknowledging import Acknowledging
 from receiver.transfer.checks import Checks
@@ -101,6 +102,7 @@ class Node(Closing):
             checks=self.checks,
             prover=self.prover,
             storage=self.storage,
+            out_of_reach=files_out_of_reach(engine, load.disks) if self.storage is None else 0,
             clock=clock,
             started=clock(),
         )
@@ -171,6 +173,8 @@ class Node(Closing):
             text = "Copies into the object store are held up"
             waits = ", and no task is acknowledged before them"
             found.append(f"{text}{waits if self.config.storage.before_ack else ''}.")
+        if self.operator.out_of_reach:
+            found.append("Files are in an object store only, and none is configured.")
         return found
 
 

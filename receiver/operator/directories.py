@@ -57,6 +57,7 @@ class RunningReceiver(ReceiverDirectories):
         checks: knows the heartbeats.
         prover: knows what of retired files exists nowhere else.
         storage: makes the copies in the object store; None without one.
+        out_of_reach: files that were in an object store only when it was opened without one.
         clock: seconds since the epoch.
         started: when the directories were opened.
     """
@@ -66,6 +67,7 @@ class RunningReceiver(ReceiverDirectories):
     checks: Checks
     prover: Prover
     storage: StorageService | None
+    out_of_reach: int
     clock: Callable[[], float]
     started: float
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from common.errors import TooLargeError
 from common.wire import FailedFetch, FetchAnswer
 from receiver.load.placing import tree_of
@@ -12,11 +14,18 @@ from receiver.operator.views import StorageView
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from receiver.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.operator.directories import ReceiverDirectories, RunningReceiver
 
-__all__ = ["fetch_files", "running_storage", "storage_concerns", "storage_in_catalogue"]
+__all__ = [
+    "fetch_files",
+    "files_out_of_reach",
+    "running_storage",
+    "storage_concerns",
+    "storage_in_catalogue",
+]
 
 _MOST_AT_ONCE = 100
 _PATIENCE = 20.0
@@ -47,7 +56,9 @@ def storage_in_catalogue(there: ReceiverDirectories) -> StorageView:
 def running_storage(there: RunningReceiver) -> StorageView:
     """How far a server is with its copies."""
     if there.storage is None:
-        return StorageView(url=None, running=True, newest=there.engine.newest_commit)
+        return msgspec.structs.replace(
+            storage_in_catalogue(there), running=True, problem=_out_of_reach(there)
+        )
     found = there.storage.progress()
     with there.engine.reading() as state:
         said = _said(state)
@@ -110,8 +121,32 @@ def fetch_files(there: RunningReceiver, physicals: Sequence[str]) -> FetchAnswer
 
 def storage_concerns(there: RunningReceiver) -> list[str]:
     """What holds up the copies of a server, if anything does."""
-    problem = None if there.storage is None else there.storage.problem()
+    if there.storage is None:
+        found = _out_of_reach(there)
+        return [] if found is None else [found]
+    problem = there.storage.problem()
     return [] if problem is None else [f"copies into the object store are held up: {problem}"]
+
+
+def files_out_of_reach(engine: Engine, disks: Disks) -> int:
+    """Files that readers see and an object store alone has; for a receiver that has none."""
+    with engine.reading() as state:
+        table = state.uploaded_table
+        known = (state.files.get(physical) for physical in table.rows)
+        rows = [row for row in known if row is not None and row.visible and table.parts(row).file]
+    if not rows or disks.away():
+        return 0  # what lies in a directory that is away is told of as such
+    return sum(tree_of(disks.trees, row) is None for row in rows)
+
+
+def _out_of_reach(there: RunningReceiver) -> str | None:
+    if not there.out_of_reach:
+        return None
+    files = "1 file is" if there.out_of_reach == 1 else f"{there.out_of_reach} files are"
+    return (
+        f"{files} in an object store only, and none is configured (storage.url): nobody can read "
+        "them here"
+    )
 
 
 def _said(state: State) -> dict[str, int]:

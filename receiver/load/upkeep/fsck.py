@@ -428,8 +428,13 @@ _QUARANTINED = frozenset({"missing", "size", "md5", "structure", "unreadable"})
 
 
 def _repair(engine: Engine, trees: Sequence[Tree], schema: Path, report: Report) -> Report:
+    with engine.reading() as state:
+        superseded = {
+            row.physical for row in state.files.values() if row.state is FileState.SUPERSEDED
+        }
     done: list[Found] = []
-    for each in report.found:
+    # Those first: they would come back, without bytes, with what they rest on in quarantine.
+    for each in sorted(report.found, key=lambda found: found.path not in superseded):
         repaired = False
         if each.kind in _QUARANTINED:
             repaired = _quarantine(engine, each)

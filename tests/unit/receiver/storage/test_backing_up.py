@@ -20,6 +20,7 @@ from common.errors import TsferryError
 from receiver.cli.commands import cli
 from receiver.config import ReceiverConfig
 from receiver.metadata.engine import Engine
+from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.operator.directories import look
 from receiver.operator.storage import running_storage
@@ -27,7 +28,8 @@ from receiver.storage.backing_up import BackedUp, back_up
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.object_check import CopiesReport
 from receiver.storage.restore_check import check_restore
-from tests.support.node_world import Edge, World, path_of, tsfile
+from tests.support.node_world import Edge, World, fsck_of, path_of, tsfile
+from tests.support.proving import Site, in_this_process
 from tests.support.web import until
 
 
@@ -237,3 +239,31 @@ def test_the_store_of_a_receiver_is_checked_and_put_right_by_command(
     assert found["repaired"]
     assert command(world.root, "fsck", "--storage", "--deep")["found"] == []
     command(world.root, "fsck", "--deep", code=2)
+
+
+def test_what_is_superseded_and_in_no_backup_never_comes_back_without_its_bytes(
+    world: World, tmp_path: Path
+) -> None:
+    place = tmp_path / "backup"
+    old, kept, product = path_of(1), path_of(2), path_of(1, inner=1)
+    with world.node() as node:
+        in_this_process(node)
+        site = Site(node)
+        site.round({old: {"a": {1: 1}}, kept: {"a": {2: 2}}})
+        copy(world, place)
+        site.round({path_of(3): {"a": {3: 3}}})
+        site.round({product: {"a": {1: 1, 2: 2, 3: 3}}}, [old, kept, path_of(3)])
+        assert node.prover.run_once() == 3
+        upper, lower = site.row(product).physical, site.row(kept).physical
+    copy(world, place)
+    new = tmp_path / "new"
+    write_config(new, new)
+    found = command(new, "restore", "--from", place.as_uri())
+    assert (found["fetched"], found["lacking"]) == (3, [])
+    with World(new).node() as node:
+        assert fsck_of(node).found == []
+        node.engine.commit([records.FileQuarantined(upper, "by hand")])
+        with node.engine.reading() as state:
+            seen = {row.physical for row in state.files.values() if row.visible}
+        assert lower in seen
+        assert {each for each in seen if not (new / "data" / each).exists()} == set()

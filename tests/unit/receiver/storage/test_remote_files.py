@@ -16,6 +16,8 @@ from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.node import Node
 from receiver.operator.files import list_files
+from receiver.operator.status import running_status
+from receiver.operator.storage import running_storage
 from receiver.spark.catalogue import LocalCatalogue
 from receiver.spark.report.results import Severity
 from receiver.spark.verify.committed import CommittedFiles, FileScope
@@ -94,6 +96,24 @@ def test_a_check_of_the_disks_misses_nothing_and_a_repair_takes_nothing_out_of_s
     assert fsck(world.config, repair=True).good
     with world.still_node() as after:
         assert state_of(after, path_of(1)) is FileState.LIVE
+
+
+def test_a_receiver_whose_store_was_taken_out_of_its_configuration_says_what_it_cannot_read(
+    node: Node, edge: Edge, world: World
+) -> None:
+    assert node.concerns() == []  # all was here when it was opened
+    node.close()
+    with world.still_node() as after:
+        (found,) = running_status(after.operator, None).concerns
+        assert found.startswith("1 file is in an object store only, and none is configured")
+        assert after.concerns() == ["Files are in an object store only, and none is configured."]
+        view = running_storage(after.operator)
+        assert (view.url, view.uploaded_files, view.problem) == (None, 1, found)
+        physical = row_of(after, path_of(1)).physical
+        (world.data / physical).parent.mkdir(parents=True, exist_ok=True)
+        (world.data / physical).write_bytes(FILES[path_of(1)])
+    with world.still_node() as again:
+        assert again.concerns() == []
 
 
 def test_a_resource_alone_may_be_in_the_store_if_it_is_the_one_that_is_meant(

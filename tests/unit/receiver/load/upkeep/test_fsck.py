@@ -17,6 +17,7 @@ from receiver.node import Node
 from receiver.operator.files import list_files
 from receiver.operator.senders import accept_sender
 from tests.support.node_world import A, Edge, World, fsck_of, path_of, results, tsfile
+from tests.support.proving import Site, in_this_process
 from tests.support.schema_commits import series
 
 FILES = {path_of(number): tsfile(first=number * 100) for number in (1, 2, 3)}
@@ -248,6 +249,27 @@ def test_lost_bytes_of_a_quarantined_file_are_reported(filled: World) -> None:
     (kept,) = (filled.folder() / "quarantine").iterdir()
     kept.unlink()
     assert kinds(fsck(filled.config).found) == ["quarantine"]
+
+
+def test_what_is_superseded_and_lost_does_not_come_back_when_what_gives_its_points_is_bad(
+    world: World,
+) -> None:
+    late, ordered = path_of(2).replace("sequence", "unsequence"), path_of(1)
+    with world.node() as node:
+        in_this_process(node)
+        site = Site(node)
+        site.round({late: {"a": {1: 1, 2: 2}}})
+        site.round({ordered: {"a": {1: 1}}})
+        site.round({}, [ordered])
+        assert node.prover.run_once() == 1
+        upper, lower = site.row(late).physical, site.row(ordered).physical
+    for each in (upper, lower):
+        (world.data / each).unlink()
+    report = fsck(world.config, repair=True)
+    assert [(each.path, each.repaired) for each in report.found] == [(lower, True), (upper, True)]
+    with world.node() as node, node.engine.reading() as state:
+        assert state.file_table.lost() == []
+        assert [row.physical for row in state.file_table.wanted(A)] == [upper]
 
 
 def test_a_repair_needs_the_server_down_and_a_look_does_not(filled: World) -> None:
