@@ -185,7 +185,8 @@ def _end_files(
 def _inherit(engine: Engine, heir: str, commit: int) -> int:
     """Note for those whom a sender took over from what it has told of deletions meanwhile."""
     with engine.reading() as state:
-        notes = list(notes_of(state.deletion_table.of_sender(heir)))
+        told = (row for row in state.deletion_table.of_sender(heir) if not row.heir)
+        notes = list(notes_of(told))
         before = predecessors(state, heir) if notes else []
         ops = [op for each in before for op in inherited(state, each, notes, {})]
     for part in _batched(ops, _FILES):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from common.errors import TooLargeError
 from common.listed import ListedSum
 from common.wire import EndedAnswer, EndedHere, ListedAnswer
-from receiver.metadata.query.given_back import is_anothers
+from receiver.metadata.query.given_back import came_back, is_anothers
 from receiver.metadata.state.table_rows import FileState
 from receiver.scope import Scope
 from receiver.transfer.intake import check_sender
@@ -39,15 +39,18 @@ class ListComparison:
     def compare(self, who: Principal, sender: str, request: ListedRequest) -> ListedAnswer:
         """Whether the list is what is listed here; if not, what was let go here since a commit.
 
-        What a token's scope does not cover need not be on the list, for its inventory lacks it.
+        What a token's scope does not cover need not be on the list, for its inventory lacks it. A
+        sender that a device came back to since then has what counted no more on its list, and it
+        may have left the disk here: it has to compare all.
         """
         check_sender(who, sender)
         scope = Scope(who.scope)
         with self._engine.reading() as state:
             told = request.files, request.digest
-            if state.file_table.listed.of(sender) == told or (
+            agrees = state.file_table.listed.of(sender) == told or (
                 who.scope and _within(state, sender, scope) == told
-            ):
+            )
+            if agrees and not came_back(state, sender, request.since):
                 return ListedAnswer(agrees=True)
             ended = [
                 EndedHere(path=path, md5=row.md5, reason=str(row.reason))

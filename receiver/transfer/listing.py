@@ -438,8 +438,8 @@ def _with_few_devices(rows: Sequence[FileRow]) -> list[FileRow]:
 
 
 def _cursor(row: DeletionsRow) -> str:
-    past = f"/{row.past}" if row.past else ""
-    return f"{row.sender}/{row.path}/{row.physical or ''}/{row.form}{past}"
+    past, heir = f"/{row.past}" if row.past else "", f"/{row.heir}" if row.heir else ""
+    return f"{row.sender}/{row.path}/{row.physical or ''}/{row.form}{past}{heir}"
 
 
 def _noted(row: DeletionsRow, file: FileRow | None) -> NotedEntry:

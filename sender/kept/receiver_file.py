@@ -51,6 +51,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         epoch: to be shown at the next check or start.
         last_task: the last task that is known to be committed, and its commit.
         newest_commit: the newest commit that it ever reported.
+        compared: what that was when both lists were compared last; 0 if that is not known.
         propagate: what its commits know of what a gone file means; None where nothing was told.
         accept_source: the operator says for one round that this node has all that it should have.
         data_dirs: data directories of a forwarding centre that hold lists for this receiver.
@@ -69,6 +70,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     epoch: str | None = None
     last_task: TaskMark | None = None
     newest_commit: int = 0
+    compared: int = 0
     propagate: Propagate | None = None
     accept_source: bool = False
     data_dirs: tuple[str, ...] = ()
@@ -125,7 +127,7 @@ class ReceiverFile:
         return memory
 
     def suppose(self, **changes: Any) -> None:
-        """Change members of `now` only, for one who looks: nothing is written."""
+        """Change members of `now` only: nothing is written before the next `update`."""
         self.now = msgspec.structs.replace(self.now, **changes)
 
     def update(self, **changes: Any) -> Receiver:

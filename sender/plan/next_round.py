@@ -117,6 +117,15 @@ class Known(msgspec.Struct, frozen=True):
             and not self.scan.unmounted
         )
 
+    def is_settled(self, entry: Entry) -> bool:
+        """Whether an end is all that is left to tell of what the receiver let go by itself.
+
+        It need not know of it any more: it forgets what was superseded, if its devices went to
+        another sender. Where it is another one, or lacks what it had, that is no reason.
+        """
+        continues = self.check is not None and self.check.history is History.CONTINUES
+        return continues and self.scan.is_gone(entry.path, entry.data_dir)
+
     @property
     def comparison(self) -> Comparison | None:
         """Whether the list is to be compared with the receiver's inventory before any plan."""
@@ -228,7 +237,7 @@ def next_round(
         assert inventory is not None
         assert known.check is not None
         there = list(inventory)
-        keeps = _keeps(known) if known.check.compares else lambda entry, item: False
+        keeps = _keeps(known, ending) if known.check.compares else lambda entry, item: False
         new = rebuilt(entries, known.pending, there, known.scan.files, known.home, keeps)
         if known.check.compares and options.propagate is not Propagate.ALL:
             lost = tuple(_lost(known, entries, new))  # what a mirror has no more, it deletes
@@ -293,15 +302,16 @@ def _why_not_all(scan: Scan, entries: Mapping[FilePath, Entry]) -> str | None:
     return None
 
 
-def _keeps(known: Known) -> Callable[[Entry, InventoryEntry | None], bool]:
+def _keeps(known: Known, ending: Iterable[Entry]) -> Callable[[Entry, InventoryEntry | None], bool]:
     """Which listed files stay listed although the receiver does not have them loaded.
 
-    What it let go by itself; what it has in quarantine, so that the end is told; what may be here,
-    where this look did not get to.
+    What it let go by itself; what it has in quarantine, or asks for, so that the end is told; what
+    may be here, where this look did not get to.
     """
+    due = {each.path for each in ending}
 
     def keeps(entry: Entry, item: InventoryEntry | None) -> bool:
-        if entry.state is EntryState.ENDED:
+        if entry.state is EntryState.ENDED or entry.path in due:
             return True
         missing = known.scan.is_missing(entry.path)
         if item is not None and item.md5 == entry.md5:

@@ -54,7 +54,7 @@ def compare(remote: Remote, known: Known, since: int) -> Compared:
     Args:
         remote: to it.
         known: what is known; its list is compared.
-        since: the newest commit of it that was known before this round.
+        since: the newest commit of it that was known when both lists were compared last.
     """
     before = known.entries
     inventory = agreed = None
@@ -145,7 +145,7 @@ def _asked(remote: Remote, known: Known, inventory: Iterable[wire.InventoryEntry
     for path, entry in absent.items():
         if (path.text, entry.md5) in ended:
             changed.append(replace(entry, state=EntryState.ENDED))
-        elif entry.state is EntryState.ENDED:
+        elif entry.state is EntryState.ENDED and not known.is_settled(entry):
             changed.append(replace(entry, state=EntryState.LOADED))
     return replace(known, entries=with_changes(known.entries, changed))
 

@@ -122,7 +122,7 @@ def dry_run(remote: Remote, *, accept_source: bool) -> dict[str, Any]:
         check = remote.patiently(lambda: remote.client.check(request))
         view.scan = view.source.scan(kept.ledger.entries, kept.handed_to(check))
         known = view.known(view.left_behind(lambda task: _committed(remote, task)), check)
-        compared = compare(remote, known, now.newest_commit)
+        compared = compare(remote, known, now.compared)
         options = PlanOptions.of(remote.config, accept_source=now.accept_source)
         ahead = next_round(compared.known, options, kept.facts, compared.inventory)
         unfinished = sorted(

@@ -54,7 +54,7 @@ class Rested(msgspec.Struct, frozen=True):
         Args:
             remote: to the receiver, which is asked about the list.
             check: its answer in this round.
-            since: the newest commit of it that was known before.
+            since: the newest commit of it that was known when both lists were compared last.
         """
         wants = check.wanted or check.held or check.anew or check.busy or check.unfinished
         if wants or check.history is not History.CONTINUES or not check.compares:

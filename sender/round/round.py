@@ -202,6 +202,8 @@ class Round:
         kept.looks.record(look)  # first: once a history is begun, nobody compares again
         self._take_back(kept, ahead)
         self._compare(kept, ahead, check)
+        if compared.agreed is not None:  # it costs no write of its own
+            kept.memory.suppose(compared=check.newest_commit)
         if check.history is History.CONTINUES and check.compares:
             forget_settled(self.remote, kept)
         with kept.changing_troubles() as troubles:
@@ -336,7 +338,7 @@ class Round:
 
     def _check(self, memory: ReceiverFile, last_look: int) -> wire.CheckAnswer:
         now = memory.now
-        self._since = now.newest_commit
+        self._since = now.compared
         request = self.remote.check_request(now, last_look)
         check = self.remote.patiently(lambda: self.remote.client.check(request))
         if check.busy is not None:
@@ -444,6 +446,8 @@ class Round:
                 troubles.forget_expired()
         crash.point("round.troubles_forgotten")
         self._begin_history(kept.memory, check)
+        if not ahead.known.scan.unmounted:  # the lists of those that are away were not
+            kept.memory.update(compared=check.newest_commit)
         _log.info(
             "%s: compared",
             self.remote.name,

@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from receiver.config import DeletesConfig, LimitsConfig, ListenConfig, ReceiverConfig
+from receiver.config import (
+    DeletesConfig,
+    LimitsConfig,
+    ListenConfig,
+    LoadConfig,
+    MetadataConfig,
+    ReceiverConfig,
+)
 from receiver.metadata.state.table_rows import DeletionsRow, FileRow, FileState
 from receiver.operator.senders import accept_sender
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
@@ -383,9 +390,17 @@ def an_edge(root: Path, url: str, mode: str) -> Edge:
     return edge
 
 
-def receiver_config(root: Path, deletes: DeletesConfig | None = None) -> ReceiverConfig:
-    """Of the receiver of an oracle, which has a data directory."""
+def receiver_config(
+    root: Path, deletes: DeletesConfig | None = None, *, keeps: bool = True
+) -> ReceiverConfig:
+    """Of the receiver of an oracle, which has a data directory; it may keep nothing deleted."""
+    kept = (
+        {}
+        if keeps
+        else {"metadata": MetadataConfig(history=1e-6), "load": LoadConfig(keep_deleted=0.0)}
+    )
     config = ReceiverConfig(
+        **kept,  # type: ignore[arg-type]
         schema_dir=root / "centre" / "schema",
         data_dirs=(root / "centre" / "data",),
         listen=ListenConfig(host="127.0.0.1", port=0),
@@ -404,12 +419,16 @@ def oracle(root: Path, mode: str = "replaced", shape: Shape = PLAIN) -> Iterator
 
 
 @contextlib.contextmanager
-def receiver_at(root: Path, deletes: DeletesConfig | None = None) -> Iterator[InProcess]:
+def receiver_at(
+    root: Path, deletes: DeletesConfig | None = None, *, keeps: bool = True
+) -> Iterator[InProcess]:
     """A receiver in this process, served over HTTP."""
-    app = create_app(receiver_config(root, deletes))
+    app = create_app(receiver_config(root, deletes, keeps=keeps))
     try:
         site = site_of(app)
         in_this_process(site.node)
+        if not keeps:
+            site.node.load.reaper.close()  # only when it is told to, not while somebody reads
         with running(app, gate=site.gate) as server:
             host, port = server.addresses[0]
             yield InProcess(site.node, f"http://{host}:{port}")

@@ -73,6 +73,14 @@ class InProcess:
         """Devices are another sender's from now on."""
         set_owner(self.node.engine, _OPERATOR, pattern, sender)
 
+    def release(self, pattern: str) -> int:
+        """Devices are nobody's from now on; returns the commit."""
+        return set_owner(self.node.engine, _OPERATOR, pattern, None).commit
+
+    def reap(self) -> int:
+        """What may leave the disk leaves it."""
+        return self.node.load.reaper.run_once()
+
 
 class Countdown:
     """Kills this process at the n-th crash point from when it was set."""

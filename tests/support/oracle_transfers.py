@@ -1,5 +1,8 @@
 """Two edges with databases of their own, whose devices go from one to the other and back.
 
+They go one by one, all at once (one box is taken for the heir of the other), or are released and
+go to whoever comes first. Their databases may give their files the same names.
+
 Each writes what it owns, and now and then what it does not. A file with a device of the other edge
 is refused as a whole, so what goes together with it in its partition waits: there the judge asks
 for less until the operator of that database deletes the device and compacts, or gets it back.
@@ -11,7 +14,7 @@ import contextlib
 import itertools
 import random
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +42,9 @@ TRANSFERRED = WEIGHTS | {
     "inner": 2.0,
     "cross": 2.0,
     "hand_over": 4.0,
+    "adopt": 0.7,
+    "release": 1.0,
+    "reap": 1.0,
     "racing_round": 2.0,
     "clear": 0.6,
     "whole_round": 14.0,
@@ -50,10 +56,11 @@ _FOREIGN = 0.06
 
 
 class Move(NamedTuple):
-    """A commit that gave a device to another sender."""
+    """A commit that gave a device to another sender; `since` the one that released it, if so."""
 
     commit: int
     sender: str
+    since: int = 0
 
 
 class SharedView(CentreView):
@@ -76,14 +83,15 @@ class SharedView(CentreView):
         whole = standing(row)
         first, last, end = whole.first, whole.last, NOW
         for move in self.moves.get(series, ()):
+            before = move.since or move.commit
             if move.commit <= row.created:
                 if move.sender == row.sender:  # it may have waited for the device
-                    first = max(first, move.commit + 1)
+                    first = max(first, before + 1)
                     last = max(last, first)
             elif move.sender != row.sender:
-                end = min(end, move.commit)
-            elif whole.last >= move.commit:
-                first, end = max(first, move.commit + 1), NOW
+                end = min(end, before)
+            elif whole.last >= before:
+                first, end = max(first, before + 1), NOW
         last = min(last, end)
         return whole._replace(first=min(first, last), last=last)
 
@@ -134,12 +142,15 @@ class SharedOracle(Oracle):
     Attributes:
         together: all edges there.
         moves: the transfers of each series' device, one dictionary for all.
+        notice: sees who came first where a device was released.
     """
 
     together: Sequence[SharedOracle]
     moves: dict[str, list[Move]]
+    notice: Callable[[], bool]
 
     def view(self) -> SharedView:
+        self.notice()
         every = [CentreView.of(self.host, each.senders, each.database) for each in self.together]
         own = every[self.together.index(self)]
         return SharedView(own, every, self.moves)
@@ -200,6 +211,19 @@ class TransferPlay(Play):
         if self.chance.random() < 0.2:
             self._clear()
 
+    def _adopt(self) -> None:
+        """An operator takes this box for one that the other has replaced."""
+        self.life.adopt(self, self.life.other(self))
+
+    def _release(self) -> None:
+        """A device is nobody's, until one of them brings a file with it."""
+        if owned := [each for each in SERIES if self.life.owner(each) is self]:
+            self.life.release(self.chance.choice(owned))
+
+    def _reap(self) -> None:
+        """What was superseded leaves the disk, and nothing of it is known any more."""
+        self.life.reap()
+
     def _clear(self) -> None:
         """The database deletes what is the other's, all of it, and compacts."""
         for series in SERIES:
@@ -225,7 +249,10 @@ class TransferPlay(Play):
                 series, heir = self.chance.choice(SERIES), self.chance.choice(self.life.plays)
                 if self.life.owner(series) not in (None, heir):
                     self._note("meanwhile", name)
-                    self.life.transfer(series, heir)
+                    if self.chance.random() < 0.2:
+                        self.life.release(series)
+                    else:
+                        self.life.transfer(series, heir)
 
         with crash.arm(hook):
             report = self.world.round()
@@ -238,7 +265,8 @@ class TransferPlay(Play):
 
     def judge(self, report: RoundReport) -> None:
         for _ in range(3):
-            if report.held or report.pending_files:
+            came = self.life.notice()  # what it had of the device is asked for in the next round
+            if came or report.held or report.pending_files:
                 report = self.world.round()
         self._note("round", report.sent, report.retired, report.already, report.held)
         if report.error is not None:
@@ -320,23 +348,25 @@ class TransferLife:
     Attributes:
         authors: of each value that was ever written.
         moves: the transfers of each series' device.
+        released: of series whose devices an operator has released, who had them until when.
         before: what was given.
     """
 
     def __init__(self, host: InProcess, worlds: Sequence[SharedOracle], seed: int) -> None:
         self.host, self.chance = host, random.Random(seed)
         self.moves: dict[str, list[Move]] = {}
+        self.released: dict[str, tuple[str, int]] = {}
         self.authors: dict[int, TransferPlay] = {}
         self.events: list[tuple[Any, ...]] = []
         self.before: Points = {}
         self.head = 0
         self.plays = [TransferPlay(each, self, seed * 100 + at) for at, each in enumerate(worlds)]
-        first = worlds[0].database
+        first, apart = worlds[0].database, self.chance.random() < 0.5
         for at, each in enumerate(worlds):
-            each.together, each.moves = worlds, self.moves
+            each.together, each.moves, each.notice = worlds, self.moves, self.notice
             each.database.contents = first.contents
             each.database.first_deletion = at * 400_000
-            each.database.clock = at * 5_000  # two databases make no files at the very time
+            each.database.clock = at * 5_000 * apart  # else both give their files the same names
             each.round()
 
     def run(self, steps: int) -> None:
@@ -361,17 +391,63 @@ class TransferLife:
             rows = {each: state.owners.get(str(shape.device(each))) for each in SERIES}
         return {each: row.sender for each, row in rows.items() if row is not None}
 
-    def transfer(self, series: str, heir: TransferPlay) -> None:
-        """A device goes to another edge; what that one lists stands above, and nothing is lost."""
-        view = heir.world.view()
-        before, device = view.answer(), str(heir.database.shape.device(series))
-        uuid = heir.world.edge.uuid
-        self.host.transfer(device, uuid)
-        heir.awaited = True
+    def notice(self) -> bool:
+        """See who came first where a device was released; whether anybody did."""
+        shape = self.plays[0].database.shape
         with self.host.reading() as state:
-            commit = state.owners[device].changed
-        self.moves.setdefault(series, []).append(Move(commit, uuid))
-        self.events.append(("transfer", series, self.plays.index(heir), commit))
+            rows = {each: state.owners.get(str(shape.device(each))) for each in self.released}
+        found = False
+        for series, row in rows.items():
+            if row is not None:
+                found = True
+                before, since = self.released.pop(series)
+                if row.sender != before:
+                    move = Move(row.created, row.sender, since)
+                    self.moves.setdefault(series, []).append(move)
+                self.events.append(("came first", series, row.sender, row.created))
+        return found
+
+    def release(self, series: str) -> None:
+        """A device is nobody's from now on, which changes no answer."""
+        view = self.plays[0].world.view()
+        before, device = view.answer(), str(self.plays[0].database.shape.device(series))
+        with self.host.reading() as state:
+            owner = state.owners[device].sender
+        self.released[series] = owner, self.host.release(device)
+        self.events.append(("release", series))
+        if (now := self.plays[0].world.view().answer()) != before:
+            raise WrongAnswer("a release changed an answer", difference(now, before))
+
+    def reap(self) -> None:
+        """What nobody needs leaves the disk, which changes no answer."""
+        before = self.plays[0].world.view().answer()
+        self.events.append(("reap", self.host.reap()))
+        if (now := self.plays[0].world.view().answer()) != before:
+            raise WrongAnswer("what left the disk was needed", difference(now, before))
+
+    def transfer(self, series: str, heir: TransferPlay) -> None:
+        """A device goes to another edge."""
+        device, uuid = str(heir.database.shape.device(series)), heir.world.edge.uuid
+        self._given([series], heir, lambda: self.host.transfer(device, uuid))
+
+    def adopt(self, old: TransferPlay, heir: TransferPlay) -> None:
+        """All that an edge owns is another's, and all that it had ends."""
+        owned = [each for each in SERIES if self.owner(each) is old]
+        uuids = old.world.edge.uuid, heir.world.edge.uuid
+        self._given(owned, heir, lambda: self.host.adopt(*uuids))
+
+    def _given(self, several: Sequence[str], heir: TransferPlay, act: Callable[[], None]) -> None:
+        """Devices go to another edge; what that one lists stands above, and nothing is lost."""
+        view = heir.world.view()
+        before, shape = view.answer(), heir.database.shape
+        uuid = heir.world.edge.uuid
+        act()
+        heir.awaited = True
+        for series in several:
+            with self.host.reading() as state:
+                commit = state.owners[str(shape.device(series))].changed
+            self.moves.setdefault(series, []).append(Move(commit, uuid))
+        self.events.append(("transfer", several, self.plays.index(heir)))
         view = heir.world.view()
         now = view.answer()
         for key in before.keys() | now.keys():
@@ -385,7 +461,7 @@ class TransferLife:
                 for other, value in view.points(row).items()
                 if other == key
             }
-            if key[0] != series or now.get(key) not in lists:
+            if key[0] not in several or now.get(key) not in lists:
                 raise WrongAnswer("a transfer changed", key, was, now.get(key))
         self.before = now
 
@@ -420,7 +496,7 @@ class TransferLife:
 
 @contextlib.contextmanager
 def shared_centre(root: Path, mode: str, seed: int, shape: Shape = PLAIN) -> Iterator[TransferLife]:
-    """Two edges at a receiver in this process."""
-    with receiver_at(root) as host:
+    """Two edges at a receiver in this process, which keeps nothing that is superseded."""
+    with receiver_at(root, keeps=False) as host:
         worlds = [SharedOracle(root / name, mode, host, shape) for name in ("one", "two")]
         yield TransferLife(host, worlds, seed)

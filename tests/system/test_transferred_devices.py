@@ -91,7 +91,8 @@ def test_what_ended_with_its_only_device_is_listed_again_when_that_comes_back(sh
     assert read(shared, sg)["d1"] == {1: 10, 2: 20}
     assert {each.file for each in old.round().wanted} == {old.path(n, sg) for n in (1, 2)}
     assert read(shared, sg)["d1"] == {1: 1, 2: 20}, "what it has no more does not stand above"
-    assert old.round().quiet
+    settled(old)  # all was compared, so the end waited
+    assert read(shared, sg)["d1"] == {1: 1, 2: 20}
 
 
 def test_what_waited_for_a_device_stands_in_its_others_as_it_did(shared, make_edge):

@@ -316,7 +316,7 @@ class DeleteGuard:
 
     def _noted_by(self, op: records.KeptRecordsApplied) -> list[DeletionsRow]:
         table = self._state.deletion_table
-        rows = table.unloaded(op.sender, op.path)
+        rows = table.unloaded(op.sender, op.path, op.heir)
         if op.physical is not None:
             rows = table.of_file(op.physical)
         return [row for row in rows if row.form == op.form]

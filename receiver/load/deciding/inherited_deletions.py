@@ -2,8 +2,9 @@
 
 A box that was replaced goes on with the same database, so what it deletes is deleted of the files
 that only the old box had listed. Records are noted for the predecessor as well, so whoever applies
-deletions finds them there and need not know of successions. A sender is one's predecessor if it
-lists nothing any more and all devices of its files are the heir's.
+deletions finds them there and need not know of successions. They stand apart from what it tells of
+its own files, which may have the same paths. A sender is one's predecessor if it lists nothing any
+more and all devices of its files are the heir's.
 """
 
 from __future__ import annotations
@@ -103,9 +104,11 @@ def inherited(
         elif note.floor and not _is_inherited(state, predecessor, note):
             # What hides points of others stands there for nothing else.
             path, form = note.path, note.form
-            before = known.get((path, form)) or _noted(state, predecessor, path, form)
+            before = known.get((path, form)) or _noted(state, predecessor, note)
             known[path, form] = before + note.content
-            yield msgspec.structs.replace(note, sender=predecessor, physical=None, base=len(before))
+            yield msgspec.structs.replace(
+                note, sender=predecessor, physical=None, base=len(before), heir=note.sender
+            )
     for each in kept:
         same = _same_file(state, predecessor, each.op, loads)
         if same is None:
@@ -177,7 +180,7 @@ def _kept_of_others(
 ) -> Iterator[KeptRecordsApplied]:
     """Records that stand there for the points of others, and were taken over as kept."""
     told = {(segment.floor, content) for _, content, segment in kept.parts()}
-    for row in state.deletion_table.unloaded(predecessor, kept.op.path):
+    for row in state.deletion_table.unloaded(predecessor, kept.op.path, kept.op.sender):
         begin, ends = 0, []
         for segment in row.segments:
             records = (segment.floor, row.content[begin : segment.end])
@@ -185,7 +188,9 @@ def _kept_of_others(
                 ends.append(segment.end)
             begin = segment.end
         if ends:
-            yield msgspec.structs.replace(kept.op, sender=predecessor, physical=None, ends=ends)
+            yield msgspec.structs.replace(
+                kept.op, sender=predecessor, physical=None, ends=ends, heir=kept.op.sender
+            )
 
 
 def _file_of(op: DeletionsNoted | KeptRecordsApplied) -> _DeletionFile:
@@ -194,7 +199,7 @@ def _file_of(op: DeletionsNoted | KeptRecordsApplied) -> _DeletionFile:
 
 def _is_inherited(state: State, predecessor: str, op: DeletionsNoted) -> bool:
     """Whether that very note was taken over before: a succession may be said once more."""
-    for row in state.deletion_table.unloaded(predecessor, op.path):
+    for row in state.deletion_table.unloaded(predecessor, op.path, op.sender):
         base = 0
         for each in row.segments:
             if (row.form, each.floor, row.content[base : each.end]) == (
@@ -233,7 +238,7 @@ def _same_file(
     )
 
 
-def _noted(state: State, sender: str, path: str, form: str) -> bytes:
-    """What is noted of the deletion file of a file that is not loaded."""
-    rows = state.deletion_table.unloaded(sender, path)
-    return next((row.content for row in rows if row.form == form), b"")
+def _noted(state: State, predecessor: str, op: DeletionsNoted) -> bytes:
+    """What was taken over before of that deletion file of the heir."""
+    rows = state.deletion_table.unloaded(predecessor, op.path, op.sender)
+    return next((row.content for row in rows if row.form == op.form), b"")

@@ -380,11 +380,12 @@ class Rules:
         parse_path(op, op.path)
         if op.physical is not None:
             file = self._file(op.physical)
-            if file is None or file.sender != op.sender:
-                raise refusal_of(op, f"{op.physical} is no file of {op.sender}")
+            if file is None or file.sender != op.sender or op.heir:
+                raise refusal_of(op, f"{op.physical} is no file of {op.heir or op.sender}")
         begun = bool(self._changes.get(("list_begun", op.sender)))
         table = "deletions anew" if begun else "deletions"
-        key = (table, op.sender, op.path if op.physical is None else op.physical, op.form)
+        name = op.path if op.physical is None else op.physical
+        key = (table, op.sender, name, op.form, *([op.heir] if op.heir else []))
         return key, self._get(key, lambda: 0 if begun else self._known_deletions(op))
 
     def _deletes_counted(self, op: records.DeletesCounted) -> None:
@@ -462,7 +463,7 @@ class Rules:
     def _known_deletions(self, op: records.DeletionsNoted | records.KeptRecordsApplied) -> int:
         table = self._state.deletion_table
         if op.physical is None:
-            rows = table.unloaded(op.sender, op.path)
+            rows = table.unloaded(op.sender, op.path, op.heir)
         else:
             rows = table.of_file(op.physical)
         return next((len(row.content) for row in rows if row.form == op.form), 0)

@@ -2,7 +2,8 @@
 
 A sender whose device is transferred is not told of its end: its file stays on its list there and
 counts no more. So when the device comes back it has to be asked: what it still has stands above all
-that others brought meanwhile, and what it has no more is to be told as gone.
+that others brought meanwhile, and what it has no more is to be told as gone. Of what was superseded
+meanwhile and has left the disk nothing is known here any more: so it is asked for its whole list.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from typing import TYPE_CHECKING
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables.owners import OwnerMove
 
-__all__ = ["GivenBack", "is_anothers", "is_given_back"]
+__all__ = ["GivenBack", "came_back", "is_anothers", "is_given_back"]
 
 _ENDED = (FileState.RETIRED, FileState.SUPERSEDED)
 
@@ -34,7 +38,7 @@ def is_given_back(state: State, row: FileRow) -> bool:
         return False
     moves = (state.owner_table.moves.get(device, ()) for device in row.devices)
     if not any(
-        move.commit == row.last_look and move.sender != row.sender
+        move.commit == row.last_look and move.sender != row.sender and not move.released
         for several in moves
         for move in several
     ):
@@ -43,6 +47,14 @@ def is_given_back(state: State, row: FileRow) -> bool:
     if not any(owner is not None and owner.sender == row.sender for owner in owners):
         return False
     return all(state.file_table.held(row.sender, path) is None for path in row.paths)
+
+
+def came_back(state: State, sender: str, since: int) -> bool:
+    """Whether a device was given to a sender since a commit, that had gone from one to another."""
+    return state.owner_table.moved > since and any(
+        _comes_back(moves, sender) and moves[-1].commit > since
+        for moves in state.owner_table.moves.values()
+    )
 
 
 class GivenBack:
@@ -63,10 +75,15 @@ class GivenBack:
 
 
 def _search(state: State, sender: str) -> list[FileRow]:
-    if not any(
-        len(moves) > 1 and moves[-1].sender == sender for moves in state.owner_table.moves.values()
-    ):
+    if not any(_comes_back(moves, sender) for moves in state.owner_table.moves.values()):
         return []
     return [
         row for row in state.files.values() if row.sender == sender and is_given_back(state, row)
     ]
+
+
+def _comes_back(moves: Sequence[OwnerMove], sender: str) -> bool:
+    """Whether a device is a sender's again, as far as its transfers tell: who had it first is not
+    among them.
+    """
+    return len(moves) > 1 and moves[-1].sender == sender and not moves[-1].released

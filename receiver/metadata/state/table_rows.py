@@ -334,6 +334,7 @@ class DeletionsRow(_Row, frozen=True, kw_only=True):
             (`records.ListBegun`); 0 for none.
         was: the loaded file that they were of until then, if they were of one.
         by: see `records.DeletionsNoted`, where it is the author.
+        heir: see `records.DeletionsNoted`.
     """
 
     sender: str
@@ -345,6 +346,7 @@ class DeletionsRow(_Row, frozen=True, kw_only=True):
     past: int = 0
     was: str | None = None
     by: str = ""
+    heir: str = ""
 
     @property
     def author(self) -> str:

@@ -41,14 +41,16 @@ def looks_in_device(rank: Rank, sender: str, moves: Iterable[OwnerMove]) -> tupl
     """
     first, last, end = rank.first, rank.last, NOW
     for move in moves:
+        if move.released:
+            continue
         if move.commit <= rank.loaded:
-            if move.sender == sender and not move.came_first:
-                first = max(first, move.commit + 1)  # it may have waited for the device
+            if move.sender == sender and (move.since or not move.came_first):
+                first = max(first, move.border + 1)  # it may have waited for the device
                 last = max(last, first)
         elif move.sender != sender:
-            end = min(end, move.commit)
-        elif rank.last >= move.commit:
-            first, end = max(first, move.commit + 1), NOW
+            end = min(end, move.border)
+        elif rank.last >= move.border:
+            first, end = max(first, move.border + 1), NOW
     last = min(last, end)
     return min(first, last), last  # a new name gives it another first look, in its other devices
 

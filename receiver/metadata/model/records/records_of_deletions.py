@@ -29,6 +29,8 @@ class DeletionsNoted(Record, frozen=True, tag=30):
             (`FileOrigin.author`); empty for the sender and its own looks.
         kept: of what neither is applied nor held, whether its sender may let it be applied yet:
             False where an operator dropped it, None where it is not known (earlier versions).
+        heir: who took over from this sender and has the deletion file; empty for its own. It is of
+            no file of this one, be that under the same path.
     """
 
     sender: str
@@ -42,6 +44,7 @@ class DeletionsNoted(Record, frozen=True, tag=30):
     held: str = ""
     author: str = ""
     kept: bool | None = None
+    heir: str = ""
 
 
 class KeptRecordsApplied(Record, frozen=True, tag=46):
@@ -54,6 +57,7 @@ class KeptRecordsApplied(Record, frozen=True, tag=46):
         form: see `DeletionsNoted`.
         ends: up to which bytes of the deletion file each part of them goes.
         held: see `DeletionsNoted`.
+        heir: see `DeletionsNoted`.
     """
 
     sender: str
@@ -62,6 +66,7 @@ class KeptRecordsApplied(Record, frozen=True, tag=46):
     form: str
     ends: Sequence[int]
     held: str = ""
+    heir: str = ""
 
 
 class DeletesCounted(Record, frozen=True, tag=40):

@@ -34,7 +34,7 @@ class DeletionTable:
         self._files = files
         self._listed = listed
         self._of_file: dict[str, _Forms] = {}
-        self._unloaded: dict[tuple[str, str], _Forms] = {}
+        self._unloaded: dict[tuple[str, str, str], _Forms] = {}
         self._of_sender: dict[str, dict[str, None]] = {}
         self._newest: dict[str, int] = {}
         self._past: dict[str, list[DeletionsRow]] = {}
@@ -45,15 +45,15 @@ class DeletionTable:
         """Those of a loaded file, at most one of each form."""
         return list(self._of_file.get(physical, {}).values())
 
-    def unloaded(self, sender: str, path: str) -> list[DeletionsRow]:
-        """Those of a file that a look noted, and that is not loaded."""
-        return list(self._unloaded.get((sender, path), {}).values())
+    def unloaded(self, sender: str, path: str, heir: str = "") -> list[DeletionsRow]:
+        """Those of a file that a look noted, and that is not loaded; or those of an heir's file."""
+        return list(self._unloaded.get((sender, path, heir), {}).values())
 
     def of_sender(self, sender: str) -> Iterator[DeletionsRow]:
         """All of a sender, of loaded files first, then of files that are not, or no more."""
         for physical in self._of_sender.get(sender, ()):
             yield from self._of_file[physical].values()
-        for (owner, _), forms in self._unloaded.items():
+        for (owner, _, _), forms in self._unloaded.items():
             if owner == sender:
                 yield from forms.values()
         yield from self._past.get(sender, ())
@@ -78,7 +78,7 @@ class DeletionTable:
         if row.past:
             self._past.setdefault(row.sender, []).append(row)
         elif row.physical is None:
-            self._unloaded.setdefault((row.sender, row.path), {})[row.form] = row
+            self._unloaded.setdefault((row.sender, row.path, row.heir), {})[row.form] = row
         else:
             self._of_file.setdefault(row.physical, {})[row.form] = row
             self._of_sender.setdefault(row.sender, {})[row.physical] = None
@@ -108,6 +108,7 @@ class DeletionTable:
                 content=content,
                 segments=(*(before.segments if before else ()), segment),
                 by=op.author,
+                heir=op.heir,
                 created=ts if known is None else known.created,
                 changed=ts,
             )
@@ -117,7 +118,7 @@ class DeletionTable:
         self, op: records.DeletionsNoted | records.KeptRecordsApplied
     ) -> DeletionsRow | None:
         if op.physical is None:
-            return self._unloaded.get((op.sender, op.path), {}).get(op.form)
+            return self._unloaded.get((op.sender, op.path, op.heir), {}).get(op.form)
         return self._of_file.get(op.physical, {}).get(op.form)
 
     def _kept_records_applied(self, op: records.KeptRecordsApplied, ts: int) -> None:
@@ -133,7 +134,7 @@ class DeletionTable:
 
     def _file_loaded(self, op: records.FileLoaded, ts: int) -> None:
         """What a look noted of the file while it was not loaded is its own from now on."""
-        for row in self._unloaded.pop((op.sender, op.path), {}).values():
+        for row in self._unloaded.pop((op.sender, op.path, ""), {}).values():
             self.restore(msgspec.structs.replace(row, physical=op.physical, changed=ts))
 
     def _deletes_settled(self, op: records.DeletesSettled, ts: int) -> None:

@@ -34,11 +34,20 @@ class OwnerMove(NamedTuple):
         commit: of it.
         sender: that has it from then on.
         came_first: it was released, and this one loaded a file with it.
+        since: the commit that released it, then; 0 if that is not known (earlier versions).
+        released: it is a release, of a device that was this sender's; that changes no order yet.
     """
 
     commit: int
     sender: str
     came_first: bool = False
+    since: int = 0
+    released: bool = False
+
+    @property
+    def border(self) -> int:
+        """The last look of whoever had the device before, as it were."""
+        return self.since or self.commit
 
 
 class OwnerTable:
@@ -46,8 +55,8 @@ class OwnerTable:
 
     Attributes:
         rows: by device.
-        moves: the transfers of each device that ever was transferred, in order; and whoever came
-            first after it had been released.
+        moves: the transfers of each device that ever was transferred, in order; whoever else than
+            its last owner came first after it had been released; and a release, while nobody has.
         changed: timestamp of the last commit that changed them.
         moved: that of the last transfer, 0 for none.
         on_change: called with each change as it is applied.
@@ -103,11 +112,14 @@ class OwnerTable:
         if op.sender is None:
             del self.rows[device]
             self._order.remove(device)
+            if known is not None:
+                self._move(device, OwnerMove(ts, known.sender, released=True))
         else:
             created = ts if known is None else known.created
             self.rows[device] = OwnerRow(sender=op.sender, created=created, changed=ts)
             if known is None:
                 self._order.add(device)
+                self._come_first(device, op.sender, ts)
             elif known.sender != op.sender:
                 self._move(device, OwnerMove(ts, op.sender))
         self._note(OwnerChange(ts, device, op.sender, op.reason))
@@ -121,16 +133,27 @@ class OwnerTable:
                 row = row or OwnerRow(sender=op.sender, created=ts, changed=ts)
                 rows[device] = row
                 self._order.add(device)
-                if device in self.moves:
-                    self._move(device, OwnerMove(ts, op.sender, came_first=True))
+                self._come_first(device, op.sender, ts)
                 self._note(OwnerChange(ts, device, op.sender, "first load"))
 
+    def _come_first(self, device: str, sender: str, ts: int) -> None:
+        """A device that nobody owns gets an owner: it is taken from the one before, if another."""
+        moves = self.moves.get(device, ())
+        if not moves or not moves[-1].released:
+            return
+        *before, release = moves
+        if release.sender != sender:
+            before.append(OwnerMove(ts, sender, came_first=True, since=release.commit))
+        self._set_moves(device, tuple(before), ts)
+
     def _move(self, device: str, move: OwnerMove) -> None:
-        moves = (*self.moves.get(device, ()), move)
+        self._set_moves(device, (*self.moves.get(device, ()), move), move.commit)
+
+    def _set_moves(self, device: str, moves: tuple[OwnerMove, ...], ts: int) -> None:
         if moves != self._moved:  # devices that went together all the way share them
             self._moved = moves
         self.moves[device] = self._moved
-        self.moved = max(self.moved, move.commit)
+        self.moved = max(self.moved, ts)
 
     def _note(self, change: OwnerChange) -> None:
         self.changed = change.ts

@@ -10,6 +10,7 @@ from common.wire import CheckRequest, ListedRequest
 from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.principal import Principal
+from tests.support.metadata import seen
 from tests.support.node_world import (
     READER,
     A,
@@ -108,6 +109,26 @@ def test_both_sides_agree_with_and_without_what_the_scope_does_not_cover(mixed: 
     assert agrees(COVERS_MINE, whole)
     assert agrees(COVERS_MINE, mine)
     assert not agrees(COVERS_MINE, ListedSum())
+
+
+def test_a_sender_that_a_device_came_back_to_is_to_compare_all(mixed: Edge) -> None:
+    node = mixed.node
+    with node.engine.reading() as state:
+        device = next(iter(state.owners))
+        told = state.file_table.listed.of(A)
+    node.engine.commit([seen(B)])
+
+    def agrees(since: int) -> bool:
+        asked = ListedRequest(files=told[0], digest=told[1], since=since)
+        return node.listed.compare(sender(), A, asked).agrees
+
+    there = node.engine.commit([records.OwnerSet(device, B, "why")])
+    assert agrees(since=0), "it is gone, and that is all"
+    back = node.engine.commit([records.OwnerSet(device, A, "why")])
+    assert not agrees(since=there)
+    assert agrees(since=back)
+    node.engine.commit([records.OwnerSet(device, None, "why")])
+    assert agrees(since=there)
 
 
 def test_what_the_receiver_let_go_is_told_to_whom_it_is_covered_for(mixed: Edge) -> None:

@@ -39,6 +39,11 @@ D1, D2 = "root.t.d1", "root.t.d2"
         ([(8, A)], 7, 7, (9, 9)),
         ([(8, A, True)], 7, NOW, (7, NOW)),
         ([(8, A), (30, B), (40, A)], 7, 35, (9, 30)),
+        ([(30, B, True, 25)], 10, NOW, (10, 25)),  # it was released, and another one came first
+        ([(30, B, True, 25)], 10, 20, (10, 20)),
+        ([(8, A, True, 6)], 3, NOW, (7, NOW)),  # it waited, and came first
+        ([(25, A, False, 0, True)], 10, NOW, (10, NOW)),  # nobody has come yet
+        ([(20, B), (30, A, True, 25)], 10, 27, (26, 27)),  # it was there since the release
     ],
 )
 def test_a_file_stands_in_a_device_as_its_transfers_say(moves, first, last, expected) -> None:
@@ -68,8 +73,8 @@ def give(state: State, sender: str | None, *devices: str) -> int:
     return do(state, *(records.OwnerSet(each, sender, "why") for each in devices))
 
 
-def cuts(state: State, at: int = NOW, tag: int = 1) -> tuple[TransferCut, ...]:
-    row = state.files[physical(path("1-1-0"), tag)]
+def cuts(state: State, at: int = NOW, tag: int = 1, name: str = "1-1-0") -> tuple[TransferCut, ...]:
+    row = state.files[physical(path(name), tag)]
     return TransferCuts(state.owner_table.moves, at).of(row)
 
 
@@ -90,16 +95,27 @@ def test_only_what_a_transfer_parted_is_a_cut_and_only_from_its_commit_on(state:
     assert {cut.last for cut in cuts(state)} == {back}
 
 
-def test_a_release_ends_nothing_and_forgets_no_transfer(state: State) -> None:
-    give(state, None, D2)
+def test_a_release_ends_nothing_until_another_one_comes_and_forgets_no_transfer(
+    state: State,
+) -> None:
+    released = give(state, None, D2)
     assert cuts(state) == ()
     one = give(state, B, D1)
     give(state, None, D1)
     assert [each.last for each in cuts(state)] == [one]
     do(state, load(path("2-2-0"), 2, sender=C, devices={D1: (1, 9), D2: (1, 9)}))
-    assert [each.last for each in cuts(state)] == [one]
+    assert {each: cut.last for cut in cuts(state) for each in cut.devices} == {
+        D1: one,
+        D2: released,
+    }
     other = state.files[physical(path("2-2-0"), 2)]
     assert TransferCuts(state.owner_table.moves, NOW).of(other) == ()
+
+
+def test_a_device_that_is_released_and_taken_again_by_its_owner_never_went(state: State) -> None:
+    give(state, None, D1)
+    do(state, load(path("2-2-0"), 2, devices={D1: (1, 9)}))
+    assert cuts(state) == cuts(state, tag=2, name="2-2-0") == ()
 
 
 def checkpoint(state: State) -> dict[str, memoryview]:
