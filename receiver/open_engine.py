@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from common.errors import UsageError
 from receiver.disks import check_first_start
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.engine_options import EngineOptions
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from receiver.config import ReceiverConfig
 
-__all__ = ["open_engine", "options_of"]
+__all__ = ["check_etcd", "open_engine", "options_of"]
 
 
 def open_engine(
@@ -46,6 +47,39 @@ def open_engine(
         remote=remote,
         may_make=(lambda: None) if anew else lambda: check_first_start(config),
     )
+
+
+def check_etcd(config: ReceiverConfig, engine: str, *, may_have_commits: bool) -> None:
+    """See that a restored directory of an engine would be what a start goes on from.
+
+    With etcd behind the engine, what is there wins at every start: a directory that was made of
+    copies would be set aside for it.
+
+    Args:
+        config: of the receiver; nothing is asked where its commits are not in etcd.
+        engine: uuid of the engine that is restored.
+        may_have_commits: of that engine; they came from the restored directory.
+
+    Raises:
+        UsageError: it would not.
+        LockedError: a receiver is at work there.
+        UnreachableError: etcd does not answer.
+    """
+    if config.metadata.backend != "etcd":
+        return
+    from receiver.metadata.etcd.commits import open_remote
+
+    remote = open_remote(config.metadata.etcd)
+    try:
+        remote.acquire()
+        if remote.newest() and not (may_have_commits and remote.uuid == engine):
+            raise UsageError(
+                f"{config.metadata.etcd.prefix} in etcd has {remote.newest()} commits of engine "
+                f"{remote.uuid}, which a start goes on from; to restore, name an empty "
+                "metadata.etcd.prefix"
+            )
+    finally:
+        remote.close()
 
 
 def options_of(config: ReceiverConfig) -> EngineOptions:

@@ -21,7 +21,7 @@ from receiver.cli.showing import commit_time, json_option, write_json
 from receiver.config import ReceiverConfig
 from receiver.disks import AwayError, Disks, adopt
 from receiver.metadata.engine import Engine
-from receiver.open_engine import open_engine
+from receiver.open_engine import check_etcd, open_engine
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.paging import collect
 from receiver.operator.storage import storage_in_catalogue
@@ -258,6 +258,7 @@ def restore(
     try:
         uuid = engine_in(store)
         here = _restored_to(config, uuid)
+        check_etcd(config, uuid, may_have_commits=here is not None)
         if here is not None:
             newest = newest_manifest(store, uuid)
             if at is None and newest is not None and newest.lsn > here:
@@ -277,6 +278,8 @@ def restore(
             except ConflictError as error:
                 raise UsageError(error.message) from error
         with open_engine(config) as engine:
+            if engine.uuid != uuid:
+                raise ConflictError(f"etcd has another engine by now, {engine.uuid}")
             adopt(config, uuid)
             with ExitStack() as stack:
                 trees = [stack.enter_context(Tree(each)) for each in config.data_dirs]

@@ -137,6 +137,8 @@ class EtcdLog(RemoteLog):
         self._uuid: str | None = None
         self._head = _Head()
         self._head_changed = 0
+        self._after = 0
+        """LSN behind which the first frame goes; the head says so from that frame on."""
         self._sent: _Sent | None = None
 
     # -- taking over -------------------------------------------------------------------------
@@ -190,15 +192,17 @@ class EtcdLog(RemoteLog):
         """See `RemoteLog.uuid`."""
         return self._uuid
 
-    def begin(self, uuid: str) -> None:
+    def begin(self, uuid: str, after: int = 0) -> None:
         """See `RemoteLog.begin`."""
         if self.newest():
             raise ConflictError(
                 f"{self._prefix.decode()} in etcd has {self.newest()} commits of engine "
                 f"{self._uuid}; expected an empty prefix"
             )
-        self._change([Put(self._engine_key, uuid.encode())])
-        self._uuid = uuid
+        # One of another engine, which began here and did not live to append, stands for nothing.
+        stale = [] if after else [self._checkpoints.removal()]
+        self._change([Put(self._engine_key, uuid.encode()), *stale])
+        self._uuid, self._after = uuid, after
 
     def _take_head(self, found: Sequence[KeyValue]) -> None:
         if not found:
@@ -222,11 +226,11 @@ class EtcdLog(RemoteLog):
 
     def newest(self) -> int:
         """See `RemoteLog.newest`."""
-        return self._head.next - 1
+        return max(self._head.next - 1, self._after)
 
     def oldest(self) -> int:
         """See `RemoteLog.oldest`."""
-        return self._frames.oldest() or self._head.next
+        return self._frames.oldest() or self.newest() + 1
 
     def frames(self, first_lsn: int) -> Iterator[tuple[int, bytes]]:
         """See `RemoteLog.frames`."""
@@ -240,9 +244,9 @@ class EtcdLog(RemoteLog):
             raise self._ownership.error()
         if self._sent is not None:
             raise UnknownOutcomeError(f"what became of the last frame? {self._sent.why.message}")
-        if first_lsn != self._head.next:
+        if first_lsn != self.newest() + 1:
             raise ConflictError(
-                f"a frame from LSN {first_lsn}; the log in etcd goes on with {self._head.next}"
+                f"a frame from LSN {first_lsn}; the log in etcd goes on with {self.newest() + 1}"
             )
         head = _Head(first_lsn + commits, secrets.token_hex(8), version=_VERSION)
         frame = Frame.of(commits, head.id, payload)

@@ -100,6 +100,10 @@ class Checkpoints:
         manifest = self._manifest()
         return None if manifest is None else EtcdCheckpoint(self._client, self._pieces, manifest)
 
+    def removal(self) -> Operation:
+        """What takes the checkpoint away; its pieces go with the next sweep."""
+        return Delete(self._manifest_key)
+
     def put(self, lsn: int, files: Mapping[str, Path]) -> None:
         """See `RemoteLog.put_checkpoint`."""
         there = self._there()

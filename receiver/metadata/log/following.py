@@ -52,19 +52,21 @@ def follow(tree: Tree, remote: RemoteLog) -> None:
 def hand_in(tree: Tree, remote: RemoteLog, opened: Opened) -> None:
     """Let a remote log have the commits of a directory that it lacks; `follow` went before.
 
+    Where the directory's log begins behind a checkpoint, an empty remote one begins so, too.
+
     Raises:
         ConflictError: the directory's log does not reach back that far.
     """
     begin = remote.newest() + 1
     if begin > opened.replay.lsn:
         return
-    if begin == 1 and remote.uuid != opened.replay.state.uuid:
-        remote.begin(opened.replay.state.uuid)
+    if begin == 1:
+        begin = _begin(tree, remote, opened)
     found = behind(segments(tree), begin - 1)
     if found[0].first_lsn > begin:
         raise ConflictError(
             f"{tree.path}: the log begins with LSN {found[0].first_lsn}, the remote log needs "
-            f"{begin}; only an engine whose log is there from its first commit can move to one"
+            f"{begin}; move the directory away, and it is made anew from there"
         )
     with open_segments(tree, found) as readers:
         for reader in readers:
@@ -72,6 +74,24 @@ def hand_in(tree: Tree, remote: RemoteLog, opened: Opened) -> None:
                 if lsn >= begin:
                     remote.append(lsn, commits, payload)
                     crash.point("remote.handed_in.frame")
+
+
+def _begin(tree: Tree, remote: RemoteLog, opened: Opened) -> int:
+    """Begin an empty remote log; the LSN of the first frame that is to go there."""
+    uuid, lsn = opened.replay.state.uuid, opened.base
+    if segments(tree)[0].first_lsn == 1:
+        remote.begin(uuid)
+        return 1
+    # By the last commit of a checkpoint a directory is compared with the remote log.
+    first = lsn + 1
+    with open_segments(tree, behind(segments(tree), lsn - 1)) as readers:
+        for reader in readers:
+            first = next((at for at, n, _ in reader.payloads() if at <= lsn < at + n), first)
+    names = [each for each in (checkpoint_name(lsn), TLOG_NAME) if tree.exists(each)]
+    remote.put_checkpoint(lsn, {name: tree.path / name for name in names})
+    crash.point("remote.handed_in.checkpoint")
+    remote.begin(uuid, first - 1)
+    return first
 
 
 def _local(tree: Tree, uuid: str) -> Opened | None:

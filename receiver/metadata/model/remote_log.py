@@ -65,8 +65,14 @@ class RemoteLog(Protocol):
     def uuid(self) -> str | None:
         """Identity of the engine whose log this is; None in a place where none has been."""
 
-    def begin(self, uuid: str) -> None:
+    def begin(self, uuid: str, after: int = 0) -> None:
         """Make this the log of an engine, in a place without commits (`newest() == 0`).
+
+        Until a frame is appended it is such a place still, for whoever opens it next.
+
+        Args:
+            uuid: of the engine.
+            after: LSN that it goes on behind; a checkpoint of that or later was put before.
 
         Raises:
             ConflictError: there are commits already.

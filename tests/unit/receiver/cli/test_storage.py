@@ -12,6 +12,7 @@ import pytest
 from common.cli import run
 from receiver.cli.commands import cli
 from receiver.operator.storage import running_storage
+from tests.support.etcd import Etcd, Settings
 from tests.support.node_world import A, B, Edge, World, path_of, tsfile
 from tests.support.web import until
 
@@ -31,6 +32,14 @@ class Machine:
             f'[storage]\nurl = "{bucket.as_uri()}"\n'
         )
         self._capsys = capsys
+
+    def over_etcd(self, settings: Settings) -> None:
+        """From now on its commits are kept in etcd."""
+        self.file.write_text(
+            f'{self.file.read_text()}[metadata]\nbackend = "etcd"\n'
+            f'[metadata.etcd]\nendpoints = ["{settings.endpoints[0]}"]\n'
+            f'prefix = "{settings.prefix}"\nlease = "2s"\ntimeout = "1s"\n'
+        )
 
     def command(self, *arguments: str, code: int = 0) -> str:
         got = run(cli, "tsferry-receiver", ["--config", str(self.file), *arguments])
@@ -168,3 +177,42 @@ def test_long_work_shows_on_a_terminal_how_far_it_is_and_nowhere_else(
         assert said.endswith("\r\x1b[K")  # no trace of it stays
     assert "pieces of the log: 0 of " in shown["restore"]
     assert not any("\r" in at.command(*command, "--json") for at, *command in work)
+
+
+def test_a_restore_into_an_empty_prefix_of_etcd_begins_its_log_and_may_be_said_again(
+    machine: Machine,
+    tmp_path: Path,
+    bucket: Path,
+    capsys: pytest.CaptureFixture[str],
+    shared_etcd: Etcd,
+) -> None:
+    machine.fill()
+    settings = shared_etcd.settings()
+    other = Machine(tmp_path / "two", bucket, capsys)
+    other.over_etcd(settings)
+    assert other.asked("restore")["fetched"] == 2
+    assert other.asked("restore")["there"] == 2
+    shutil.rmtree(tmp_path / "two" / "schema")
+    assert other.asked("fsck", "--repair")["files"] == 2  # made anew from etcd
+
+
+def test_a_restore_where_etcd_has_commits_is_refused_before_it_takes_over(
+    machine: Machine,
+    tmp_path: Path,
+    bucket: Path,
+    capsys: pytest.CaptureFixture[str],
+    shared_etcd: Etcd,
+) -> None:
+    """What is there wins at every start: what was restored would be set aside."""
+    machine.fill()
+    (tmp_path / "another").mkdir()
+    third = Machine(tmp_path / "three", tmp_path / "another", capsys)
+    settings = shared_etcd.settings()
+    third.over_etcd(settings)
+    third.command("restore", "--from", bucket.as_uri())
+    other = Machine(tmp_path / "two", bucket, capsys)
+    other.over_etcd(settings)
+    before = sorted(each.name for each in bucket.glob("*/owners/*"))
+    assert "commits of engine" in other.command("restore", code=2)
+    assert not (tmp_path / "two" / "schema").exists()
+    assert sorted(each.name for each in bucket.glob("*/owners/*")) == before

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from common import crash
 from common.errors import LockedError, UnreachableError
 from receiver.metadata.engine import Engine
 from receiver.metadata.etcd.commits import EtcdLog, open_remote
@@ -245,6 +246,72 @@ def test_an_engine_that_was_kept_here_alone_is_handed_in(site):
     assert content(engine) == before
     engine.close()
     assert content(site.open("two")) == before
+
+
+def cut_engine(path, after=3):
+    """An engine that was kept here alone, whose log begins behind a checkpoint; its content."""
+    with Engine.open(path, background=False) as engine:
+        for number in range(4):
+            fill(engine, number * 5)
+            engine.checkpoint()
+        fill(engine, 20, after)
+        before = content(engine)
+    numbers = sorted(int(each.stem.partition("-")[2]) for each in path.glob("mtree.snapshot-*.tsf"))
+    for each in path.glob("mlog-*.tsf"):
+        if int(each.stem.partition("-")[2]) <= numbers[-2]:
+            each.unlink()
+    assert not (path / "mlog-1.tsf").exists()
+    return before
+
+
+@pytest.mark.parametrize("after", [0, 3])
+def test_an_engine_whose_log_begins_behind_a_checkpoint_is_handed_in(site, after):
+    before = cut_engine(site.path / "one", after)
+    engine = site.open("one")
+    assert content(engine) == before
+    fill(engine, 30, 1)
+    newest = content(engine)
+    engine.close()
+    assert content(site.open("two")) == newest
+    site.close()
+    assert content(site.open("one")) == newest
+    assert not list((site.path / "one").glob("aside-*"))
+
+
+@pytest.mark.parametrize(
+    "point", ["remote.handed_in.checkpoint", "etcd.append.before", "remote.handed_in.frame"]
+)
+def test_a_handing_in_that_was_cut_off_is_done_again(site, point):
+    before = cut_engine(site.path / "one")
+
+    def die(name):
+        if name == point:
+            raise crash.SimulatedCrash
+
+    with crash.arm(die), pytest.raises(crash.SimulatedCrash):
+        site.open("one")
+    engine = site.open("one")
+    assert content(engine) == before
+    assert not list((site.path / "one").glob("aside-*"))
+    engine.close()
+    assert content(site.open("two")) == before
+
+
+def test_what_another_engine_began_to_hand_in_stands_for_nothing(site):
+    """Its checkpoint would be taken for one of the engine whose log is there."""
+    cut_engine(site.path / "one")
+
+    def die(name):
+        if name == "remote.handed_in.checkpoint":
+            raise crash.SimulatedCrash
+
+    with crash.arm(die), pytest.raises(crash.SimulatedCrash):
+        site.open("one")
+    engine = site.open("two")
+    fill(engine, 0, 2)
+    before = content(engine)
+    engine.close()
+    assert content(site.open("three")) == before
 
 
 def test_a_directory_of_another_engine_is_set_aside(site):
