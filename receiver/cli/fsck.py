@@ -30,6 +30,11 @@ _HEADERS = ("KIND", "PATH", "FOUND", "REPAIR")
 @click.option(
     "--storage", "of_store", is_flag=True, help="Check the object store in place of the disks."
 )
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="With --storage: take back objects of known files that no commit tells of.",
+)
 @click.option("--deep", is_flag=True, help="With --storage: read the bytes of each object too.")
 @json_option
 @click.pass_obj
@@ -38,6 +43,7 @@ def fsck(
     repair: bool,
     cut_log: bool,
     of_store: bool,
+    adopt: bool,
     deep: bool,
     as_json: bool,
 ) -> int:
@@ -49,7 +55,9 @@ def fsck(
 
     With --storage each object is asked for with its size and digest. What is missing or damaged
     there is put once more from the copy here, or wanted again if that is bad too. Objects that no
-    row names are told of, and left.
+    row names are told of, and left. With --adopt, and the server down, a commit says of files that
+    are in the store only, and that a schema directory from before their upload does not know to be
+    there, that they are: after all of their bytes were read and compared.
     """
     from receiver.load.upkeep import fsck as checking
 
@@ -57,10 +65,14 @@ def fsck(
         raise UsageError("--cut-log: expected with --repair")
     if deep and not of_store:
         raise UsageError("--deep: expected with --storage")
+    if adopt and not of_store:
+        raise UsageError("--adopt: expected with --storage")
     if of_store:
         if cut_log:
             raise UsageError("--cut-log: expected without --storage")
-        return check_copies(invocation.load().value, repair=repair, deep=deep, as_json=as_json)
+        return check_copies(
+            invocation.load().value, repair=repair, adopt=adopt, deep=deep, as_json=as_json
+        )
     report = checking.fsck(invocation.load().value, repair=repair, cut_log=cut_log)
     if as_json:
         write_json(report)

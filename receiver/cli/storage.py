@@ -19,7 +19,8 @@ from common.terminal import printable, size_text, table
 from common.wire import FailedFetch, FetchAnswer, FetchRequest
 from receiver.cli.showing import commit_time, json_option, write_json
 from receiver.config import ReceiverConfig
-from receiver.disks import AwayError, Disks, adopt
+from receiver.disks import AwayError, Disks
+from receiver.disks import adopt as adopt_directories
 from receiver.metadata.engine import Engine
 from receiver.open_engine import check_etcd, open_engine
 from receiver.operator.client import OperatorClient, ask
@@ -280,7 +281,7 @@ def restore(
         with open_engine(config) as engine:
             if engine.uuid != uuid:
                 raise ConflictError(f"etcd has another engine by now, {engine.uuid}")
-            adopt(config, uuid)
+            adopt_directories(config, uuid)
             with ExitStack() as stack:
                 trees = [stack.enter_context(Tree(each)) for each in config.data_dirs]
                 keep = config.limits.min_free_bytes
@@ -348,17 +349,21 @@ def _check_restore(
         ctx.exit(1)
 
 
-def check_copies(config: ReceiverConfig, *, repair: bool, deep: bool, as_json: bool) -> int:
+def check_copies(
+    config: ReceiverConfig, *, repair: bool, adopt: bool, deep: bool, as_json: bool
+) -> int:
     """`fsck --storage`: check what is in the store, and put it right; the exit code."""
     from receiver.cli.progress_line import showing_progress
     from receiver.storage.copying import store_of
     from receiver.storage.incarnation import own_incarnation
+    from receiver.storage.object_adoption import adopt_objects
     from receiver.storage.object_repair import examine_store, repair_store
     from receiver.storage.owned_prefix import own_prefix
 
     store = store_of(_configured(config).storage)
     try:
-        engine = open_engine(config) if repair else Engine.read_only(config.schema_dir)
+        changes = repair or adopt
+        engine = open_engine(config) if changes else Engine.read_only(config.schema_dir)
         with (
             engine,
             Disks.look(config, engine) as disks,
@@ -366,19 +371,22 @@ def check_copies(config: ReceiverConfig, *, repair: bool, deep: bool, as_json: b
             showing_progress(as_json) as told,
         ):
             report = examine_store(engine, store, disks.trees, deep=deep, told=told)
-            if repair and report.found:
+            if changes and report.found:
                 for away in disks.away():  # what is not mounted is not bad
                     raise AwayError(str(away))
                 own_prefix(store, engine.uuid)
                 owner = own_incarnation(store, home, engine.uuid)
-                report = repair_store(engine, store, owner, disks.trees, report, told=told)
+                if adopt:
+                    report = adopt_objects(engine, store, owner, report, told)
+                if repair:
+                    report = repair_store(engine, store, owner, disks.trees, report, told=told)
     finally:
         store.close()
     if as_json:
         write_json(report)
     else:
         _show_findings(report)
-        if not report.good and not repair:
+        if not report.good and not changes:
             click.echo("nothing was changed; with the server down, --repair puts right what can be")
     return 0 if report.good else 1
 

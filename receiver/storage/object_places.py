@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from receiver.metadata.state.table_rows import UploadedRow
+from receiver.metadata.state.table_rows import FileState, UploadedRow
 from receiver.storage.uploader import data_key, resource_key
 
 if TYPE_CHECKING:
@@ -46,7 +46,11 @@ def place_objects(store: ObjectStore, engine: Engine) -> dict[str, UploadedRow]:
     """By physical name, where the objects of an engine's files are, as far as they are anywhere."""
     listed = list_objects(store, engine.uuid)
     with engine.reading() as state:
-        rows = {name: row for name, row in state.files.items() if row.visible}
+        rows = {
+            name: row
+            for name, row in state.files.items()
+            if row.visible or row.state is FileState.SUPERSEDED
+        }
         told = {name: state.uploaded_table.rows.get(name) for name in rows}
     places = {}
     for name, place in told.items():

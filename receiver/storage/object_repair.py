@@ -20,6 +20,7 @@ from receiver.storage.confirming import put_confirmed
 from receiver.storage.digest_uploads import put_block_digests
 from receiver.storage.file_restore import stands
 from receiver.storage.incarnation import check_owner
+from receiver.storage.object_adoption import untold_objects
 from receiver.storage.object_check import CopiesReport, ObjectFinding, check_objects
 from receiver.storage.object_content import ContentChangedError, FileContent
 from receiver.storage.object_places import file_of
@@ -76,6 +77,7 @@ def examine_store(
         replace(each, repair=_way_out(each, by_name[each.physical], trees))
         for each in check_objects(store, engine.uuid, rows, places, deep=deep, told=told)
     ]
+    found += untold_objects(engine, store, trees)
     found += _log(engine, store)
     found += _strangers(engine, store)
     return CopiesReport(
@@ -189,11 +191,12 @@ def repair_store(
             check_owner(store, owner)
             done[each.physical] = _repair(engine, store, owner, trees, each)
             crash.point("storage.repair.done")
-    found = [
-        replace(each, repaired=bool(each.repair) and done.get(each.physical, False))
-        for each in report.found
-    ]
+    found = [replace(each, repaired=each.repaired or _is_done(each, done)) for each in report.found]
     return replace(report, found=found)
+
+
+def _is_done(found: ObjectFinding, done: Mapping[str, bool]) -> bool:
+    return found.repair in (_AGAIN, _WANTED) and done.get(found.physical, False)
 
 
 def _repair(

@@ -216,3 +216,11 @@ def test_a_restore_where_etcd_has_commits_is_refused_before_it_takes_over(
     assert "commits of engine" in other.command("restore", code=2)
     assert not (tmp_path / "two" / "schema").exists()
     assert sorted(each.name for each in bucket.glob("*/owners/*")) == before
+
+
+def test_taking_back_is_for_the_store_and_changes_nothing_where_all_is_told(
+    machine: Machine,
+) -> None:
+    machine.fill()
+    assert "expected with --storage" in machine.command("fsck", "--adopt", code=2)
+    assert machine.asked("fsck", "--storage", "--adopt")["found"] == []

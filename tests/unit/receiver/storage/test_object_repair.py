@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from common import crash
+from common.digests import md5
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.directory_store import DirectoryStore
+from receiver.storage.object_adoption import adopt_objects
 from receiver.storage.object_check import CopiesReport
 from receiver.storage.object_repair import examine_store, repair_store
+from receiver.storage.step_progress import untold
 from receiver.storage.uploader import data_key
 from tests.support.uploading import Centre
 
@@ -171,3 +175,50 @@ def test_a_lower_number_or_another_owners_object_is_not_taken_for_a_repair(
     ):
         with pytest.raises(RefusedCommitError):
             centre.engine.commit([told])
+
+
+def turned_back(centre: Checked) -> tuple[str, str, str]:
+    """Three uploaded files, two not here any more, and a schema directory of before that."""
+    one, two, three = centre.load(1, resource=b"one"), centre.load(2), centre.load(3)
+    schema = centre.root / "schema"
+    centre.stop()
+    shutil.copytree(schema, centre.root / "copy")
+    centre.start()
+    centre.uploader.run_once()
+    centre.stop()
+    shutil.rmtree(schema)
+    (centre.root / "copy").rename(schema)
+    for each in (one, two):
+        (centre.root / "data" / each).unlink()
+    (centre.root / "data" / f"{one}.resource").unlink()
+    centre.start()
+    return one, two, three
+
+
+def adopted(centre: Checked) -> CopiesReport:
+    return adopt_objects(centre.engine, centre.store, centre.owner, centre.examine(), untold)
+
+
+def test_what_no_commit_tells_of_and_is_not_here_is_taken_back(centre: Checked) -> None:
+    one, two, three = turned_back(centre)
+    assert centre.kinds() == [("untold", one), ("untold", two)]
+    assert not centre.examine().good
+    report = adopted(centre)
+    assert report.good
+    assert centre.uploaded() == {one, two}
+    assert centre.resources()[one] == md5(b"one").hexdigest()
+    assert centre.examine(deep=True).found == []
+    before = centre.objects()
+    centre.uploader.run_once()
+    assert (centre.uploaded(), centre.objects()) == ({one, two, three}, before)
+
+
+def test_what_has_other_bytes_is_not_taken_back(centre: Checked) -> None:
+    one, two, _ = turned_back(centre)
+    centre.damage(one)
+    report = adopted(centre)
+    assert sorted((each.physical, each.repaired) for each in report.found) == sorted(
+        [(one, False), (two, True)]
+    )
+    assert not report.good
+    assert centre.uploaded() == {two}
