@@ -1,4 +1,4 @@
-"""Devices that go to another edge and come back, in the shortest histories that were answered wrongly.
+"""Devices that go to another edge and come back, in the shortest histories that went wrong.
 
 Two edges with databases of their own, which may give their files the same names.
 """

@@ -83,7 +83,8 @@ def _search(state: State, sender: str) -> list[FileRow]:
 
 
 def _comes_back(moves: Sequence[OwnerMove], sender: str) -> bool:
-    """Whether a device is a sender's again, as far as its transfers tell: who had it first is not
-    among them.
+    """Whether a device is a sender's again, as far as its transfers tell.
+
+    Who had it first is not among them.
     """
     return len(moves) > 1 and moves[-1].sender == sender and not moves[-1].released
