@@ -39,6 +39,7 @@ __all__ = [
     "NoSpaceError",
     "NotATsFileError",
     "NotFoundError",
+    "NotTheWriterError",
     "OffsetError",
     "Permanent",
     "ProtocolError",
@@ -160,6 +161,14 @@ class NotFoundError(Permanent):
     slug = "not-found"
     exit_code = EXIT_USAGE
     http_status = 404
+
+
+class NotTheWriterError(Permanent):
+    """A node that only reads was asked to take something; the message names the writer."""
+
+    slug = "not-the-writer"
+    exit_code = EXIT_UNREACHABLE
+    http_status = 421
 
 
 class GoneError(Permanent):

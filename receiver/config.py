@@ -28,6 +28,7 @@ __all__ = [
     "AuthConfig",
     "DeletesConfig",
     "EtcdConfig",
+    "FollowConfig",
     "LimitsConfig",
     "ListenConfig",
     "LoadConfig",
@@ -316,6 +317,29 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
             yield ConfigFinding("before_ack", text)
 
 
+class FollowConfig(Struct, frozen=True, kw_only=True):
+    """``[follow]``: of a node that only reads (`serve --follow`).
+
+    Attributes:
+        url: ``s3://bucket/prefix`` or ``file:///directory`` with the copies of a receiver, or the
+            address of that receiver; none for a receiver of its own.
+        writer: where whoever comes to write is sent; none for the receiver that is followed.
+        token: of an operator, for the receiver at the URL.
+        token_file: a file that holds the token, instead.
+        ca_cert: PEM file with the authorities that this receiver is checked against.
+        poll: between two looks at a store.
+        most_behind: without all that the source has, until `/readyz` says so.
+    """
+
+    url: str | None = None
+    writer: Url | None = None
+    token: Secret | None = None
+    token_file: Path | None = None
+    ca_cert: Path | None = None
+    poll: Annotated[Duration, Meta(ge=0.1)] = 5.0
+    most_behind: Annotated[Duration, Meta(ge=1)] = 60.0
+
+
 class ReceiverConfig(Struct, frozen=True, kw_only=True):
     """The whole of ``receiver.toml``.
 
@@ -332,6 +356,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         deletes: what one sender may delete without an operator.
         metadata: series, devices, tags and their history.
         storage: where loaded files and the log are copied to.
+        follow: what a node that only reads follows.
         log: where records go.
     """
 
@@ -347,6 +372,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     deletes: DeletesConfig = DeletesConfig()
     metadata: MetadataConfig = MetadataConfig()
     storage: StorageConfig = StorageConfig()
+    follow: FollowConfig = FollowConfig()
     log: LogConfig = LogConfig()
 
     @property

@@ -244,6 +244,23 @@ class Disks(Closing):
             stack.pop_all()
         return cls([_disk(each, engine.uuid) for each in found], home)
 
+    @classmethod
+    def lent(cls, config: ReceiverConfig, engine: Engine) -> Self:
+        """Those of another receiver that can be read here, for a node that follows its engine.
+
+        A node need not reach any: of files that are in none of these, the catalogue tells where its
+        own receiver has them.
+        """
+        with ExitStack() as stack:
+            found = [_see(path, engine.uuid, stack) for path in config.data_dirs]
+            home = stack.enter_context(Tree(config.schema_dir))
+            schema = Disk(config.schema_dir, engine.uuid, home, marked=False)
+            stack.pop_all()
+        for each in found:
+            if each.reason is not None and each.tree is not None:
+                each.tree.close()
+        return cls([_disk(each, engine.uuid) for each in found if each.reason is None], schema)
+
     @property
     def trees(self) -> list[Tree]:
         """Those that were there at the start."""
@@ -269,8 +286,8 @@ class Disks(Closing):
 
     @property
     def home(self) -> Tree | None:
-        """The first, which new files go to; None if it was away at the start."""
-        return self._disks[0].tree
+        """The first, which new files go to; None if it was away at the start, or there is none."""
+        return self._disks[0].tree if self._disks else None
 
     def first(self) -> Tree:
         """The first, if files may be put there now.

@@ -156,6 +156,20 @@ class Node(Closing):
             self._closed = True
             self._resources.close()
 
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Seconds since the epoch, by what is believed of the machine's clock."""
+        return self.engine.clock
+
+    def not_the_writer(self) -> None:
+        """Nothing: it takes files and changes."""
+
+    def follows(self) -> None:
+        """Nobody."""
+
+    def reach(self, ts: int | None) -> None:
+        """See that a time can be asked about: all of it can, for what is to come is no more."""
+
     def problem(self) -> str | None:
         """Why this receiver takes no files now (`/readyz`), or None: it is ready."""
         if self._closed:

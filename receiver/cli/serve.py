@@ -23,6 +23,12 @@ __all__ = ["serve"]
 @click.option("--port", type=int, help="Listen on this port, 0 for any.  [default: listen.port]")
 @click.option("--insecure", is_flag=True, help="Allow plain HTTP and no tokens off loopback.")
 @click.option(
+    "--follow",
+    metavar="URL",
+    help="Only read: follow the copies at s3://... or file:///..., or the receiver at https://...  "
+    "[default: follow.url]",
+)
+@click.option(
     "--ready-file",
     type=click.Path(path_type=Path),
     help="Write the URL there once connections are taken.",
@@ -33,6 +39,7 @@ def serve(
     host: str | None,
     port: int | None,
     insecure: bool,
+    follow: str | None,
     ready_file: Path | None,
 ) -> None:
     """Recover, then serve until SIGTERM or SIGINT.
@@ -48,6 +55,8 @@ def serve(
         flags["listen.port"] = Flag(port, "--port")
     if insecure:
         flags["listen.insecure"] = Flag(True, "--insecure")
+    if follow is not None:
+        flags["follow.url"] = Flag(follow, "--follow")
     loaded = invocation.load(flags)
     invocation.start(loaded.value.log)
     log = logging.getLogger(__name__)

@@ -89,6 +89,11 @@ class Snapshots:
         """Bytes of the segment that is being written; each checkpoint begins one."""
         return self._appender.log.size
 
+    @property
+    def log_place(self) -> tuple[int, int]:
+        """(first LSN of the segment that is being written, its bytes)."""
+        return self._appender.log.first_lsn, self._appender.log.size
+
     def take(self, stopped: Callable[[], bool] = lambda: False) -> int:
         """Take a checkpoint, unless nothing is new; returns its LSN.
 

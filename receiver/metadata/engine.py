@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import datetime
 import secrets
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -30,6 +31,7 @@ from receiver.metadata.commit.guards import Guard
 from receiver.metadata.commit.operations import Operations
 from receiver.metadata.engine_upkeep import Setting, Upkeep
 from receiver.metadata.log.appending import Appender
+from receiver.metadata.log.follower_mark import refuse_copy
 from receiver.metadata.log.following import follow, hand_in
 from receiver.metadata.log.frames import LOCK_NAME, LOG_NAME, create_log, encode_payload
 from receiver.metadata.log.journal import OwnerJournal
@@ -64,12 +66,16 @@ class Published(NamedTuple):
         ts: its timestamp.
         oldest_lsn: of the first commit behind the begin of the kept history.
         tags_end: bytes of the tlog that belong to commits.
+        segment: first LSN of the segment of the log that the newest commit is in.
+        log_end: bytes of that segment that belong to commits.
     """
 
     lsn: int
     ts: int
     oldest_lsn: int
     tags_end: int
+    segment: int = 0
+    log_end: int = 0
 
 
 class Engine(Operations, Closing):
@@ -94,6 +100,8 @@ class Engine(Operations, Closing):
         self._base = opened.base
         self._tlog = opened.tlog
         self._tags_end = replay.tags_end
+        self._log_end = (opened.last.first_lsn, opened.last.good)
+        self._advanced = threading.Condition()
         self._newest = replay.state.newest
         self._places = Places()
         self._committer: Committer | None = None
@@ -137,6 +145,7 @@ class Engine(Operations, Closing):
             background: whether checkpoints and the collection of history come by themselves.
 
         Raises:
+            ConfigError: it is the directory of a node that follows another engine.
             LockedError: another process has it open (`extra["pid"]`), or the remote log.
             DamagedError: files are damaged, or gone, and nothing stands in for them; they are
                 named, with the offset.
@@ -148,6 +157,7 @@ class Engine(Operations, Closing):
             if remote is not None:
                 stack.callback(remote.close)  # from here on, whatever fails
             tree = stack.enter_context(Tree(directory, create=True))
+            refuse_copy(tree)
             lock: Lock = tree.lock(LOCK_NAME)
             stack.callback(lock.release)
             # Only here: beneath sync/ the sender of this node may be writing just now.
@@ -345,14 +355,17 @@ class Engine(Operations, Closing):
             HistoryGoneError: it is before the kept history; `extra["oldest"]`.
         """
         newest = self._newest
-        if when is None:
+        ts = self.timestamp_at(when)
+        if ts is None:
             return newest
-        if isinstance(when, datetime.datetime):
-            ts = self.times.first(from_seconds(when.timestamp()))
-        else:
-            ts = when
         self._window.check(ts, self.times)
         return min(ts, newest)
+
+    def timestamp_at(self, when: int | datetime.datetime | None) -> int | None:
+        """The timestamp of a moment; one that is given, or none, stays as it is."""
+        if isinstance(when, datetime.datetime):
+            return self.times.first(from_seconds(when.timestamp()))
+        return when
 
     def log_since(self, ts: int) -> Iterator[records.Commit]:
         """The commits after a time, as the log has them, up to the newest one of this moment.
@@ -375,7 +388,26 @@ class Engine(Operations, Closing):
                 ts=self._newest,
                 oldest_lsn=self._window.lsn_after(self._window.oldest),
                 tags_end=self._tags_end if self._snapshots is None else self._snapshots.tags_end,
+                segment=self._log_end[0],
+                log_end=self._log_end[1],
             )
+
+    def timestamp_of(self, lsn: int) -> int | None:
+        """Timestamp of a commit; None if it is none yet, or is before the kept history."""
+        with self._reading:
+            at = lsn - self._window.lsn - 1
+            commits = self._window.commits
+            return commits[at] if -len(commits) <= at < 0 else None
+
+    def wait_behind(self, ts: int, seconds: float) -> bool:
+        """Wait for a commit after a time; whether there is one.
+
+        Args:
+            ts: the time.
+            seconds: at most.
+        """
+        with self._advanced:
+            return self._advanced.wait_for(lambda: self._newest > ts, seconds)
 
     def collect(self) -> None:
         """Let go of what is before the kept history now; it is done by itself once a minute.
@@ -475,6 +507,9 @@ class Engine(Operations, Closing):
                 if tags_size:
                     self._snapshots.tags_end = commit.tags_at + tags_size
             self._newest = state.newest  # who reads sees the state and its commit together
+            self._log_end = self._snapshots.log_place
+        with self._advanced:
+            self._advanced.notify_all()
         if self._upkeep is not None:
             self._upkeep.committed()
 

@@ -11,6 +11,7 @@ from common.errors import ConflictError, NotFoundError
 from receiver.load.upkeep.verdicts import hold_of
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
+from receiver.operator.directories import RunningReceiver
 from receiver.operator.owners import release_all
 from receiver.operator.quarantine import drop_quarantined
 from receiver.operator.tokens import revoke_token
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import SenderRow
-    from receiver.operator.directories import RunningReceiver
+    from receiver.operator.directories import ReceiverDirectories
     from receiver.principal import Principal
 
 __all__ = [
@@ -43,9 +44,12 @@ def list_senders(engine: Engine) -> list[SenderView]:
         return [_view(state, row, refused[row.uuid]) for row in state.senders.values()]
 
 
-def list_running_senders(there: RunningReceiver) -> list[SenderView]:
+def list_running_senders(there: ReceiverDirectories) -> list[SenderView]:
     """The same, with what each is doing."""
-    return [_running(there, each) for each in list_senders(there.engine)]
+    found = list_senders(there.engine)
+    if not isinstance(there, RunningReceiver):
+        return found
+    return [_running(there, each) for each in found]
 
 
 def _view(state: State, row: SenderRow, refused: int) -> SenderView:

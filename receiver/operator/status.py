@@ -15,6 +15,7 @@ from receiver.metadata.clock.clock_record import read_record
 from receiver.metadata.log.checkpoints import checkpoints
 from receiver.metadata.query.lost import lost_files
 from receiver.metadata.state.table_rows import FileState
+from receiver.operator.directories import RunningReceiver
 from receiver.operator.files import EXPIRED
 from receiver.operator.paging import every_row
 from receiver.operator.retired import retired_totals
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.operator.directories import ReceiverDirectories, RunningReceiver
+    from receiver.operator.directories import ReceiverDirectories
 
 __all__ = ["running_status", "status"]
 
@@ -90,9 +91,11 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
         )
 
 
-def running_status(there: RunningReceiver, problem: str | None) -> StatusView:
+def running_status(there: ReceiverDirectories, problem: str | None) -> StatusView:
     """The same, with what the server is doing."""
     view = status(there, problem)
+    if not isinstance(there, RunningReceiver):
+        return view
     count, partial = there.uploads.numbers()
     staged = sum(folder.staged.bytes for folder in there.load.folders.all())
     clock = there.engine.clock

@@ -9,6 +9,7 @@ import msgspec
 from common.errors import TooLargeError
 from common.wire import FailedFetch, FetchAnswer
 from receiver.load.placing import tree_of
+from receiver.operator.directories import RunningReceiver
 from receiver.operator.views import StorageView
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from receiver.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
-    from receiver.operator.directories import ReceiverDirectories, RunningReceiver
+    from receiver.operator.directories import ReceiverDirectories
 
 __all__ = [
     "fetch_files",
@@ -53,8 +54,10 @@ def storage_in_catalogue(there: ReceiverDirectories) -> StorageView:
         )
 
 
-def running_storage(there: RunningReceiver) -> StorageView:
+def running_storage(there: ReceiverDirectories) -> StorageView:
     """How far a server is with its copies."""
+    if not isinstance(there, RunningReceiver):
+        return storage_in_catalogue(there)
     if there.storage is None:
         return msgspec.structs.replace(
             storage_in_catalogue(there), running=True, problem=_out_of_reach(there)

@@ -12,10 +12,13 @@ from common.wire import Heartbeat, SchemaPosition, Struct
 
 __all__ = [
     "AwayView",
+    "CheckpointFile",
     "ClockView",
     "FileView",
     "FilesPage",
+    "FollowView",
     "HeldDeletesView",
+    "LogFilesView",
     "LostView",
     "OwnerView",
     "OwnersPage",
@@ -25,6 +28,7 @@ __all__ = [
     "RetiredTotals",
     "RetiredView",
     "SchemaView",
+    "SegmentFile",
     "SenderView",
     "StatusView",
     "StorageView",
@@ -556,6 +560,77 @@ class KeptView(Struct, frozen=True, kw_only=True):
     bytes: int
 
 
+class CheckpointFile(Struct, frozen=True):
+    """A checkpoint: the LSN of the last commit in it, and its bytes."""
+
+    lsn: int
+    size: int
+
+
+class SegmentFile(Struct, frozen=True):
+    """A segment of the log.
+
+    Attributes:
+        first_lsn: of its first commit.
+        next_lsn: of the commit behind it.
+        size: bytes of it that are committed.
+    """
+
+    first_lsn: int
+    next_lsn: int
+    size: int
+
+
+class LogFilesView(Struct, frozen=True, kw_only=True):
+    """The files of the engine, for a node that follows it.
+
+    Attributes:
+        engine: its uuid.
+        incarnation: of this receiver as the owner of an object store; 0 where it never had one.
+        lsn: of the newest commit.
+        ts: its timestamp.
+        checkpoints: the newest last.
+        segments: in order, without a gap.
+        tags_end: bytes of the tlog that are committed.
+        goes_on: whether the commit that was asked about is in this log; None: too old to tell.
+    """
+
+    engine: str
+    incarnation: int
+    lsn: int
+    ts: int
+    checkpoints: list[CheckpointFile]
+    segments: list[SegmentFile]
+    tags_end: int
+    goes_on: bool | None = None
+
+
+class FollowView(Struct, frozen=True, kw_only=True):
+    """Where a node that follows stands.
+
+    Attributes:
+        url: of the store or the receiver that it follows.
+        incarnation: of the owner whose log it has, 0 for none.
+        commit: that it stands at.
+        commit_at: when that was.
+        source_commit: the newest commit that was seen there.
+        level_at: when it last had all that was there, None if never since its start.
+        behind: seconds since then, None if never since its start.
+        problem: why it does not go on, None if it does.
+        writer: where files and changes go, None if that is not known.
+    """
+
+    url: str
+    incarnation: int
+    commit: int
+    commit_at: float | None = None
+    source_commit: int = 0
+    level_at: float | None = None
+    behind: float | None = None
+    problem: str | None = None
+    writer: str | None = None
+
+
 class StatusView(Struct, frozen=True, kw_only=True):
     """How the receiver is.
 
@@ -590,6 +665,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
         schema: series and what belongs to them.
         clock: the time that timestamps go by.
         history_since: the moment of the oldest answerable commit, seconds since the epoch.
+        follows: of a node that only reads, where it stands; None of a receiver.
     """
 
     engine: str
@@ -622,3 +698,4 @@ class StatusView(Struct, frozen=True, kw_only=True):
     schema: SchemaView = SchemaView()
     clock: ClockView = ClockView()
     history_since: float | None = None
+    follows: FollowView | None = None

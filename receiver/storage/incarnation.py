@@ -20,6 +20,7 @@ import msgspec
 
 from common.decoders import from_json
 from common.errors import DamagedError
+from receiver.metadata.log.follower_mark import refuse_copy
 from receiver.metadata.model.errors import FencedError
 from receiver.storage.object_store import (
     ObjectExistsError,
@@ -31,7 +32,14 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["Incarnation", "forget_store", "has_been_put", "incarnations", "own_incarnation"]
+__all__ = [
+    "Incarnation",
+    "forget_store",
+    "has_been_put",
+    "incarnations",
+    "known_incarnation",
+    "own_incarnation",
+]
 
 _Form = TypeVar("_Form")
 
@@ -93,6 +101,12 @@ def own_incarnation(
         known = _remember(home, known.owner, put=True)
     check_owner(store, known.owner)
     return known.owner
+
+
+def known_incarnation(home: Tree, engine: str) -> int:
+    """The number that this machine's engine has; 0 where no store ever made it take one."""
+    known = _remembered(home)
+    return known.owner.number if known is not None and known.owner.engine == engine else 0
 
 
 def has_been_put(home: Tree, engine: str) -> bool:
@@ -158,6 +172,7 @@ def next_incarnation(store: ObjectStore, home: Tree, engine: str) -> Incarnation
 
 
 def _remember(home: Tree, owner: Incarnation, *, put: bool) -> _Remembered:
+    refuse_copy(home)
     known = _Remembered(owner, put)
     home.make_dirs("storage")
     home.write_atomic(_LOCAL, msgspec.json.encode(known))

@@ -158,9 +158,9 @@ def newest_manifest(
     return read_manifest(store, newest) if newest else None
 
 
-def manifests(store: ObjectStore, engine: str) -> Iterator[StoredObject]:
-    """All manifests of an engine as the store lists them, the oldest first."""
-    return store.objects(_folder(engine))
+def manifests(store: ObjectStore, engine: str, *, after: str = "") -> Iterator[StoredObject]:
+    """The manifests of an engine as the store lists them, the oldest first; those behind a key."""
+    return store.objects(_folder(engine), after=after)
 
 
 def read_manifest(store: ObjectStore, key: str) -> StoreManifest:

@@ -14,8 +14,8 @@ from werkzeug.routing import Map, Rule
 
 from common import wire
 from receiver.node import Node
-from receiver.web import health, openapi, operating, problems, sql, sync, tus
-from receiver.web.call import Call
+from receiver.web import health, log_calls, openapi, operating, problems, sql, sync, tus
+from receiver.web.call import Call, ReadingSide
 from receiver.web.server import RequestHead
 from receiver.web.site import Site
 
@@ -32,6 +32,7 @@ ROUTES = (
     *sync.ROUTES,
     *tus.ROUTES,
     *operating.ROUTES,
+    *log_calls.ROUTES,
     *sql.ROUTES,
     *health.ROUTES,
     *openapi.ROUTES,
@@ -39,7 +40,11 @@ ROUTES = (
 
 
 def create_app(
-    config: ReceiverConfig, node: Node | None = None, *, clock: Callable[[], float] = time.time
+    config: ReceiverConfig,
+    node: ReadingSide | None = None,
+    *,
+    clock: Callable[[], float] = time.time,
+    anew: Callable[[], None] = lambda: None,
 ) -> Flask:
     """The receiver as a WSGI application, with its engine; `close` it when it is done with.
 
@@ -47,6 +52,7 @@ def create_app(
         config: of the receiver.
         node: an open receiver to be used; without one it is opened here, and closed by `close`.
         clock: seconds since the epoch, of the receiver that is opened here.
+        anew: called when a node that follows has to be closed and opened again.
 
     Raises:
         LockedError: another process has the receiver's directories open.
@@ -61,11 +67,21 @@ def create_app(
     app.before_request(_judge)
     app.after_request(_finish)
     app.wsgi_app = _Methods(app.wsgi_app)  # type: ignore[method-assign]
-    opened = node or Node.open(config, clock=clock)
+    opened = node or _open(config, clock, anew)
     app.extensions[EXTENSION] = Site(
         config, opened, ROUTES, app.url_map, _description, owns_node=node is None
     )
     return app
+
+
+def _open(
+    config: ReceiverConfig, clock: Callable[[], float], anew: Callable[[], None]
+) -> ReadingSide:
+    if config.follow.url is None:
+        return Node.open(config, clock=clock)
+    from receiver.follower.read_node import ReadNode
+
+    return ReadNode.open(config, clock=clock, anew=anew)
 
 
 @functools.cache
@@ -108,7 +124,7 @@ def _judge() -> None:
     site = site_of(current_app)
     head = RequestHead.from_environ(request.environ)
     route, _ = site.match(head)
-    g.who = site.access.admit(head, route)
+    g.who = site.admit(head, route)
 
 
 def _view(route: Route) -> Callable[..., Response]:

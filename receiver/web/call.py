@@ -11,20 +11,24 @@ import msgspec
 from flask import Request, Response
 
 from common import wire
-from common.errors import ForbiddenError, ProtocolError, UsageError
+from common.errors import ForbiddenError, ProtocolError, TsferryError, UsageError
 from common.names import is_sender_uuid, is_task_id
+from receiver.node import Node
 from receiver.web.server.body_decompression import EncodingError
 from receiver.web.server.whole_body import WholeBody
 
 if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
+    from receiver.metadata.engine import Engine
     from receiver.metadata.query.cursors import Cursors
-    from receiver.node import Node
-    from receiver.operator.directories import RunningReceiver
+    from receiver.operator.directories import ReceiverDirectories, RunningReceiver
+    from receiver.operator.views import FollowView
     from receiver.principal import Principal
+    from receiver.transfer.listing import Listing
+    from receiver.transfer.schemachanges import SchemaReader
     from receiver.web.longpoll import LongPolls
 
-__all__ = ["Call", "CallSite", "MediaTypeError", "json_answer"]
+__all__ = ["Call", "CallSite", "MediaTypeError", "ReadingSide", "json_answer"]
 
 T = TypeVar("T")
 
@@ -40,19 +44,65 @@ class MediaTypeError(ProtocolError):
     http_status = 415
 
 
+class ReadingSide(Protocol):
+    """What a receiver and a node that follows one have in common: they answer questions."""
+
+    @property
+    def engine(self) -> Engine:
+        """The metadata engine."""
+
+    @property
+    def listing(self) -> Listing:
+        """Pages of the catalogue."""
+
+    @property
+    def schema_reader(self) -> SchemaReader:
+        """What became of the schema."""
+
+    @property
+    def operator(self) -> ReceiverDirectories:
+        """What operators' questions are put to."""
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Seconds since the epoch."""
+
+    def problem(self) -> str | None:
+        """Why it should not be asked now, None if it may."""
+
+    def concerns(self) -> list[str]:
+        """What is not as it should be, in numbers."""
+
+    def not_the_writer(self) -> TsferryError | None:
+        """What whoever comes to write is told; None: it takes what they have."""
+
+    def follows(self) -> FollowView | None:
+        """Where a node that follows stands; None of a receiver."""
+
+    def reach(self, ts: int | None) -> None:
+        """Wait a moment until a question about this time can be answered.
+
+        Raises:
+            Transient: it cannot yet.
+        """
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
 class CallSite(Protocol):
     """What a handler may use of the application; see `receiver.web.site`.
 
     Attributes:
         config: of the receiver.
-        node: the receiver.
+        node: the receiver, or a node that follows one.
         openapi: gives the description of the calls, as JSON.
         polls: calls that wait for the end of a task.
         cursors: answers to SQL of which there is more.
     """
 
     config: ReceiverConfig
-    node: Node
+    node: ReadingSide
     openapi: Callable[[], bytes]
     polls: LongPolls
     cursors: Cursors
@@ -75,9 +125,31 @@ class Call:
     arguments: Mapping[str, str]
 
     @property
-    def node(self) -> Node:
-        """The receiver."""
+    def answering(self) -> ReadingSide:
+        """The receiver, or a node that follows one: for calls that only read."""
         return self.site.node
+
+    @property
+    def node(self) -> Node:
+        """The receiver.
+
+        Raises:
+            NotTheWriterError: this is a node that follows one.
+        """
+        node = self.site.node
+        if not isinstance(node, Node):
+            raise node.not_the_writer() or AssertionError
+        return node
+
+    @property
+    def looked_at(self) -> ReceiverDirectories:
+        """The receiver as operators look at it, or a node: for calls that only read.
+
+        Raises:
+            ForbiddenError: whoever asks is none.
+        """
+        self.who.must_operate()
+        return self.site.node.operator
 
     @property
     def operator(self) -> RunningReceiver:
@@ -85,9 +157,10 @@ class Call:
 
         Raises:
             ForbiddenError: whoever asks is none.
+            NotTheWriterError: this is a node that follows one.
         """
         self.who.must_operate()
-        return self.site.node.operator
+        return self.node.operator
 
     @property
     def sender(self) -> str:

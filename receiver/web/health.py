@@ -23,25 +23,28 @@ class Health(wire.Struct, frozen=True, kw_only=True):
 
 
 ROUTES = Routes()
-_NOT_READY = "no files are taken: `/readyz` says why"
+_NOT_READY = "it is not ready: `/readyz` says why"
 
 
-@ROUTES.call("GET", "/healthz", Role.PUBLIC, "Whether the process lives", AnswerRow(200, Health))
+@ROUTES.call(
+    "GET", "/healthz", Role.PUBLIC, "Whether the process lives", AnswerRow(200, Health), reads=True
+)
 def healthz(call: Call) -> Response:
     """The process answers."""
-    return _alive(call, *([_NOT_READY] if call.node.problem() is not None else []))
+    return _alive(call, *([_NOT_READY] if call.answering.problem() is not None else []))
 
 
 @ROUTES.call(
     "GET",
     "/readyz",
     Role.PUBLIC,
-    "Whether the receiver takes files; 503 says why not",
+    "Whether the receiver takes files, or a node is up to date; 503 says why not",
     AnswerRow(200, Health),
+    reads=True,
 )
 def readyz(call: Call) -> Response:
     """The receiver takes files."""
-    reason = call.node.problem()
+    reason = call.answering.problem()
     if reason is None:
         return _alive(call)
     return problem_response(
@@ -56,5 +59,5 @@ def readyz(call: Call) -> Response:
 
 
 def _alive(call: Call, *more: str) -> Response:
-    concerns = (*more, *call.node.concerns())
+    concerns = (*more, *call.answering.concerns())
     return json_answer(Health(status="degraded" if concerns else "ok", concerns=concerns))

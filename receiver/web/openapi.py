@@ -25,6 +25,7 @@ _NAMES = {
     "sender": "uuid of a sender.",
     "token": "Id of a token.",
     "cursor": "`next` of the page before.",
+    "name": "Of a file, as `GET /v1/log` has it: a segment, a checkpoint, or the tlog.",
 }
 _SENDER = Parameter(
     wire.SENDER_HEADER,
@@ -134,7 +135,9 @@ def _answer(answer: AnswerRow) -> dict[str, Any]:
             }
             for each in answer.headers
         }
-    if answer.kind is Any:
+    if answer.raw:
+        described["content"] = {answer.raw: {}}
+    elif answer.kind is Any:
         described["content"] = {JSON: {"schema": {"type": "object"}}}
     elif answer.kind is not None:
         schema = {"$ref": _REF.format(name=answer.kind.__name__)}
@@ -156,7 +159,7 @@ def _problem() -> dict[str, Any]:
     }
 
 
-@ROUTES.call("GET", "/openapi.json", Role.PUBLIC, "This document", AnswerRow(200, Any))
+@ROUTES.call("GET", "/openapi.json", Role.PUBLIC, "This document", AnswerRow(200, Any), reads=True)
 def openapi(call: Call) -> Response:
     """This document."""
     return Response(call.site.openapi(), mimetype=JSON)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flask import Response
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from common.errors import UsageError
 from common.wire import FetchAnswer, FetchRequest
@@ -55,17 +55,30 @@ _PHYSICAL = Parameter("physical", "query", {"type": "string"}, "Its physical pat
 
 
 @ROUTES.call(
-    "GET", "/v1/status", Role.OPERATOR, "How the receiver is", AnswerRow(200, views.StatusView)
+    "GET",
+    "/v1/status",
+    Role.OPERATOR,
+    "How the receiver is",
+    AnswerRow(200, views.StatusView),
+    reads=True,
 )
 def status(call: Call) -> Response:
     """How the receiver is."""
-    return json_answer(running_status(call.operator, call.node.problem()))
+    view = running_status(call.looked_at, call.answering.problem())
+    return json_answer(replace(view, follows=call.answering.follows()))
 
 
-@ROUTES.call("GET", "/v1/senders", Role.OPERATOR, "All senders", AnswerRow(200, wire.SendersAnswer))
+@ROUTES.call(
+    "GET",
+    "/v1/senders",
+    Role.OPERATOR,
+    "All senders",
+    AnswerRow(200, wire.SendersAnswer),
+    reads=True,
+)
 def senders(call: Call) -> Response:
     """All senders."""
-    return json_answer(wire.SendersAnswer(senders=list_running_senders(call.operator)))
+    return json_answer(wire.SendersAnswer(senders=list_running_senders(call.looked_at)))
 
 
 @ROUTES.call(
@@ -88,6 +101,7 @@ def accept_sender(call: Call) -> Response:
     "Rows of the catalogue, in order of their physical paths",
     AnswerRow(200, views.FilesPage),
     parameters=(_SENDER, _STATE, _UNVERIFIED, PAGE_AFTER, PAGE_LIMIT),
+    reads=True,
 )
 def files(call: Call) -> Response:
     """Rows of the catalogue."""
@@ -95,7 +109,7 @@ def files(call: Call) -> Response:
     if unverified not in (None, "true", "false"):
         raise UsageError("unverified: expected true or false")
     page = list_files(
-        call.operator,
+        call.looked_at,
         sender=call.query("sender"),
         state=call.query("state"),
         unverified=unverified == "true",
@@ -180,11 +194,12 @@ def fetch(call: Call) -> Response:
     "Devices and who owns them",
     AnswerRow(200, views.OwnersPage),
     parameters=(_SENDER, PAGE_AFTER, PAGE_LIMIT),
+    reads=True,
 )
 def owners(call: Call) -> Response:
     """Devices and who owns them."""
     page = list_owners(
-        call.operator,
+        call.looked_at,
         sender=call.query("sender"),
         after=call.query("after"),
         limit=call.limit(),
@@ -265,10 +280,11 @@ def adopt(call: Call) -> Response:
     "Files that were refused or found bad",
     AnswerRow(200, wire.QuarantineAnswer),
     parameters=(_SENDER,),
+    reads=True,
 )
 def quarantine(call: Call) -> Response:
     """Files that were refused or found bad."""
-    entries = list_quarantine(call.operator.engine, call.query("sender"))
+    entries = list_quarantine(call.looked_at.engine, call.query("sender"))
     return json_answer(wire.QuarantineAnswer(entries=entries))
 
 
@@ -309,11 +325,12 @@ def quarantine_drop(call: Call) -> Response:
     "Files that their senders have no more, in order of their physical paths",
     AnswerRow(200, views.RetiredPage),
     parameters=(_SENDER, _GONE, PAGE_AFTER, PAGE_LIMIT),
+    reads=True,
 )
 def retired(call: Call) -> Response:
     """Files that their senders have no more."""
     page = list_retired(
-        call.operator,
+        call.looked_at,
         sender=call.query("sender"),
         state=call.query("state"),
         after=call.query("after"),
@@ -329,10 +346,11 @@ def retired(call: Call) -> Response:
     "What of a retired file exists nowhere else, or what a superseded one rests on",
     AnswerRow(200, views.RetiredView),
     parameters=(_PHYSICAL,),
+    reads=True,
 )
 def retired_file(call: Call) -> Response:
     """One of them."""
-    return json_answer(show_retired(call.operator, call.query("physical") or ""))
+    return json_answer(show_retired(call.looked_at, call.query("physical") or ""))
 
 
 @ROUTES.call(
@@ -411,10 +429,11 @@ def import_schema(call: Call) -> Response:
     Role.OPERATOR,
     "Deletes of senders that are held",
     AnswerRow(200, wire.HeldDeletesAnswer),
+    reads=True,
 )
 def held_deletes(call: Call) -> Response:
     """Deletes that wait for an operator."""
-    return json_answer(wire.HeldDeletesAnswer(lists=list_held_deletes(call.operator.engine)))
+    return json_answer(wire.HeldDeletesAnswer(lists=list_held_deletes(call.looked_at.engine)))
 
 
 @ROUTES.call(
@@ -443,10 +462,12 @@ def drop_deletes(call: Call) -> Response:
     return json_answer(wire.DeletesDecided(commit=commit))
 
 
-@ROUTES.call("GET", "/v1/tokens", Role.OPERATOR, "All tokens", AnswerRow(200, wire.TokensAnswer))
+@ROUTES.call(
+    "GET", "/v1/tokens", Role.OPERATOR, "All tokens", AnswerRow(200, wire.TokensAnswer), reads=True
+)
 def tokens(call: Call) -> Response:
     """All tokens, without their secrets."""
-    return json_answer(wire.TokensAnswer(tokens=list_tokens(call.operator.engine)))
+    return json_answer(wire.TokensAnswer(tokens=list_tokens(call.looked_at.engine)))
 
 
 @ROUTES.call(
@@ -479,10 +500,11 @@ def revoke_token(call: Call) -> Response:
     Role.OPERATOR,
     "How far the copies in the object store are",
     AnswerRow(200, views.StorageView),
+    reads=True,
 )
 def storage(call: Call) -> Response:
     """How far the copies are."""
-    return json_answer(running_storage(call.operator))
+    return json_answer(running_storage(call.looked_at))
 
 
 @ROUTES.call(
@@ -492,10 +514,11 @@ def storage(call: Call) -> Response:
     "Files that neither side has any more, and that nobody has acknowledged",
     AnswerRow(200, wire.LostFilesAnswer),
     parameters=(_SENDER,),
+    reads=True,
 )
 def lost_files(call: Call) -> Response:
     """Files that are lost."""
-    found = list_lost(call.operator.engine, call.query("sender"))
+    found = list_lost(call.looked_at.engine, call.query("sender"))
     return json_answer(wire.LostFilesAnswer(files=found))
 
 

@@ -106,12 +106,14 @@ class AnswerRow:
         kind: the struct that its JSON is; None for no body, `Any` for JSON of another kind.
         headers: that come with it.
         meaning: in a few words.
+        raw: the type of a body that is no JSON.
     """
 
     status: int
     kind: Any = None
     headers: tuple[Parameter, ...] = ()
     meaning: str = "done"
+    raw: str = ""
 
 
 EMPTY = AnswerRow(204)
@@ -133,6 +135,7 @@ class Route:
         body: how long it may be.
         parameters: in the query and in headers, those of all calls of the role left out.
         task: whether `Tsferry-Epoch` belongs to the call.
+        reads: whether a node that only reads makes it, too; all others are refused there.
     """
 
     method: str
@@ -146,6 +149,7 @@ class Route:
     body: Body = Body.NONE
     parameters: tuple[Parameter, ...] = ()
     task: bool = False
+    reads: bool = False
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -181,6 +185,7 @@ class Routes(list[Route]):
         body: Body = Body.NONE,
         parameters: tuple[Parameter, ...] = (),
         task: bool = False,
+        reads: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Decorate the handler of a call with its row; see `Route`."""
 
@@ -198,6 +203,7 @@ class Routes(list[Route]):
                     body=body,
                     parameters=parameters,
                     task=task,
+                    reads=reads,
                 )
             )
             return handler

@@ -94,7 +94,7 @@ class _Service:
     def run(self) -> None:
         """Serve until told to stop."""
         try:
-            app = create_app(self._config)
+            app = self._open(self._config)
             with _signals(self._stop, self._reload):
                 while True:
                     try:
@@ -146,18 +146,28 @@ class _Service:
         self._next = config
         self._stop_server()
 
+    def _begin_anew(self) -> None:
+        """A node that follows has its next copy; requests wait while it is opened."""
+        log.info("beginning with a new copy")
+        if self._next is None:
+            self._next = self._config
+        self._stop_server()
+
     # -- one server after the other --------------------------------------------------------------
+
+    def _open(self, config: ReceiverConfig) -> Flask:
+        return create_app(config, anew=self._begin_anew)
 
     def _open_next(self, config: ReceiverConfig) -> Flask:
         """The application with another configuration; with the one before, if that cannot be."""
         self._next = None
         before, self._config = self._config, config
         try:
-            app = create_app(config)
+            app = self._open(config)
         except (TsferryError, OSError) as error:
             log.error("the configuration stays as it was: %s", error)
             self._config = before
-            return create_app(before)
+            return self._open(before)
         self._tls = _tls(config.listen)
         return app
 

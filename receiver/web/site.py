@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from werkzeug.routing import Map
 
     from receiver.config import ReceiverConfig
-    from receiver.node import Node
+    from receiver.principal import Principal
+    from receiver.web.call import ReadingSide
     from receiver.web.server import RequestHead
 
 __all__ = ["Site"]
@@ -37,7 +38,7 @@ class Site:
 
     Attributes:
         config: of the receiver.
-        node: the receiver.
+        node: the receiver, or a node that follows one.
         routes: all calls.
         access: judges who may call.
         openapi: gives the description of the calls, as JSON.
@@ -48,7 +49,7 @@ class Site:
     def __init__(
         self,
         config: ReceiverConfig,
-        node: Node,
+        node: ReadingSide,
         routes: tuple[Route, ...],
         url_map: Map,
         openapi: Callable[[], bytes],
@@ -58,7 +59,7 @@ class Site:
         self.config = config
         self.node = node
         self.routes = routes
-        self.access = Access(config, node.engine, clock=node.engine.clock)
+        self.access = Access(config, node.engine, clock=node.clock)
         self.openapi = openapi
         self.polls = LongPolls(config.listen.threads // 2)
         self.cursors = Cursors()
@@ -76,6 +77,19 @@ class Site:
             return None, {}
         return self._of_endpoint.get(endpoint), arguments
 
+    def admit(self, head: RequestHead, route: Route | None) -> Principal:
+        """Who asks; see `Access.admit`.
+
+        Raises:
+            NotTheWriterError: the call changes something, and this is a node that only reads. It
+                is said before any token is looked at: a new one may not have come here yet.
+        """
+        elsewhere = self.node.not_the_writer()
+        if elsewhere is not None and route is not None and not route.reads:
+            self.access.admit(head, None)
+            raise elsewhere
+        return self.access.admit(head, route)
+
     def gate(self, head: RequestHead) -> int:
         """How long the body of a request may be; raises an error of ours to refuse it.
 
@@ -83,7 +97,7 @@ class Site:
         called, so it is as safe behind another server.
         """
         route, _ = self.match(head)
-        self.access.admit(head, route)
+        self.admit(head, route)
         limits = {
             Body.NONE: _SMALL_BODY,  # some clients send an empty object along
             Body.SMALL: _SMALL_BODY,

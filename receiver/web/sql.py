@@ -37,22 +37,30 @@ _SIZE = Parameter(
     Described(200, SqlAnswer),
     takes=SqlRequest,
     body=Body.LARGE,
+    reads=True,
 )
 def run_sql(call: Call) -> Response:
     """Carry out a statement; the first page of its answer."""
     request = call.body(SqlRequest)
     if request.fetch_size is not None and request.fetch_size < 1:
         raise UsageError("fetch_size: expected a number from 1 up")
-    statement = parse(request.statement)
-    if not is_query(statement) and call.who.role != OPERATOR:
-        raise ForbiddenError(f"a {call.who.role} token may only show and count")
-    deletes = call.node.config.deletes
+    statement, at = parse(request.statement), moment(request.at)
+    engine = call.answering.engine
+    if is_query(statement):
+        call.answering.reach(engine.timestamp_at(at if statement.at is None else statement.at))
+    else:
+        elsewhere = call.answering.not_the_writer()
+        if elsewhere is not None:
+            raise elsewhere
+        if call.who.role != OPERATOR:
+            raise ForbiddenError(f"a {call.who.role} token may only show and count")
+    deletes = call.site.config.deletes
     held_from = deletes.from_files if deletes.max_fraction < 1 else None
-    result = execute(call.node.engine, statement, at=moment(request.at), held_from=held_from)
+    result = execute(engine, statement, at=at, held_from=held_from)
     if result.answer is None:
         page = AnswerPage([], None)
     else:
-        most = call.node.engine.options.fetch_size
+        most = engine.options.fetch_size
         page = call.site.cursors.open(result.answer, min(request.fetch_size or most, most))
     return _answer(call, result.columns, result.message, result.commit, page)
 
@@ -64,17 +72,20 @@ def run_sql(call: Call) -> Response:
     "The next page of an answer; the same page again until the one behind it is asked for",
     Described(200, SqlAnswer),
     parameters=(_SIZE,),
+    reads=True,
 )
 def sql_page(call: Call) -> Response:
     """The next page of an answer."""
     size = call.limit()
     if size is not None:
-        size = min(size, call.node.engine.options.fetch_size)
+        size = min(size, call.answering.engine.options.fetch_size)
     answer, page = call.site.cursors.next(call.arguments["cursor"], size)
     return _answer(call, answer.columns, None, answer.ts, page)
 
 
-@ROUTES.call("DELETE", "/v1/sql/<cursor>", Role.SQL, "Forget the rest of an answer", EMPTY)
+@ROUTES.call(
+    "DELETE", "/v1/sql/<cursor>", Role.SQL, "Forget the rest of an answer", EMPTY, reads=True
+)
 def close_sql(call: Call) -> Response:
     """Forget the rest of an answer."""
     call.site.cursors.close(call.arguments["cursor"])
@@ -92,6 +103,6 @@ def _answer(
             message=message,
             commit=commit,
             next=page.next,
-            clock=call.node.engine.times.pieces,
+            clock=call.answering.engine.times.pieces,
         )
     )

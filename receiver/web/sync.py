@@ -326,15 +326,17 @@ def _is_true(call: Call, name: str) -> bool:
     "Committed files of all senders, in path order",
     AnswerRow(200, wire.CatalogueAnswer),
     parameters=(PAGE_AFTER, PAGE_LIMIT, _AT, _LOADED_SINCE, _QUARANTINED, _DEVICES),
+    reads=True,
 )
 def catalogue(call: Call) -> Response:
     """Committed files of everybody."""
-    limit = call.limit()
-    page = call.node.listing.catalogue(
+    limit, at = call.limit(), call.number("at", "a commit timestamp")
+    call.answering.reach(at)
+    page = call.answering.listing.catalogue(
         call.who,
         call.query("after"),
         limit,
-        at=call.number("at", "a commit timestamp"),
+        at=at,
         since=call.number("since", "a commit timestamp") or 0,
         quarantined=_is_true(call, "quarantined"),
         devices=_is_true(call, "devices"),
@@ -349,10 +351,13 @@ def catalogue(call: Call) -> Response:
     "Which points of which files of all senders were deleted",
     AnswerRow(200, wire.NotedAnswer),
     parameters=(PAGE_AFTER, PAGE_LIMIT),
+    reads=True,
 )
 def catalogue_deletions(call: Call) -> Response:
     """Deletion files of everybody."""
-    return json_answer(call.node.listing.deletions(call.who, call.query("after"), call.limit()))
+    return json_answer(
+        call.answering.listing.deletions(call.who, call.query("after"), call.limit())
+    )
 
 
 @ROUTES.call(
@@ -363,11 +368,12 @@ def catalogue_deletions(call: Call) -> Response:
     AnswerRow(200, wire.FatesAnswer),
     takes=wire.FatesRequest,
     body=Body.LARGE,
+    reads=True,
 )
 def catalogue_fates(call: Call) -> Response:
     """What became of files."""
     request = call.body(wire.FatesRequest)
-    return json_answer(call.node.listing.fates(call.who, request.paths))
+    return json_answer(call.answering.listing.fates(call.who, request.paths))
 
 
 @ROUTES.call(
@@ -391,11 +397,13 @@ def catalogue_fetch(call: Call) -> Response:
     "What became of the schema since a commit, as items in path order",
     AnswerRow(200, SchemaChanges),
     parameters=(_SINCE, _CURSOR, PAGE_LIMIT),
+    reads=True,
 )
 def schema_changes(call: Call) -> Response:
     """What became of the schema."""
     after = call.number("after", "a commit, or 0 for the whole schema") or 0
     call.who.must_read()
+    call.answering.reach(after)
     limit = page_limit(call.limit(), call.site.config.limits.max_page_items)
-    page = call.node.schema_reader.page(after, call.query("cursor"), limit)
+    page = call.answering.schema_reader.page(after, call.query("cursor"), limit)
     return json_answer(page)

@@ -229,7 +229,11 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                                        "receiver.operator.wire"),
     "receiver.web": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
                      "receiver.operator", "receiver.config", "receiver.principal",
-                     "receiver.node", "receiver.web"),
+                     "receiver.node", "receiver.follower", "receiver.web"),
+    # A copy of an engine's files, and the reading half of a receiver over it.
+    "receiver.follower": ("common", "receiver.metadata", "receiver.transfer", "receiver.operator",
+                          "receiver.storage", "receiver.config", "receiver.open_engine",
+                          "receiver.disks", "receiver.follower"),
     "receiver": ("common", "receiver"),
 }  # fmt: skip
 _THIRD_PARTY: dict[str, frozenset[str]] = {

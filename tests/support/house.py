@@ -20,13 +20,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "": ("receiver", "sender", "common"),
     "sender": ("cli", "daemon", "round", "schema", "send", "plan", "kept", "select", "config"),
     "receiver": (
-        "cli", "web", "node", "spark", "operator", "transfer", "load", "superseding", "storage",
-        "open_engine",
+        "cli", "web", "node", "spark", "follower", "operator", "transfer", "load", "superseding",
+        "storage", "open_engine",
         "disks", "principal", "metadata", "points", "config", "scope",
     ),
     "receiver.metadata": (
-        "sql", "query", "kv", "repair", "engine", "engine_upkeep", "checkpointing", "commit", "log",
-        "state", "schema", "text", "etcd", "clock", "model",
+        "sql", "query", "kv", "repair", "following_engine", "engine", "engine_upkeep",
+        "checkpointing", "commit", "log", "state", "schema", "text", "etcd", "clock", "model",
     ),
     "receiver.load": (
         "service", "loader", "folder_recovery", "loading", "mandate", "collecting",

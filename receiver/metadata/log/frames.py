@@ -263,6 +263,13 @@ class LogReader:
         self.good, self.next_lsn = offset, lsn
         return True
 
+    def go_to_end(self, lsn: int, offset: int) -> bool:
+        """Stand where an LSN is to begin, if nothing is behind this offset yet."""
+        if self._end != offset:
+            return False
+        self.good, self.next_lsn = offset, lsn
+        return True
+
     def frames(self) -> Iterator[tuple[int, list[Commit]]]:
         """(offset, commits) of each frame; ends at the end of the log or at a torn tail.
 
