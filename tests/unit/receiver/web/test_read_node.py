@@ -1,0 +1,234 @@
+"""A node that follows a receiver answers as it does, comes after it at once, and takes nothing."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+import typing
+
+import msgspec
+import pytest
+
+from common import wire
+from common.config import Secret
+from common.errors import ConfigError, UnauthorizedError
+from receiver.config import FollowConfig
+from receiver.follower.read_node import ReadNode
+from receiver.metadata.sql import statements
+from receiver.metadata.sql.executing import execute
+from receiver.metadata.sql.parser import parse
+from receiver.operator import views
+from receiver.web.app import ROUTES, close, create_app, site_of
+from receiver.web.routes import Role
+from tests.support.followed import wait_for
+from tests.support.node_world import A, Edge, path_of, tsfile
+from tests.support.web import running
+from tests.unit.receiver.web.conftest import Described
+
+OPERATOR = {"Authorization": "Bearer operators-secret"}
+MADE = "create timeseries root.sg.d9.{} with datatype=INT32, encoding=RLE"
+ELSEWHERE = "https://centre.example.com:8765"
+
+
+@pytest.fixture
+def loaded(node):
+    edge = Edge(node, uuid=A)
+    edge.round({path_of(1): tsfile("root.sg.d1"), path_of(2): tsfile("root.sg.d2", first=100)})
+    execute(node.engine, f"{MADE.format('s1')} tags(unit=c)")
+    return edge
+
+
+@pytest.fixture
+def server(app, operator, loaded):
+    with running(app, gate=site_of(app).gate) as found:
+        host, port = found.addresses[0]
+        yield f"http://{host}:{port}"
+
+
+@pytest.fixture
+def config(app, world, server, tmp_path):
+    config = site_of(app).config
+    follow = FollowConfig(url=server, token=Secret("operators-secret"), writer=ELSEWHERE)
+    return msgspec.structs.replace(config, schema_dir=tmp_path / "reader", follow=follow)
+
+
+@pytest.fixture
+def reader(config, monkeypatch):
+    monkeypatch.setattr("receiver.follower.follower._WAIT", 0.1)
+    app = create_app(config)
+    app.test_client_class = Described
+    site_of(app).access.accept_operator("operators-secret")
+    node = site_of(app).node
+    assert isinstance(node, ReadNode)
+    wait_for(lambda: node.follows().level_at)
+    yield app
+    close(app)
+
+
+def contents(app):
+    """What the directories of a node hold, but for what names this process."""
+    place = site_of(app).node.engine.directory.parent
+    return {
+        str(each): each.read_bytes()
+        for each in place.rglob("*")
+        if each.is_file() and each.name not in ("operator.token", "clock.json")
+    }
+
+
+def refusal(answer):
+    problem = wire.decode(answer.get_data(), wire.Problem, "refusal")
+    assert (answer.status_code, problem.type) == (421, "urn:tsferry:not-the-writer"), problem
+    assert ELSEWHERE in problem.detail
+    return problem
+
+
+def test_every_call_that_is_not_said_to_read_is_refused_and_says_where_the_writer_is(reader):
+    before = contents(reader)
+    refused = [route for route in ROUTES if not route.reads]
+    assert {route.name for route in refused} >= {"check", "start_task", "create_token", "inventory"}
+    client = reader.test_client()
+    for route in refused:
+        path = route.path
+        for argument in route.arguments:
+            path = path.replace(f"<{argument}>", A)
+        for headers in ({}, OPERATOR, {"Tsferry-Sender": A}):
+            answer = client.open(path, method=route.method, headers=headers, data=b"{}")
+            if route.method == "HEAD":
+                assert answer.status_code == 421
+            else:
+                refusal(answer)
+    assert contents(reader) == before
+
+
+def test_every_call_that_reads_answers_as_the_receiver_does_and_writes_nothing(app, client, reader):
+    before = contents(reader)
+    same = {"files", "owners", "quarantine", "retired", "held_deletes", "tokens", "lost_files",
+            "catalogue_deletions", "openapi", "senders", "schema_changes"}  # fmt: skip
+    physical = next(iter(site_of(app).node.engine._state.files))
+    asked = []
+    for route in [each for each in ROUTES if each.reads]:
+        path, body = route.path.replace("<cursor>", "x"), b""
+        if route.name == "run_sql":
+            body = json.dumps({"statement": "show timeseries root.**"}).encode()
+        elif route.name == "catalogue_fates":
+            body = json.dumps({"paths": [physical]}).encode()
+        both = [
+            each.open(
+                path,
+                method=route.method,
+                headers={**OPERATOR, "Content-Type": "application/json"},
+                data=body,
+            )
+            for each in (client, reader.test_client())
+        ]
+        here, there = both
+        assert here.status_code == there.status_code, (route.name, there.get_data())
+        assert here.status_code < 500, route.name
+        if route.name in same or body:
+            assert json.loads(here.get_data()) == json.loads(there.get_data()), route.name
+        asked.append(route.name)
+    assert same <= set(asked)
+    catalogue = [
+        json.loads(each.get("/sync/v1/catalogue?devices=true", headers=OPERATOR).get_data())
+        for each in (client, reader.test_client())
+    ]
+    assert catalogue[0] == catalogue[1]
+    assert len(catalogue[0]["entries"]) == 2
+    assert contents(reader) == before
+
+
+STATEMENTS = {
+    statements.CreateSnapshot: "create snapshot for schema",
+    statements.SetStorageGroups: "set storage group to root.new",
+    statements.DeleteStorageGroups: "delete storage group root.sg",
+    statements.CreateTimeseries: "create timeseries root.sg.d1.s9 with datatype=INT32",
+    statements.CreateAligned: "create aligned timeseries root.sg.d8(a INT32, b INT32)",
+    statements.DeleteTimeseries: "delete timeseries root.sg.d1.s1",
+    statements.SetTtl: "set ttl to root.sg 1000",
+    statements.SetUpload: "set upload to root.sg never",
+    statements.AlterTimeseries: "alter timeseries root.sg.d1.s1 add tags a=1",
+}
+
+
+def test_every_statement_that_changes_something_is_refused(reader):
+    assert set(STATEMENTS) == set(typing.get_args(statements.ChangeStatement))
+    client = reader.test_client()
+    before = contents(reader)
+    for kind, text in STATEMENTS.items():
+        assert type(parse(text)) is kind
+        answer = client.post("/v1/sql", json={"statement": text}, headers=OPERATOR)
+        refusal(answer)
+    assert contents(reader) == before
+
+
+def test_a_node_is_less_than_a_second_behind_its_receiver(app, reader):
+    node, writer = site_of(reader).node, site_of(app).node.engine
+    lags = []
+    for number in range(25):
+        ts = execute(writer, MADE.format(f"n{number}")).commit
+        began = time.monotonic()
+        while node.engine.newest_commit < ts:
+            assert time.monotonic() - began < 5
+            time.sleep(0.0005)
+        lags.append(time.monotonic() - began)
+    print(f"behind by {statistics.median(lags) * 1000:.1f} ms, at most {max(lags) * 1000:.1f} ms")
+    assert statistics.median(lags) < 0.2, lags
+    assert max(lags) < 1.0, lags
+    found = node.follows()
+    assert (found.problem, found.source_commit) == (None, ts)
+    assert node.problem() is None
+
+
+def test_status_says_where_a_node_stands(app, reader):
+    answer = reader.test_client().get("/v1/status", headers=OPERATOR)
+    view = wire.decode(answer.get_data(), views.StatusView, "status")
+    assert view.ready
+    assert view.follows is not None
+    assert view.follows.commit == view.newest_commit == site_of(app).node.engine.newest_commit
+    assert view.follows.writer == ELSEWHERE
+    assert view.follows.behind is not None
+    assert view.follows.behind < 5
+
+
+def test_a_node_whose_receiver_is_gone_says_how_far_behind_it_is(app, config, operator, loaded):
+    follow = msgspec.structs.replace(config.follow, most_behind=1.0)
+    with ReadNode.open(msgspec.structs.replace(config, follow=follow)) as node:
+        wait_for(lambda: node.follows().level_at)
+        site_of(app).access.accept_operator("another")
+        assert wait_for(node.problem, 10).startswith(("it is 1 s behind", "it is 2 s behind"))
+        assert "not known here" in (node.follows().problem or "")
+        assert node.engine.newest_commit == site_of(app).node.engine.newest_commit
+
+
+def test_a_receiver_is_followed_by_an_operator_alone(config, clock):
+    follow = msgspec.structs.replace(config.follow, token=Secret("no"))
+    with pytest.raises(UnauthorizedError):
+        ReadNode.open(msgspec.structs.replace(config, follow=follow))
+    for url, token in (("http://10.1.2.3:80", Secret("x")), (config.follow.url, None)):
+        follow = msgspec.structs.replace(config.follow, url=url, token=token)
+        with pytest.raises(ConfigError):
+            ReadNode.open(msgspec.structs.replace(config, follow=follow))
+
+
+def test_the_log_is_served_to_operators_up_to_what_is_committed(app, client, loaded, operator):
+    assert {route.role for route in ROUTES if route.path.startswith("/v1/log")} == {Role.OPERATOR}
+    answer = client.get("/v1/log", headers=OPERATOR)
+    view = wire.decode(answer.get_data(), views.LogFilesView, "log")
+    engine = site_of(app).node.engine
+    assert (view.ts, view.goes_on) == (engine.newest_commit, None)
+    for lsn, ts, goes_on in (
+        (view.lsn, view.ts, True),
+        (view.lsn, view.ts - 1, False),
+        (view.lsn + 1, view.ts + 5, False),
+    ):
+        answer = client.get(f"/v1/log?lsn={lsn}&ts={ts}", headers=OPERATOR)
+        assert wire.decode(answer.get_data(), views.LogFilesView, "log").goes_on is goes_on
+    name = f"mlog-{view.segments[-1].first_lsn}.tsf"
+    body = client.get(f"/v1/log/{name}", headers=OPERATOR).get_data()
+    assert len(body) == view.segments[-1].size
+    tail = client.get(f"/v1/log/{name}?begin={len(body) - 9}", headers=OPERATOR).get_data()
+    assert tail == body[-9:]
+    for bad in ("operator.token", "..%2Fx", "clock.json", "mlog-.tsf"):
+        assert client.get(f"/v1/log/{bad}", headers=OPERATOR).status_code in (400, 404)
+    assert client.get("/v1/log/mlog-999999.tsf", headers=OPERATOR).status_code == 404
