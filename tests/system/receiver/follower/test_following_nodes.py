@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from common.errors import ConfigError
 from receiver.cli.commands import cli
 from tests.support.centre import Centre
 from tests.support.edge import Edge
@@ -164,15 +165,12 @@ def test_a_directory_is_served_as_what_it_is(tmp_path: Path, processes: Children
         urllib.request.urlopen(f"http://127.0.0.1:{node.port}/sync/v1/check", data=b"{}")
     assert refused.value.code == 421
     node.stop()
-    for config, arguments, word in (
-        (node.config, ["serve", "--follow", "none"], "follow.url"),
-        (centre.config, ["serve", "--follow", bucket.as_uri()], "not made by --follow"),
+    for config, follow, word in (
+        (centre.config, bucket.as_uri(), "not made by --follow"),
+        (node.config, "none", "only reads"),
+        (node.config, "ftp://somewhere", "expected s3://bucket/prefix or file:///directory"),
     ):
-        done = CliRunner().invoke(cli, ["--config", str(config), *arguments])
-        assert done.exit_code == 2, done.output
-        assert word in done.output
-    node.more = ""
-    node._write()
-    done = CliRunner().invoke(cli, ["--config", str(node.config), "serve"])
-    assert done.exit_code == 2, done.output
-    assert "only reads" in done.output
+        given = ["--config", str(config), "serve", "--follow", follow]
+        done = CliRunner().invoke(cli, given)
+        assert isinstance(done.exception, ConfigError), done.output
+        assert word in done.exception.message
