@@ -114,7 +114,7 @@ class ReadNode(Closing):
             directory = stack.enter_context(NodeDirectory.open(config.schema_dir))
             source = source or open_source(config)
             stack.callback(source.close)
-            options = options_of(config.metadata)
+            options = options_of(config)
             engine = stack.enter_context(_engine(directory, source, options, clock))
             disks = stack.enter_context(Disks.lent(config, engine))
             follower = Follower(

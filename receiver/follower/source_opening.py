@@ -31,6 +31,11 @@ def open_source(config: ReceiverConfig) -> LogSource:
         token = config.follow.token
         revealed = None if token is None else token.reveal()
         return FollowedReceiver(url, revealed, config.follow.ca_cert)
+    if not url.startswith(("s3://", "file:///")):
+        raise ConfigError(
+            f"follow.url: expected s3://bucket/prefix, file:///directory or a receiver's "
+            f"https://host:port, not {url!a}"
+        )
     from receiver.follower.followed_store import FollowedStore
     from receiver.storage.copying import store_of
 

@@ -8,6 +8,7 @@ from msgspec.structs import asdict, replace
 from common.errors import UsageError
 from common.wire import FetchAnswer, FetchRequest
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
+from receiver.metadata.sql.executing import moment
 from receiver.operator import views, wire
 from receiver.operator.deletes import allow_held_deletes, drop_held_deletes, list_held_deletes
 from receiver.operator.files import FILE_STATES, delete_files, list_files, undelete_files
@@ -126,16 +127,19 @@ def files(call: Call) -> Response:
     "The tree of files as it is or was: directories with their sums, or files",
     AnswerRow(200, views.TreePage),
     parameters=(*_TREE, PAGE_AFTER, PAGE_LIMIT),
+    reads=True,
 )
 def tree(call: Call) -> Response:
     """The tree of files as it is or was."""
     files = call.query("files")
     if files not in (None, "true", "false"):
         raise UsageError("files: expected true or false")
+    at = call.query("at")
+    call.answering.reach(call.answering.engine.timestamp_at(moment(at)))
     page = list_tree(
-        call.operator,
+        call.looked_at,
         path=call.query("path"),
-        at=call.query("at"),
+        at=at,
         files=files == "true",
         after=call.query("after"),
         limit=call.limit(),

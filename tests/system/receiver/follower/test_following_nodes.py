@@ -168,7 +168,7 @@ def test_a_directory_is_served_as_what_it_is(tmp_path: Path, processes: Children
     for config, follow, word in (
         (centre.config, bucket.as_uri(), "not made by --follow"),
         (node.config, "none", "only reads"),
-        (node.config, "ftp://somewhere", "expected s3://bucket/prefix or file:///directory"),
+        (node.config, "ftp://somewhere", "follow.url: expected s3://bucket/prefix"),
     ):
         given = ["--config", str(config), "serve", "--follow", follow]
         done = CliRunner().invoke(cli, given)
