@@ -12,7 +12,7 @@ from receiver.config import ReceiverConfig
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.directories import look
 from receiver.operator.status import status as status_of
-from receiver.operator.views import RetiredTotals, StatusView
+from receiver.operator.views import FollowView, RetiredTotals, StatusView
 
 __all__ = ["status"]
 
@@ -47,6 +47,8 @@ def _write(view: StatusView, running: bool) -> None:
     state = "running" if running else "not running"
     if running and not view.ready:
         state = "running, not ready" if view.away else "running, takes no files"
+    if view.follows is not None:
+        state = "running, only reads" if view.ready else "running, only reads, not up to date"
     lines = {
         "state": state,
         "problem": view.problem or "none",
@@ -71,12 +73,27 @@ def _write(view: StatusView, running: bool) -> None:
         "free": size_text(view.free_bytes),
     }
     lines |= _schema(view)
+    if view.follows is not None:
+        lines |= _follows(view.follows)
     if view.clock.doubt is not None:
         lines["clock"] = f"not followed since {moment(view.clock.since)}: {view.clock.doubt}"
     if view.away:
         lines["away"] = "; ".join(f"{each.path} {each.reason}" for each in view.away)
     for name, text in lines.items():
         click.echo(f"{name + ':':18}{printable(text)}")
+
+
+def _follows(view: FollowView) -> dict[str, str]:
+    behind = "not reached since its start"
+    if view.behind is not None:
+        behind = f"level with it {view.behind:.1f} s ago"
+    if view.problem is not None:
+        behind += f"; {view.problem}"
+    return {
+        "follows": f"{view.url}: {behind}",
+        "stands at": commit_time(view.commit, view.commit_at),
+        "writer": view.writer or "not known: follow.writer",
+    }
 
 
 def _verified(view: StatusView) -> str:

@@ -17,10 +17,14 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from common import crash
-from common.decoders import from_json
 from common.durable import Closing, Tree, is_temporary
-from common.errors import ConfigError, DamagedError
-from receiver.metadata.log.follower_mark import FOLLOWER_MARK
+from common.errors import ConfigError
+from receiver.metadata.log.follower_mark import (
+    FOLLOWER_MARK,
+    FollowerMark,
+    copy_name,
+    read_mark,
+)
 from receiver.metadata.log.frames import LOCK_NAME
 
 if TYPE_CHECKING:
@@ -29,13 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["NodeDirectory"]
 
 _COPY = re.compile(r"copy-([1-9][0-9]{0,8})\Z")
-_MOST = 1 << 16
-
-
-class _Mark(msgspec.Struct, frozen=True, kw_only=True):
-    engine: str = ""
-    incarnation: int = 0
-    copy: int = 0
 
 
 class NodeDirectory(Closing):
@@ -46,7 +43,7 @@ class NodeDirectory(Closing):
         incarnation: the highest of its owners that was ever seen.
     """
 
-    def __init__(self, tree: Tree, mark: _Mark) -> None:
+    def __init__(self, tree: Tree, mark: FollowerMark) -> None:
         self._tree = tree
         self._mark = mark
         self._resources = ExitStack()
@@ -68,11 +65,11 @@ class NodeDirectory(Closing):
                         f"schema_dir: {path} holds {there[0]} and was not made by --follow; a node "
                         "that follows has a directory of its own"
                     )
-                tree.write_atomic(FOLLOWER_MARK, msgspec.json.encode(_Mark()))
+                tree.write_atomic(FOLLOWER_MARK, msgspec.json.encode(FollowerMark()))
             lock = tree.lock(LOCK_NAME)
             stack.callback(lock.release)
             tree.sweep_temporaries(deep=False)
-            found = cls(tree, _read(tree))
+            found = cls(tree, read_mark(tree) or FollowerMark())
             found._resources = stack.pop_all()
         found._sweep()
         return found
@@ -106,11 +103,11 @@ class NodeDirectory(Closing):
         crash.point("follow.copy_taken")
 
     def _note(self, engine: str, incarnation: int, copy: int) -> None:
-        self._mark = _Mark(engine=engine, incarnation=incarnation, copy=copy)
+        self._mark = FollowerMark(engine=engine, incarnation=incarnation, copy=copy)
         self._tree.write_atomic(FOLLOWER_MARK, msgspec.json.encode(self._mark))
 
     def _place(self, number: int) -> Path:
-        return self._tree.path / f"copy-{number}"
+        return self._tree.path / copy_name(number)
 
     def _sweep(self) -> None:
         """Remove what is no copy that is read."""
@@ -129,12 +126,3 @@ class NodeDirectory(Closing):
 def _is_nothing(name: str) -> bool:
     """Whether a name is of a start that did not come far."""
     return name == LOCK_NAME or is_temporary(name)
-
-
-def _read(tree: Tree) -> _Mark:
-    try:
-        return from_json(tree.read(FOLLOWER_MARK, limit=_MOST), _Mark)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DamagedError(
-            f"{tree.path}/{FOLLOWER_MARK}: {error}; the directory is a copy and can be thrown away"
-        ) from None

@@ -10,13 +10,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from common.durable import Tree
 from receiver.disks import Disks
 from receiver.metadata.engine import Engine
+from receiver.metadata.log.follower_mark import copy_name, read_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
-    from common.durable import Tree
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
     from receiver.storage.copying import StorageService
@@ -72,6 +76,16 @@ class RunningReceiver(ReceiverDirectories):
     started: float
 
 
+def _copy_of(schema_dir: Path) -> Path | None:
+    """The copy that a node reads whose directory this is; None of a receiver's."""
+    try:
+        with Tree(schema_dir) as tree:
+            mark = read_mark(tree)
+    except OSError:
+        return None
+    return None if mark is None else schema_dir / copy_name(mark.copy)
+
+
 @contextmanager
 def look(config: ReceiverConfig) -> Iterator[ReceiverDirectories]:
     """Open the directories for reading, beside a server that may be running.
@@ -81,6 +95,9 @@ def look(config: ReceiverConfig) -> Iterator[ReceiverDirectories]:
         DamagedError: a log of the engine is damaged in the middle.
     """
     with ExitStack() as stack:
+        copy = _copy_of(config.schema_dir)
+        if copy is not None:
+            config = msgspec.structs.replace(config, schema_dir=copy)
         engine = stack.enter_context(Engine.read_only(config.schema_dir))
-        disks = stack.enter_context(Disks.look(config, engine))
+        disks = stack.enter_context((Disks.lent if copy else Disks.look)(config, engine))
         yield ReceiverDirectories(config, engine, disks)

@@ -18,6 +18,8 @@ from receiver.follower.log_source import ReplacedSourceError
 from receiver.follower.read_node import BehindError, ReadNode
 from receiver.metadata.engine import Engine
 from receiver.metadata.log.checkpoints import checkpoints
+from receiver.operator.directories import look
+from receiver.operator.status import status
 from receiver.storage.incarnation import next_incarnation
 from receiver.storage.store_manifests import newest_manifest
 from tests.support.followed import FollowedCentre, known, wait_for
@@ -307,3 +309,14 @@ def test_damage_of_a_copy_that_only_a_reader_meets_has_it_made_anew(
         assert node.follower.ready_anew
     with centre.node() as node:
         assert known(node.engine) == centre.numbers
+
+
+def test_operators_commands_read_the_copy_of_a_node_that_does_not_run(
+    centre: FollowedCentre,
+) -> None:
+    centre.commit(0, 1)
+    with centre.node():
+        pass
+    with look(centre.config()) as there:
+        assert known(there.engine) == {0, 1}
+        assert status(there, "it does not run").senders == 2
