@@ -28,7 +28,13 @@ All paths are relative to a `Tree`, a directory held open by descriptor; none ca
 from common.durable.flushing import failed_sync
 from common.durable.open_files import AppendFile, Closing, Lock, WriteFile, memory_file
 from common.durable.staying import staying
-from common.durable.tree import Tree, free_bytes, is_temporary, temporary_name
+from common.durable.tree import (
+    Tree,
+    free_bytes,
+    is_temporary,
+    scratch_directory,
+    temporary_name,
+)
 
 __all__ = [
     "AppendFile",
@@ -40,6 +46,7 @@ __all__ = [
     "free_bytes",
     "is_temporary",
     "memory_file",
+    "scratch_directory",
     "staying",
     "temporary_name",
 ]

@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,7 +28,7 @@ from common.errors import (
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["Tree", "free_bytes", "is_temporary", "temporary_name"]
+__all__ = ["Tree", "free_bytes", "is_temporary", "scratch_directory", "temporary_name"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 _PIECE = 1 << 20
@@ -42,6 +43,11 @@ def temporary_name() -> str:
 def is_temporary(name: str) -> bool:
     """Whether a file name is one of ours for a write that has not been finished."""
     return _TEMPORARY.match(name) is not None
+
+
+def scratch_directory(name: str) -> tempfile.TemporaryDirectory[str]:
+    """A directory for what nobody needs after this process; no other user can look into it."""
+    return tempfile.TemporaryDirectory(prefix=f"{name}-", ignore_cleanup_errors=True)
 
 
 def free_bytes(path: Path) -> int:

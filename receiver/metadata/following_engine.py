@@ -48,7 +48,7 @@ class FollowingEngine(Engine):
     """
 
     damage: str | None = None
-    _horizon: Horizon
+    _horizon: Horizon | None = None
 
     @classmethod
     def follow(
@@ -62,7 +62,7 @@ class FollowingEngine(Engine):
 
         Args:
             directory: the copy; nobody else writes there.
-            options: how far back questions may go.
+            options: how far back questions may go, as `Engine.read_only`.
             clock: seconds since the epoch.
 
         Raises:
@@ -70,7 +70,7 @@ class FollowingEngine(Engine):
             DamagedError: what is there does not make a state.
             NewerLogError: a newer version of tsferry wrote a file.
         """
-        options = options or EngineOptions()
+        given = options or EngineOptions()
         try:
             tree = Tree(directory)
         except FileNotFoundError as error:
@@ -82,10 +82,11 @@ class FollowingEngine(Engine):
             if last.torn:
                 with tree.open_write(segment_name(last.first_lsn)) as file:
                     file.truncate(last.good)
-            engine = cls(str(tree.path), opened, options, MachineClock.of(clock))
-            engine._horizon = Horizon(options, engine._state.clock, clock=clock)
+            engine = cls(str(tree.path), opened, given, MachineClock.of(clock))
+            if options is not None:
+                engine._horizon = Horizon(options, engine._state.clock, clock=clock)
+                engine._window.move(engine._horizon.now(engine._window))
             stack.pop_all()
-        engine._window.move(engine._horizon.now(engine._window))
         return engine
 
     @property
@@ -155,6 +156,8 @@ class FollowingEngine(Engine):
 
     def collect_history(self) -> None:
         """Let go of what is before the kept history; to be called once a minute or so."""
+        if self._horizon is None:
+            return
         with self._reading.writing():
             self._window.move(self._horizon.now(self._window))
         left = 1

@@ -1,9 +1,10 @@
 """The one catalogue: which files a receiver has loaded, and where they lie.
 
-It is read from the receiver's directories, beside the server, which need not run; or from the
-running server by its URL. The data source reads these files; the verification puts its questions
-about them on top (`committed`). The bytes are read where they are: workers need the receiver's
-data directories, or a mount of them (option ``dataDirs``).
+It is read from the receiver's directories, beside the server, which need not run; from the running
+server by its URL; or from the copies in an object store, with no receiver at all. The data source
+reads these files; the verification puts its questions about them on top (`committed`). The bytes
+are read where they are: workers need the receiver's data directories, or a mount of them (option
+``dataDirs``), or the store's, if that is a directory.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from common.durable import Closing
 from common.errors import NotFoundError, ProtocolError, UnreachableError, UsageError
 from common.names import FilePath
 from receiver.config import ENV_PREFIX, ReceiverConfig
+from receiver.follower.store_view import StoreView
 from receiver.metadata.clock.clock_record import RECORD
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
@@ -38,14 +40,24 @@ from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment, a
 from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.spark.finder import DataFile
 from receiver.spark.noted_deletions import NotedDeletions
+from receiver.storage.store_opening import open_store
 
 if TYPE_CHECKING:
     from receiver.metadata.query.past_files import PastFiles
     from receiver.metadata.state.ranges import Devices
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.storage.object_store import ObjectStore
 
-__all__ = ["Catalogue", "Loads", "LocalCatalogue", "RemoteCatalogue", "open_catalogue", "unit_of"]
+__all__ = [
+    "Catalogue",
+    "Loads",
+    "LocalCatalogue",
+    "RemoteCatalogue",
+    "StoreCatalogue",
+    "open_catalogue",
+    "unit_of",
+]
 
 _PAGE: Final = 1000
 _TIMEOUT: Final = (10, 60)
@@ -139,7 +151,8 @@ def open_catalogue(
     """The catalogue at a place.
 
     Args:
-        where: the receiver's configuration file, its schema directory or its URL.
+        where: the receiver's configuration file, its schema directory or its URL; or that of the
+            object store which has its copies.
         kind: which of a database's files.
         data_dirs: where the data directories are for the workers, if elsewhere.
         token: of a reader, for a URL.
@@ -147,11 +160,13 @@ def open_catalogue(
 
     Raises:
         UsageError: it is no configuration file, schema directory or URL.
-        NotFoundError: there is no engine in the directory.
+        NotFoundError: there is no engine in the directory, or none was copied to the store.
         UnreachableError: nobody answers at the URL.
     """
     if where.startswith(("http://", "https://")):
         return RemoteCatalogue(where, kind, data_dirs, token=token, ca_cert=ca_cert)
+    if where.startswith(("s3://", "file:///")):
+        return StoreCatalogue(open_store(where), kind, data_dirs)
     path = Path(where).absolute()
     if path.is_dir():
         return LocalCatalogue(path, kind, data_dirs)
@@ -162,7 +177,7 @@ def open_catalogue(
         )
     raise UsageError(
         f"option catalog = {where!r}: expected a receiver's configuration file, its schema "
-        "directory or its URL; there is nothing"
+        "directory or its URL, or that of its object store; there is nothing"
     )
 
 
@@ -285,6 +300,65 @@ class LocalCatalogue(Catalogue):
         if self._engine is not None:
             self._engine.close()
             self._engine = None
+
+
+# -- an object store ------------------------------------------------------------------------------
+
+
+class StoreCatalogue(LocalCatalogue):
+    """Reads the copies of a receiver, which need not be there; up to `storage.lag` behind it."""
+
+    def __init__(
+        self, store: ObjectStore, kind: str = "all", data_dirs: Sequence[str] = ()
+    ) -> None:
+        """Open it.
+
+        Args:
+            store: that has the copies; closed with this.
+            kind: which of a database's files.
+            data_dirs: to look for files in; where each was loaded into, if left out.
+
+        Raises:
+            NotFoundError: nobody has copied anything there.
+            DamagedError: nothing there makes a state.
+        """
+        self._view: StoreView | None = None
+        self._open_store = store
+        super().__init__(Path("/"), kind, data_dirs)
+
+    def refresh(self) -> None:
+        """Fetch what was copied since."""
+        if self._view is None:
+            self._view = StoreView(self._open_store)
+        else:
+            self._view.refresh()
+        self._engine = engine = self._view.engine
+        self.uuid, self.times = engine.uuid, engine.times
+
+    def rows(self, at: int, since: int = 0) -> PastFiles:
+        """See `LocalCatalogue`."""
+        if at < self.newest and self._view is not None:
+            self._view.fetch_older()
+        return super().rows(at, since)
+
+    def loads(self, at: int, since: int = 0) -> Loads:
+        """See `Catalogue`."""
+        found = super().loads(at, since)
+        return Loads(*([self._placed(each) for each in several] for several in found))
+
+    def _placed(self, file: DataFile) -> DataFile:
+        """With the place of its object, where the store is a directory."""
+        with self.engine.reading() as state:
+            there = state.uploaded_table.rows.get(file.name)
+        if there is None or not file.stored or self._view is None:
+            return file
+        place = self._view.path_of(there)
+        return file if place is None else replace(file, locations=(*file.locations, place))
+
+    def close(self) -> None:
+        """See `Catalogue`."""
+        if self._view is not None:
+            self._view.close()
 
 
 # -- a running server ----------------------------------------------------------------------------

@@ -222,7 +222,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.points": ("common", "receiver.points"),
     "receiver.spark": ("common", "receiver.metadata", "receiver.load", "receiver.config",
                        "receiver.principal", "receiver.points", "receiver.disks",
-                       "receiver.spark"),
+                       "receiver.follower.store_view", "receiver.storage", "receiver.spark"),
     # Verdicts go the way of the commands: to the server that runs, in its operators' words.
     "receiver.spark.verify.delivery": ("common", "receiver.load", "receiver.config",
                                        "receiver.open_engine", "receiver.operator.client",
